@@ -60,7 +60,7 @@ async fn both_servers_forget_alike() {
     let mut both = async |captures: &mut Captures, method: Method, path: &str, body: Option<Value>| {
         let ask = Ask::new(method, path.to_owned(), body);
         let [real, simulated] = sides.ask(&ask, captures).await;
-        captures.take(path, &real, &simulated);
+        captures.take(&ask, &real, &simulated);
         let (expected, found) = (captures.normal(0, &real), captures.normal(1, &simulated));
         if expected != found {
             differences.push(format!("{path}\n  {}", expected.differences(&found).join("\n  ")));
@@ -114,7 +114,7 @@ async fn compare(sides: &Sides, seed: u64) -> Result<(), String> {
     for number in 0..REQUESTS {
         let request = generator.next(&captures);
         let [real, simulated] = sides.ask(&request, &captures).await;
-        captures.take(&request.path, &real, &simulated);
+        captures.take(&request, &real, &simulated);
         if request.path.contains("rbac.authorization.k8s.io") {
             sides.wait_for_rights(&request.path).await;
         }

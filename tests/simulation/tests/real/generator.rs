@@ -328,7 +328,8 @@ impl Generator {
         self.selectors(kind, &mut query);
         match self.random.u32(0..6) {
             0 => query.push("resourceVersion=0".to_owned()),
-            1 => query
+            // Without a cache, as of Events, the end of the initial events comes late.
+            1 if kind.kind != "Event" => query
                 .push("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true".to_owned()),
             2..6 if !captures.versions.is_empty() && !captures.lists.is_empty() => {
                 query.push(format!("resourceVersion={}", self.any_version(captures)));

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::Method;
 use serde_json::{Map, Value};
+
+use crate::sides::Ask;
 
 /// An answer of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,9 +79,10 @@ impl Captures {
     }
 
     /// Remembers what later requests can name.
-    pub(crate) fn take(&mut self, path: &str, real: &Answer, simulated: &Answer) {
-        // A list from the cache may be of any version.
-        let is_exact = !path.contains("resourceVersion=") || path.contains("Match=Exact");
+    pub(crate) fn take(&mut self, ask: &Ask, real: &Answer, simulated: &Answer) {
+        // What comes from the cache of the real server may be of any version.
+        let cached = ["resourceVersion=", "metadata.name", "watch="].iter().any(|part| ask.path.contains(part));
+        let is_exact = ask.method == Method::GET && !cached;
         for (field, of_object, captured) in [
             ("resourceVersion", true, &mut self.versions),
             ("resourceVersion", false, &mut self.lists),
@@ -185,6 +189,8 @@ fn mask(metadata: &mut Value) {
 fn message(text: &str) -> String {
     let text = match text.split_once(": ") {
         Some((start, _)) if start.contains("unrecognized") => start,
+        // The real server finds one mistake or all.
+        Some((start, _)) if start.contains("failed to create typed patch object") => start,
         Some((start, _)) if text.contains("cannot be handled as") => start,
         _ => text,
     };
