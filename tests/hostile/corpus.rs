@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Far above every limit; whoever needs longer hangs.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Denies the object that all others are judged beside.
 pub(crate) const GOOD: &str = "package good\n\ndeny contains \"good\" if input.metadata.labels.good == \"yes\"\n";
