@@ -286,7 +286,7 @@ impl Ledger {
         now.results.extend(undecided::kept(&before, &now.results));
         // What was told, and who stood for it, only what stood before can say.
         for result in &mut now.results {
-            (result.untold, result.covered_by) = (false, None);
+            (result.unreported, result.covered_by) = (false, None);
         }
         tell_apart(&mut now.results);
         let comparison = rewording::compare(before, &mut now.results, |policy| {
@@ -300,14 +300,14 @@ impl Ledger {
         self.handovers.hold(&key, &mut appeared, &mut now.results);
         unlisted::retain_ended(&mut resolved, &now.results);
         for violations in [&mut appeared, &mut resolved] {
-            violations.retain(Violation::is_told);
+            violations.retain(Violation::is_reported);
         }
         for ended in &mut resolved {
             let same = now.results.iter().find(|result| result.is_excused(ended));
             ended.finding.excused = same.and_then(|result| result.finding.excused.clone());
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
-        let results = if silent { Vec::new() } else { self.told(&now) };
+        let results = if silent { Vec::new() } else { self.uncovered(&now) };
         // Of an object without results nobody has asked for its owners.
         let (owner, labels) = if now.results.is_empty() {
             (owner_before, labels_before)
@@ -356,7 +356,7 @@ impl Ledger {
     /// Returns the results of the object with this key and uid that no owner covers.
     pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
         let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
-        standing.map(|standing| self.told(standing)).unwrap_or_default()
+        standing.map(|standing| self.uncovered(standing)).unwrap_or_default()
     }
 
     /// Returns all results of the object with this key and uid, also those that its owner covers.
@@ -374,7 +374,7 @@ impl Ledger {
     /// Returns the delta of results whose object is gone.
     pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let silent = results.is_empty();
-        results.retain(Violation::is_told);
+        results.retain(Violation::is_reported);
         (!silent).then(|| Delta {
             object,
             uid,
@@ -446,7 +446,7 @@ impl Ledger {
     /// Returns all violations that no owner covers, as results of deltas in which nothing changed.
     pub fn standing(&self) -> Vec<Delta> {
         let violations = |(key, standing): (&ObjectKey, &Standing)| {
-            let mut results = self.told(standing);
+            let mut results = self.uncovered(standing);
             results.retain(|result| result.finding.outcome.is_violation());
             (!results.is_empty()).then(|| Delta::of(key.clone(), standing, results))
         };

@@ -235,7 +235,7 @@ impl Follower {
         }
     }
 
-    /// Returns a bundle with a warning if it was created before one that was judged by: a registry may have replaced it by an
+    /// Returns a bundle with a warning if it was created before one that was in force: a registry may have replaced it by an
     /// older one that was once signed.
     fn noting_age(&mut self, mut bundle: Bundle, created: Option<Timestamp>) -> Bundle {
         let source = &bundle.edition.source;
@@ -244,7 +244,7 @@ impl Follower {
                 let message =
                     format!("was created at {created}, which is before the one in force until now ({newest})");
                 warn!(bundle = %source, digest = bundle.edition.digest, "The bundle is older: it {message}");
-                let help = "if nobody went back on purpose, name the bundle by its digest";
+                let help = "if this is a rollback on purpose, name the bundle by its digest";
                 bundle.problem = Some(Problem::warning(source, message).help(help));
             }
             (created, newest) => self.newest = created.max(newest),

@@ -35,7 +35,7 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
 }
 
 /// Returns the proxy of the environment. Requests to this machine never use it: they may carry credentials without TLS, because
-/// nobody can read them on the way.
+/// they do not leave it.
 fn proxy() -> Proxy {
     let system = Matcher::from_system();
     Proxy::custom(move |url| {

@@ -36,8 +36,8 @@ use crate::{
 const COUNTS_EVERY: Duration = Duration::from_secs(5);
 /// Writes are at least this far apart, whatever changes.
 const AT_LEAST: Duration = Duration::from_millis(500);
-/// How often the status is applied again although nothing changed, which restores what others have changed or deleted. If
-/// nobody has, the server writes nothing.
+/// How often the status is applied again although nothing changed, which restores what others have changed or deleted.
+/// Otherwise the server writes nothing.
 const RESTORE_EVERY: Duration = Duration::from_secs(30);
 /// How long to wait after a write that failed until somebody changes something, such as a CRD that is missing.
 const REFUSED: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
 //! Policies that are objects of a cluster: read by an informer of their own, and passed on as files.
 //!
 //! In: Gatekeeper's objects, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
-//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen, and a file that
-//! cannot be read stands for it.
+//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen, together with a
+//! file that cannot be read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

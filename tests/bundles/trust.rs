@@ -54,7 +54,7 @@ fn login(at: &Path, hosts: &[&str]) -> String {
     directory.to_str().unwrap().to_owned()
 }
 
-/// A server that notes whatever it is told of credentials, and answers by a challenge.
+/// A server that records the credentials it receives and answers with a challenge.
 fn greedy(challenge: impl Fn(&str) -> String + Send + Sync + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (noted, own) = (Arc::clone(&seen), Arc::new(Mutex::new(String::new())));

@@ -146,21 +146,21 @@ async fn whoever_got_the_beginning_gets_the_end_although_kaudit_and_the_object_c
             .flat_map(|path| wanted.iter().map(move |what| format!("{path} {what}")))
             .collect();
         wanted.sort();
-        let told = || {
+        let delivered = || {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let of = |request: &receiver::Request| {
                 let notifications = request.json()["notifications"].as_array().unwrap().clone();
                 let path = request.path.clone();
                 notifications
                     .into_iter()
-                    .map(move |told| format!("{path} {} {}", text(&told["resource"]["name"]), text(&told["event"])))
+                    .map(move |sent| format!("{path} {} {}", text(&sent["resource"]["name"]), text(&sent["event"])))
                     .collect::<Vec<_>>()
             };
-            let mut told: Vec<_> = receiver.taken().iter().flat_map(of).collect();
-            told.sort();
-            told
+            let mut all: Vec<_> = receiver.taken().iter().flat_map(of).collect();
+            all.sort();
+            all
         };
-        wait_for(&format!("{wanted:?}"), || async { (told() == wanted).then_some(()) }).await;
+        wait_for(&format!("{wanted:?}"), || async { (delivered() == wanted).then_some(()) }).await;
     };
     let appeared = ["live appeared", "later appeared", "gone appeared"];
     until(&appeared).await;
@@ -175,7 +175,7 @@ async fn whoever_got_the_beginning_gets_the_end_although_kaudit_and_the_object_c
     until(&[&appeared[..], &["live resolved", "gone resolved"]].concat()).await;
     scene.mark("later", None).await;
     until(&[&appeared[..], &["live resolved", "gone resolved", "later resolved"]].concat()).await;
-    let severities: Vec<_> = notifications(&receiver).iter().map(|told| told["severity"].clone()).collect();
+    let severities: Vec<_> = notifications(&receiver).iter().map(|sent| sent["severity"].clone()).collect();
     assert!(severities.iter().all(|severity| severity == "high"), "{severities:?}");
     assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -148,8 +148,8 @@ async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects
 
     // A kind whose objects cannot be read is gone.
     plane.kubectl(&["delete", "crd", name]).await.unwrap();
-    let told = || async { (reasons(&plane, &namespace).await.len() == 2).then_some(()) };
-    wait_for("the end of its violation", told).await;
+    let resolved = || async { (reasons(&plane, &namespace).await.len() == 2).then_some(()) };
+    wait_for("the end of its violation", resolved).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }
 

@@ -40,7 +40,7 @@ impl Handovers {
             }
             let waits = self.is_held(new.id);
             if waits && let Some(result) = results.iter_mut().find(|result| result.id == new.id) {
-                result.untold = true;
+                result.unreported = true;
             }
             !waits
         });

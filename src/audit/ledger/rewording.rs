@@ -40,7 +40,7 @@ pub(super) fn compare(
     only_reworded: impl Fn(&str) -> bool,
 ) -> Comparison {
     let open = (0..now.len()).collect();
-    let mut pairing = Pairing { before, now, open, untold: Vec::new(), changed: false };
+    let mut pairing = Pairing { before, now, open, unreported: Vec::new(), changed: false };
     pairing.pair(|known, result| known.fingerprint == result.fingerprint);
     // A replica that has no record of a result knows it by the words of its own time.
     pairing.pair(|known, result| known.id == result.id);
@@ -49,8 +49,9 @@ pub(super) fn compare(
         pairing.pair_reworded(only_reworded);
     }
     pairing.keep_apart();
-    let Pairing { before: resolved, now, open, untold, changed } = pairing;
-    let appeared: Vec<Violation> = untold.into_iter().chain(open).filter_map(|index| now.get(index).cloned()).collect();
+    let Pairing { before: resolved, now, open, unreported, changed } = pairing;
+    let appeared: Vec<Violation> =
+        unreported.into_iter().chain(open).filter_map(|index| now.get(index).cloned()).collect();
     let changed = changed || !appeared.is_empty() || !resolved.is_empty();
     Comparison { appeared, resolved, changed }
 }
@@ -63,20 +64,20 @@ struct Pairing<'a> {
     /// The places in `now` of those that have no counterpart yet, in order.
     open: Vec<usize>,
     /// The places of those that go on and were not told of before.
-    untold: Vec<usize>,
+    unreported: Vec<usize>,
     /// Some result goes on and differs all the same.
     changed: bool,
 }
 
 impl Pairing<'_> {
     fn pair(&mut self, is_same: impl Fn(&Violation, &Violation) -> bool) {
-        let Self { before, now, open, untold, changed } = self;
+        let Self { before, now, open, unreported, changed } = self;
         open.retain(|index| {
             let Some(result) = now.get_mut(*index) else { return false };
             let Some(place) = before.iter().position(|known| is_same(known, result)) else { return true };
             let known = before.remove(place);
             *changed |= known.finding != result.finding;
-            untold.extend(known.untold.then_some(*index));
+            unreported.extend(known.unreported.then_some(*index));
             result.goes_on(&known);
             false
         });
@@ -202,12 +203,14 @@ mod tests {
     #[test]
     fn what_was_not_told_of_is_told_while_it_stands() {
         let mut before = some("deny", &["a", "b", "c"], 1);
-        before[1].untold = true;
+        before[1].unreported = true;
         let mut now = some("deny", &["a", "b"], 2);
         let comparison = compare(before.clone(), &mut now, |_| false);
         assert_eq!((messages(&comparison.appeared), messages(&comparison.resolved)), (vec!["b"], vec!["c"]));
         assert!(
-            comparison.changed && comparison.appeared[0].since == before[1].since && now.iter().all(|one| !one.untold)
+            comparison.changed
+                && comparison.appeared[0].since == before[1].since
+                && now.iter().all(|one| !one.unreported)
         );
     }
 

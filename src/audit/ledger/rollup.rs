@@ -50,7 +50,7 @@ impl Ledger {
             changed |= before.is_some() != result.covered_by.is_some();
             if let Some(place) = place.filter(|_| result.covered_by.is_some()) {
                 appeared.remove(place);
-                result.untold = true;
+                result.unreported = true;
             }
         }
         changed
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// Returns the results that no owner covers, with the number of those that each covers.
-    pub(super) fn told(&self, standing: &Standing) -> Vec<Violation> {
+    pub(super) fn uncovered(&self, standing: &Standing) -> Vec<Violation> {
         let number = |result: &Violation| self.dependents(&standing.uid, &result.finding);
         standing.uncovered().map(|result| Violation { dependents: number(result), ..result.clone() }).collect()
     }
@@ -106,7 +106,7 @@ impl Ledger {
         let changed = self.dependents.take_changed();
         let deltas = changed.into_iter().filter_map(|(object, uid)| {
             let standing = self.objects.get(&object).filter(|standing| standing.uid == uid)?;
-            let results = self.told(standing);
+            let results = self.uncovered(standing);
             (!results.is_empty()).then(|| Delta::of(object, standing, results))
         });
         deltas.collect()

@@ -40,7 +40,7 @@ fn verdict(messages: &[&str]) -> Verdict {
     }
 }
 
-fn told(delta: Option<Delta>) -> (Vec<String>, Vec<String>) {
+fn reported(delta: Option<Delta>) -> (Vec<String>, Vec<String>) {
     let texts = |list: Vec<Violation>| list.iter().map(|one| one.finding.message.to_string()).collect();
     delta.map_or_else(Default::default, |delta| (texts(delta.appeared), texts(delta.resolved)))
 }
@@ -53,19 +53,19 @@ fn texts(list: &[&str]) -> Vec<String> {
 fn tells_each_violation_once_and_again_when_it_comes_back() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     assert_eq!(
-        told(ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, now)),
+        reported(ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, now)),
         (texts(&["x", "y"]), vec![])
     );
     assert!(ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, now).is_none());
     assert_eq!(
-        told(ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now)),
+        reported(ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now)),
         (texts(&["z"]), texts(&["x"]))
     );
     assert_eq!(
-        told(ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, now)),
+        reported(ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, now)),
         (texts(&["x"]), texts(&["y", "z"]))
     );
-    assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
+    assert_eq!(reported(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
     assert!(ledger.forget(&verdict(&[]).key).is_none());
     assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
 }
@@ -82,9 +82,9 @@ fn clean_objects_are_counted_and_not_kept() {
         assert!(record(&mut ledger, &[]).is_none());
         assert_eq!(numbers(&ledger), (0, 1, 2, true));
     }
-    assert_eq!(told(record(&mut ledger, &["x"])), (texts(&["x"]), vec![]));
+    assert_eq!(reported(record(&mut ledger, &["x"])), (texts(&["x"]), vec![]));
     assert_eq!(numbers(&ledger), (1, 1, 2, true));
-    assert_eq!(told(record(&mut ledger, &[])), (vec![], texts(&["x"])));
+    assert_eq!(reported(record(&mut ledger, &[])), (vec![], texts(&["x"])));
     assert_eq!(numbers(&ledger), (0, 1, 2, true));
     let other = ObjectKey { name: "b".into(), ..key.clone() };
     ledger.rename(&key, other.clone());
@@ -102,7 +102,7 @@ fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
     let recorded = vec![Violation::new(SUBJECT, finding("x", Outcome::Fail), now)];
     let delta = ledger.recall(&key, &uid, recorded, &Owners::default()).unwrap();
     assert_eq!(delta.uid, uid);
-    assert_eq!(told(Some(delta)), (vec![], texts(&["x"])));
+    assert_eq!(reported(Some(delta)), (vec![], texts(&["x"])));
     assert_eq!((ledger.objects().count(), ledger.judged(), ledger.passed()), (0, 1, 2));
 }
 
@@ -138,17 +138,17 @@ fn what_was_recorded_before_is_not_told_again() {
     assert!(ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).is_none());
     let delta = ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
     assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
-    assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+    assert_eq!(reported(Some(delta)), (texts(&["z"]), texts(&["x"])));
     // Judged, then recalled.
     let mut ledger = Ledger::default();
     ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now);
     let delta = ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).unwrap();
     assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
-    assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+    assert_eq!(reported(Some(delta)), (texts(&["z"]), texts(&["x"])));
     assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
     // Nothing is known of it on either side.
     assert!(Ledger::default().recall(&key, &uid, Vec::new(), &Owners::default()).is_none());
-    assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
+    assert_eq!(reported(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
 }
 
 #[test]
@@ -156,17 +156,17 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
-        let untold = |known: Violation| Violation { untold: true, ..known };
-        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(untold).collect()
+        let unreported = |known: Violation| Violation { unreported: true, ..known };
+        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(unreported).collect()
     };
     let mut ledger = Ledger::default();
     ledger.recall(&key, &uid, recorded(), &Owners::default());
     let delta = ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
     let since: Vec<_> = delta.appeared.iter().map(|one| one.since).collect();
-    assert_eq!((told(Some(delta)), since), ((texts(&["y", "z"]), vec![]), vec![first, now]));
-    assert_eq!(told(ledger.forget(&key)), (vec![], texts(&["y", "z"])), "by now both are told of");
-    // Nobody was told that it began, so nobody is told that it ended; reports have to know.
-    assert_eq!(told(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+    assert_eq!((reported(Some(delta)), since), ((texts(&["y", "z"]), vec![]), vec![first, now]));
+    assert_eq!(reported(ledger.forget(&key)), (vec![], texts(&["y", "z"])), "by now both are reported");
+    // Its appearance was not reported, so its resolution is not either; reports have to know.
+    assert_eq!(reported(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn what_may_have_ended_before_goes_on_or_ends_without_a_word() {
     let late = after.recall(&key, &uid, recorded(), &Owners::default()).unwrap();
     for (mut ledger, delta) in [(before, delta), (after, late)] {
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first]);
-        assert_eq!(told(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is over");
-        assert_eq!(told(ledger.forget(&key)), (vec![], texts(&["y"])), "by now it is known that it was open");
+        assert_eq!(reported(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is over");
+        assert_eq!(reported(ledger.forget(&key)), (vec![], texts(&["y"])), "by now it is known that it was open");
     }
-    assert_eq!(told(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+    assert_eq!(reported(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn nothing_is_resolved_while_its_rule_is_undecided() {
         }));
         verdict
     };
-    let mut record = |verdict| told(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
+    let mut record = |verdict| reported(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
     let Finding { policy, rule, .. } = finding("x", Outcome::Fail);
     record(verdict(&["x", "y"]));
     for error in [[&*policy, &*rule], ["kaudit", "object"]] {
@@ -303,7 +303,7 @@ fn nothing_that_others_crowd_out_of_the_list_is_resolved() {
         verdict.results.push(count);
         verdict
     };
-    let mut record = |verdict| told(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
+    let mut record = |verdict| reported(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
     for (of_object, what) in
         [(false, "more results of this rule for this object"), (true, "more results for this object")]
     {

@@ -87,8 +87,8 @@ pub struct Violation {
     pub finding: Finding,
     /// When it was first seen.
     pub since: Timestamp,
-    /// It was not reported yet: an earlier run did not come to it, it has been covered since it appeared, or until a moment ago.
-    pub untold: bool,
+    /// Its appearance has not been reported yet: an earlier run ended before that, or an owner covers it or did until a moment ago.
+    pub unreported: bool,
     /// It was recorded to appear, and that it ended would not have been recorded: nothing is reported if it is not found again.
     pub may_have_ended: bool,
     /// An error that the same object need not have again: it decides nothing about other results of its rule.
@@ -118,7 +118,7 @@ impl Violation {
             fingerprint: id,
             finding,
             since,
-            untold: false,
+            unreported: false,
             may_have_ended: false,
             undecided: false,
             notified: None,
@@ -142,8 +142,8 @@ impl Violation {
         self.finding.excused.is_some() && what(&self.finding) == what(&before.finding)
     }
 
-    /// Whether its end is told: errors and exceptions stand without a word, and so does what never was told to begin.
-    pub(super) fn is_told(&self) -> bool {
-        self.finding.outcome.is_violation() && !self.untold && !self.may_have_ended
+    /// Whether its resolution is reported. Errors and excused results never are, nor violations whose appearance was not.
+    pub(super) fn is_reported(&self) -> bool {
+        self.finding.outcome.is_violation() && !self.unreported && !self.may_have_ended
     }
 }

@@ -150,15 +150,15 @@ fn ingress(namespace: &str, name: &str, version: u64, host: &str) -> Object {
 struct Live {
     changes: mpsc::Sender<Change>,
     commands: mpsc::Sender<Command>,
-    told: Arc<Mutex<Vec<Delta>>>,
+    reported: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
     running: JoinHandle<AuditResult>,
 }
 
-/// Keeps what is told.
-struct Told(Arc<Mutex<Vec<Delta>>>);
+/// Keeps the deltas that are reported.
+struct ReportSink(Arc<Mutex<Vec<Delta>>>);
 
-impl Record for Told {
+impl Record for ReportSink {
     fn record(&mut self, delta: &Delta) {
         self.0.lock().unwrap().push(delta.clone());
     }
@@ -173,9 +173,9 @@ impl Live {
 
     /// Starts it after a change of its parts.
     fn start_with(policies: Arc<PolicySet>, settings: PipelineSettings, change: impl FnOnce(&mut Pipeline)) -> Self {
-        let told = Arc::<Mutex<Vec<Delta>>>::default();
-        let live = Self::changed(policies, settings, Some(Box::new(Told(Arc::clone(&told)))), change);
-        Self { told, ..live }
+        let reported = Arc::<Mutex<Vec<Delta>>>::default();
+        let live = Self::changed(policies, settings, Some(Box::new(ReportSink(Arc::clone(&reported)))), change);
+        Self { reported, ..live }
     }
 
     /// Starts it with another recorder, or with none until a term begins.
@@ -222,7 +222,7 @@ impl Live {
         pipeline.turn = 2;
         change(&mut pipeline);
         let running = spawn(pipeline.run(inputs, false).boxed());
-        Self { changes, commands, told: Arc::default(), metrics, running }
+        Self { changes, commands, reported: Arc::default(), metrics, running }
     }
 
     async fn send(&self, change: Change) {
@@ -306,7 +306,7 @@ impl Live {
     }
 
     fn transitions(&self) -> Vec<String> {
-        let told = self.told.lock().unwrap();
+        let told = self.reported.lock().unwrap();
         told.iter()
             .flat_map(|delta| &delta.transitions)
             .map(|transition| transition.finding.message.to_string())
@@ -497,7 +497,8 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.send(Change::Synced(scope("Ingress"))).await;
     live.until(&[]).await;
     assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
-    let told = live.told.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
+    let told =
+        live.reported.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
     assert_eq!(told, 0, "nothing of it stands");
 }
 
@@ -517,7 +518,7 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
         !transitions.is_empty() && transitions.iter().all(|transition| transition == "spec.host is fixed"),
         "{transitions:?}"
     );
-    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
+    let told = live.reported.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
     assert_eq!(told, transitions.len());
 }
 
@@ -673,9 +674,9 @@ fn recorded_object(delta: &Delta) -> RecordedObject {
     RecordedObject { object: ObjectRef::new(&delta.object, &delta.uid), results: delta.results.clone() }
 }
 
-/// Returns what was told, each `+ name: message` or `- name: message`, sorted.
-fn told(live: &Live) -> Vec<String> {
-    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+/// Returns what was reported, each `+ name: message` or `- name: message`, sorted.
+fn reported(live: &Live) -> Vec<String> {
+    let deltas = std::mem::take(&mut *live.reported.lock().unwrap());
     let text = |sign: &str, delta: &Delta, violation: &crate::audit::ledger::Violation| {
         format!("{sign} {}: {}", delta.object.name, violation.finding.message)
     };
@@ -697,16 +698,16 @@ async fn a_term_begins_where_the_last_one_ended() {
     first.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     let all = |name: &str, others: [&str; 2]| others.map(|other| format!("{name}: host x is also that of {other}"));
     let begun = Instant::now();
-    while first.told.lock().unwrap().len() < 3 {
+    while first.reported.lock().unwrap().len() < 3 {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let recorded = || {
         let mut recorded = Recorded::default();
-        first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
+        first.reported.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
         // Of kinds that are not served any more, and of one that cannot be read.
         for kind in ["Gone", "Unread"] {
-            let mut other = recorded_object(&first.told.lock().unwrap()[0]);
+            let mut other = recorded_object(&first.reported.lock().unwrap()[0]);
             (other.object.kind, other.object.api_version, other.object.name) =
                 (kind.into(), "example.com/v1".into(), kind.into());
             recorded.add(other);
@@ -722,32 +723,32 @@ async fn a_term_begins_where_the_last_one_ended() {
     second.heard().await;
     second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
     second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
-    assert_eq!(told(&second), [""; 0]);
-    second.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&second.told))))).await;
+    assert_eq!(reported(&second), [""; 0]);
+    second.term(Term::Begin(recorded(), Box::new(ReportSink(Arc::clone(&second.reported))))).await;
     second.result().await;
     let gone_kind = |message: &str| format!("- Gone: {}", message.split_once(": ").unwrap().1);
     let mut wanted: Vec<String> = all("c", ["m/b", "n/a"]).iter().map(|text| format!("- {text}")).collect();
     wanted.push("- a: host x is also that of n/c".to_owned());
     wanted.push("- b: host x is also that of n/c".to_owned());
-    let former = recorded_object(&first.told.lock().unwrap()[0]);
+    let former = recorded_object(&first.reported.lock().unwrap()[0]);
     wanted.extend(former.results.iter().map(|result| gone_kind(&format!("x: {}", result.finding.message))));
     wanted.sort();
     let begun = Instant::now();
     let mut all_told = Vec::new();
     while all_told.len() < wanted.len() {
         assert!(begun.elapsed() < PATIENCE, "{all_told:#?}");
-        all_told.extend(told(&second));
+        all_told.extend(reported(&second));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     all_told.sort();
     assert_eq!(all_told, wanted);
     // A third, that begins its term before it knows anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
-    third.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&third.told))))).await;
+    third.term(Term::Begin(recorded(), Box::new(ReportSink(Arc::clone(&third.reported))))).await;
     third.heard().await;
     third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     third.until_evaluated(3).await;
-    let sink = Arc::clone(&third.told);
+    let sink = Arc::clone(&third.reported);
     assert_eq!(third.end().await.results.len(), 6);
     assert!(sink.lock().unwrap().iter().all(|delta| delta.appeared.is_empty()));
 }
@@ -764,17 +765,17 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     first.sync([&elsewhere[..], &here, &[namespace("billing")]].concat()).await;
     let begun = Instant::now();
     let mut recorded = Recorded::default();
-    while first.told.lock().unwrap().len() < 5 {
+    while first.reported.lock().unwrap().len() < 5 {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
+    first.reported.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
 
     let shard = Shard::parse("1/2", None).unwrap();
     let second = Live::recording(policies, PipelineSettings { shard, ..SETTINGS }, None);
     let sink = Arc::<Mutex<Vec<Delta>>>::default();
-    let second = Live { told: Arc::clone(&sink), ..second };
-    second.term(Term::Begin(recorded, Box::new(Told(sink)))).await;
+    let second = Live { reported: Arc::clone(&sink), ..second };
+    second.term(Term::Begin(recorded, Box::new(ReportSink(sink)))).await;
     let pod = object("Pod", "shop", "p", 3, &json!({}));
     second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
     // Whether another shard has an Ingress with its host is not known here: what was recorded stays.
@@ -784,11 +785,11 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     let mut all = Vec::new();
     while all.len() < 2 {
         assert!(begun.elapsed() < PATIENCE, "{all:#?}");
-        all.extend(told(&second));
+        all.extend(reported(&second));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     second.until_evaluated(2).await;
-    all.extend(told(&second));
+    all.extend(reported(&second));
     all.sort();
     assert_eq!(all, ["+ p: p is in production", "- gone: host y is also that of shop/a"]);
     assert_eq!(second.end().await.summary.objects, 2);

@@ -76,7 +76,7 @@ struct Losses {
     /// The reason as a metric's label.
     reason: &'static str,
     metrics: Arc<Metrics>,
-    untold: Mutex<Untold>,
+    unreported: Mutex<Untold>,
 }
 
 /// Losses since they were told last.
@@ -89,20 +89,20 @@ struct Untold {
 
 impl Losses {
     fn new(reason: &'static str, metrics: &Arc<Metrics>) -> Self {
-        Self { reason, metrics: Arc::clone(metrics), untold: Mutex::default() }
+        Self { reason, metrics: Arc::clone(metrics), unreported: Mutex::default() }
     }
 
     /// Counts a line that is lost.
     fn add(&self, why: &str) {
         self.metrics.recorder_dropped("output", self.reason, 1);
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.lines += 1;
-        why.clone_into(&mut untold.why);
-        untold.tell_when_due();
+        let mut unreported = self.unreported.lock().unwrap_or_else(PoisonError::into_inner);
+        unreported.lines += 1;
+        why.clone_into(&mut unreported.why);
+        unreported.tell_when_due();
     }
 
     fn tell_when_due(&self) {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner).tell_when_due();
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner).tell_when_due();
     }
 }
 
@@ -222,11 +222,11 @@ mod tests {
         for _ in 0..3 {
             losses.add("no space left on device");
         }
-        let mut untold = losses.untold.lock().unwrap();
-        assert!(untold.told.is_some());
-        assert_eq!(untold.lines, 2, "the first is told");
-        untold.told = None;
-        untold.tell_when_due();
-        assert_eq!(untold.lines, 0);
+        let mut unreported = losses.unreported.lock().unwrap();
+        assert!(unreported.told.is_some());
+        assert_eq!(unreported.lines, 2, "the first is told");
+        unreported.told = None;
+        unreported.tell_when_due();
+        assert_eq!(unreported.lines, 0);
     }
 }

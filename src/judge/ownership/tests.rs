@@ -76,7 +76,7 @@ fn results(set: &PolicySet) -> Vec<String> {
     results_without(set, "-")
 }
 
-/// Which rules may be excused, and what is said of them.
+/// Which rules may be excused, and their titles.
 fn metadata(set: &PolicySet, attacker: &str) -> Vec<String> {
     let policies = set.policies.iter().filter(|policy| !policy.source.starts_with(attacker));
     policies

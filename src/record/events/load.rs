@@ -54,8 +54,8 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 pub struct WrittenEvents {
     /// What stands according to them.
     recorded: Recorded,
-    /// The last that they say of each violation.
-    told: HashMap<EventSubject, (Told, Timestamp)>,
+    /// The last one about each violation.
+    last: HashMap<EventSubject, (LastEvent, Timestamp)>,
     /// Whether the ends of violations were written.
     has_ends: bool,
     /// When the oldest of them was made, of those of other kaudits, too; `None` if there is none.
@@ -80,9 +80,9 @@ impl EventSubject {
     }
 }
 
-/// The last that Events say of a violation.
+/// What the last Event about a violation reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum LastEvent {
     Appeared,
     Resolved,
 }
@@ -136,7 +136,7 @@ pub async fn load(
     Ok(appearances.written(filter))
 }
 
-/// Joins what is in reports with what is in Events. Marks as untold what the earlier run did not come to write an Event
+/// Joins what is in reports with what is in Events. Marks as unreported what the earlier run did not come to write an Event
 /// about: violations that are in the reports, and whose Events the server would still have, because it keeps all of
 /// `kept_since`, or because they are no older than the oldest that is there. Beyond that nothing is known to be missing, as all
 /// may have been deleted by now. Where the Events tell of another time than the report, the report was not written any more,
@@ -144,21 +144,21 @@ pub async fn load(
 ///
 /// What is in Events and not in reports is kept: the report was to be written a moment later.
 pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestamp) -> Recorded {
-    let WrittenEvents { recorded: events, told, has_ends, oldest } = events;
+    let WrittenEvents { recorded: events, last, has_ends, oldest } = events;
     let mut recorded = reported;
     recorded.revise(|object, result| {
         let young =
             result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
-        let event = told.get(&EventSubject::new(result.id, object));
+        let event = last.get(&EventSubject::new(result.id, object));
         // Without ends, what the report has appeared again after the Event was written.
-        result.untold = match event.filter(|(_, since)| has_ends || result.since <= *since) {
-            Some((Told::Appeared, since)) => {
+        result.unreported = match event.filter(|(_, since)| has_ends || result.since <= *since) {
+            Some((LastEvent::Appeared, since)) => {
                 result.since = *since;
                 false
             }
-            Some((Told::Resolved, since)) => {
+            Some((LastEvent::Resolved, since)) => {
                 if result.since <= *since {
-                    // It would be told by the name of the Event that is there. If it stands, it has come back since.
+                    // Its Event would have the name of the one that is there. If it is open, it appeared again since.
                     result.since = Timestamp::now();
                 }
                 result.finding.outcome.is_violation()
@@ -267,7 +267,7 @@ impl Appearances {
 
     fn written(self, filter: EventFilter) -> WrittenEvents {
         let has_ends = filter != EventFilter::Appeared;
-        let mut told = HashMap::new();
+        let mut last = HashMap::new();
         let mut recorded = Recorded::default();
         for (subject, mut turns) in self.by_violation {
             turns.sort_unstable_by_key(|turn| (turn.version, turn.since, turn.appeared.is_none()));
@@ -278,7 +278,7 @@ impl Appearances {
                 if is_end && open.as_ref().is_some_and(|(began, _)| *began != since) {
                     continue;
                 }
-                told.insert(subject.clone(), (if is_end { Told::Resolved } else { Told::Appeared }, since));
+                last.insert(subject.clone(), (if is_end { LastEvent::Resolved } else { LastEvent::Appeared }, since));
                 open = appeared.map(|appeared| (since, appeared));
             }
             if let Some((_, appeared)) = open {
@@ -287,7 +287,7 @@ impl Appearances {
                 recorded.add(RecordedObject { object, results });
             }
         }
-        WrittenEvents { recorded, told, has_ends, oldest: self.oldest }
+        WrittenEvents { recorded, last, has_ends, oldest: self.oldest }
     }
 }
 
@@ -484,12 +484,12 @@ mod tests {
         let reported = written([event(&a, APPEARED, FIRST)]).recorded;
         let with_report = reconcile(reported, events(), Timestamp::MIN);
         assert_eq!(doubtful(&with_report), [("a".to_owned(), false), ("b".to_owned(), true)]);
-        assert!(with_report.objects().flat_map(|object| &object.results).all(|result| !result.untold));
+        assert!(with_report.objects().flat_map(|object| &object.results).all(|result| !result.unreported));
         // It ended, which no Event says, and appeared again.
         let again = written([event(&a, APPEARED, SECOND)]).recorded;
         let recorded = reconcile(again, events(), Timestamp::MIN);
         let result = &recorded.objects().next().unwrap().results[0];
-        assert_eq!((result.untold, result.since), (true, SECOND.parse().unwrap()));
+        assert_eq!((result.unreported, result.since), (true, SECOND.parse().unwrap()));
     }
 
     #[test]
@@ -520,7 +520,7 @@ mod tests {
         let reported = written([event(&a, APPEARED, SECOND)]).recorded;
         let recorded = reconcile(reported, written([elsewhere]), Timestamp::MIN);
         let own = recorded.objects().find(|object| object.object.namespace.as_deref() == Some("shop")).unwrap();
-        assert_eq!((own.results[0].untold, own.results[0].since), (true, SECOND.parse().unwrap()));
+        assert_eq!((own.results[0].unreported, own.results[0].since), (true, SECOND.parse().unwrap()));
     }
 
     #[test]
@@ -568,11 +568,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_holds_what_receivers_are_told_of_the_end() {
-        let nobody = |_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody answers"))
+        let unreachable = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no answer"))
         };
         let writer = EventWriter {
-            client: Client::new(tower::service_fn(nobody), "default"),
+            client: Client::new(tower::service_fn(unreachable), "default"),
             instance: "kaudit-local".to_owned(),
             own: ObjectReference::default(),
             audit: "kaudit/kaudit".to_owned(),
@@ -647,15 +647,15 @@ mod tests {
         let reconciled = |reported, events: Vec<Event>| {
             let recorded = reconcile(reported, written(events), Timestamp::MIN);
             let object = recorded.objects().next().unwrap();
-            (object.results[0].untold, object.results[0].since)
+            (object.results[0].unreported, object.results[0].since)
         };
         let (first, second): (Timestamp, Timestamp) = (FIRST.parse().unwrap(), SECOND.parse().unwrap());
         assert_eq!(reconciled(reported(SECOND), vec![event(&a, APPEARED, FIRST)]), (false, first));
         let over = || vec![event(&a, APPEARED, FIRST), event(&a, RESOLVED, FIRST)];
         assert_eq!(reconciled(reported(SECOND), over()), (true, second));
         // An Event of this name is there already.
-        let (untold, since) = reconciled(reported(FIRST), over());
-        assert!(untold && since > second, "{since}");
+        let (unreported, since) = reconciled(reported(FIRST), over());
+        assert!(unreported && since > second, "{since}");
     }
 
     #[test]
@@ -696,27 +696,27 @@ mod tests {
         };
         let others = |at| made(at, Event::default());
         let mine = || [event(&b, APPEARED, FIRST), made(SECOND, event(&c, APPEARED, SECOND))];
-        let untold = |recorded: &Recorded| -> Vec<String> {
-            let results = recorded.objects().flat_map(|object| &object.results).filter(|result| result.untold);
+        let unreported = |recorded: &Recorded| -> Vec<String> {
+            let results = recorded.objects().flat_map(|object| &object.results).filter(|result| result.unreported);
             results.map(|result| result.finding.message.to_string()).collect()
         };
         let reconcile = |reported, events| reconcile(reported, events, Timestamp::MAX);
         let recorded = reconcile(reported(), written(mine()));
         let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
-        assert_eq!(untold(&recorded), ["a"]);
+        assert_eq!(unreported(&recorded), ["a"]);
         // The server keeps them no longer than since then, or for a time that is not known.
         for events in [vec![others("2026-11-21T10:00:06Z")], vec![]] {
             let recorded = reconcile(reported(), written(events));
-            assert!(untold(&recorded).is_empty() && recorded.objects().count() == 1);
+            assert!(unreported(&recorded).is_empty() && recorded.objects().count() == 1);
         }
         let long_ago = others("2026-11-20T10:00:00Z");
         let recorded = reconcile(reported(), written([long_ago, others("2026-11-21T10:00:06Z")]));
-        assert_eq!(untold(&recorded).len(), 2, "it keeps them for days");
-        assert!(untold(&reconcile(Recorded::default(), written(mine()))).is_empty());
+        assert_eq!(unreported(&recorded).len(), 2, "it keeps them for days");
+        assert!(unreported(&reconcile(Recorded::default(), written(mine()))).is_empty());
         // Nor did it come to write any: that can be seen for as long as the server keeps them for sure.
         let first: Timestamp = FIRST.parse().unwrap();
-        assert_eq!(untold(&super::reconcile(reported(), written([]), first)).len(), 2);
-        assert_eq!(untold(&super::reconcile(reported(), written([]), SECOND.parse().unwrap())).len(), 0);
+        assert_eq!(unreported(&super::reconcile(reported(), written([]), first)).len(), 2);
+        assert_eq!(unreported(&super::reconcile(reported(), written([]), SECOND.parse().unwrap())).len(), 0);
     }
 }

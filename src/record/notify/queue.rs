@@ -195,6 +195,6 @@ mod tests {
         let messages: Vec<_> = batch.notifications.iter().map(|told| told.message.as_str()).collect();
         assert_eq!((messages, batch.left_out), (vec!["e", "a", "b"], 2));
         queue.push(notification("f", Appeared, Change), now);
-        assert_eq!(queue.take().left_out, 0, "it is said once");
+        assert_eq!(queue.take().left_out, 0, "it is counted once");
     }
 }

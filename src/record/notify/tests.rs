@@ -113,11 +113,11 @@ fn a_record_of_the_same_violation_in_another_namespace_keeps_no_receiver_from_it
     for (first, second) in [("shop", "evil"), ("evil", "shop")] {
         let mut recorded = Recorded::default();
         for namespace in [first, second] {
-            let names = if namespace == "shop" { "all,shop" } else { "nobody" };
+            let names = if namespace == "shop" { "all,shop" } else { "none" };
             recorded.add(recorded_in(Some(namespace), namespace, vec![notified(names)]));
         }
         let mut scene = Scene::new(&recorded);
-        assert!(scene.record(&end_in(Some("evil"), notified("nobody"))).0.is_empty());
+        assert!(scene.record(&end_in(Some("evil"), notified("none"))).0.is_empty());
         assert_eq!(scene.record(&end_in(Some("shop"), notified("all,shop"))).0, ["all", "shop"]);
     }
 }
@@ -139,22 +139,25 @@ fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
                     results: vec![began],
                     ..Delta::sample()
                 };
-                let (told, mut delta) = scene.record(&appeared);
-                assert!(told.contains(&"all".to_owned()) && !told.contains(&"other".to_owned()));
-                assert_eq!(told.contains(&"severe".to_owned()), *severity == Some(Severity::High));
+                let (receivers, mut delta) = scene.record(&appeared);
+                assert!(receivers.contains(&"all".to_owned()) && !receivers.contains(&"other".to_owned()));
+                assert_eq!(receivers.contains(&"severe".to_owned()), *severity == Some(Severity::High));
                 for _ in 0..restarts {
                     assert_eq!(delta.appeared[0].notified, delta.results[0].notified);
                     scene = Scene::new(&recorded(delta.results.clone()));
                     // Its reports are written again.
                     let again = Delta { appeared: Vec::new(), results: vec![violation(*severity_then)], ..delta };
-                    let (nobody, written) = scene.record(&again);
-                    assert!(nobody.is_empty(), "{nobody:?}");
+                    let (receivers_again, written) = scene.record(&again);
+                    assert!(receivers_again.is_empty(), "{receivers_again:?}");
                     delta = Delta { appeared: written.results.clone(), ..written };
                 }
                 let resolved =
                     Delta { labels: team_then.clone(), resolved: vec![violation(*severity_then)], ..Delta::sample() };
-                let (told_then, _) = scene.record(&resolved);
-                assert_eq!(told, told_then, "{severity:?} {team:?} {severity_then:?} {team_then:?} {restarts}");
+                let (receivers_then, _) = scene.record(&resolved);
+                assert_eq!(
+                    receivers, receivers_then,
+                    "{severity:?} {team:?} {severity_then:?} {team_then:?} {restarts}"
+                );
             }
         }
     }
@@ -165,8 +168,8 @@ fn of_what_appeared_before_there_were_receivers_the_end_goes_to_those_it_fits() 
     let mut scene = Scene::new(&recorded(vec![violation(None)]));
     let resolved =
         Delta { labels: Some(labels("a")), resolved: vec![violation(Some(Severity::Critical))], ..Delta::sample() };
-    let (told, _) = scene.record(&resolved);
-    assert_eq!(told, ["all", "severe", "team-a", "not-z", "ends"]);
+    let (receivers, _) = scene.record(&resolved);
+    assert_eq!(receivers, ["all", "severe", "team-a", "not-z", "ends"]);
     // By then nothing is remembered of it, and it may appear again.
     assert!(scene.sink.notified.of(&None, resolved.resolved[0].id).is_none());
 }

@@ -12,7 +12,7 @@ use regorus::Value;
 
 use super::call::{Answer, failed};
 
-/// Decimals of at most so many digits are told apart by 64-bit floats.
+/// 64-bit floats represent different decimals of at most so many digits differently.
 const DIGITS: usize = 15;
 
 /// The number of results that are kept with all bits.

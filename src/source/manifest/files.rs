@@ -33,8 +33,8 @@ const LOCAL_GROUPS: [&str; 2] = ["kustomize.config.k8s.io", "skaffold"];
 pub struct ManifestFile {
     /// As the user named it, or below a directory that the user named.
     pub path: PathBuf,
-    /// Whether it was found in a directory and is the settings of a tool by its name, or hidden: what is no object there is no
-    /// gap.
+    /// Whether it was found in a directory and is the settings of a tool by its name, or hidden: documents in it
+    /// that are not objects leave the check complete.
     pub is_settings: bool,
     /// Why it is not read, for a file that was found in a directory.
     pub problem: Option<String>,

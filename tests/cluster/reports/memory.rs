@@ -94,7 +94,7 @@ async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
         return;
     }
     let plane = plane().await;
-    let namespace = plane.temp_namespace("untold").await.unwrap();
+    let namespace = plane.temp_namespace("unreported").await.unwrap();
     let directory = policies(&[("marked.rego", &policy(&namespace))]);
     let all = ["older", "over", "stands"];
     let kaudit = start(&plane, &namespace, &directory).await;

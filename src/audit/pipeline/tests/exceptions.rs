@@ -58,12 +58,12 @@ async fn until_outcomes(live: &Live, wanted: &[&str]) {
 async fn what_is_excused_is_resolved_and_appears_again_when_the_exception_goes() {
     let live = start(vec![bad("n", "a"), bad("m", "b")], vec![]).await;
     until_outcomes(&live, &["a fail", "b fail"]).await;
-    assert_eq!(told(&live), ["+ a: bad", "+ b: bad"]);
+    assert_eq!(reported(&live), ["+ a: bad", "+ b: bad"]);
     live.send(Change::Seen(exceptions(), exception("n", 2, "2999-01-01"))).await;
     until_outcomes(&live, &["a skip", "b fail"]).await;
     live.send(Change::Gone(exceptions(), exception("n", 2, "2999-01-01"))).await;
     until_outcomes(&live, &["a fail", "b fail"]).await;
-    assert_eq!(told(&live), ["+ a: bad", "- a: bad"]);
+    assert_eq!(reported(&live), ["+ a: bad", "- a: bad"]);
     assert_eq!(live.metric("kaudit_evaluations_total"), 2, "nothing is judged for it");
     assert_eq!(live.result().await.summary.fail, 2);
 }
@@ -77,9 +77,9 @@ async fn what_is_excused_from_the_beginning_is_never_told_and_the_end_of_it_is_s
     assert_eq!((result.summary.skip, result.summary.fail, result.exceptions[0].results), (1, 0, 1));
     assert_eq!(result.results[0].excuse.as_ref().unwrap().reason, "legacy".into());
     assert!(result.coverage.iter().any(|kind| kind.kind == "PolicyException" && kind.objects == 1));
-    assert_eq!(told(&live), <[&str; 0]>::default());
+    assert_eq!(reported(&live), <[&str; 0]>::default());
     until_outcomes(&live, &["a fail"]).await;
-    assert_eq!(told(&live), ["+ a: bad"]);
+    assert_eq!(reported(&live), ["+ a: bad"]);
     assert_eq!(live.result().await.exceptions[0].message, format!("expired at {soon:.0}"));
 }
 
@@ -231,7 +231,7 @@ async fn what_an_owner_covers_is_not_reported_when_an_exception_for_both_ends_or
     let live = start(objects, vec![exception("n", 1, &soon.to_string())]).await;
     live.until_evaluated(24).await;
     let skipped = live.result().await.summary.skip;
-    assert_eq!((skipped, told(&live)), (6, vec![]), "dependents are covered");
+    assert_eq!((skipped, reported(&live)), (6, vec![]), "dependents are covered");
     let appeared: Vec<String> = owners.iter().map(|owner| format!("+ {owner}: bad")).collect();
     let until_fail = async |fail: usize| {
         let begin = Instant::now();
@@ -242,13 +242,13 @@ async fn what_an_owner_covers_is_not_reported_when_an_exception_for_both_ends_or
         }
     };
     until_fail(6).await;
-    assert_eq!(told(&live), appeared, "it ended");
+    assert_eq!(reported(&live), appeared, "it ended");
     live.send(Change::Seen(exceptions(), exception("n", 2, "2999-01-01"))).await;
     until_fail(0).await;
-    assert_eq!(told(&live).len(), 6);
+    assert_eq!(reported(&live).len(), 6);
     live.send(Change::Gone(exceptions(), exception("n", 2, "2999-01-01"))).await;
     until_fail(6).await;
-    assert_eq!(told(&live), appeared, "it was deleted");
+    assert_eq!(reported(&live), appeared, "it was deleted");
 }
 
 #[tokio::test]
@@ -279,14 +279,14 @@ async fn violations_that_may_be_excused_are_not_reported_before_exceptions_have_
         live.send(Change::Unreadable(exceptions(), Unreadable { state, message: "why".into() })).await;
         live.sync(vec![bad("n", "a"), bad("n", "b")]).await;
         until_outcomes(&live, &["a error", "a fail", "b error", "b fail"]).await;
-        assert_eq!(told(&live), ["+ a: not excusable", "+ b: not excusable"]);
+        assert_eq!(reported(&live), ["+ a: not excusable", "+ b: not excusable"]);
         assert!(!live.result().await.complete);
         live.send(Change::Listing(exceptions())).await;
         let matching = json!({"names": ["a"]});
         live.send(Change::Seen(exceptions(), exception_for(1, &matching))).await;
         live.send(Change::Synced(exceptions())).await;
         until_outcomes(&live, &["a fail", "a skip", "b fail", "b fail"]).await;
-        assert_eq!(told(&live), ["+ b: bad"]);
+        assert_eq!(reported(&live), ["+ b: bad"]);
         assert!(live.result().await.complete);
     }
 }

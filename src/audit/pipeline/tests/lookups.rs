@@ -151,7 +151,7 @@ async fn rules_that_look_up_what_cannot_be_read_are_errors_until_it_can() {
         live.send(Change::Unreadable(budgets, unreadable(state))).await;
         live.seen(pod("q", 2)).await;
         live.until_evaluated(3).await;
-        assert_eq!((texts(&live.result().await), told(&live)), (Vec::<String>::new(), Vec::<String>::new()));
+        assert_eq!((texts(&live.result().await), reported(&live)), (Vec::<String>::new(), Vec::<String>::new()));
     }
 }
 
@@ -190,7 +190,7 @@ async fn rules_with_optional_lookups_wait_while_a_kind_is_read() {
     live.seen(pod("q", 3)).await;
     read(&live, &slices(), vec![slice("p")]).await;
     live.until(&["q: no EndpointSlice"]).await;
-    assert_eq!(told(&live), ["+ q: no EndpointSlice"]);
+    assert_eq!(reported(&live), ["+ q: no EndpointSlice"]);
 }
 
 /// Objects in the order of their evaluation; only the test below writes to it.
@@ -254,7 +254,7 @@ async fn what_is_left_out_on_purpose_makes_an_error_and_an_audit_that_is_not_com
         Arc::make_mut(&mut other.kind).namespaced = *other.kind.kind != *"Namespace";
         with_pods(&live, &other, true).await;
         until_messages(&live, Outcome::Error, &vec![why; policies.len()]).await;
-        assert_eq!(told(&live), Vec::<String>::new());
+        assert_eq!(reported(&live), Vec::<String>::new());
     }
 }
 
@@ -294,7 +294,7 @@ async fn a_kind_that_is_left_out_by_default_is_read_for_lookups_only_and_new_pol
     live.seen(pod("q", 3)).await;
     read(&live, &slices(), vec![slice("p")]).await;
     live.until(&["q: no EndpointSlice"]).await;
-    assert_eq!(told(&live), ["+ q: no EndpointSlice"]);
+    assert_eq!(reported(&live), ["+ q: no EndpointSlice"]);
     let result = live.result().await;
     let coverage = result.coverage.iter().find(|kind| kind.resource == "endpointslices").unwrap();
     assert_eq!((coverage.state, result.complete), (State::Excluded, true));
@@ -308,7 +308,7 @@ async fn what_was_recorded_stays_while_a_lookup_cannot_be_read() {
     let live = Live::start(load(&[("b.rego", BUDGET)]), SETTINGS);
     live.sync(vec![pod("p", 1)]).await;
     live.until(&["p: no PodDisruptionBudget selects this Pod"]).await;
-    let before: Vec<Delta> = live.told.lock().unwrap().clone();
+    let before: Vec<Delta> = live.reported.lock().unwrap().clone();
     live.kill().await;
     // A restart, while the kind is forbidden.
     let live = Live::recording(load(&[("b.rego", BUDGET)]), SETTINGS, None);
@@ -317,7 +317,7 @@ async fn what_was_recorded_stays_while_a_lookup_cannot_be_read() {
         let object = ObjectRef::new(&delta.object, &delta.uid);
         known.add(RecordedObject { object, results: delta.results.clone() });
     }
-    live.term(Term::Begin(known, Box::new(Told(Arc::clone(&recorded))))).await;
+    live.term(Term::Begin(known, Box::new(ReportSink(Arc::clone(&recorded))))).await;
     let budgets = scope("PodDisruptionBudget");
     with_pods(&live, &budgets, false).await;
     live.send(Change::Unreadable(budgets.clone(), unreadable(State::Forbidden))).await;

@@ -24,7 +24,7 @@ fn violations(namespace: &str) -> String {
     format!(r#"kaudit_violations{{resource_namespace="{namespace}",{labels}}}"#)
 }
 
-fn told(what: &str, lane: &str) -> String {
+fn reported(what: &str, lane: &str) -> String {
     format!(r#"kaudit_violations_{what}_total{{policy="hosts",severity="critical",result="fail",lane="{lane}"}}"#)
 }
 
@@ -33,25 +33,25 @@ async fn violations_are_counted_by_namespace_and_as_they_are_told() {
     let live = Live::start(load(&[("hosts.rego", BAD_HOST)]), SETTINGS);
     until(&live, &violations(""), 0).await;
     for lane in ["change", "snapshot"] {
-        until(&live, &told("appeared", lane), 0).await;
-        until(&live, &told("resolved", lane), 0).await;
+        until(&live, &reported("appeared", lane), 0).await;
+        until(&live, &reported("resolved", lane), 0).await;
     }
     until(&live, "kaudit_complete", 0).await;
     let all = [("a", "1"), ("a", "2"), ("b", "1")];
     live.sync(all.iter().map(|(namespace, name)| ingress(namespace, name, 1, "bad")).collect()).await;
     until(&live, &violations("a"), 2).await;
     until(&live, &violations("_other"), 1).await;
-    until(&live, &told("appeared", "snapshot"), 3).await;
+    until(&live, &reported("appeared", "snapshot"), 3).await;
     until(&live, "kaudit_complete", 1).await;
     live.seen(ingress("b", "2", 1, "bad")).await;
     live.seen(ingress("b", "3", 1, "bad")).await;
     until(&live, &violations("b"), 3).await;
     until(&live, &violations("_other"), 2).await;
-    until(&live, &told("appeared", "change"), 2).await;
+    until(&live, &reported("appeared", "change"), 2).await;
     assert!(!live.metrics.encode().contains(&violations("a")), "it is no longer the worst");
     live.seen(ingress("b", "2", 2, "good")).await;
     live.gone(ingress("b", "3", 1, "bad")).await;
-    until(&live, &told("resolved", "change"), 2).await;
+    until(&live, &reported("resolved", "change"), 2).await;
     until(&live, &violations("a"), 2).await;
     let rows = live.metrics.encode();
     let rows = rows.lines().filter(|line| line.starts_with("kaudit_violations{"));
@@ -63,7 +63,7 @@ async fn who_records_nothing_tells_nothing() {
     let live = Live::recording(load(&[("hosts.rego", BAD_HOST)]), SETTINGS, None);
     live.sync(vec![ingress("a", "1", 1, "bad")]).await;
     until(&live, &violations("a"), 1).await;
-    until(&live, &told("appeared", "snapshot"), 0).await;
+    until(&live, &reported("appeared", "snapshot"), 0).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Owners and dependents: what is told of whom when they come and go.
+//! Owners and dependents: what is reported about which of them when they come and go.
 
 use super::*;
 use crate::model::{body::Body, object::MOST_OWNERS};
@@ -64,7 +64,7 @@ async fn what_an_owner_violates_too_is_told_at_the_topmost() {
     let with_sidecar = json!({"bad": "yes", "sidecar": "yes"});
     live.sync(vec![pod("a", 1, &bad()), pod("b", 1, &with_sidecar), revision(1, &bad()), web(1, &bad())]).await;
     until_shown(&live, &["web: Ingress web is marked +3", "b: has a sidecar +0"]).await;
-    assert_eq!(told(&live), ["+ b: has a sidecar", "+ web: Ingress web is marked"]);
+    assert_eq!(reported(&live), ["+ b: has a sidecar", "+ web: Ingress web is marked"]);
     let result = live.result().await;
     assert_eq!((result.summary.fail, result.summary.covered, result.results.len()), (2, 3, 5));
     let owner = |entry: &crate::audit::result::Entry| entry.owner.as_ref().map(|owner| owner.name.to_string());
@@ -73,12 +73,12 @@ async fn what_an_owner_violates_too_is_told_at_the_topmost() {
     // It is mended; what is left of the revision stands at the revision, and is told there.
     live.seen(web(2, &json!({}))).await;
     until_shown(&live, &["web-1: PodDisruptionBudget web-1 is marked +2", "b: has a sidecar +0"]).await;
-    assert_eq!(told(&live), ["+ web-1: PodDisruptionBudget web-1 is marked", "- web: Ingress web is marked"]);
+    assert_eq!(reported(&live), ["+ web-1: PodDisruptionBudget web-1 is marked", "- web: Ingress web is marked"]);
     // Its end leaves the Pods to themselves.
     live.gone(revision(1, &bad())).await;
     until_shown(&live, &["a: Pod a is marked +0", "b: Pod b is marked +0", "b: has a sidecar +0"]).await;
     assert_eq!(
-        told(&live),
+        reported(&live),
         ["+ a: Pod a is marked", "+ b: Pod b is marked", "- web-1: PodDisruptionBudget web-1 is marked"]
     );
 }
@@ -88,17 +88,17 @@ async fn an_owner_that_comes_later_ends_nothing_and_repeats_nothing() {
     let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
     live.sync(vec![pod("a", 1, &bad())]).await;
     until_shown(&live, &["a: Pod a is marked +0"]).await;
-    assert_eq!(told(&live), ["+ a: Pod a is marked"]);
+    assert_eq!(reported(&live), ["+ a: Pod a is marked"]);
     live.seen(revision(1, &json!({}))).await;
     live.seen(web(1, &bad())).await;
     until_shown(&live, &["web: Ingress web is marked +1"]).await;
-    assert_eq!(told(&live), ["+ web: Ingress web is marked"], "the Pod was told of, and is not resolved");
+    assert_eq!(reported(&live), ["+ web: Ingress web is marked"], "the Pod was told of, and is not resolved");
     live.seen(web(2, &json!({}))).await;
     until_shown(&live, &["a: Pod a is marked +0"]).await;
-    assert_eq!(told(&live), ["- web: Ingress web is marked"], "the Pod was told of already");
+    assert_eq!(reported(&live), ["- web: Ingress web is marked"], "the Pod was told of already");
     live.gone(pod("a", 1, &bad())).await;
     until_shown(&live, &[]).await;
-    assert_eq!(told(&live), ["- a: Pod a is marked"]);
+    assert_eq!(reported(&live), ["- a: Pod a is marked"]);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn an_adopted_object_is_its_owners_and_an_orphan_its_own() {
     until_shown(&live, &["web: Ingress web is marked +1"]).await;
     live.seen(orphan(3)).await;
     until_shown(&live, &["web: Ingress web is marked +0", "a: Pod a is marked +0"]).await;
-    assert_eq!(told(&live), ["+ a: Pod a is marked", "+ web: Ingress web is marked"]);
+    assert_eq!(reported(&live), ["+ a: Pod a is marked", "+ web: Ingress web is marked"]);
 }
 
 #[tokio::test]
@@ -196,13 +196,13 @@ async fn what_ends_soon_after_its_owner_is_listed_and_never_reported() {
     live.gone(revision(1, &bad())).await;
     live.gone(pod("a", 1, &bad())).await;
     until_shown(&live, &[]).await;
-    assert_eq!(told(&live), ["+ web: Ingress web is marked", "- web: Ingress web is marked"]);
+    assert_eq!(reported(&live), ["+ web: Ingress web is marked", "- web: Ingress web is marked"]);
     assert!(live.result().await.ended.iter().all(|ended| &*ended.entry.resource.name == "web"));
     // What an owner that was not evaluated yet seemed to cover is reported at once.
     live.seen(pod("b", 1, &json!({"sidecar": "yes"}))).await;
     live.seen(revision(2, &json!({}))).await;
     until_shown(&live, &["b: has a sidecar +0"]).await;
-    assert_eq!(told(&live), ["+ b: has a sidecar"]);
+    assert_eq!(reported(&live), ["+ b: has a sidecar"]);
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn what_is_left_of_a_fixed_owner_is_reported_once_after_the_pause() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(
-        told(&live),
+        reported(&live),
         [
             "+ web-1: PodDisruptionBudget web-1 is marked",
             "+ web: Ingress web is marked",
@@ -229,7 +229,7 @@ async fn what_is_left_of_a_fixed_owner_is_reported_once_after_the_pause() {
     );
     live.gone(revision(3, &bad())).await;
     until_shown(&live, &[]).await;
-    assert_eq!(told(&live), ["- web-1: PodDisruptionBudget web-1 is marked"]);
+    assert_eq!(reported(&live), ["- web-1: PodDisruptionBudget web-1 is marked"]);
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn what_is_over_is_counted_and_not_judged() {
     live.until(&["done: Pod done is marked"]).await;
     live.seen(finished(2)).await;
     live.until(&[]).await;
-    assert_eq!(told(&live), ["+ done: Pod done is marked", "- done: Pod done is marked"]);
+    assert_eq!(reported(&live), ["+ done: Pod done is marked", "- done: Pod done is marked"]);
     let result = live.result().await;
     let pods = result.coverage.iter().find(|kind| kind.kind == "Pod").unwrap();
     assert_eq!((pods.objects, pods.inactive, result.summary.objects), (1, 1, 0));

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::verdict::Source;
 
-fn begin(told: &Arc<Mutex<Vec<Delta>>>) -> Term {
-    Term::Begin(Recorded::default(), Box::new(Told(Arc::clone(told))))
+fn begin(reported: &Arc<Mutex<Vec<Delta>>>) -> Term {
+    Term::Begin(Recorded::default(), Box::new(ReportSink(Arc::clone(reported))))
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn what_changes_violate_before_a_term_begins_is_told_then_unless_another_l
         live.gone(object("Ingress", "n", "b", 1, &kept)).await;
         live.until_evaluated(4).await;
         live.until(&[]).await;
-        live.term(begin(&live.told)).await;
+        live.term(begin(&live.reported)).await;
         // Commands are carried out one after the other.
         live.result().await;
         live.seen(ingress("n", "a", 3, "z")).await;
@@ -53,7 +53,7 @@ async fn kinds_that_one_pass_of_discovery_lacks_are_not_gone_yet() {
     let late = WatchScope { kind: Kind::sample("example.com", "lates", "Late"), namespace: None };
     for begins_late in [false, true] {
         let live = Live::recording(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS, None);
-        let begin = Term::Begin(recorded(), Box::new(Told(Arc::clone(&live.told))));
+        let begin = Term::Begin(recorded(), Box::new(ReportSink(Arc::clone(&live.reported))));
         let mut begin = Some(begin);
         if !begins_late {
             live.term(begin.take().unwrap()).await;
@@ -66,7 +66,7 @@ async fn kinds_that_one_pass_of_discovery_lacks_are_not_gone_yet() {
         }
         live.send(provisional()).await;
         live.result().await;
-        assert_eq!(told(&live), [""; 0], "begins late: {begins_late}");
+        assert_eq!(reported(&live), [""; 0], "begins late: {begins_late}");
         live.send(Change::Appeared(late.clone())).await;
         live.send(Change::Discovered(Discovered::default())).await;
         let started = Instant::now();
@@ -74,7 +74,7 @@ async fn kinds_that_one_pass_of_discovery_lacks_are_not_gone_yet() {
         while resolved.is_empty() {
             assert!(started.elapsed() < PATIENCE);
             tokio::time::sleep(Duration::from_millis(20)).await;
-            resolved = told(&live);
+            resolved = reported(&live);
         }
         assert_eq!(resolved, ["- Gone: Gone"], "begins late: {begins_late}");
     }
@@ -98,7 +98,7 @@ async fn no_violation_is_older_than_its_object_whatever_was_recorded() {
             let first = Live::start(policies(), SETTINGS);
             first.sync(vec![pod(metadata)]).await;
             first.until(&["p: item a is wrong"]).await;
-            let deltas = std::mem::take(&mut *first.told.lock().unwrap());
+            let deltas = std::mem::take(&mut *first.reported.lock().unwrap());
             first.kill().await;
             let mut object = recorded_object(&deltas[0]);
             object.results[0].since = recorded_since.parse().unwrap();
@@ -108,7 +108,7 @@ async fn no_violation_is_older_than_its_object_whatever_was_recorded() {
             recorded.add(object);
 
             let live = Live::recording(policies(), SETTINGS, None);
-            let mut begin = Some(Term::Begin(recorded, Box::new(Told(Arc::clone(&live.told)))));
+            let mut begin = Some(Term::Begin(recorded, Box::new(ReportSink(Arc::clone(&live.reported)))));
             if !begins_late {
                 live.term(begin.take().unwrap()).await;
             }
@@ -120,7 +120,7 @@ async fn no_violation_is_older_than_its_object_whatever_was_recorded() {
             live.until(&["p: item a is wrong"]).await;
             let result = live.result().await;
             assert_eq!(result.results[0].since, Some(since.parse().unwrap()), "{recorded_since}, late: {begins_late}");
-            let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+            let deltas = std::mem::take(&mut *live.reported.lock().unwrap());
             assert!(deltas.iter().all(|delta| delta.appeared.is_empty() && delta.resolved.is_empty()), "{deltas:#?}");
             // The record is corrected, too.
             let again = deltas.last().map(|delta| delta.results[0].since.to_string());
@@ -166,12 +166,12 @@ async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
     let live = Live::start(load(&[("items.rego", &items("is wrong"))]), SETTINGS);
     live.sync(vec![pod(1, "Pending", &["a", "b"])]).await;
     live.until(&["p: item a is wrong", "p: item b is wrong"]).await;
-    assert_eq!(told(&live), ["+ p: item a is wrong", "+ p: item b is wrong"]);
+    assert_eq!(reported(&live), ["+ p: item a is wrong", "+ p: item b is wrong"]);
     // No policy can see the status: the verdict is about this state, too.
     live.seen(pod(2, "Running", &["a", "b"])).await;
     live.reload(Ok(load(&[("items.rego", &items("must go"))]))).await;
     live.until(&["p: item a must go", "p: item b must go"]).await;
-    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+    let deltas = std::mem::take(&mut *live.reported.lock().unwrap());
     let [delta] = &deltas[..] else { panic!("{deltas:#?}") };
     assert!(delta.appeared.is_empty() && delta.resolved.is_empty());
     assert!(delta.results.iter().all(|result| result.id != result.fingerprint), "reports have the new words");
@@ -179,7 +179,7 @@ async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
     // What really changed is told, with the words and the identity that it has.
     live.seen(pod(3, "Running", &["a", "c"])).await;
     live.until(&["p: item a must go", "p: item c must go"]).await;
-    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+    let deltas = std::mem::take(&mut *live.reported.lock().unwrap());
     let [change] = &deltas[..] else { panic!("{deltas:#?}") };
     assert_eq!((change.appeared.len(), change.resolved.len()), (1, 1));
     assert_eq!((&change.resolved[0].id, &change.resolved[0].since), (&delta.results[1].id, &delta.results[1].since));
@@ -188,9 +188,9 @@ async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
     let mut recorded = Recorded::default();
     recorded.add(recorded_object(change));
     live.term(Term::End).await;
-    live.term(Term::Begin(recorded, Box::new(Told(Arc::clone(&live.told))))).await;
+    live.term(Term::Begin(recorded, Box::new(ReportSink(Arc::clone(&live.reported))))).await;
     live.result().await;
-    assert_eq!(live.told.lock().unwrap().len(), 0);
+    assert_eq!(live.reported.lock().unwrap().len(), 0);
 }
 
 #[tokio::test]
@@ -201,12 +201,12 @@ async fn a_reload_hides_no_change_that_comes_with_it() {
     live.until(&["i: p is wrong", "p: item a is wrong"]).await;
     live.seen(pod(2, "", &["b"])).await;
     live.until(&["i: p is wrong", "p: item b is wrong"]).await;
-    told(&live);
+    reported(&live);
     // The object changes with the policies; and of a policy that looks others up it is not known why it says otherwise.
     live.reload(Ok(policies("must go"))).await;
     live.seen(pod(3, "", &["c"])).await;
     live.until(&["i: p must go", "p: item c must go"]).await;
-    let all = told(&live);
+    let all = reported(&live);
     let has = |text: &str| all.iter().any(|told| told == text);
     assert!(has("+ i: p must go") && has("- i: p is wrong"), "{all:#?}");
     // In the old words or the new ones, whichever came first.

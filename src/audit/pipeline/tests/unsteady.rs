@@ -36,7 +36,7 @@ async fn an_object_that_is_read_in_another_version_is_the_same_object() {
         live.sync(vec![labelled(&old, "stays", 1, true), labelled(&old, "goes", 2, true)]).await;
         let judged = initial == InitialObjects::Judge;
         live.until(if judged { &["goes: bad", "stays: bad"] } else { &[] }).await;
-        let first = told(&live);
+        let first = reported(&live);
         assert_eq!(first.len(), if judged { 2 } else { 0 });
 
         live.send(Change::Appeared(new.clone())).await;
@@ -56,7 +56,7 @@ async fn an_object_that_is_read_in_another_version_is_the_same_object() {
         live.until(if judged { &["stays: bad"] } else { &[] }).await;
         let wanted: &[_] =
             if judged { &["+ late: bad", "- goes: bad", "- late: bad"] } else { &["+ late: bad", "- late: bad"] };
-        let mut all = told(&live);
+        let mut all = reported(&live);
         all.sort();
         assert_eq!(all, wanted);
         let result = live.result().await;
@@ -106,7 +106,7 @@ async fn nothing_is_said_about_a_state_that_the_cluster_never_had() {
         }
         live.until_evaluated(evaluated).await;
         live.until(&[]).await;
-        if told(&live).is_empty() {
+        if reported(&live).is_empty() {
             break attempt;
         }
     };

@@ -20,7 +20,7 @@ use crate::{
 /// How a baseline is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Comparison {
-    /// It lists each violation; else one for each id, which stands for any number.
+    /// It lists each violation; otherwise one for each id, which matches any number of them.
     pub(super) counts: bool,
     /// It was made by other policies.
     pub(super) other_policies: bool,
@@ -94,7 +94,7 @@ impl Comparison {
             let mut ids: Vec<Fingerprint> = Vec::new();
             for position in results_left {
                 let id = results[position].id;
-                // Where one entry stands for any number of an id, it does for any number of the new one.
+                // Where one entry matches any number of results with its id, it does so with the new id, too.
                 let number = if self.counts {
                     ids.len()
                 } else {
@@ -119,7 +119,7 @@ fn subject(entry: &BaselineEntry) -> Subject {
 }
 
 fn object(entry: &Entry) -> String {
-    // Objects without an owner are told apart by their names, whatever files they are in.
+    // Objects without an owner differ by their names, whatever files they are in.
     entry.owner.as_ref().map_or(String::new(), |_| entry.resource.identity())
 }
 

@@ -40,15 +40,15 @@ pub enum Fault {
     Delay(Duration),
     /// It is carried out at once and answered after some time.
     DelayAnswer(Duration),
-    /// It is refused with this HTTP status, and told to come back after so many seconds.
+    /// It is refused with this HTTP status and a `Retry-After` of so many seconds.
     Refuse(u16, Option<u64>),
     /// There is no connection.
     ConnectError,
-    /// Nobody answers, and it is not carried out.
+    /// It is not carried out, and there is no answer.
     Hang,
     /// It is carried out, and the connection breaks before the answer.
     LoseAnswer,
-    /// It is carried out, and nobody answers.
+    /// It is carried out, and there is no answer.
     HangAnswer,
     /// The connection breaks after so many bytes of the answer's body.
     CutBody(usize),

@@ -33,7 +33,7 @@ struct Entry {
     fields: FieldSet,
 }
 
-/// Metadata that nobody owns.
+/// Metadata that has no field manager.
 const UNOWNED: &[&str] =
     &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
@@ -222,7 +222,7 @@ fn strip(set: &mut FieldSet) {
     }
 }
 
-/// Returns an object without the metadata that nobody owns.
+/// Returns an object without the metadata that has no field manager.
 fn stripped(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -86,7 +86,7 @@ pub(super) fn defaults(kind: &ResourceType, object: &mut Value, name: &str) {
     }
 }
 
-/// Sets the state in which an object begins, which nobody owns.
+/// Sets the fields of a new object that have no field manager.
 pub(super) fn begin(kind: &ResourceType, object: &mut Value) {
     if kind.is("", "namespaces") {
         object["spec"]["finalizers"] = json!(["kubernetes"]);

@@ -22,11 +22,11 @@ use super::{
     store::{Step, Stored},
 };
 
-/// How often a watch that asks for them is told up to which version nothing has happened.
+/// The time between the bookmarks of a watch.
 const BOOKMARKS: Duration = Duration::from_mins(1);
-/// A watch is told once more before it ends.
+/// How long before its end a watch gets its last bookmark.
 const BEFORE_END: Duration = Duration::from_secs(2);
-/// How long a watch goes on that does not say how long.
+/// The seconds that a watch lasts if it names no timeout.
 const LONGEST: u64 = 1800;
 /// Marks the end of the objects that were there when the watch began.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
