@@ -43,7 +43,7 @@ pub(crate) fn pairs(old: &[Distinction<'_>], new: &[Distinction<'_>], others: Ot
         }
         let key = |one| key(one, values, pass);
         let may_pair = |one: &Distinction<'_>| values || one.value.is_none() || others == OtherValues::Same;
-        let mut open: HashMap<Key<'_>, VecDeque<usize>> = HashMap::new();
+        let mut open: HashMap<PairingKey<'_>, VecDeque<usize>> = HashMap::new();
         for position in new_left.drain(..) {
             open.entry(key(&new[position])).or_default().push_back(position);
         }
@@ -60,9 +60,9 @@ pub(crate) fn pairs(old: &[Distinction<'_>], new: &[Distinction<'_>], others: Ot
     pairs
 }
 
-type Key<'e> = (Option<Fingerprint>, [&'e str; 3]);
+type PairingKey<'e> = (Option<Fingerprint>, [&'e str; 3]);
 
-fn key<'e>(one: &Distinction<'e>, value: bool, [message, file, name]: [bool; 3]) -> Key<'e> {
+fn key<'e>(one: &Distinction<'e>, value: bool, [message, file, name]: [bool; 3]) -> PairingKey<'e> {
     let texts = [(message, one.message), (file, one.file), (name, one.name)];
     (one.value.filter(|_| value), texts.map(|(counts, text)| if counts { text } else { "" }))
 }

@@ -63,14 +63,14 @@ const DEPENDENTS_FIRST: Duration = Duration::from_secs(5);
 const ROOM: usize = 1_024;
 
 /// The place of a key among those of its priority: the lowest goes first. The number makes it unique.
-type Position = (Instant, u64);
+type QueuePosition = (Instant, u64);
 
 /// The keys of objects to evaluate.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// By priority.
-    order: [BTreeMap<Position, ObjectKey>; 3],
-    waiting: HashMap<ObjectKey, Waiting>,
+    order: [BTreeMap<QueuePosition, ObjectKey>; 3],
+    waiting: HashMap<ObjectKey, WaitingKey>,
     judging: HashMap<ObjectKey, Queued>,
     /// How many positions were given, and how many turns were taken.
     positions: u64,
@@ -79,11 +79,11 @@ pub struct Queue {
 
 /// A key that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingKey {
     queued: Queued,
     is_dependent: bool,
     /// `None` during the evaluation of its object: the key gets a position after that.
-    position: Option<Position>,
+    position: Option<QueuePosition>,
 }
 
 /// How a key came into the queue.
@@ -117,7 +117,7 @@ impl Queue {
             known.queued.priority = priority;
         } else {
             let queued = Queued { since: now, priority };
-            self.waiting.insert(key.clone(), Waiting { queued, is_dependent, position: None });
+            self.waiting.insert(key.clone(), WaitingKey { queued, is_dependent, position: None });
         }
         if !self.judging.contains_key(&key) {
             self.place(key);
@@ -173,7 +173,7 @@ impl Queue {
 
     /// Removes a key whose object is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
-        if let Some(Waiting { queued, position: Some(position), .. }) = self.waiting.remove(key) {
+        if let Some(WaitingKey { queued, position: Some(position), .. }) = self.waiting.remove(key) {
             self.order[queued.priority as usize].remove(&position);
         }
     }

@@ -12,23 +12,23 @@ const LARGEST: u64 = 2 * 1024 * 1024 * 1024;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// What a document says of itself.
+/// The type that a JSON document declares.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Head {
+pub(super) struct DocumentType {
     pub(super) api_version: String,
     pub(super) kind: String,
 }
 
 /// A file, unpacked.
-pub(super) struct Document {
+pub(super) struct UnpackedFile {
     /// Without a byte order mark.
     pub(super) content: Vec<u8>,
     /// It was packed with gzip.
     pub(super) compressed: bool,
 }
 
-impl Document {
+impl UnpackedFile {
     /// Reads a file or a pipe.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         Self::unpack(fs::read(path)?)
@@ -51,8 +51,8 @@ impl Document {
         Ok(Self { content, compressed })
     }
 
-    /// Returns what the document says of itself, if it is JSON that does.
-    pub(super) fn head(&self) -> Option<Head> {
+    /// Returns the type of the document; `None` if it is not JSON or declares none.
+    pub(super) fn document_type(&self) -> Option<DocumentType> {
         serde_json::from_slice(&self.content).ok()
     }
 
@@ -61,13 +61,13 @@ impl Document {
     /// # Errors
     /// When it says that it is of another one.
     pub(super) fn expect(&self, kind: &str, path: &Path) -> anyhow::Result<()> {
-        let Some(head) = self.head() else { return Ok(()) };
+        let Some(declared) = self.document_type() else { return Ok(()) };
         anyhow::ensure!(
-            head.kind == kind && head.api_version == API_VERSION,
+            declared.kind == kind && declared.api_version == API_VERSION,
             "{} has the kind {} of {}, and is not a {kind} of {API_VERSION}",
             path.display(),
-            head.kind,
-            head.api_version
+            declared.kind,
+            declared.api_version
         );
         Ok(())
     }

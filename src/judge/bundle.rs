@@ -94,6 +94,19 @@ pub struct Edition {
 }
 
 impl Edition {
+    /// Returns one without a digest, neither pinned nor verified.
+    #[cfg(test)]
+    pub(crate) fn sample(source: &str) -> Self {
+        Self {
+            source: source.into(),
+            digest: String::new(),
+            revision: None,
+            pinned: false,
+            verified: false,
+            stale: String::new(),
+        }
+    }
+
     /// Says in one line which it is.
     pub fn described(&self) -> String {
         let Self { source, digest, revision, pinned, verified, stale } = self;
@@ -157,14 +170,7 @@ mod tests {
     fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {
         Bundle {
             tree: FileTree { name: name.into(), files: Vec::new() },
-            edition: Edition {
-                source: name.into(),
-                digest: String::new(),
-                revision: None,
-                pinned: false,
-                verified: false,
-                stale: String::new(),
-            },
+            edition: Edition::sample(name),
             roots: roots.map(|roots| roots.iter().map(|root| (*root).to_owned()).collect()),
             versions: BTreeMap::new(),
             problem: None,

@@ -249,14 +249,7 @@ mod tests {
 
     fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {
         let [PolicySource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
-        let edition = Edition {
-            source: "cluster".into(),
-            digest: digest.to_owned(),
-            revision: None,
-            pinned: false,
-            verified: false,
-            stale: String::new(),
-        };
+        let edition = Edition { digest: digest.to_owned(), ..Edition::sample("cluster") };
         let (tree, versions) = (FileTree::clone(tree), BTreeMap::new());
         vec![PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))]
     }

@@ -15,7 +15,7 @@ use super::{
     gatekeeper::{self, Config, ConstraintIndex, EnforcementPoint},
     kinds::KindIndex,
     kubescape, lint,
-    ownership::{self, OwnedFiles, Owners, PackageOwners, ParsedData},
+    ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
     policy::Policy,
     reads::TOKEN_VOLUME,
     set::PolicySet,
@@ -136,7 +136,7 @@ fn load(
     problems.extend(tests.iter().filter_map(lint::test_file));
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
-    let owners = Owners::new(&owners);
+    let owners = SourcePackages::new(&owners);
     let compiled = compile_all(sources, &owners, missing, (limits, point), &mut problems);
     if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
         return Err(LoadError::new(problems));
@@ -193,7 +193,7 @@ struct SortedSource<'f> {
 /// Compiles each source by itself. Templates and Constraints of all sources are joined: each template is a unit anyway.
 fn compile_all(
     sources: &[PolicySource],
-    owners: &Owners<'_>,
+    owners: &SourcePackages<'_>,
     missing: Vec<Missing>,
     (limits, point): (&Limits, EnforcementPoint),
     problems: &mut Vec<Problem>,
@@ -284,7 +284,7 @@ fn sort_source<'f>(
 }
 
 /// Leaves out data that lies at packages of earlier sources.
-fn refuse_data(owners: &Owners<'_>, sorted: &mut [SortedSource<'_>], problems: &mut Vec<Problem>) {
+fn refuse_data(owners: &SourcePackages<'_>, sorted: &mut [SortedSource<'_>], problems: &mut Vec<Problem>) {
     let data: Vec<&[ParsedData<'_>]> = sorted.iter().map(|source| &*source.data).collect();
     // From the last on, so that indices stay right.
     for (number, index, problem) in owners.data_at_packages(&data).into_iter().rev() {

@@ -33,7 +33,7 @@ use crate::rego::{
 
 /// What kind of source files are from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+enum SourceOrigin {
     /// Files and directories, or a commit.
     Local,
     Builtin,
@@ -48,7 +48,7 @@ enum Origin {
 pub(super) struct OwnedFiles {
     /// As messages name the source.
     name: Arc<str>,
-    origin: Origin,
+    origin: SourceOrigin,
     pub(super) files: Vec<File>,
     /// What refused files would have defined.
     pub(super) missing: Missing,
@@ -65,17 +65,17 @@ pub(super) struct ParsedData<'f> {
 
 /// Reads the files of `sources`, by owner, in the order in which the sources were named; tests are left out.
 pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
-    let mut owners: Vec<(Origin, Vec<PolicySource>)> = Vec::new();
+    let mut owners: Vec<(SourceOrigin, Vec<PolicySource>)> = Vec::new();
     for source in sources {
-        let Some(origin) = Origin::of(source) else { continue };
-        let shared = matches!(origin, Origin::Local | Origin::Builtin);
+        let Some(origin) = SourceOrigin::of(source) else { continue };
+        let shared = matches!(origin, SourceOrigin::Local | SourceOrigin::Builtin);
         match owners.iter_mut().find(|(known, _)| shared && *known == origin) {
             Some((_, sources)) => sources.push(source.clone()),
             None => owners.push((origin, vec![source.clone()])),
         }
     }
     let overlaps = bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle));
-    let read = |(origin, sources): (Origin, Vec<PolicySource>)| {
+    let read = |(origin, sources): (SourceOrigin, Vec<PolicySource>)| {
         let (files, found) = files::read(&sources, limits);
         let named = |problem: &Problem| sources.iter().any(|source| source.shown() == problem.file);
         let mut owned = OwnedFiles {
@@ -101,7 +101,7 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
     owned
 }
 
-impl Origin {
+impl SourceOrigin {
     /// `None` if the source brings no files.
     fn of(source: &PolicySource) -> Option<Self> {
         Some(match source {
@@ -125,7 +125,7 @@ impl Origin {
 impl OwnedFiles {
     /// Whether objects of Gatekeeper in it may exempt namespaces from all Constraints.
     pub(super) fn may_exempt(&self) -> bool {
-        matches!(self.origin, Origin::Local | Origin::Gatekeeper)
+        matches!(self.origin, SourceOrigin::Local | SourceOrigin::Gatekeeper)
     }
 
     /// Whether values that aliases in data stand for are not too much; they are counted in `replayed`.
@@ -150,7 +150,7 @@ impl OwnedFiles {
     }
 
     fn is_own(&self) -> bool {
-        matches!(self.origin, Origin::Local | Origin::Builtin)
+        matches!(self.origin, SourceOrigin::Local | SourceOrigin::Builtin)
     }
 
     /// Removes the files that are too much for one source, before any of them is parsed.
@@ -182,7 +182,7 @@ impl OwnedFiles {
     }
 
     pub(super) fn is_local(&self) -> bool {
-        self.origin == Origin::Local
+        self.origin == SourceOrigin::Local
     }
 
     /// Removes a file, and reports why.
@@ -194,7 +194,7 @@ impl OwnedFiles {
 }
 
 /// The sources of a policy set, as far as one reads what another brings.
-pub(super) struct Owners<'f> {
+pub(super) struct SourcePackages<'f> {
     pub(super) all: &'f [OwnedFiles],
     /// The packages of modules, by the name of the file.
     packages: BTreeMap<&'f str, Path>,
@@ -294,7 +294,7 @@ fn package(file: &File) -> Path {
     }
 }
 
-impl<'f> Owners<'f> {
+impl<'f> SourcePackages<'f> {
     pub(super) fn new(all: &'f [OwnedFiles]) -> Self {
         let modules = all.iter().flat_map(|owner| packaged(&owner.files));
         let several = all.len() > 1;
@@ -316,14 +316,14 @@ impl<'f> Owners<'f> {
     /// Whether the source `reader` sees the packages of `owner`.
     fn sees(&self, reader: usize, owner: usize) -> bool {
         let (origin, other) = (&self.all[reader].origin, &self.all[owner].origin);
-        let siblings = matches!(origin, Origin::ConfigMap(_)) && origin == other;
-        reader != owner && (owner < reader || *other == Origin::Local || siblings)
+        let siblings = matches!(origin, SourceOrigin::ConfigMap(_)) && origin == other;
+        reader != owner && (owner < reader || *other == SourceOrigin::Local || siblings)
     }
 
     /// Whether the source `reader` sees the data of `owner`: the library only that of local paths.
     fn sees_data(&self, reader: usize, owner: usize) -> bool {
-        let is_builtin = self.all[reader].origin == Origin::Builtin;
-        self.sees(reader, owner) && (!is_builtin || self.all[owner].origin == Origin::Local)
+        let is_builtin = self.all[reader].origin == SourceOrigin::Builtin;
+        self.sees(reader, owner) && (!is_builtin || self.all[owner].origin == SourceOrigin::Local)
     }
 
     /// Whether a source would miss data of another that cannot be read: that of local paths.
@@ -380,7 +380,7 @@ impl<'f> Owners<'f> {
 
     /// Returns a warning for each module that refers to a package or data of a source which it does not see.
     pub(super) fn unseen(&self, reader: usize, modules: &[&File], imported: &[&File]) -> Vec<Problem> {
-        if self.all[reader].origin == Origin::Builtin {
+        if self.all[reader].origin == SourceOrigin::Builtin {
             return Vec::new();
         }
         let given: BTreeSet<&Path> =
@@ -436,7 +436,7 @@ impl<'f> Owners<'f> {
         problems: &mut Vec<Problem>,
     ) -> Data {
         let mut data = data::document();
-        let wanted = Wanted::of(modules);
+        let wanted = WantedData::of(modules);
         let own: BTreeSet<&Path> = modules.iter().filter_map(|file| self.packages.get(&*file.shown)).collect();
         let is_only = parsed.len() == 1;
         for (owner, parsed) in parsed.iter_mut().enumerate() {
@@ -457,7 +457,7 @@ impl<'f> Owners<'f> {
 impl ParsedData<'_> {
     /// Adds what is wanted of it to the data of another source, without what lies in packages of that source. Conflicts are
     /// problems of the source that brings the file.
-    fn add_to(&self, data: &mut Data, wanted: &Wanted, packages: &BTreeSet<&Path>) {
+    fn add_to(&self, data: &mut Data, wanted: &WantedData, packages: &BTreeSet<&Path>) {
         let directory = self.file.directories.first();
         if directory.is_some_and(|key| !wanted.has(key)) {
             return;
@@ -475,9 +475,9 @@ impl ParsedData<'_> {
 }
 
 /// The keys at the top of `data` that modules refer to.
-struct Wanted(Option<BTreeSet<String>>);
+struct WantedData(Option<BTreeSet<String>>);
 
-impl Wanted {
+impl WantedData {
     fn of(modules: &[&File]) -> Self {
         let whole = modules.iter().any(|file| trivy::uses_all(&file.text));
         let keys =

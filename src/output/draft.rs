@@ -23,14 +23,14 @@ const READABLE_NAME_BYTES: usize = 200;
 /// What one draft is about, apart from the names of the objects: never several kinds, as an exception for kinds and names is
 /// for every pair of them, also for objects that do not exist yet.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Scope<'a> {
+struct DraftScope<'a> {
     policy: &'a str,
     rule: &'a str,
     namespace: Option<&'a str>,
     kind: String,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> DraftScope<'a> {
     fn of(entry: &'a Entry) -> Self {
         let group = entry.resource.group();
         let kind = entry.resource.kind.to_lowercase();
@@ -88,9 +88,9 @@ impl<'a> Scope<'a> {
 /// # Errors
 /// When it cannot be written as YAML, which no result makes happen.
 pub(crate) fn drafts(entries: &[&Entry], now: Timestamp) -> anyhow::Result<String> {
-    let mut scopes: BTreeMap<Scope<'_>, BTreeSet<&str>> = BTreeMap::new();
+    let mut scopes: BTreeMap<DraftScope<'_>, BTreeSet<&str>> = BTreeMap::new();
     for entry in entries {
-        scopes.entry(Scope::of(entry)).or_default().insert(&entry.resource.name);
+        scopes.entry(DraftScope::of(entry)).or_default().insert(&entry.resource.name);
     }
     let last_day = now.saturating_add(TERM)?.strftime("%Y-%m-%d").to_string();
     let mut documents = Vec::new();

@@ -190,7 +190,7 @@ impl Recorders {
         let mut sinks = Sinks { events: None, reports: None, notify: None };
         let guard = |name, health: &watch::Sender<Health>| {
             let (health, metrics) = (health.clone(), Arc::clone(&settings.metrics));
-            Guard { name, health, metrics }
+            PanicGuard { name, health, metrics }
         };
         let (of_reports, of_events, of_status) = (healths.add(), healths.add(), watch::channel(Health::default()).0);
         let losses = [&of_reports, &of_events, &of_status].map(watch::Sender::subscribe).into();
@@ -352,7 +352,7 @@ fn start_status(
     tasks: &mut JoinSet<bool>,
 ) -> AbortHandle {
     let RecorderSettings { client, namespace, audit_name, memory, metrics, .. } = settings.clone();
-    let guard = Guard { name: "status", health: own.clone(), metrics: Arc::clone(&metrics) };
+    let guard = PanicGuard { name: "status", health: own.clone(), metrics: Arc::clone(&metrics) };
     metrics.recorder_began("status");
     let settings = status::StatusSettings { client, namespace, name: audit_name, memory, metrics };
     let (sender, health) = watch::channel(Health::default());
@@ -364,13 +364,13 @@ fn start_status(
 }
 
 /// Reports the panic of a recorder, which ends that recorder and no other.
-struct Guard {
+struct PanicGuard {
     name: &'static str,
     health: watch::Sender<Health>,
     metrics: Arc<Metrics>,
 }
 
-impl Guard {
+impl PanicGuard {
     /// Runs a recorder; returns whether it came to its end.
     async fn watch(self, run: impl Future<Output = ()>) -> bool {
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {

@@ -110,7 +110,7 @@ impl Missing {
         refused: BTreeSet<usize>,
         loaded: &LoadedRules<'_>,
     ) -> (BTreeSet<usize>, Vec<Problem>) {
-        let dependents = Dependents::new(loaded);
+        let dependents = RuleUsers::new(loaded);
         let (mut left_out, mut problems) = (BTreeSet::new(), Vec::new());
         let mut next = refused;
         while !next.is_empty() {
@@ -161,12 +161,12 @@ impl Missing {
 }
 
 /// Which modules may use a rule.
-struct Dependents<'a> {
+struct RuleUsers<'a> {
     nodes: Vec<Vec<&'a Node>>,
     users: BTreeMap<&'a [String], BTreeSet<usize>>,
 }
 
-impl<'a> Dependents<'a> {
+impl<'a> RuleUsers<'a> {
     fn new(loaded: &LoadedRules<'a>) -> Self {
         let mut nodes = vec![Vec::new(); loaded.modules.len()];
         let mut users: BTreeMap<&[String], BTreeSet<usize>> = BTreeMap::new();

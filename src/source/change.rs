@@ -54,10 +54,10 @@ impl Change {
 /// Bounds the bytes of the objects that are on their way to the pipeline: channels count changes, and an object may have 1.5 MB
 /// or more. The default has no bound.
 #[derive(Debug, Clone, Default)]
-pub struct InFlight(Option<Arc<Room>>);
+pub struct InFlight(Option<Arc<InFlightRoom>>);
 
 #[derive(Debug)]
-struct Room {
+struct InFlightRoom {
     kib: u32,
     free: Semaphore,
 }
@@ -66,7 +66,7 @@ impl InFlight {
     /// Makes one with room for so many bytes.
     pub fn new(bytes: u64) -> Self {
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(MOST_KIB);
-        Self(Some(Arc::new(Room { kib, free: Semaphore::new(kib as usize) })))
+        Self(Some(Arc::new(InFlightRoom { kib, free: Semaphore::new(kib as usize) })))
     }
 
     /// Waits until there is room for a change, which takes it until it [leaves](Self::leave).
@@ -89,7 +89,7 @@ impl InFlight {
 /// As many bytes as a machine can hold.
 const MOST_KIB: u32 = 1 << 28;
 
-impl Room {
+impl InFlightRoom {
     /// What is larger than all room there is takes all of it.
     fn kib_of(&self, change: &Change) -> u32 {
         u32::try_from(change.bytes() / 1024).unwrap_or(u32::MAX).min(self.kib)

@@ -49,7 +49,7 @@ fn peak(child: &mut Child) -> u64 {
 }
 
 /// A finished run.
-struct Run {
+struct LimitedRun {
     /// `None` if a signal ended it, as the kernel does at the memory limit.
     code: Option<i32>,
     peak_kib: u64,
@@ -57,7 +57,7 @@ struct Run {
 }
 
 /// Checks a manifest in a format.
-fn check(policy: &Path, manifest: &Path, format: &str) -> Run {
+fn check(policy: &Path, manifest: &Path, format: &str) -> LimitedRun {
     let out = tempfile::NamedTempFile::new().unwrap();
     let container = chart_container();
     let mut child = kaudit(container.as_ref())
@@ -71,12 +71,12 @@ fn check(policy: &Path, manifest: &Path, format: &str) -> Run {
         .unwrap();
     let peak_kib = peak(&mut child);
     let code = child.wait().unwrap().code();
-    Run { code, peak_kib, output: fs::read_to_string(out.path()).unwrap() }
+    LimitedRun { code, peak_kib, output: fs::read_to_string(out.path()).unwrap() }
 }
 
 /// Returns what is wrong with the run of a policy.
 fn fault(policy: &Path, manifest: &Path) -> Option<String> {
-    let Run { code, peak_kib, output } = check(policy, manifest, "json");
+    let LimitedRun { code, peak_kib, output } = check(policy, manifest, "json");
     let has = |text: &str| output.contains(text);
     // On a slow machine the time for the whole object may be over; the rule left is named then.
     let others = has("still judged") || has("not evaluated: the rules before it");
@@ -123,7 +123,7 @@ fn objects_with_very_many_violations_are_listed_in_part() {
     let text = large_deployments(2_000);
     fs::write(&manifest, text).unwrap();
     for format in ["json", "openreport", "text", "html"] {
-        let Run { code, peak_kib, output } = check(Path::new("builtin"), &manifest, format);
+        let LimitedRun { code, peak_kib, output } = check(Path::new("builtin"), &manifest, format);
         assert_eq!(code, Some(1), "{format}: {} MiB", peak_kib >> 10);
         assert!(output.contains("more results"), "{format} counts what is not listed");
         assert!(output.len() < 4 << 20, "{format}: {} bytes", output.len());

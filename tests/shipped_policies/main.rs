@@ -105,15 +105,15 @@ fn the_readme_lists_every_rule() {
 }
 
 /// Results of one rule for one object: policy, rule, message, the severity if it is not the rule's, and details as JSON.
-type Found = BTreeSet<(String, String, String, String, String)>;
+type FoundResults = BTreeSet<(String, String, String, String, String)>;
 
 /// What kaudit finds in manifests, by object.
-fn by_kaudit(set: &PolicySet, manifests: &Path) -> BTreeMap<String, Found> {
+fn by_kaudit(set: &PolicySet, manifests: &Path) -> BTreeMap<String, FoundResults> {
     let severities = severities(set);
     let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit"));
     let arguments = ["check", "--secrets", "full", "-o", "json", "-f", manifests.to_str().unwrap()];
     let result: Value = serde_json::from_str(&run(kaudit, &arguments, &[1])).unwrap();
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, FoundResults> = BTreeMap::new();
     for entry in result["results"].as_array().unwrap() {
         let texts = ["policy", "rule", "message", "severity"].map(|key| entry[key].as_str().unwrap().to_owned());
         let [policy, rule, message, mut severity] = texts;
@@ -149,7 +149,7 @@ fn inventory(objects: &[Value]) -> Value {
 }
 
 /// What opa finds in objects, rule by rule.
-fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, Found> {
+fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, FoundResults> {
     let asked: Vec<String> =
         rules(set).map(|(policy, rule)| format!("[\"{policy}\", \"{0}\", data.{policy}.{0}]", rule.name)).collect();
     let query =
@@ -164,7 +164,7 @@ fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, Found> {
     let output: Value = serde_json::from_str(&run(&tool(Tool::Opa).unwrap(), &arguments, &[0])).unwrap();
     let answers = output["result"][0]["bindings"]["answers"].as_array().unwrap();
     assert_eq!(answers.len(), objects.len());
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, FoundResults> = BTreeMap::new();
     for (object, answers) in objects.iter().zip(answers) {
         let name = object_name(object);
         for answer in answers.as_array().unwrap() {

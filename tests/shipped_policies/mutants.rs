@@ -9,7 +9,7 @@ use kaudit_controlplane::{Tool, require_tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Found, by_kaudit, by_opa, examples, library, object_name, run};
+use crate::{FoundResults, by_kaudit, by_opa, examples, library, object_name, run};
 
 /// Objects in the short form.
 const OBJECTS: usize = 2_000;
@@ -186,7 +186,7 @@ fn opa_finds_the_same_in_objects_altered_at_random() {
     assert!(objects.len() > count / 2, "only {} of {count} are read, KAUDIT_TEST_SEED={seed}", objects.len());
     let count = objects.len();
     let (kaudit, opa) = (by_kaudit(&set, &file), by_opa(&set, &objects));
-    let none = Found::default();
+    let none = FoundResults::default();
     let different: Vec<String> = objects
         .iter()
         .filter_map(|object| {

@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use self::matching::Comparison;
+use self::matching::BaselineComparison;
 use super::drafts;
 use crate::{
     audit::{
@@ -26,7 +26,7 @@ use crate::{
     },
     cli::check::CheckArgs,
     cluster::identity::API_VERSION,
-    commands::document::Document,
+    commands::document::UnpackedFile,
     model::{
         exception::Excuse,
         object::{ObjectName, ObjectRef},
@@ -67,7 +67,7 @@ impl Baseline {
     /// When the file cannot be read or is none, with the line.
     pub(super) fn read(path: &Path, prune: bool) -> anyhow::Result<Self> {
         let shown = || format!("reading the baseline {}", path.display());
-        let document = Document::read(path).with_context(shown)?;
+        let document = UnpackedFile::read(path).with_context(shown)?;
         anyhow::ensure!(
             !prune || !document.compressed,
             "{} is compressed: --prune-baseline cannot write it",
@@ -117,7 +117,7 @@ impl Baseline {
     /// Skips what it lists, and says what is fixed and what cannot be compared. Returns what it would list without what is
     /// fixed, and with what is in other words now.
     fn apply(&self, result: &mut AuditResult, policies: &str, given: Given<'_>) -> Vec<BaselineEntry> {
-        let comparison = Comparison { counts: self.form >= FORM, other_policies: self.policies != policies };
+        let comparison = BaselineComparison { counts: self.form >= FORM, other_policies: self.policies != policies };
         let matched = comparison.matched(&self.results, &result.results);
         let at = |object: &ObjectRef, entry: &Entry| {
             (object.identity(), Arc::clone(&entry.policy), Arc::clone(&entry.rule), entry.result)
@@ -135,12 +135,12 @@ impl Baseline {
             }
             if matched.unmatched.contains(&position) {
                 match self.standing(entry, &reach, given) {
-                    Standing::Fixed => {
+                    BaselineState::Fixed => {
                         summary.fixed.push(entry.clone());
                         continue;
                     }
-                    Standing::NotRead => summary.not_found.push(entry.clone()),
-                    Standing::Incomparable(reason) => {
+                    BaselineState::NotRead => summary.not_found.push(entry.clone()),
+                    BaselineState::Incomparable(reason) => {
                         summary.incomparable.push(IncomparableEntry { entry: entry.clone(), reason });
                     }
                 }
@@ -166,20 +166,20 @@ impl Baseline {
     }
 
     /// Returns what became of a violation that was not found.
-    fn standing(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: Given<'_>) -> Standing {
+    fn standing(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: Given<'_>) -> BaselineState {
         let source = if given.content.is_some() { ObjectSource::Manifests } else { ObjectSource::Cluster };
         if self.scope != source {
-            return Standing::Incomparable(format!("the baseline is that of {}", self.scope));
+            return BaselineState::Incomparable(format!("the baseline is that of {}", self.scope));
         }
         if reach.has_rule(&entry.policy, &entry.rule) && !given.is_read(entry) {
-            return Standing::NotRead;
+            return BaselineState::NotRead;
         }
-        reach.misses(entry).map_or(Standing::Fixed, Standing::Incomparable)
+        reach.misses(entry).map_or(BaselineState::Fixed, BaselineState::Incomparable)
     }
 }
 
 /// What became of a violation that a baseline lists and that was not found.
-enum Standing {
+enum BaselineState {
     Fixed,
     /// Its manifest was not given.
     NotRead,

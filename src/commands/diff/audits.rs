@@ -9,7 +9,7 @@ use crate::{
     audit::result::{AuditResult, KIND},
     cli::diff::DiffSide,
     cluster::identity::API_VERSION,
-    commands::document::Document,
+    commands::document::UnpackedFile,
     judge::sources::PolicySource,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
         return Ok(None);
     }
     let shown = || format!("reading {}", path.display());
-    let document = Document::read(path).with_context(shown)?;
+    let document = UnpackedFile::read(path).with_context(shown)?;
     let Some(value) = parse(&document, path)? else { return Ok(None) };
     let version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     anyhow::ensure!(
@@ -45,7 +45,7 @@ pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
 ///
 /// # Errors
 /// When it is none of all that it could be.
-fn parse(document: &Document, path: &Path) -> anyhow::Result<Option<Map<String, Value>>> {
+fn parse(document: &UnpackedFile, path: &Path) -> anyhow::Result<Option<Map<String, Value>>> {
     let content = &document.content;
     match serde_json::from_slice::<Value>(content) {
         Ok(Value::Object(fields)) => {

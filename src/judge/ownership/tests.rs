@@ -13,7 +13,7 @@ use crate::{
 
 /// How a source is named on a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SourceKind {
     Builtin,
     Bundle,
     ConfigMap,
@@ -28,20 +28,13 @@ fn tree(name: &str, files: &[(&str, &[u8])]) -> FileTree {
     FileTree { name: name.into(), files: files.iter().map(file).collect() }
 }
 
-fn source(kind: Kind, name: &str, files: &[(&str, &[u8])]) -> PolicySource {
+fn source(kind: SourceKind, name: &str, files: &[(&str, &[u8])]) -> PolicySource {
     match kind {
-        Kind::Builtin => PolicySource::Builtin("pod_security".to_owned()),
-        Kind::ConfigMap => PolicySource::Tree(Arc::new(tree(&format!("cluster:configmaps/pol/{name}"), files))),
-        Kind::Local => PolicySource::Tree(Arc::new(tree(name, files))),
-        Kind::Bundle => {
-            let edition = Edition {
-                source: name.into(),
-                digest: String::new(),
-                revision: None,
-                pinned: false,
-                verified: false,
-                stale: String::new(),
-            };
+        SourceKind::Builtin => PolicySource::Builtin("pod_security".to_owned()),
+        SourceKind::ConfigMap => PolicySource::Tree(Arc::new(tree(&format!("cluster:configmaps/pol/{name}"), files))),
+        SourceKind::Local => PolicySource::Tree(Arc::new(tree(name, files))),
+        SourceKind::Bundle => {
+            let edition = Edition::sample(name);
             let (tree, versions) = (tree(name, files), BTreeMap::new());
             PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))
         }
@@ -134,10 +127,10 @@ fn attacks() -> Vec<(&'static str, Vec<NamedText>)> {
 #[test]
 fn no_source_changes_the_results_of_an_earlier_one() {
     for (victim, name) in [
-        (Kind::Builtin, "builtin"),
-        (Kind::Bundle, "oci://r.example.com/victim:1"),
-        (Kind::ConfigMap, "victim"),
-        (Kind::Local, "policies"),
+        (SourceKind::Builtin, "builtin"),
+        (SourceKind::Bundle, "oci://r.example.com/victim:1"),
+        (SourceKind::ConfigMap, "victim"),
+        (SourceKind::Local, "policies"),
     ] {
         let files = [("a.rego", VICTIM), ("lib.rego", LIBRARY), ("data.json", DATA)];
         let victim = source(victim, name, &files);
@@ -146,12 +139,12 @@ fn no_source_changes_the_results_of_an_earlier_one() {
         assert!(!want.is_empty(), "{name}");
         for (what, files) in attacks() {
             for (attacker, shown) in
-                [(Kind::Bundle, "oci://r.example.com/x:1"), (Kind::ConfigMap, "cluster:configmaps/pol/x")]
+                [(SourceKind::Bundle, "oci://r.example.com/x:1"), (SourceKind::ConfigMap, "cluster:configmaps/pol/x")]
             {
-                let hostile = source(attacker, if attacker == Kind::ConfigMap { "x" } else { shown }, &files);
+                let hostile = source(attacker, if attacker == SourceKind::ConfigMap { "x" } else { shown }, &files);
                 let set = load(&[victim.clone(), hostile]);
                 // Objects of one namespace may look each other up.
-                let siblings = attacker == Kind::ConfigMap && name == "victim" && what.ends_with("looked up");
+                let siblings = attacker == SourceKind::ConfigMap && name == "victim" && what.ends_with("looked up");
                 if !siblings {
                     assert_eq!(results_without(&set, shown), want, "{what} of {shown} for {name}: {:?}", set.problems);
                 }
@@ -165,8 +158,8 @@ fn no_source_changes_the_results_of_an_earlier_one() {
 
 #[test]
 fn of_two_sources_with_one_package_the_later_is_refused_and_says_so() {
-    let one = source(Kind::Bundle, "oci://r/one:1", &[("a.rego", b"package p\n\ndeny contains \"one\"\n")]);
-    let other = source(Kind::ConfigMap, "other", &[("b.rego", b"\n\npackage p\n\ndeny contains \"other\"\n")]);
+    let one = source(SourceKind::Bundle, "oci://r/one:1", &[("a.rego", b"package p\n\ndeny contains \"one\"\n")]);
+    let other = source(SourceKind::ConfigMap, "other", &[("b.rego", b"\n\npackage p\n\ndeny contains \"other\"\n")]);
     let refused = |sources: &[PolicySource]| load(sources).refused().map(ToString::to_string).collect::<String>();
     let second = refused(&[one.clone(), other.clone()]);
     let want = "cluster:configmaps/pol/other/b.rego:3:1: package p belongs to oci://r/one:1, which was first to bring it: \
@@ -180,10 +173,10 @@ fn of_two_sources_with_one_package_the_later_is_refused_and_says_so() {
 
 #[test]
 fn a_source_uses_those_before_it_and_local_files() {
-    let library = source(Kind::Bundle, "oci://r/lib:1", &[("lib.rego", LIBRARY), ("data.json", DATA)]);
+    let library = source(SourceKind::Bundle, "oci://r/lib:1", &[("lib.rego", LIBRARY), ("data.json", DATA)]);
     let user = |kind| source(kind, "user", &[("a.rego", VICTIM)]);
-    let parameters = source(Kind::Local, "parameters", &[("p.json", b"{\"allowed\": {\"pods\": true}}")]);
-    for kind in [Kind::Local, Kind::Bundle, Kind::ConfigMap] {
+    let parameters = source(SourceKind::Local, "parameters", &[("p.json", b"{\"allowed\": {\"pods\": true}}")]);
+    for kind in [SourceKind::Local, SourceKind::Bundle, SourceKind::ConfigMap] {
         let set = load(&[library.clone(), user(kind)]);
         assert_eq!(results(&set).len(), 3, "{kind:?}: {:?}", set.problems);
         assert_eq!(set.policies.len(), 1);
@@ -195,7 +188,7 @@ fn a_source_uses_those_before_it_and_local_files() {
     }
     // The library's own, too.
     let own = source(
-        Kind::Local,
+        SourceKind::Local,
         "own",
         &[("a.rego", b"package own\n\ndeny contains \"x\" if count(data.lib.workload.containers) > 0\n")],
     );
@@ -206,7 +199,7 @@ fn a_source_uses_those_before_it_and_local_files() {
         set.problems
     );
     // Local data says which release it is.
-    let release = source(Kind::Local, "own", &[("r.json", b"{\"kaudit\": {\"kubernetes_version\": \"1.20\"}}")]);
+    let release = source(SourceKind::Local, "own", &[("r.json", b"{\"kaudit\": {\"kubernetes_version\": \"1.20\"}}")]);
     let budget = r#"{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"i"}}"#;
     let judged = |sources: &[PolicySource]| {
         let policies = Arc::new(load(sources));
@@ -222,8 +215,8 @@ fn a_source_uses_those_before_it_and_local_files() {
 
 #[test]
 fn config_maps_of_a_namespace_use_each_other() {
-    let user = source(Kind::ConfigMap, "a", &[("a.rego", VICTIM)]);
-    let library = source(Kind::ConfigMap, "b", &[("lib.rego", LIBRARY), ("d.json", DATA)]);
+    let user = source(SourceKind::ConfigMap, "a", &[("a.rego", VICTIM)]);
+    let library = source(SourceKind::ConfigMap, "b", &[("lib.rego", LIBRARY), ("d.json", DATA)]);
     let set = load(&[user, library]);
     assert_eq!(results(&set).len(), 3, "{:?}", set.problems);
     assert!(set.problems.is_empty(), "{:?}", set.problems);
@@ -231,15 +224,15 @@ fn config_maps_of_a_namespace_use_each_other() {
 
 #[test]
 fn a_copy_counts_once() {
-    let one = source(Kind::Local, "one", &[("a.rego", VICTIM), ("lib.rego", LIBRARY)]);
-    let copy = source(Kind::Bundle, "oci://r/copy:1", &[("x.rego", VICTIM), ("y.rego", LIBRARY)]);
+    let one = source(SourceKind::Local, "one", &[("a.rego", VICTIM), ("lib.rego", LIBRARY)]);
+    let copy = source(SourceKind::Bundle, "oci://r/copy:1", &[("x.rego", VICTIM), ("y.rego", LIBRARY)]);
     let set = load(&[one.clone(), copy]);
     assert_eq!((results(&set), set.is_partial()), (results(&load(&[one])), false), "{:?}", set.problems);
 }
 
 /// Loads a source of a kind together with a small local policy; returns what is refused of it.
-fn refused_of(kind: Kind, files: &[(&str, &[u8])]) -> Vec<String> {
-    let small = source(Kind::Local, "small", &[("a.rego", b"package small\n\ndeny contains \"small\"\n")]);
+fn refused_of(kind: SourceKind, files: &[(&str, &[u8])]) -> Vec<String> {
+    let small = source(SourceKind::Local, "small", &[("a.rego", b"package small\n\ndeny contains \"small\"\n")]);
     let set = load(&[source(kind, "large", files), small]);
     assert!(results(&set).contains(&"small deny Fail small".to_owned()), "{:?}", set.problems);
     set.refused().map(|problem| format!("{}: {}", problem.file, problem.message)).collect()
@@ -263,7 +256,7 @@ fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
         ("lines", "a.rego", &lines, 0, "more than the 600000 words and other tokens in modules"),
         ("objects", "a.json", &constraint, 0, "more than the 500000 values in data that a source may have"),
     ] {
-        for kind in [Kind::Bundle, Kind::ConfigMap] {
+        for kind in [SourceKind::Bundle, SourceKind::ConfigMap] {
             let names: Vec<String> = (0..5).map(|number| format!("d{number}/{name}")).collect();
             let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, text.as_bytes())).collect();
             let refused = refused_of(kind, &files);
@@ -275,7 +268,7 @@ fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
     let files: Vec<(String, &[u8])> =
         (0..5).map(|number| (format!("d{number}/data.json"), values.as_bytes())).collect();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, text)| (&**name, *text)).collect();
-    assert_eq!(refused_of(Kind::Local, &files).len(), 1);
+    assert_eq!(refused_of(SourceKind::Local, &files).len(), 1);
 }
 
 #[test]
@@ -289,7 +282,7 @@ fn loading_takes_time_in_proportion_to_the_modules() {
             })
             .collect();
         let files: Vec<(&str, &[u8])> = files.iter().map(|(name, text)| (&**name, text.as_bytes())).collect();
-        let source = source(Kind::Bundle, "many", &files);
+        let source = source(SourceKind::Bundle, "many", &files);
         let timer = CpuTimer::start();
         assert_eq!(load(&[source]).policies.len(), count);
         timer.elapsed()
@@ -305,8 +298,8 @@ fn load_modules(modules: impl Iterator<Item = String>) -> (Vec<String>, Vec<Stri
     let files: Vec<(String, String)> =
         modules.enumerate().map(|(number, text)| (format!("m{number:04}.rego"), text)).collect();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, text)| (&**name, text.as_bytes())).collect();
-    let small = source(Kind::Local, "small", &[("a.rego", b"package small\n\ndeny contains \"small\"\n")]);
-    let set = load(&[source(Kind::Bundle, "many", &files), small]);
+    let small = source(SourceKind::Local, "small", &[("a.rego", b"package small\n\ndeny contains \"small\"\n")]);
+    let set = load(&[source(SourceKind::Bundle, "many", &files), small]);
     let refused = set.refused().map(|problem| format!("{}: {}", problem.file, problem.message)).collect();
     (set.policies.iter().map(|policy| policy.name.to_string()).collect(), refused)
 }

@@ -24,12 +24,12 @@ receivers:
 ";
 
 /// A sink, and what each receiver of it gets.
-struct Scene {
+struct NotifyScene {
     sink: NotifySink,
     incoming: Vec<(String, mpsc::UnboundedReceiver<Arc<Notification>>)>,
 }
 
-impl Scene {
+impl NotifyScene {
     fn new(recorded: &Recorded) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify.yaml");
@@ -98,14 +98,14 @@ fn records_that_others_created_notify_no_receiver_that_is_not_concerned() {
         for names in ["shop", "other", "shop,other,unknown"] {
             let mut recorded = Recorded::default();
             recorded.add(recorded_in(namespace, "u", vec![notified(names)]));
-            let (got, _) = Scene::new(&recorded).record(&end_in(namespace, notified(names)));
+            let (got, _) = NotifyScene::new(&recorded).record(&end_in(namespace, notified(names)));
             assert!(got.is_empty(), "{namespace:?} {names}: {got:?}");
         }
     }
     // A receiver that is concerned gets it, as ever.
     let mut recorded = Recorded::default();
     recorded.add(recorded_in(Some("shop"), "u", vec![notified("shop,other")]));
-    assert_eq!(Scene::new(&recorded).record(&end_in(Some("shop"), notified("shop,other"))).0, ["shop"]);
+    assert_eq!(NotifyScene::new(&recorded).record(&end_in(Some("shop"), notified("shop,other"))).0, ["shop"]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_record_of_the_same_violation_in_another_namespace_keeps_no_receiver_from_it
             let names = if namespace == "shop" { "all,shop" } else { "none" };
             recorded.add(recorded_in(Some(namespace), namespace, vec![notified(names)]));
         }
-        let mut scene = Scene::new(&recorded);
+        let mut scene = NotifyScene::new(&recorded);
         assert!(scene.record(&end_in(Some("evil"), notified("none"))).0.is_empty());
         assert_eq!(scene.record(&end_in(Some("shop"), notified("all,shop"))).0, ["all", "shop"]);
     }
@@ -131,7 +131,7 @@ fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
     for (severity, team) in &states {
         for (severity_then, team_then) in &states {
             for restarts in [0, 1, 2] {
-                let mut scene = Scene::new(&Recorded::default());
+                let mut scene = NotifyScene::new(&Recorded::default());
                 let began = violation(*severity);
                 let appeared = Delta {
                     labels: team.clone(),
@@ -144,7 +144,7 @@ fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
                 assert_eq!(receivers.contains(&"severe".to_owned()), *severity == Some(Severity::High));
                 for _ in 0..restarts {
                     assert_eq!(delta.appeared[0].notified, delta.results[0].notified);
-                    scene = Scene::new(&recorded(delta.results.clone()));
+                    scene = NotifyScene::new(&recorded(delta.results.clone()));
                     // Its reports are written again.
                     let again = Delta { appeared: Vec::new(), results: vec![violation(*severity_then)], ..delta };
                     let (receivers_again, written) = scene.record(&again);
@@ -165,7 +165,7 @@ fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
 
 #[test]
 fn of_what_appeared_before_there_were_receivers_the_end_goes_to_those_it_fits() {
-    let mut scene = Scene::new(&recorded(vec![violation(None)]));
+    let mut scene = NotifyScene::new(&recorded(vec![violation(None)]));
     let resolved =
         Delta { labels: Some(labels("a")), resolved: vec![violation(Some(Severity::Critical))], ..Delta::sample() };
     let (receivers, _) = scene.record(&resolved);

@@ -107,7 +107,7 @@ impl Report {
     pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api, now: Instant) -> Plan {
         let mut plan = Plan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
         let mut left = false;
-        let mut room = Room::default();
+        let mut room = ReportRoom::default();
         for (prefix, partition) in self.partitions.iter_mut() {
             if !room.is_enough_for(partition) {
                 // It is written when there is room.
@@ -158,13 +158,13 @@ impl Report {
 
     /// Returns the partitions that may be written.
     fn with_room(&self) -> impl Iterator<Item = (Prefix, &Partition)> {
-        let mut room = Room::default();
+        let mut room = ReportRoom::default();
         self.partitions.iter().filter(move |(_, partition)| room.is_enough_for(partition))
     }
 
     /// Returns how many results are not written, as the report has too many.
     pub(super) fn without_room(&self) -> usize {
-        let mut room = Room::default();
+        let mut room = ReportRoom::default();
         let without = self.partitions.iter().filter(|(_, partition)| !room.is_enough_for(partition));
         without.map(|(_, partition)| partition.written().count()).sum()
     }
@@ -206,15 +206,15 @@ impl Report {
 }
 
 /// How many more report objects one report may have.
-struct Room(usize);
+struct ReportRoom(usize);
 
-impl Default for Room {
+impl Default for ReportRoom {
     fn default() -> Self {
         Self(MOST_WRITTEN)
     }
 }
 
-impl Room {
+impl ReportRoom {
     /// Whether a partition may be written; it takes the place of one report object, unless there is nothing to write.
     fn is_enough_for(&mut self, partition: &Partition) -> bool {
         if partition.is_blank() {

@@ -160,7 +160,7 @@ fn version(name: &str, arguments: &[Value]) -> Answer {
 /// Decodes a part of a query: `%2F` is a slash, and `+` a space.
 fn query_text(text: &str) -> Result<String, Fault> {
     let spaced = text.replace('+', " ");
-    uri::unescape(&spaced, uri::Part::Path).map(|bytes| go_text(&bytes))
+    uri::unescape(&spaced, uri::AddressPart::Path).map(|bytes| go_text(&bytes))
 }
 
 fn query_object(arguments: &[Value]) -> Answer {

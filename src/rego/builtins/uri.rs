@@ -43,7 +43,7 @@ struct Address {
 
 /// Which part of an address a text is, as far as its characters are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum AddressPart {
     Host,
     Zone,
     Path,
@@ -52,7 +52,7 @@ pub(super) enum Part {
 impl Address {
     fn read(text: &str) -> Result<Self, Fault> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut address = Self { fragment: unescaped(fragment, Part::Path)?, ..Self::default() };
+        let mut address = Self { fragment: unescaped(fragment, AddressPart::Path)?, ..Self::default() };
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return failed("net/url: invalid control character in URL");
         }
@@ -76,7 +76,7 @@ impl Address {
             (address.hostname, address.port) = host_and_port(&authority[..end])?;
             rest = &authority[end..];
         }
-        address.path = unescaped(rest, Part::Path)?;
+        address.path = unescaped(rest, AddressPart::Path)?;
         address.raw_path = if escaped_path(&address.path) == rest { address.path.clone() } else { rest.to_owned() };
         Ok(address)
     }
@@ -118,9 +118,11 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
             }
             match host[..end].find("%25") {
                 Some(zone) => {
-                    unescaped(&host[..zone], Part::Host)? + &unescaped(&host[zone..end], Part::Zone)? + &host[end..]
+                    unescaped(&host[..zone], AddressPart::Host)?
+                        + &unescaped(&host[zone..end], AddressPart::Zone)?
+                        + &host[end..]
                 }
-                None => unescaped(host, Part::Host)?,
+                None => unescaped(host, AddressPart::Host)?,
             }
         }
         (None, _) => {
@@ -130,7 +132,7 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
             if host.contains('[') {
                 return failed("invalid character in host name");
             }
-            unescaped(host, Part::Host)?
+            unescaped(host, AddressPart::Host)?
         }
     };
     let colon = host.rfind(':').filter(|colon| valid_port(&host[*colon..]).is_ok());
@@ -160,12 +162,12 @@ fn escapes(text: &str) -> Result<(), Fault> {
     }
 }
 
-fn unescaped(text: &str, part: Part) -> Result<String, Fault> {
+fn unescaped(text: &str, part: AddressPart) -> Result<String, Fault> {
     Ok(String::from_utf8_lossy(&unescape(text, part)?).into_owned())
 }
 
 /// Decodes `%2F` and the like.
-pub(super) fn unescape(text: &str, part: Part) -> Result<Vec<u8>, Fault> {
+pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, Fault> {
     escapes(text)?;
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -175,9 +177,9 @@ pub(super) fn unescape(text: &str, part: Part) -> Result<Vec<u8>, Fault> {
             let code = code.unwrap_or(b'%');
             // Hosts escape only what is beyond ASCII; zones almost anything.
             let wrong = match part {
-                Part::Host => code < 0x80 && code != b'%',
-                Part::Zone => code != b'%' && code != b' ' && code < 0x80 && must_be_escaped(code),
-                Part::Path => false,
+                AddressPart::Host => code < 0x80 && code != b'%',
+                AddressPart::Zone => code != b'%' && code != b' ' && code < 0x80 && must_be_escaped(code),
+                AddressPart::Path => false,
             };
             if wrong {
                 return failed("invalid URL escape in the host");
@@ -185,7 +187,7 @@ pub(super) fn unescape(text: &str, part: Part) -> Result<Vec<u8>, Fault> {
             bytes.push(code);
             rest = &behind[2..];
         } else {
-            if part != Part::Path && first < 0x80 && must_be_escaped(first) {
+            if part != AddressPart::Path && first < 0x80 && must_be_escaped(first) {
                 return failed(format!("invalid character {:?} in host name", char::from(first).to_string()));
             }
             bytes.push(first);

@@ -120,7 +120,7 @@ fn scalar(value: &Value, column: usize) -> String {
 /// How the characters of a text restrict its style.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, as in Go")]
-struct Shape {
+struct TextShape {
     indicator: bool,
     tab: bool,
     unprintable: bool,
@@ -131,7 +131,7 @@ struct Shape {
     trailing_space: bool,
 }
 
-impl Shape {
+impl TextShape {
     fn of(text: &str) -> Self {
         let mut shape = Self { indicator: text.starts_with("---") || text.starts_with("..."), ..Self::default() };
         let mut before = ' ';
@@ -174,7 +174,7 @@ impl Shape {
 }
 
 fn text(text: &str, column: usize) -> String {
-    let shape = Shape::of(text);
+    let shape = TextShape::of(text);
     if text.contains('\n') {
         return if shape.can_be_block() { block(text, column) } else { double_quoted(text) };
     }

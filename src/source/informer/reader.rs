@@ -139,16 +139,16 @@ impl Reader {
     /// as much has happened again. If it does not say, it has not.
     pub(super) async fn is_behind(&self, version: &str) -> bool {
         #[derive(Deserialize)]
-        struct Head {
+        struct ListHead {
             metadata: ListMeta,
         }
         let label_selector = self.shared.options.label_selector.clone();
         let parameters = ListParams { label_selector, limit: Some(1), ..ListParams::default() };
         let Ok(request) = self.request.list(&parameters) else { return false };
         let mut slot = ListSlot::acquire(&self.shared.lists).await;
-        let head = slot.hold_for(self.shared.clients.reading.request::<Head>(request));
+        let head = slot.hold_for(self.shared.clients.reading.request::<ListHead>(request));
         let asked = timeout(HEAD_TIMEOUT, head).await;
-        let Ok(Ok(Head { metadata })) = asked else { return false };
+        let Ok(Ok(ListHead { metadata })) = asked else { return false };
         let now = metadata.resource_version.as_deref().unwrap_or_default();
         // Not every aggregated API has versions that are numbers.
         matches!((now.parse::<u64>(), version.parse::<u64>()), (Ok(now), Ok(known)) if 0 < now && now < known)

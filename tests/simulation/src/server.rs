@@ -53,13 +53,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use self::{
-    faults::{Fault, Faults, NoFaults, WatchFault},
+    faults::{Faults, NoFaults, RequestFault, WatchFault},
     rbac::ADMIN,
     request::RequestInfo,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
     world::At,
 };
-use self::{kinds::ResourceType, store::Store, writes::Target};
+use self::{kinds::ResourceType, store::Store, writes::WriteTarget};
 
 /// What differs between clusters.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Default for Settings {
 /// A cluster. Clones are the same one.
 #[derive(Clone)]
 pub struct ApiServer {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// Moves on when something has happened that watches may have to know.
     changes: watch::Sender<u64>,
 }
@@ -119,7 +119,7 @@ pub struct JournalEntry {
 #[derive(Clone)]
 pub struct Backup(Store);
 
-struct State {
+struct ServerState {
     settings: Settings,
     store: Store,
     /// The kinds that are served.
@@ -146,7 +146,7 @@ impl fmt::Debug for ApiServer {
 impl ApiServer {
     /// Starts a cluster with the namespaces and roles that every one has.
     pub fn new(settings: Settings) -> Self {
-        let state = State {
+        let state = ServerState {
             settings,
             store: Store::default(),
             types: ResourceType::built_in(),
@@ -158,16 +158,16 @@ impl ApiServer {
             journal: Vec::new(),
         };
         let server = Self { state: Arc::new(Mutex::new(state)), changes: watch::Sender::new(0) };
-        server.with_changes(State::bootstrap);
+        server.with_changes(ServerState::bootstrap);
         server
     }
 
-    fn with<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+    fn with<T>(&self, read: impl FnOnce(&ServerState) -> T) -> T {
         read(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes the state, and wakes the watches if they have to know.
-    fn with_changes<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with_changes<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = (state.store.revision, state.epoch);
         let result = change(&mut state);
@@ -190,7 +190,7 @@ impl ApiServer {
     }
 }
 
-impl State {
+impl ServerState {
     /// Creates what the real server creates when it starts for the first time.
     fn bootstrap(&mut self) {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -208,7 +208,7 @@ impl State {
 
     fn boot(&mut self, plural: &str, name: &str, object: Value) {
         let Some(kind) = self.types.iter().find(|kind| kind.plural == plural).cloned() else { return };
-        let target = Target {
+        let target = WriteTarget {
             version: "v1".to_owned(),
             kind,
             namespace: String::new(),
@@ -252,34 +252,34 @@ impl State {
     }
 
     /// Asks what decides about writes: the lifecycle of namespaces, and webhooks.
-    fn admit(&self, target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
+    fn admit(&self, target: &WriteTarget, old: Option<&Value>, object: &Value) -> ApiResult<()> {
         if old.is_none() && target.kind.namespaced {
             let Some(namespace) = self.store.get("namespaces", &target.namespace) else {
-                return Err(Status::no_namespace(&target.namespace));
+                return Err(ErrorStatus::no_namespace(&target.namespace));
             };
             if namespace.is_deleted() {
-                return Err(Status::terminating(&target.kind, &target.name, &target.namespace));
+                return Err(ErrorStatus::terminating(&target.kind, &target.name, &target.namespace));
             }
         }
         self.ask(if old.is_none() { "CREATE" } else { "UPDATE" }, target, object)
     }
 
-    fn admit_deletion(&self, target: &Target, object: &Value) -> Answer<()> {
+    fn admit_deletion(&self, target: &WriteTarget, object: &Value) -> ApiResult<()> {
         let protected = matches!(target.name.as_str(), "default" | "kube-system" | "kube-public");
         if target.kind.is("", "namespaces") && protected {
-            return Err(Status::forbidden(&target.kind, &target.name, "this namespace may not be deleted"));
+            return Err(ErrorStatus::forbidden(&target.kind, &target.name, "this namespace may not be deleted"));
         }
         self.ask("DELETE", target, object)
     }
 
-    fn ask(&self, operation: &str, target: &Target, object: &Value) -> Answer<()> {
+    fn ask(&self, operation: &str, target: &WriteTarget, object: &Value) -> ApiResult<()> {
         let refused = self.admission.as_ref().and_then(|admission| {
             let (kind, manager) = (target.kind.qualified(), &target.manager);
             admission(&Write { operation, resource: &kind, manager, object })
         });
         refused.map_or(Ok(()), |why| {
             let message = format!("admission webhook \"policy.example.com\" denied the request: {why}");
-            Err(Status::new(403, "Forbidden", message))
+            Err(ErrorStatus::new(403, "Forbidden", message))
         })
     }
 }

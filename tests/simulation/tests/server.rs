@@ -10,7 +10,9 @@ use std::{
 use futures::TryStreamExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
-use kaudit_simulation::server::{ADMIN, ApiServer, Fault, Faults, NoFaults, RequestInfo, Settings, WatchFault, Write};
+use kaudit_simulation::server::{
+    ADMIN, ApiServer, Faults, NoFaults, RequestFault, RequestInfo, Settings, WatchFault, Write,
+};
 use kube::{Client, Error, client::Body};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -18,10 +20,10 @@ use tokio::time::{Instant, timeout};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Does one thing to each request, and one to each event of a watch.
-struct Always(Fault, WatchFault);
+struct Always(RequestFault, WatchFault);
 
 impl Faults for Always {
-    fn decide(&self, _: &RequestInfo) -> Fault {
+    fn decide(&self, _: &RequestInfo) -> RequestFault {
         self.0.clone()
     }
 
@@ -75,16 +77,16 @@ async fn requests_fail_in_every_way() {
         Err(error) => format!("broken: {error}"),
     };
     let cases = [
-        (Fault::None, "answered", true),
-        (Fault::Refuse(429, Some(7)), "429 7", false),
-        (Fault::Refuse(503, None), "503 0", false),
-        (Fault::ConnectError, "connection refused", false),
-        (Fault::LoseAnswer, "connection reset by peer", true),
-        (Fault::Truncate(9), "cut", true),
-        (Fault::CutBody(9), "unexpected EOF", true),
-        (Fault::Hang, "silent", false),
-        (Fault::HangAnswer, "silent", true),
-        (Fault::Stall(9), "silent", true),
+        (RequestFault::None, "answered", true),
+        (RequestFault::Refuse(429, Some(7)), "429 7", false),
+        (RequestFault::Refuse(503, None), "503 0", false),
+        (RequestFault::ConnectError, "connection refused", false),
+        (RequestFault::LoseAnswer, "connection reset by peer", true),
+        (RequestFault::Truncate(9), "cut", true),
+        (RequestFault::CutBody(9), "unexpected EOF", true),
+        (RequestFault::Hang, "silent", false),
+        (RequestFault::HangAnswer, "silent", true),
+        (RequestFault::Stall(9), "silent", true),
     ];
     for (fault, expected, carried_out) in cases {
         let server = ApiServer::new(Settings::default());
@@ -96,7 +98,7 @@ async fn requests_fail_in_every_way() {
         let journal = server.take_requests();
         assert_eq!((journal.len(), journal[0].carried_out), (1, carried_out), "{fault:?}");
     }
-    for fault in [Fault::Delay(Duration::from_secs(3)), Fault::DelayAnswer(Duration::from_secs(3))] {
+    for fault in [RequestFault::Delay(Duration::from_secs(3)), RequestFault::DelayAnswer(Duration::from_secs(3))] {
         let server = ApiServer::new(Settings::default());
         let begun = Instant::now();
         post(&client(&server, Always(fault, WatchFault::None)), &pod("a")).await.unwrap();
@@ -117,14 +119,14 @@ async fn watches_fail_in_every_way() {
         (WatchFault::Expire, 2, "}}\n"),
     ];
     for (fault, lines, end) in cases {
-        let seen = watch(&client(&server, Always(Fault::None, fault))).await.unwrap();
+        let seen = watch(&client(&server, Always(RequestFault::None, fault))).await.unwrap();
         assert_eq!(seen.lines().count(), lines, "{fault:?}: {seen}");
         assert!(seen.ends_with(end), "{fault:?}: {seen}");
     }
-    let cut = watch(&client(&server, Always(Fault::None, WatchFault::Cut))).await.unwrap();
+    let cut = watch(&client(&server, Always(RequestFault::None, WatchFault::Cut))).await.unwrap();
     assert!(cut.lines().count() == 2 && !cut.ends_with('\n'), "{cut}");
-    assert!(watch(&client(&server, Always(Fault::None, WatchFault::Break))).await.is_err());
-    let client = client(&server, Always(Fault::None, WatchFault::Hang));
+    assert!(watch(&client(&server, Always(RequestFault::None, WatchFault::Break))).await.is_err());
+    let client = client(&server, Always(RequestFault::None, WatchFault::Hang));
     assert!(timeout(Duration::from_mins(1), watch(&client)).await.is_err());
 }
 

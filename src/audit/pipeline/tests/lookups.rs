@@ -121,6 +121,16 @@ async fn with_pods(live: &Live, other: &WatchScope, excluded: bool) {
     live.send(Change::Discovered(Discovered { excluded, ..Discovered::default() })).await;
 }
 
+/// Has the source read `EndpointSlices`, and expects the violation of the one Pod that has none, and no other.
+async fn reported_once_slices_are_read(live: &Live) {
+    live.send(Change::Appeared(slices())).await;
+    live.send(Change::Discovered(Discovered::default())).await;
+    live.seen(pod("q", 3)).await;
+    read(live, &slices(), vec![slice("p")]).await;
+    live.until(&["q: no EndpointSlice"]).await;
+    assert_eq!(reported(live), ["+ q: no EndpointSlice"]);
+}
+
 async fn until_messages(live: &Live, outcome: Outcome, wanted: &[&str]) {
     let begin = Instant::now();
     loop {
@@ -185,12 +195,7 @@ async fn rules_with_optional_lookups_wait_while_a_kind_is_read() {
     live.reload(Ok(load(&[("s.rego", &policy)]))).await;
     live.heard().await;
     assert_eq!(texts(&live.result().await), Vec::<String>::new());
-    live.send(Change::Appeared(slices())).await;
-    live.send(Change::Discovered(Discovered::default())).await;
-    live.seen(pod("q", 3)).await;
-    read(&live, &slices(), vec![slice("p")]).await;
-    live.until(&["q: no EndpointSlice"]).await;
-    assert_eq!(reported(&live), ["+ q: no EndpointSlice"]);
+    reported_once_slices_are_read(&live).await;
 }
 
 /// Objects in the order of their evaluation; only the test below writes to it.
@@ -289,12 +294,7 @@ async fn a_kind_that_is_left_out_by_default_is_read_for_lookups_only_and_new_pol
     live.heard().await;
     // The source knows the new policies later, and has not read the kind yet.
     assert_eq!(texts(&live.result().await), Vec::<String>::new());
-    live.send(Change::Appeared(slices())).await;
-    live.send(Change::Discovered(Discovered::default())).await;
-    live.seen(pod("q", 3)).await;
-    read(&live, &slices(), vec![slice("p")]).await;
-    live.until(&["q: no EndpointSlice"]).await;
-    assert_eq!(reported(&live), ["+ q: no EndpointSlice"]);
+    reported_once_slices_are_read(&live).await;
     let result = live.result().await;
     let coverage = result.coverage.iter().find(|kind| kind.resource == "endpointslices").unwrap();
     assert_eq!((coverage.state, result.complete), (State::Excluded, true));

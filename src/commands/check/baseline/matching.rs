@@ -19,7 +19,7 @@ use crate::{
 
 /// How a baseline is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Comparison {
+pub(super) struct BaselineComparison {
     /// It lists each violation; otherwise one for each id, which matches any number of them.
     pub(super) counts: bool,
     /// It was made by other policies.
@@ -37,7 +37,7 @@ pub(super) struct Matched {
     pub(super) reworded: BTreeMap<usize, usize>,
 }
 
-impl Comparison {
+impl BaselineComparison {
     /// Matches the entries of a baseline with results.
     pub(super) fn matched(self, entries: &[BaselineEntry], results: &[Entry]) -> Matched {
         let mut listed: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
@@ -74,7 +74,7 @@ impl Comparison {
             .filter(|position| !unmatched.contains(position))
             .map(|position| (&*entries[position].policy, &*entries[position].rule))
             .collect();
-        let mut old: BTreeMap<Subject, Vec<usize>> = BTreeMap::new();
+        let mut old: BTreeMap<EntrySubject, Vec<usize>> = BTreeMap::new();
         for position in unmatched.iter().filter(|position| {
             let entry = &entries[**position];
             !as_before.contains(&(&*entry.policy, &*entry.rule))
@@ -82,7 +82,7 @@ impl Comparison {
             old.entry(subject(&entries[*position])).or_default().push(*position);
         }
         // Of each object on its own: dependents of one owner are one subject.
-        let mut new: BTreeMap<(Subject, String), Vec<usize>> = BTreeMap::new();
+        let mut new: BTreeMap<(EntrySubject, String), Vec<usize>> = BTreeMap::new();
         for (position, entry) in results.iter().enumerate() {
             if entry.result.is_violation() && !matched.known.contains(&position) {
                 let object = (subject(&BaselineEntry::from(entry)), object(entry));
@@ -111,9 +111,9 @@ impl Comparison {
 }
 
 /// Policy, rule, kind and name.
-type Subject = (String, String, String, String);
+type EntrySubject = (String, String, String, String);
 
-fn subject(entry: &BaselineEntry) -> Subject {
+fn subject(entry: &BaselineEntry) -> EntrySubject {
     let BaselineEntry { policy, rule, kind, name, .. } = entry;
     (policy.clone(), rule.clone(), kind.clone(), name.clone())
 }
@@ -168,7 +168,7 @@ mod tests {
         verdict::Finding,
     };
 
-    const ALL: Comparison = Comparison { counts: true, other_policies: false };
+    const ALL: BaselineComparison = BaselineComparison { counts: true, other_policies: false };
 
     fn object(name: &str) -> Arc<ObjectRef> {
         let (api_version, kind, namespace) = ("v1".into(), "Pod".into(), Some("n".into()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Returns the messages of what is new, and how many entries have no result any more.
-    fn compared(comparison: Comparison, before: &[Entry], after: &[Entry]) -> (Vec<String>, usize) {
+    fn compared(comparison: BaselineComparison, before: &[Entry], after: &[Entry]) -> (Vec<String>, usize) {
         let mut listed = entries(before);
         if !comparison.counts {
             listed.dedup_by_key(|entry| entry.id);
@@ -212,9 +212,9 @@ mod tests {
     }
 
     /// A violation: an object by number, whether it is a dependent of `web`, its port and its file.
-    type Seen = (u8, bool, u8, u8);
+    type GeneratedViolation = (u8, bool, u8, u8);
 
-    fn seen((number, is_owned, port, file): Seen) -> Entry {
+    fn seen((number, is_owned, port, file): GeneratedViolation) -> Entry {
         if is_owned {
             owned(&format!("web-{number}"), &format!("web-{number} opens {port}"))
         } else {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// Counts violations by object and port.
-    fn counted(all: &[Seen], is_owned: bool) -> BTreeMap<(u8, u8), usize> {
+    fn counted(all: &[GeneratedViolation], is_owned: bool) -> BTreeMap<(u8, u8), usize> {
         let mut counts = BTreeMap::new();
         for (number, _, port, _) in all.iter().filter(|one| one.1 == is_owned) {
             *counts.entry((*number, *port)).or_default() += 1;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Returns how many violations are new and how many entries are fixed.
-    fn model(before: &[Seen], after: &[Seen]) -> (usize, usize) {
+    fn model(before: &[GeneratedViolation], after: &[GeneratedViolation]) -> (usize, usize) {
         let differences = |listed: &dyn Fn((u8, u8)) -> usize, counts: &BTreeMap<(u8, u8), usize>| -> usize {
             counts.iter().map(|(key, count)| count.saturating_sub(listed(*key))).sum()
         };
@@ -259,14 +259,14 @@ mod tests {
             before in proptest::collection::vec((0..3u8, proptest::bool::ANY, 0..3u8, 0..2u8), 0..14),
             after in proptest::collection::vec((0..3u8, proptest::bool::ANY, 0..3u8, 0..2u8), 0..14),
         ) {
-            let results = |side: &[Seen]| side.iter().copied().map(seen).collect::<Vec<_>>();
+            let results = |side: &[GeneratedViolation]| side.iter().copied().map(seen).collect::<Vec<_>>();
             let (old, new) = (entries(&results(&before)), results(&after));
             let matched = ALL.matched(&old, &new);
             let counted = (new.len() - matched.known.len(), matched.unmatched.len());
             proptest::prop_assert_eq!(counted, model(&before, &after));
             // Of equal ones those in the file that is listed are known.
             for one in before.iter().filter(|one| !one.1) {
-                let count = |side: &[Seen]| side.iter().filter(|other| *other == one).count();
+                let count = |side: &[GeneratedViolation]| side.iter().filter(|other| *other == one).count();
                 let known = matched.known.iter().filter(|position| after[**position] == *one).count();
                 proptest::prop_assert!(known >= count(&before).min(count(&after)));
             }
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_entry_for_each_id_stands_for_any_number() {
-        let old = Comparison { counts: false, other_policies: false };
+        let old = BaselineComparison { counts: false, other_policies: false };
         let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
         assert_eq!(compared(old, &[port(80)], &[port(22), port(443)]), (vec![], 0));
         assert_eq!(compared(old, &[port(80)], &[of("a", "x", "a.yaml")]), (vec!["x".to_owned()], 1));
@@ -309,10 +309,10 @@ mod tests {
         let uses = |pod: &str, number: u32| of(pod, &format!("uses port {number}"), "a.yaml");
         let before = [opens("a", 1), opens("a", 2), opens("b", 3)];
         for counts in [true, false] {
-            let changed = Comparison { counts, other_policies: true };
+            let changed = BaselineComparison { counts, other_policies: true };
             assert_eq!(compared(changed, &before, &[uses("a", 1), uses("a", 2), uses("b", 3)]), (vec![], 0));
         }
-        let changed = Comparison { counts: true, other_policies: true };
+        let changed = BaselineComparison { counts: true, other_policies: true };
         let more = [uses("a", 1), uses("a", 2), uses("a", 4), uses("c", 3)];
         assert_eq!(compared(changed, &before, &more), (vec!["uses port 4".to_owned(), "uses port 3".to_owned()], 1));
         // The rule still says to another object what it said: its words have not changed.

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{State, kinds::ResourceType, store::Stored, writes::Target};
+use super::{ServerState, kinds::ResourceType, store::Stored, writes::WriteTarget};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// The finalizer that a definition gets when it is deleted: its objects go first.
 pub(super) const CLEAN_UP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-impl State {
+impl ServerState {
     /// Does what is to be done now; returns whether anything was.
     pub(super) fn tick(&mut self) -> bool {
         let before = self.store.revision;
@@ -204,7 +204,7 @@ impl State {
             self.remove(resource, key);
             return;
         };
-        let target = Target {
+        let target = WriteTarget {
             version: kind.versions.first().cloned().unwrap_or_default(),
             kind,
             namespace: object.metadata("namespace").to_owned(),

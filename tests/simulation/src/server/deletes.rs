@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    State,
+    ServerState,
     controllers::CLEAN_UP,
     kinds::ResourceType,
     managers::seconds,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
     store::Stored,
-    writes::{Target, has_text, metadata},
+    writes::{WriteTarget, has_text, metadata},
 };
 
 /// What a deletion has come to.
@@ -22,12 +22,12 @@ pub(super) enum Deleted {
     Marked(Arc<Stored>),
 }
 
-impl State {
+impl ServerState {
     /// Deletes an object, or marks it as being deleted.
-    pub(super) fn delete(&mut self, target: &Target, options: &Value) -> Answer<Deleted> {
+    pub(super) fn delete(&mut self, target: &WriteTarget, options: &Value) -> ApiResult<Deleted> {
         let kind = Arc::clone(&target.kind);
         let stored = self.store.get(&kind.storage, &target.key()).cloned();
-        let stored = stored.ok_or_else(|| Status::not_found(&kind, &target.name))?;
+        let stored = stored.ok_or_else(|| ErrorStatus::not_found(&kind, &target.name))?;
         preconditions(&kind, &target.name, &stored, &options["preconditions"])?;
         self.admit_deletion(target, &stored.value)?;
         let mut object = stored.value.clone();
@@ -102,7 +102,7 @@ fn finalizers(kind: &ResourceType, object: &Value, options: &Value) -> Vec<Value
     finalizers
 }
 
-fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> Answer<()> {
+fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> ApiResult<()> {
     let differs = |field: &str| wanted[field].as_str().filter(|value| *value != stored.metadata(field));
     if let Some(uid) = differs("uid") {
         let known = stored.metadata("uid");
@@ -110,7 +110,7 @@ fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Valu
             "the UID in the precondition ({uid}) does not match the UID in record ({known}). The object might have been \
              deleted and then recreated"
         );
-        return Err(Status::precondition(kind, name, &why));
+        return Err(ErrorStatus::precondition(kind, name, &why));
     }
     if let Some(version) = differs("resourceVersion") {
         let known = stored.metadata("resourceVersion");
@@ -118,7 +118,7 @@ fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Valu
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({known}). The \
              object might have been modified"
         );
-        return Err(Status::precondition(kind, name, &why));
+        return Err(ErrorStatus::precondition(kind, name, &why));
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use super::request::RequestInfo;
 /// Decides what happens to requests; by default nothing unusual does.
 pub trait Faults: Send + Sync {
     /// Decides what happens to a request.
-    fn decide(&self, request: &RequestInfo) -> Fault {
+    fn decide(&self, request: &RequestInfo) -> RequestFault {
         let _ = request;
-        Fault::None
+        RequestFault::None
     }
 
     /// Decides what happens to an event of a watch, of which so many were sent before.
@@ -33,7 +33,7 @@ impl Faults for NoFaults {}
 
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum RequestFault {
     /// It is carried out at once.
     None,
     /// It is carried out after some time.

@@ -16,7 +16,7 @@ pub(super) struct FieldSet {
 
 /// What distinguishes two states of an object.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct FieldChanges {
     /// Fields that are new or have another value.
     pub(super) written: FieldSet,
     pub(super) removed: FieldSet,
@@ -145,8 +145,8 @@ impl FieldSet {
     }
 
     /// Returns the fields by which two states differ; `None` for an object that is not there.
-    pub(super) fn changes(old: &Value, new: &Value, schema: Schema<'_>) -> Changes {
-        let mut changes = Changes::default();
+    pub(super) fn changes(old: &Value, new: &Value, schema: Schema<'_>) -> FieldChanges {
+        let mut changes = FieldChanges::default();
         compare(Some(old), Some(new), schema, &mut changes.written, &mut changes.removed);
         changes
     }

@@ -28,7 +28,7 @@ enum Missing {
 
 /// How an object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ObjectForm {
     Whole,
     /// Without `apiVersion` and `kind`, as built-in kinds are in lists.
     Item,
@@ -80,12 +80,12 @@ fn rename(object: &Value, names: fn(&(&'static str, &'static str, Missing)) -> (
 }
 
 /// Returns the JSON of an object in a version.
-pub(super) fn json(kind: &ResourceType, version: &str, stored: &Stored, form: Form) -> Bytes {
+pub(super) fn json(kind: &ResourceType, version: &str, stored: &Stored, form: ObjectForm) -> Bytes {
     let plain = || if is_new_event(kind) { read(kind, &stored.value).to_string().into() } else { stored.json() };
     match form {
-        Form::Item if !kind.custom() => plain(),
-        Form::Item | Form::Whole => typed(&kind.kind, &kind.api_version(version), &plain()),
-        Form::Metadata => {
+        ObjectForm::Item if !kind.custom() => plain(),
+        ObjectForm::Item | ObjectForm::Whole => typed(&kind.kind, &kind.api_version(version), &plain()),
+        ObjectForm::Metadata => {
             let metadata = json!({"metadata": stored.value["metadata"]}).to_string();
             typed("PartialObjectMetadata", "meta.k8s.io/v1", metadata.as_bytes())
         }

@@ -7,16 +7,16 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    State,
+    ServerState,
     deletes::Deleted,
     discovery,
-    forms::{self, Form},
+    forms::{self, ObjectForm},
     kinds::ResourceType,
     rbac,
     request::RequestInfo,
-    status::{Answer, Status, Wrong},
+    status::{ApiResult, ErrorStatus, Wrong},
     watches::Watch,
-    writes::{Target, Written},
+    writes::{WriteTarget, Written},
 };
 
 /// The largest body that is read.
@@ -34,21 +34,21 @@ pub(super) struct Reply {
     pub(super) etag: Option<String>,
     /// The answer comes after some time.
     pub(super) wait: Option<Duration>,
-    pub(super) content: Content,
+    pub(super) content: ReplyBody,
 }
 
-pub(super) enum Content {
+pub(super) enum ReplyBody {
     Whole(Bytes),
     Watch(Box<Watch>),
 }
 
 impl Reply {
-    fn new(code: u16, content: Content) -> Self {
+    fn new(code: u16, content: ReplyBody) -> Self {
         Self { code, content_type: JSON, retry_after: None, etag: None, wait: None, content }
     }
 
     fn json(code: u16, body: impl Into<Bytes>) -> Self {
-        Self::new(code, Content::Whole(body.into()))
+        Self::new(code, ReplyBody::Whole(body.into()))
     }
 
     fn value(code: u16, body: &Value) -> Self {
@@ -56,8 +56,8 @@ impl Reply {
     }
 }
 
-impl From<Status> for Reply {
-    fn from(status: Status) -> Self {
+impl From<ErrorStatus> for Reply {
+    fn from(status: ErrorStatus) -> Self {
         if status.plain {
             let reply = Self::json(status.code, status.message);
             return Self { content_type: "text/plain; charset=utf-8", ..reply };
@@ -68,13 +68,13 @@ impl From<Status> for Reply {
     }
 }
 
-impl State {
+impl ServerState {
     /// Carries out a request.
     pub(super) fn handle(&mut self, request: &RequestInfo, body: &[u8], missing: &[String]) -> Reply {
         self.try_handle(request, body, missing).unwrap_or_else(Reply::from)
     }
 
-    fn try_handle(&mut self, request: &RequestInfo, body: &[u8], missing: &[String]) -> Answer<Reply> {
+    fn try_handle(&mut self, request: &RequestInfo, body: &[u8], missing: &[String]) -> ApiResult<Reply> {
         rbac::check(&self.store, request)?;
         if !request.is_resource() {
             return self.document(request, missing);
@@ -82,29 +82,29 @@ impl State {
         let kind = self.served(request)?;
         let is_status = request.subresource == "status" && kind.has_status(&request.version);
         if !request.subresource.is_empty() && !is_status {
-            let missing = || Status::not_found(&kind, &request.name);
-            return Err(if kind.custom() { missing() } else { Status::no_resource() });
+            let missing = || ErrorStatus::not_found(&kind, &request.name);
+            return Err(if kind.custom() { missing() } else { ErrorStatus::no_resource() });
         }
         let nameless = request.name.is_empty() && matches!(request.verb.as_str(), "update" | "patch") && !kind.custom();
         if nameless
             || !kind.allows(&request.verb)
             || request.verb == "create" && !request.name.is_empty() && !kind.custom()
         {
-            return Err(Status::method_not_allowed());
+            return Err(ErrorStatus::method_not_allowed());
         }
         if body.len() > LARGEST_BODY {
             let message = format!("Request entity too large: limit is {LARGEST_BODY}");
-            return Err(Status::new(413, "RequestEntityTooLarge", message));
+            return Err(ErrorStatus::new(413, "RequestEntityTooLarge", message));
         }
-        let target = Target::of(request, Arc::clone(&kind));
+        let target = WriteTarget::of(request, Arc::clone(&kind));
         match request.verb.as_str() {
             "get" => {
                 let stored = self.store.get(&kind.storage, &target.key());
-                let stored = stored.ok_or_else(|| Status::not_found(&kind, &request.name))?;
+                let stored = stored.ok_or_else(|| ErrorStatus::not_found(&kind, &request.name))?;
                 Ok(Reply::json(200, forms::json(&kind, &request.version, stored, form(request))))
             }
             "list" => Ok(Reply::json(200, self.list(request, &kind)?)),
-            "watch" => Ok(Reply::new(200, Content::Watch(Box::new(self.watch(request, &kind)?)))),
+            "watch" => Ok(Reply::new(200, ReplyBody::Watch(Box::new(self.watch(request, &kind)?)))),
             "create" => {
                 let object = decode(&kind, &request.version, body)?;
                 if kind.verbs == ["create"] {
@@ -126,13 +126,13 @@ impl State {
     }
 
     /// Answers paths that are no resource.
-    fn document(&self, request: &RequestInfo, missing: &[String]) -> Answer<Reply> {
+    fn document(&self, request: &RequestInfo, missing: &[String]) -> ApiResult<Reply> {
         let path: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
         let aggregated = request.accept.replace(' ', "").starts_with(AGGREGATED) && !self.settings.unaggregated;
         let document = match path[..] {
             ["api" | "apis"] if aggregated => {
                 let reply = Reply::value(200, &discovery::aggregated(&self.types, path[0] == "api", missing));
-                let Content::Whole(body) = &reply.content else { return Ok(reply) };
+                let ReplyBody::Whole(body) = &reply.content else { return Ok(reply) };
                 let etag = format!("\"{:X}\"", digest(body));
                 if request.if_none_match == etag {
                     return Ok(Reply { etag: Some(etag), ..Reply::json(304, Bytes::new()) });
@@ -142,53 +142,61 @@ impl State {
             ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
             ["apis"] => discovery::group_list(&self.types, missing),
             ["version"] => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "linux/amd64"}),
-            ["api", version] => discovery::resource_list(&self.types, "", version).ok_or_else(Status::no_resource)?,
-            ["apis", group] => discovery::group(&self.types, group).ok_or_else(Status::no_page)?,
+            ["api", version] => {
+                discovery::resource_list(&self.types, "", version).ok_or_else(ErrorStatus::no_resource)?
+            }
+            ["apis", group] => discovery::group(&self.types, group).ok_or_else(ErrorStatus::no_page)?,
             ["apis", group, version] => {
-                discovery::resource_list(&self.types, group, version).ok_or_else(Status::no_page)?
+                discovery::resource_list(&self.types, group, version).ok_or_else(ErrorStatus::no_page)?
             }
             ["livez" | "readyz" | "healthz"] => {
                 return Ok(Reply { content_type: "text/plain", ..Reply::json(200, "ok") });
             }
-            _ => return Err(Status::no_page()),
+            _ => return Err(ErrorStatus::no_page()),
         };
         Ok(Reply::value(200, &document))
     }
 
     /// Returns the resource that a request is about.
-    fn served(&self, request: &RequestInfo) -> Answer<Arc<ResourceType>> {
+    fn served(&self, request: &RequestInfo) -> ApiResult<Arc<ResourceType>> {
         let kind = self.resource(&request.group, &request.resource);
         let kind = kind.filter(|kind| kind.versions.contains(&request.version));
         kind.cloned().ok_or_else(|| {
             // Below the groups that are built in, there is an API that does not know the resource.
             let built_in = self.types.iter().any(|kind| kind.group == request.group && !kind.custom());
-            if built_in { Status::no_resource() } else { Status::no_page() }
+            if built_in { ErrorStatus::no_resource() } else { ErrorStatus::no_page() }
         })
     }
 
-    fn patch(&mut self, request: &RequestInfo, target: &Target, body: &[u8]) -> Answer<Reply> {
+    fn patch(&mut self, request: &RequestInfo, target: &WriteTarget, body: &[u8]) -> ApiResult<Reply> {
         let kind = &target.kind;
         match request.content_type.split(';').next().unwrap_or_default() {
             "application/merge-patch+json" => {
-                let patch = serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?;
+                let patch =
+                    serde_json::from_slice(body).map_err(|error| ErrorStatus::bad_request(error.to_string()))?;
                 let written = self.merge(target, &patch)?;
                 Ok(reply(request, kind, &written))
             }
             "application/apply-patch+yaml" => {
                 if request.parameter("fieldManager").is_empty() {
                     let why = "Required value: is required for apply patch";
-                    return Err(Status::invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", why));
+                    return Err(ErrorStatus::invalid_options(
+                        "PatchOptions",
+                        "fieldManager",
+                        "FieldValueRequired",
+                        why,
+                    ));
                 }
                 let configuration = yaml(body)?;
                 check_type(kind, target, &configuration)?;
                 let written = self.apply(target, &configuration, request.flag("force"))?;
                 Ok(reply(request, kind, &written))
             }
-            _ => Err(Status::unsupported_patch(kind.custom())),
+            _ => Err(ErrorStatus::unsupported_patch(kind.custom())),
         }
     }
 
-    fn delete_one(&mut self, request: &RequestInfo, target: &Target, options: &Value) -> Answer<Reply> {
+    fn delete_one(&mut self, request: &RequestInfo, target: &WriteTarget, options: &Value) -> ApiResult<Reply> {
         let kind = &target.kind;
         Ok(match self.delete(target, options)? {
             Deleted::Marked(stored) => Reply::json(200, forms::json(kind, &request.version, &stored, form(request))),
@@ -204,20 +212,20 @@ impl State {
     }
 
     /// Deletes what a list has; returns the list.
-    fn delete_all(&mut self, request: &RequestInfo, target: &Target, options: &Value) -> Answer<Reply> {
+    fn delete_all(&mut self, request: &RequestInfo, target: &WriteTarget, options: &Value) -> ApiResult<Reply> {
         let list = self.list(request, &target.kind)?;
         let objects: Value = serde_json::from_slice(&list).unwrap_or_default();
         for object in objects["items"].as_array().into_iter().flatten() {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-            let target = Target { name: text("name"), namespace: text("namespace"), ..target.clone() };
+            let target = WriteTarget { name: text("name"), namespace: text("namespace"), ..target.clone() };
             self.delete(&target, options)?;
         }
         Ok(Reply::json(200, list))
     }
 }
 
-fn form(request: &RequestInfo) -> Form {
-    if request.accepts("PartialObjectMetadata") { Form::Metadata } else { Form::Whole }
+fn form(request: &RequestInfo) -> ObjectForm {
+    if request.accepts("PartialObjectMetadata") { ObjectForm::Metadata } else { ObjectForm::Whole }
 }
 
 fn reply(request: &RequestInfo, kind: &ResourceType, written: &Written) -> Reply {
@@ -241,9 +249,9 @@ fn options(request: &RequestInfo, body: &[u8]) -> Value {
 }
 
 /// Reads an object of a kind; returns it without its type.
-fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> Answer<Value> {
+fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> ApiResult<Value> {
     let unrecognised = |why: &str| {
-        Status::bad_request(format!("the object provided is unrecognized (must be of type {}): {why}", kind.kind))
+        ErrorStatus::bad_request(format!("the object provided is unrecognized (must be of type {}): {why}", kind.kind))
     };
     let mut object: Value = serde_json::from_slice(body)
         .map_err(|error| unrecognised(&format!("couldn't get version/kind; json parse error: {error}")))?;
@@ -262,12 +270,12 @@ fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> Answer<Value> {
         let why = format!("Invalid value: {found:?}: must be {wanted}");
         let as_sent = ResourceType { kind: found_kind.unwrap_or_default().to_owned(), ..kind.clone() };
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        return Err(Status::invalid(&as_sent, name, &[Wrong::new(field, "FieldValueInvalid", why)]));
+        return Err(ErrorStatus::invalid(&as_sent, name, &[Wrong::new(field, "FieldValueInvalid", why)]));
     }
     if differs {
         let found = found_kind.unwrap_or_default();
         let why = format!("{found} in version {version:?} cannot be handled as a {}", kind.kind);
-        return Err(Status::bad_request(why));
+        return Err(ErrorStatus::bad_request(why));
     }
     let Some(map) = object.as_object_mut() else { return Err(unrecognised("it is no object")) };
     map.remove("kind");
@@ -276,9 +284,10 @@ fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> Answer<Value> {
 }
 
 /// Reads an applied configuration. It is YAML, in which not every character of JSON may be.
-fn yaml(body: &[u8]) -> Answer<Value> {
-    let failed =
-        |why: &str| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {why}"));
+fn yaml(body: &[u8]) -> ApiResult<Value> {
+    let failed = |why: &str| {
+        ErrorStatus::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {why}"))
+    };
     let text = std::str::from_utf8(body).map_err(|_| failed("invalid leading UTF-8 octet"))?;
     let is_allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     if !text.chars().all(is_allowed) {
@@ -288,22 +297,22 @@ fn yaml(body: &[u8]) -> Answer<Value> {
     serde_json::from_str(&text.replace('\u{85}', " ")).map_err(|error| failed(&error.to_string()))
 }
 
-fn check_type(kind: &ResourceType, target: &Target, configuration: &Value) -> Answer<()> {
+fn check_type(kind: &ResourceType, target: &WriteTarget, configuration: &Value) -> ApiResult<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (found, api_version) = (text(&configuration["kind"]), text(&configuration["apiVersion"]));
     if found != kind.kind || api_version != kind.api_version(&target.version) {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-        return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={found}")));
+        return Err(ErrorStatus::bad_request(format!("invalid object type: {group}/{version}, Kind={found}")));
     }
     let name = text(&configuration["metadata"]["name"]);
     if !name.is_empty() && name != target.name {
         let why = format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
-        return Err(Status::bad_request(why));
+        return Err(ErrorStatus::bad_request(why));
     }
     let namespace = text(&configuration["metadata"]["namespace"]);
     if !namespace.is_empty() && namespace != target.namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(why));
+        return Err(ErrorStatus::bad_request(why));
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{
-    State,
-    forms::{self, Form},
+    ServerState,
+    forms::{self, ObjectForm},
     kinds::ResourceType,
     request::RequestInfo,
-    selectors::Selector,
-    status::{Answer, Status},
+    selectors::ObjectSelector,
+    status::{ApiResult, ErrorStatus},
     store::Stored,
 };
 
@@ -24,7 +24,7 @@ const TOO_OLD_PAGE: &str = "The provided continue parameter is too old to displa
 const TOO_OLD_LIST: &str = "The resourceVersion for the provided list is too old.";
 
 /// Which part of a list is asked for, and of what time.
-struct Page {
+struct ListPage {
     limit: usize,
     /// The revision; `None` for the present.
     revision: Option<u64>,
@@ -46,10 +46,10 @@ pub(super) fn version(request: &RequestInfo) -> Result<Option<u64>, String> {
 }
 
 /// Checks how the version in the query is to be matched.
-pub(super) fn check_match(request: &RequestInfo) -> Answer<()> {
+pub(super) fn check_match(request: &RequestInfo) -> ApiResult<()> {
     let forbidden = |why: &str| {
         let why = format!("Forbidden: {why}");
-        Err(Status::invalid_options("ListOptions", "resourceVersionMatch", "FieldValueForbidden", &why))
+        Err(ErrorStatus::invalid_options("ListOptions", "resourceVersionMatch", "FieldValueForbidden", &why))
     };
     let (watch, version) = (request.verb == "watch", request.parameter("resourceVersion"));
     let initial = !request.parameter("sendInitialEvents").is_empty();
@@ -63,20 +63,20 @@ pub(super) fn check_match(request: &RequestInfo) -> Answer<()> {
         "Exact" | "NotOlderThan" => Ok(()),
         other => {
             let why = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            Err(Status::invalid_options("ListOptions", "resourceVersionMatch", "FieldValueNotSupported", &why))
+            Err(ErrorStatus::invalid_options("ListOptions", "resourceVersionMatch", "FieldValueNotSupported", &why))
         }
     }
 }
 
-impl State {
+impl ServerState {
     /// Returns a list, or a page of it.
-    pub(super) fn list(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Bytes> {
-        let selector = Selector::of(request, kind)?;
+    pub(super) fn list(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> ApiResult<Bytes> {
+        let selector = ObjectSelector::of(request, kind)?;
         let page = self.page(request, kind)?;
         let present = self.store.revision;
         let revision = page.revision.unwrap_or(present);
         if revision > present {
-            return Err(Status::too_large_version(revision, present));
+            return Err(ErrorStatus::too_large_version(revision, present));
         }
         let earlier = (revision < present).then(|| self.store.at(&kind.storage, revision));
         let from = page.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -101,35 +101,38 @@ impl State {
         Ok(write(request, kind, &items, revision, next, remaining))
     }
 
-    fn page(&self, request: &RequestInfo, kind: &ResourceType) -> Answer<Page> {
+    fn page(&self, request: &RequestInfo, kind: &ResourceType) -> ApiResult<ListPage> {
         let limit = match request.parameter("limit") {
             "" | "0" => usize::MAX,
             text => text
                 .parse()
-                .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?,
+                .map_err(|_| ErrorStatus::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?,
         };
         let version =
-            version(request).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+            version(request).map_err(|why| ErrorStatus::bad_request(format!("invalid resource version: {why}")))?;
         let token = request.parameter("continue");
         if !token.is_empty() {
             if version.is_some_and(|version| version != 0) {
-                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(ErrorStatus::bad_request("specifying resource version is not allowed when using continue"));
             }
             let parsed = token.split_once('.').and_then(|(revision, after)| Some((revision.parse().ok()?, after)));
             let Some((revision, after)): Option<(i64, &str)> = parsed else {
                 let why = "invalid continue token: continue key is not valid: invalid character 'x' looking for beginning of value";
-                return Err(Status::bad_request(why));
+                return Err(ErrorStatus::bad_request(why));
             };
             // A negative revision goes on with the present state.
             let revision = u64::try_from(revision).ok();
             if revision.is_some_and(|revision| revision < self.store.compacted) {
-                return Err(Status { continue_token: Some(format!("-1.{after}")), ..Status::expired(TOO_OLD_PAGE) });
+                return Err(ErrorStatus {
+                    continue_token: Some(format!("-1.{after}")),
+                    ..ErrorStatus::expired(TOO_OLD_PAGE)
+                });
             }
-            return Ok(Page { limit, revision, after: Some(after.to_owned()) });
+            return Ok(ListPage { limit, revision, after: Some(after.to_owned()) });
         }
-        let Some(version) = version else { return Ok(Page { limit, revision: None, after: None }) };
+        let Some(version) = version else { return Ok(ListPage { limit, revision: None, after: None }) };
         if version > self.store.revision {
-            return Err(Status::too_large_version(version, self.store.revision));
+            return Err(ErrorStatus::too_large_version(version, self.store.revision));
         }
         let is_page = limit != usize::MAX;
         let exact = match request.parameter("resourceVersionMatch") {
@@ -139,12 +142,12 @@ impl State {
             _ => false,
         };
         if exact && version < self.store.compacted {
-            return Err(Status::expired(TOO_OLD_LIST));
+            return Err(ErrorStatus::expired(TOO_OLD_LIST));
         }
         // The cache of the server is answered from as a whole. There is none of Events.
         let cached = version == 0 && (kind.custom() || kind.kind != "Event");
         let limit = if cached { usize::MAX } else { limit };
-        Ok(Page { limit, revision: exact.then_some(version), after: None })
+        Ok(ListPage { limit, revision: exact.then_some(version), after: None })
     }
 }
 
@@ -158,7 +161,7 @@ fn write(
     remaining: Option<usize>,
 ) -> Bytes {
     let metadata_only = request.accepts("PartialObjectMetadataList");
-    let form = if metadata_only { Form::Metadata } else { Form::Item };
+    let form = if metadata_only { ObjectForm::Metadata } else { ObjectForm::Item };
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     match next {
         Some(next) => metadata["continue"] = next.into(),

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::{
     fields::{FieldSet, merge},
     schema::Schema,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
 };
 
 /// Who writes, and what of it is recorded.
 #[derive(Debug, Clone)]
-pub(super) struct Writer<'a> {
+pub(super) struct FieldManager<'a> {
     pub(super) manager: &'a str,
     pub(super) api_version: String,
     /// `status`, or empty.
@@ -24,7 +24,7 @@ const BEFORE_APPLY: &str = "before-first-apply";
 
 /// One entry of `managedFields`.
 #[derive(Debug, Clone, PartialEq)]
-struct Entry {
+struct ManagedFieldsEntry {
     manager: String,
     is_apply: bool,
     api_version: String,
@@ -37,7 +37,7 @@ struct Entry {
 const UNOWNED: &[&str] =
     &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
-impl Entry {
+impl ManagedFieldsEntry {
     fn read(value: &Value) -> Self {
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         Self {
@@ -50,7 +50,7 @@ impl Entry {
         }
     }
 
-    fn new(writer: &Writer<'_>, is_apply: bool, fields: FieldSet) -> Self {
+    fn new(writer: &FieldManager<'_>, is_apply: bool, fields: FieldSet) -> Self {
         Self {
             manager: writer.manager.to_owned(),
             is_apply,
@@ -62,7 +62,7 @@ impl Entry {
     }
 
     /// Whether it is the entry that this writer adds to. Applied configurations have one for all versions.
-    fn belongs_to(&self, writer: &Writer<'_>, is_apply: bool) -> bool {
+    fn belongs_to(&self, writer: &FieldManager<'_>, is_apply: bool) -> bool {
         self.manager == writer.manager
             && self.is_apply == is_apply
             && self.subresource == writer.subresource
@@ -101,7 +101,7 @@ pub(super) fn seconds(time: Timestamp) -> String {
 }
 
 /// Records in `new` the fields that an update changed; `old` is empty for an object that is created.
-pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, writer: &Writer<'_>) {
+pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, writer: &FieldManager<'_>) {
     let mut entries = read(old);
     if entries.is_empty() && exists(old) {
         // It was created without fields of its own, and is not tracked before something is applied.
@@ -122,7 +122,7 @@ pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, wri
                 entry.fields.union(&changes.written);
                 entry.time = seconds(writer.now);
             }
-            None => entries.push(Entry::new(writer, false, changes.written)),
+            None => entries.push(ManagedFieldsEntry::new(writer, false, changes.written)),
         }
     }
     write(entries, new);
@@ -136,15 +136,15 @@ pub(super) fn apply(
     live: &Value,
     configuration: &Value,
     schema: Schema<'_>,
-    writer: &Writer<'_>,
+    writer: &FieldManager<'_>,
     force: bool,
-) -> Answer<Value> {
+) -> ApiResult<Value> {
     let mut entries = read(live);
     if entries.is_empty() && exists(live) {
-        let before = Writer { manager: BEFORE_APPLY, subresource: "", ..writer.clone() };
+        let before = FieldManager { manager: BEFORE_APPLY, subresource: "", ..writer.clone() };
         let mut changes = FieldSet::changes(&json!({"metadata": {}}), &stripped(live), schema);
         strip(&mut changes.written);
-        entries.push(Entry::new(&before, false, changes.written));
+        entries.push(ManagedFieldsEntry::new(&before, false, changes.written));
     }
     let kind = configuration["kind"].as_str().unwrap_or_default();
     let configuration = &configured(configuration, writer.subresource);
@@ -152,7 +152,7 @@ pub(super) fn apply(
         let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
         let (group, version) = writer.api_version.rsplit_once('/').unwrap_or(("", &writer.api_version));
         let what = format!("/{name}; {group}/{version}, Kind={kind}");
-        Status::new(500, "", format!("failed to create typed patch object ({what}): {why}"))
+        ErrorStatus::new(500, "", format!("failed to create typed patch object ({what}): {why}"))
     })?;
     strip(&mut set);
     let mut merged = live.clone();
@@ -165,7 +165,7 @@ pub(super) fn apply(
         entry.fields = entry.fields.difference(&contested);
     }
     if !conflicts.is_empty() && !force {
-        return Err(Status::managed(&conflicts));
+        return Err(ErrorStatus::managed(&conflicts));
     }
     let former = entries.iter().position(|entry| entry.belongs_to(writer, true)).map(|place| entries.remove(place));
     if let Some(former) = &former {
@@ -183,8 +183,9 @@ pub(super) fn apply(
         former.fields.remove_hollow(&mut merged);
     }
     if !set.is_empty() {
-        let mut entry = Entry::new(writer, true, set);
-        let unchanged = |former: &Entry| former.fields == entry.fields && former.api_version == entry.api_version;
+        let mut entry = ManagedFieldsEntry::new(writer, true, set);
+        let unchanged =
+            |former: &ManagedFieldsEntry| former.fields == entry.fields && former.api_version == entry.api_version;
         if let Some(former) = former.filter(unchanged)
             && stripped(&merged) == stripped(live)
         {
@@ -236,18 +237,18 @@ fn exists(object: &Value) -> bool {
     object["metadata"]["uid"].is_string()
 }
 
-fn read(object: &Value) -> Vec<Entry> {
-    object["metadata"]["managedFields"].as_array().into_iter().flatten().map(Entry::read).collect()
+fn read(object: &Value) -> Vec<ManagedFieldsEntry> {
+    object["metadata"]["managedFields"].as_array().into_iter().flatten().map(ManagedFieldsEntry::read).collect()
 }
 
 /// Puts the entries into an object: first what was applied, then by time.
-fn write(mut entries: Vec<Entry>, object: &mut Value) {
+fn write(mut entries: Vec<ManagedFieldsEntry>, object: &mut Value) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|a, b| a.place().cmp(&b.place()));
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if entries.is_empty() {
         metadata.remove("managedFields");
     } else {
-        metadata.insert("managedFields".to_owned(), entries.iter().map(Entry::write).collect());
+        metadata.insert("managedFields".to_owned(), entries.iter().map(ManagedFieldsEntry::write).collect());
     }
 }

@@ -5,16 +5,16 @@ use serde_json::{Map, Value, json};
 use super::{
     kinds::ResourceType,
     names,
-    status::{Answer, Status, Wrong},
+    status::{ApiResult, ErrorStatus, Wrong},
     validation,
-    writes::{Target, has_text, map, metadata},
+    writes::{WriteTarget, has_text, map, metadata},
 };
 
 /// The largest object that etcd stores.
 const LARGEST: usize = 1_572_864;
 
 /// Restores what an update may not change, and counts the generation.
-pub(super) fn prepare(target: &Target, old: &Value, object: &mut Value) {
+pub(super) fn prepare(target: &WriteTarget, old: &Value, object: &mut Value) {
     let kind = &target.kind;
     if target.status_only() {
         let status = object.get("status").cloned();
@@ -97,7 +97,7 @@ pub(super) fn begin(kind: &ResourceType, object: &mut Value) {
 }
 
 /// Checks what tests rely on; the real server checks much more.
-pub(super) fn validate(target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
+pub(super) fn validate(target: &WriteTarget, old: Option<&Value>, object: &Value) -> ApiResult<()> {
     let kind = &target.kind;
     let mut wrong = Vec::new();
     if old.is_none() {
@@ -121,7 +121,7 @@ pub(super) fn validate(target: &Target, old: Option<&Value>, object: &Value) -> 
         }
         _ => {}
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Status::invalid(kind, &target.name, &wrong)) }
+    if wrong.is_empty() { Ok(()) } else { Err(ErrorStatus::invalid(kind, &target.name, &wrong)) }
 }
 
 fn wrong_event(kind: &ResourceType, namespace: &str, event: &Value) -> Vec<Wrong> {
@@ -158,9 +158,9 @@ fn new_finalizers(old: &Value, object: &Value) -> Option<Wrong> {
     Some(Wrong::new("metadata.finalizers", "FieldValueForbidden", why))
 }
 
-pub(super) fn check_size(object: &Value) -> Answer<()> {
+pub(super) fn check_size(object: &Value) -> ApiResult<()> {
     if weight(object) > LARGEST {
-        return Err(Status::new(500, "", "etcdserver: request is too large"));
+        return Err(ErrorStatus::new(500, "", "etcdserver: request is too large"));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     request::RequestInfo,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
     store::Store,
 };
 
@@ -71,7 +71,7 @@ fn for_everybody() -> [Value; 2] {
 /// # Errors
 /// With what is wrong with the bindings, or an empty text.
 pub(super) fn decide(store: &Store, user: &str, groups: &[String], attributes: &Attributes) -> Result<String, String> {
-    let Rules { rules, missing } = Rules::of(store, user, groups, &attributes.namespace);
+    let GrantedRules { rules, missing } = GrantedRules::of(store, user, groups, &attributes.namespace);
     if groups.iter().any(|group| group == MASTERS) || for_everybody().iter().any(|rule| covers(rule, attributes)) {
         return Ok(String::new());
     }
@@ -87,13 +87,13 @@ pub(super) fn decide(store: &Store, user: &str, groups: &[String], attributes: &
 
 /// The rules that roles grant a user, and the bound roles that do not exist.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(super) struct GrantedRules {
     /// Each with a description of its binding.
     pub(super) rules: Vec<(Value, String)>,
     missing: Vec<String>,
 }
 
-impl Rules {
+impl GrantedRules {
     /// Returns the rules that are granted cluster-wide and in a namespace.
     pub(super) fn of(store: &Store, user: &str, groups: &[String], namespace: &str) -> Self {
         let mut found = Self::default();
@@ -176,14 +176,14 @@ fn covers(rule: &Value, wanted: &Attributes) -> bool {
 ///
 /// # Errors
 /// With what the server says who may not.
-pub(super) fn check(store: &Store, request: &RequestInfo) -> Answer<()> {
+pub(super) fn check(store: &Store, request: &RequestInfo) -> ApiResult<()> {
     let attributes = Attributes::of(request);
     let user = &request.user;
     let Err(problem) = decide(store, user, &groups(user), &attributes) else { return Ok(()) };
     let problem = if problem.is_empty() { problem } else { format!(": {problem}") };
     if !attributes.path.is_empty() {
         let why = format!("User {user:?} cannot {} path {:?}{problem}", attributes.verb, attributes.path);
-        return Err(Status::forbidden_path(&why));
+        return Err(ErrorStatus::forbidden_path(&why));
     }
     let scope = match attributes.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),
@@ -193,5 +193,5 @@ pub(super) fn check(store: &Store, request: &RequestInfo) -> Answer<()> {
         "User {user:?} cannot {} resource {:?} in API group {:?} {scope}{problem}",
         attributes.verb, attributes.resource, attributes.group
     );
-    Err(Status::forbidden_resource(&request.group, &request.resource, &attributes.name, &why))
+    Err(ErrorStatus::forbidden_resource(&request.group, &request.resource, &attributes.name, &why))
 }

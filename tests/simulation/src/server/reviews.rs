@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    State,
+    ServerState,
     rbac::{self, Attributes},
     request::RequestInfo,
 };
 
-impl State {
+impl ServerState {
     /// Answers a review.
     pub(super) fn review(&self, request: &RequestInfo, mut review: Value, api_version: &str, kind: &str) -> Value {
         let spec = review["spec"].clone();
@@ -17,7 +17,7 @@ impl State {
             "TokenReview" => self.token_review(&text("token"), &spec["audiences"]),
             "SelfSubjectRulesReview" => {
                 let groups = rbac::groups(&request.user);
-                let rules = rbac::Rules::of(&self.store, &request.user, &groups, &text("namespace")).rules;
+                let rules = rbac::GrantedRules::of(&self.store, &request.user, &groups, &text("namespace")).rules;
                 let rules: Vec<Value> = rules.into_iter().map(|(rule, _)| rule).collect();
                 let (paths, resources): (Vec<_>, Vec<_>) =
                     rules.into_iter().partition(|rule| rule["nonResourceURLs"].is_array());

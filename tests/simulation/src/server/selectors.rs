@@ -6,13 +6,13 @@ use super::{
     kinds::ResourceType,
     lists,
     request::RequestInfo,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
     store::Stored,
 };
 
 /// What objects a list or a watch is about.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Selector {
+pub(super) struct ObjectSelector {
     pub(super) namespace: Option<String>,
     labels: Vec<Requirement>,
     fields: Vec<(String, bool, String)>,
@@ -26,13 +26,13 @@ struct Requirement {
     negated: bool,
 }
 
-impl Selector {
+impl ObjectSelector {
     /// Reads the selectors of a list or a watch, and checks its version in the order of the server.
-    pub(super) fn of(request: &RequestInfo, resource: &ResourceType) -> Answer<Self> {
-        let labels = split(request.parameter("labelSelector")).map(Requirement::parse).collect::<Answer<_>>()?;
+    pub(super) fn of(request: &RequestInfo, resource: &ResourceType) -> ApiResult<Self> {
+        let labels = split(request.parameter("labelSelector")).map(Requirement::parse).collect::<ApiResult<_>>()?;
         lists::check_match(request)?;
         let fields =
-            split(request.parameter("fieldSelector")).map(|text| field(resource, text)).collect::<Answer<_>>()?;
+            split(request.parameter("fieldSelector")).map(|text| field(resource, text)).collect::<ApiResult<_>>()?;
         let namespace =
             Some(&request.namespace).filter(|namespace| resource.namespaced && !namespace.is_empty()).cloned();
         Ok(Self { namespace, labels, fields })
@@ -56,7 +56,7 @@ impl Selector {
 }
 
 impl Requirement {
-    fn parse(text: &str) -> Answer<Self> {
+    fn parse(text: &str) -> ApiResult<Self> {
         let new = |key: &str, values, negated| Ok(Self { key: key.trim().to_owned(), values, negated });
         let one = |value: &str| Some(vec![value.trim().to_owned()]);
         if let Some((key, value)) = text.split_once("!=") {
@@ -78,7 +78,7 @@ impl Requirement {
             (_, operator, _) => {
                 let expected = "expected: in, notin, =, ==, !=, gt, lt";
                 let found = operator.unwrap_or_default();
-                Err(Status::bad_request(format!("unable to parse requirement: found '{found}', {expected}")))
+                Err(ErrorStatus::bad_request(format!("unable to parse requirement: found '{found}', {expected}")))
             }
         }
     }
@@ -116,11 +116,11 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 /// Fields by which objects of any kind can be selected.
 const METADATA: &[&str] = &["metadata.name", "metadata.namespace"];
 
-fn field(resource: &ResourceType, text: &str) -> Answer<(String, bool, String)> {
+fn field(resource: &ResourceType, text: &str) -> ApiResult<(String, bool, String)> {
     let parts = text.split_once("!=").map(|(path, value)| (path, false, value));
     let parts = parts.or_else(|| text.split_once('=').map(|(path, value)| (path, true, value.trim_start_matches('='))));
     let Some((path, equal, value)) = parts else {
-        return Err(Status::bad_request(format!("invalid selector: '{text}'; can't understand '{text}'")));
+        return Err(ErrorStatus::bad_request(format!("invalid selector: '{text}'; can't understand '{text}'")));
     };
     let of_kind: &[&str] = match (resource.kind.as_str(), resource.custom()) {
         ("Pod", false) => &["spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"],
@@ -141,7 +141,7 @@ fn field(resource: &ResourceType, text: &str) -> Answer<(String, bool, String)> 
         _ => &[],
     };
     if !METADATA.contains(&path) && !of_kind.contains(&path) {
-        return Err(Status::bad_request(if resource.custom() {
+        return Err(ErrorStatus::bad_request(if resource.custom() {
             format!("field label not supported: {path}")
         } else if of_kind.is_empty() {
             format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

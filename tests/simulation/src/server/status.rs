@@ -6,7 +6,7 @@ use super::kinds::{ResourceType, join};
 
 /// The body of an answer that is an error.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
+pub struct ErrorStatus {
     /// The HTTP status.
     pub code: u16,
     /// A word for programs, such as `NotFound`; empty if the server has none.
@@ -46,12 +46,12 @@ impl Wrong {
 }
 
 /// The result of a request.
-pub type Answer<T> = Result<T, Status>;
+pub type ApiResult<T> = Result<T, ErrorStatus>;
 
 /// The message of a path that no API server knows, which is answered without a `Status`.
 const NO_PAGE: &str = "404 page not found\n";
 
-impl Status {
+impl ErrorStatus {
     /// Makes an error with this code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.to_owned(), message.into());

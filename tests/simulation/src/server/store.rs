@@ -36,7 +36,7 @@ impl Stored {
 
 /// One step of the history.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct HistoryStep {
     pub(super) revision: u64,
     /// The resource, as [`super::kinds::ResourceType::storage`] has it.
     pub(super) resource: Arc<str>,
@@ -49,7 +49,7 @@ pub(super) struct Step {
 }
 
 /// The objects of a resource by `NAMESPACE/NAME`, or by name where they have no namespace.
-pub(super) type Objects = BTreeMap<Arc<str>, Arc<Stored>>;
+pub(super) type ObjectsByKey = BTreeMap<Arc<str>, Arc<Stored>>;
 
 /// The whole database. A clone is a backup.
 #[derive(Debug, Clone, Default)]
@@ -57,8 +57,8 @@ pub(super) struct Store {
     pub(super) revision: u64,
     /// The oldest revision at which lists can be read.
     pub(super) compacted: u64,
-    resources: BTreeMap<Arc<str>, Objects>,
-    history: VecDeque<Step>,
+    resources: BTreeMap<Arc<str>, ObjectsByKey>,
+    history: VecDeque<HistoryStep>,
 }
 
 impl Store {
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// Returns the objects of a resource, if there ever was one.
-    pub(super) fn of(&self, resource: &str) -> Option<&Objects> {
+    pub(super) fn of(&self, resource: &str) -> Option<&ObjectsByKey> {
         self.resources.get(resource)
     }
 
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// Returns the objects of a resource as they were at a revision that is not compacted.
-    pub(super) fn at(&self, resource: &str, revision: u64) -> Objects {
+    pub(super) fn at(&self, resource: &str, revision: u64) -> ObjectsByKey {
         let mut objects = self.resources.get(resource).cloned().unwrap_or_default();
         let later = self.history.iter().rev().take_while(|step| step.revision > revision);
         for step in later.filter(|step| &*step.resource == resource) {
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Returns what has happened to a resource after a revision, and the revision up to which that is.
-    pub(super) fn since(&self, resource: &str, revision: u64) -> Vec<Step> {
+    pub(super) fn since(&self, resource: &str, revision: u64) -> Vec<HistoryStep> {
         let first = self.history.partition_point(|step| step.revision <= revision);
         self.history.range(first..).filter(|step| &*step.resource == resource).cloned().collect()
     }
@@ -133,7 +133,7 @@ impl Store {
         last: Option<Arc<Stored>>,
     ) {
         let (resource, key) = (Arc::clone(resource), Arc::clone(key));
-        self.history.push_back(Step { revision: self.revision, resource, key, before, after, last });
+        self.history.push_back(HistoryStep { revision: self.revision, resource, key, before, after, last });
     }
 
     /// Forgets what has happened so far.

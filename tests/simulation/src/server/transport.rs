@@ -14,10 +14,10 @@ use tower::{BoxError, service_fn, util::BoxService};
 
 use super::{
     ApiServer,
-    faults::{Fault, Faults},
-    handlers::{Content, Reply},
+    faults::{Faults, RequestFault},
+    handlers::{Reply, ReplyBody},
     request::RequestInfo,
-    status::Status,
+    status::ErrorStatus,
 };
 
 type Lines = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -50,16 +50,16 @@ impl ApiServer {
     ) -> Result<Response<Box<DynBody>>, BoxError> {
         let fault = faults.decide(&request);
         match fault {
-            Fault::Delay(time) => sleep(time).await,
-            Fault::Refuse(code, after) => {
+            RequestFault::Delay(time) => sleep(time).await,
+            RequestFault::Refuse(code, after) => {
                 self.note(&request, code, false);
-                return respond(Reply::from(Status::unavailable(code, after)), &fault, None);
+                return respond(Reply::from(ErrorStatus::unavailable(code, after)), &fault, None);
             }
-            Fault::ConnectError => {
+            RequestFault::ConnectError => {
                 self.note(&request, 0, false);
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused").into());
             }
-            Fault::Hang => {
+            RequestFault::Hang => {
                 self.note(&request, 0, false);
                 return std::future::pending().await;
             }
@@ -69,11 +69,11 @@ impl ApiServer {
         let reply = self.with_changes(|state| state.handle(&request, body, &missing));
         self.note(&request, reply.code, true);
         match fault {
-            Fault::DelayAnswer(time) => sleep(time).await,
-            Fault::LoseAnswer => {
+            RequestFault::DelayAnswer(time) => sleep(time).await,
+            RequestFault::LoseAnswer => {
                 return Err(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer").into());
             }
-            Fault::HangAnswer => return std::future::pending().await,
+            RequestFault::HangAnswer => return std::future::pending().await,
             _ => {}
         }
         if let Some(wait) = reply.wait {
@@ -86,7 +86,7 @@ impl ApiServer {
 /// Makes the answer that a client gets.
 fn respond(
     reply: Reply,
-    fault: &Fault,
+    fault: &RequestFault,
     watching: Option<(ApiServer, Arc<dyn Faults>)>,
 ) -> Result<Response<Box<DynBody>>, BoxError> {
     let mut response = Response::builder().status(reply.code).header(header::CONTENT_TYPE, reply.content_type);
@@ -97,20 +97,22 @@ fn respond(
         response = response.header(header::ETAG, HeaderValue::from_str(etag)?);
     }
     let lines: Lines = match (reply.content, watching) {
-        (Content::Whole(bytes), _) => match fault {
-            Fault::CutBody(_) | Fault::Truncate(_) | Fault::Stall(_) => Box::pin(stream::iter([Ok(bytes)])),
+        (ReplyBody::Whole(bytes), _) => match fault {
+            RequestFault::CutBody(_) | RequestFault::Truncate(_) | RequestFault::Stall(_) => {
+                Box::pin(stream::iter([Ok(bytes)]))
+            }
             _ => return Ok(response.body(Box::new(Full::new(bytes).map_err(BoxError::from)) as Box<DynBody>)?),
         },
-        (Content::Watch(watch), Some((server, faults))) => Box::pin(watch.stream(server, faults)),
-        (Content::Watch(_), None) => Box::pin(stream::empty()),
+        (ReplyBody::Watch(watch), Some((server, faults))) => Box::pin(watch.stream(server, faults)),
+        (ReplyBody::Watch(_), None) => Box::pin(stream::empty()),
     };
     let lines: Lines = match *fault {
-        Fault::CutBody(bytes) => {
+        RequestFault::CutBody(bytes) => {
             let broken = io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected EOF during chunk size line");
             Box::pin(first(lines, bytes).chain(stream::iter([Err(broken)])))
         }
-        Fault::Truncate(bytes) => Box::pin(first(lines, bytes)),
-        Fault::Stall(bytes) => Box::pin(first(lines, bytes).chain(stream::pending())),
+        RequestFault::Truncate(bytes) => Box::pin(first(lines, bytes)),
+        RequestFault::Stall(bytes) => Box::pin(first(lines, bytes).chain(stream::pending())),
         _ => lines,
     };
     let body = StreamBody::new(lines.map(|line| line.map(Frame::data).map_err(BoxError::from)));

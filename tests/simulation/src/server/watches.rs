@@ -11,15 +11,15 @@ use tokio::{
 };
 
 use super::{
-    ApiServer, State,
+    ApiServer, ServerState,
     faults::{Faults, WatchFault},
-    forms::{self, Form},
+    forms::{self, ObjectForm},
     kinds::ResourceType,
     lists,
     request::RequestInfo,
-    selectors::Selector,
-    status::{Answer, Status},
-    store::{Step, Stored},
+    selectors::ObjectSelector,
+    status::{ApiResult, ErrorStatus},
+    store::{HistoryStep, Stored},
 };
 
 /// The time between the bookmarks of a watch.
@@ -35,8 +35,8 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 pub(super) struct Watch {
     kind: Arc<ResourceType>,
     request: RequestInfo,
-    selector: Selector,
-    form: Form,
+    selector: ObjectSelector,
+    form: ObjectForm,
     /// What has happened up to here has been sent or is none of its business.
     position: u64,
     queue: VecDeque<Bytes>,
@@ -47,12 +47,12 @@ pub(super) struct Watch {
     sent: usize,
 }
 
-impl State {
+impl ServerState {
     /// Begins a watch.
-    pub(super) fn watch(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Watch> {
-        let selector = Selector::of(request, kind)?;
-        let version = lists::version(request).map_err(|why| Status::new(500, "", why))?.unwrap_or_default();
-        let form = if request.accepts("PartialObjectMetadata") { Form::Metadata } else { Form::Whole };
+    pub(super) fn watch(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> ApiResult<Watch> {
+        let selector = ObjectSelector::of(request, kind)?;
+        let version = lists::version(request).map_err(|why| ErrorStatus::new(500, "", why))?.unwrap_or_default();
+        let form = if request.accepts("PartialObjectMetadata") { ObjectForm::Metadata } else { ObjectForm::Whole };
         let mut watch = Watch {
             kind: Arc::clone(kind),
             request: request.clone(),
@@ -68,7 +68,7 @@ impl State {
         let initial = request.flag("sendInitialEvents");
         if initial || version == 0 {
             if version > self.store.revision {
-                return Err(Status::too_large_version(version, self.store.revision));
+                return Err(ErrorStatus::too_large_version(version, self.store.revision));
             }
             watch.position = self.store.revision;
             for (_, object) in self.store.all(&kind.storage).filter(|(_, object)| watch.selector.matches(object)) {
@@ -78,7 +78,7 @@ impl State {
                 watch.queue.push_back(watch.bookmark(watch.position, true));
             }
         } else if version < floor {
-            let status = Status::expired(format!("too old resource version: {version} ({floor})"));
+            let status = ErrorStatus::expired(format!("too old resource version: {version} ({floor})"));
             watch.queue.push_back(error(&status));
             watch.ends = true;
         }
@@ -101,7 +101,7 @@ impl Watch {
     }
 
     /// Returns what a step means to this watch.
-    fn step(&self, step: &Step) -> Option<Bytes> {
+    fn step(&self, step: &HistoryStep) -> Option<Bytes> {
         let selected = |object: &Option<Arc<Stored>>| object.clone().filter(|object| self.selector.matches(object));
         match (selected(&step.before), selected(&step.after)) {
             (None, Some(after)) => Some(self.line("ADDED", &after)),
@@ -118,7 +118,7 @@ impl Watch {
     }
 
     /// Queues what has happened since. Returns whether the watch goes on.
-    fn catch_up(&mut self, state: &State) -> bool {
+    fn catch_up(&mut self, state: &ServerState) -> bool {
         let current = state.resource(&self.kind.group, &self.kind.plural);
         if state.epoch != self.epoch || current.is_none_or(|current| current.since != self.kind.since) {
             return false;
@@ -211,7 +211,7 @@ impl Running {
             WatchFault::Expire => {
                 self.watch.ends = true;
                 self.watch.queue.clear();
-                let status = Status::expired(format!("too old resource version: {} (1)", self.watch.position));
+                let status = ErrorStatus::expired(format!("too old resource version: {} (1)", self.watch.position));
                 Some(Ok(error(&status)))
             }
             WatchFault::Hang => std::future::pending().await,
@@ -228,6 +228,6 @@ fn event(what: &str, object: &[u8]) -> Bytes {
     [format!("{{\"type\":\"{what}\",\"object\":").as_bytes(), object, b"}\n"].concat().into()
 }
 
-fn error(status: &Status) -> Bytes {
+fn error(status: &ErrorStatus) -> Bytes {
     event("ERROR", status.body().to_string().as_bytes())
 }

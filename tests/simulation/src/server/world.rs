@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Admission, ApiServer, Backup, JournalEntry, State,
+    Admission, ApiServer, Backup, JournalEntry, ServerState,
     deletes::Deleted,
     forms,
     kinds::ResourceType,
-    status::{Answer, Status},
-    writes::Target,
+    status::{ApiResult, ErrorStatus},
+    writes::WriteTarget,
 };
 
 /// Names an object: its API version, kind, namespace (empty if it has none) and name.
@@ -20,14 +20,14 @@ pub type At<'a> = (&'a str, &'a str, &'a str, &'a str);
 /// The field manager of the writers in the cluster.
 const MANAGER: &str = "world";
 
-impl State {
-    fn target(&self, (api_version, kind, namespace, name): At<'_>, subresource: &str) -> Answer<Target> {
+impl ServerState {
+    fn target(&self, (api_version, kind, namespace, name): At<'_>, subresource: &str) -> ApiResult<WriteTarget> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let serves = |known: &&Arc<ResourceType>| {
             known.group == group && known.kind == kind && known.versions.iter().any(|served| served == version)
         };
-        let kind = self.types.iter().find(serves).cloned().ok_or_else(Status::no_resource)?;
-        Ok(Target {
+        let kind = self.types.iter().find(serves).cloned().ok_or_else(ErrorStatus::no_resource)?;
+        Ok(WriteTarget {
             namespace: if kind.namespaced { namespace.to_owned() } else { String::new() },
             kind,
             version: version.to_owned(),
@@ -39,7 +39,7 @@ impl State {
     }
 
     /// Returns where an object that names its type belongs, and the object without its type.
-    fn placed(&self, mut object: Value) -> Answer<(Target, Value)> {
+    fn placed(&self, mut object: Value) -> ApiResult<(WriteTarget, Value)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
@@ -54,7 +54,7 @@ impl State {
 
 impl ApiServer {
     /// Creates an object, in the namespace `default` if it names none.
-    pub fn create(&self, object: &Value) -> Answer<Value> {
+    pub fn create(&self, object: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let (target, object) = state.placed(object.clone())?;
             let written = state.create(&target, object)?;
@@ -63,7 +63,7 @@ impl ApiServer {
     }
 
     /// Replaces an object, whatever its present version is unless the object names one.
-    pub fn replace(&self, object: &Value) -> Answer<Value> {
+    pub fn replace(&self, object: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let (target, mut object) = state.placed(object.clone())?;
             if object["metadata"]["resourceVersion"].is_null()
@@ -77,16 +77,16 @@ impl ApiServer {
     }
 
     /// Merges a patch into an object.
-    pub fn merge(&self, at: At<'_>, patch: &Value) -> Answer<Value> {
+    pub fn merge(&self, at: At<'_>, patch: &Value) -> ApiResult<Value> {
         self.merge_into(at, "", patch)
     }
 
     /// Merges a patch into an object's status.
-    pub fn merge_status(&self, at: At<'_>, patch: &Value) -> Answer<Value> {
+    pub fn merge_status(&self, at: At<'_>, patch: &Value) -> ApiResult<Value> {
         self.merge_into(at, "status", patch)
     }
 
-    fn merge_into(&self, at: At<'_>, subresource: &str, patch: &Value) -> Answer<Value> {
+    fn merge_into(&self, at: At<'_>, subresource: &str, patch: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let target = state.target(at, subresource)?;
             let written = state.merge(&target, patch)?;
@@ -95,7 +95,7 @@ impl ApiServer {
     }
 
     /// Deletes an object; returns whether it is gone already. `options` are those of a deletion, or null.
-    pub fn delete(&self, at: At<'_>, options: &Value) -> Answer<bool> {
+    pub fn delete(&self, at: At<'_>, options: &Value) -> ApiResult<bool> {
         self.with_changes(|state| {
             let target = state.target(at, "")?;
             let deleted = state.delete(&target, options)?;
@@ -104,7 +104,7 @@ impl ApiServer {
     }
 
     /// Deletes an object whatever its finalizers are.
-    pub fn purge(&self, at: At<'_>) -> Answer<()> {
+    pub fn purge(&self, at: At<'_>) -> ApiResult<()> {
         self.with_changes(|state| {
             let target = state.target(at, "")?;
             state.purge(&target.kind, &target.key());
@@ -113,17 +113,17 @@ impl ApiServer {
     }
 
     /// Reads an object.
-    pub fn get(&self, at: At<'_>) -> Answer<Value> {
+    pub fn get(&self, at: At<'_>) -> ApiResult<Value> {
         self.with(|state| {
             let target = state.target(at, "")?;
             let stored = state.store.get(&target.kind.storage, &target.key());
-            let stored = stored.ok_or_else(|| Status::not_found(&target.kind, &target.name))?;
+            let stored = stored.ok_or_else(|| ErrorStatus::not_found(&target.kind, &target.name))?;
             Ok(forms::value(&target.kind, &target.version, stored))
         })
     }
 
     /// Reads the objects of a kind: of a namespace, or all if that is empty.
-    pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Answer<Vec<Value>> {
+    pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> ApiResult<Vec<Value>> {
         self.with(|state| {
             let target = state.target((api_version, kind, namespace, ""), "")?;
             let objects = state.store.all(&target.kind.storage).map(|(_, object)| object);
@@ -151,7 +151,7 @@ impl ApiServer {
 
     /// Does what the controllers of a cluster do; returns whether anything was to be done.
     pub fn tick(&self) -> bool {
-        self.with_changes(State::tick)
+        self.with_changes(ServerState::tick)
     }
 
     /// Forgets all versions but the present one: older ones have expired for lists and new watches.

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    State, forms,
+    ServerState, forms,
     kinds::ResourceType,
-    managers::{self, Writer, seconds},
+    managers::{self, FieldManager, seconds},
     names,
     preparation::{begin, check_size, defaults, prepare, validate},
     request::RequestInfo,
     schema::Schema,
-    status::{Answer, Status},
+    status::{ApiResult, ErrorStatus},
     store::Stored,
     validation,
 };
@@ -31,7 +31,7 @@ const UNSET: &[&str] = &[
 
 /// What is written, and by whom.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     pub(super) kind: Arc<ResourceType>,
     pub(super) version: String,
     pub(super) namespace: String,
@@ -42,7 +42,7 @@ pub(super) struct Target {
     pub(super) dry_run: bool,
 }
 
-impl Target {
+impl WriteTarget {
     /// Returns what a request is about, if the resource is served.
     pub(super) fn of(request: &RequestInfo, kind: Arc<ResourceType>) -> Self {
         Self {
@@ -87,16 +87,16 @@ pub(super) struct Written {
     pub(super) is_new: bool,
 }
 
-impl State {
+impl ServerState {
     /// Creates an object.
-    pub(super) fn create(&mut self, target: &Target, mut object: Value) -> Answer<Written> {
+    pub(super) fn create(&mut self, target: &WriteTarget, mut object: Value) -> ApiResult<Written> {
         let metadata = metadata(&mut object);
         let versioned = metadata.get("resourceVersion").is_some_and(has_text);
         metadata.remove("managedFields");
         target.drop_nulls(&mut object);
         self.insert(target, object, |object, target, now| {
             if versioned {
-                return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
+                return Err(ErrorStatus::new(500, "", "resourceVersion should not be set on objects to be created"));
             }
             let mut base = json!({"metadata": {}});
             if !target.kind.custom() {
@@ -114,10 +114,10 @@ impl State {
     /// Stores a new object, after `manage` has noted who owns its fields.
     fn insert(
         &mut self,
-        target: &Target,
+        target: &WriteTarget,
         mut object: Value,
-        manage: impl FnOnce(&mut Value, &Target, Timestamp) -> Answer<()>,
-    ) -> Answer<Written> {
+        manage: impl FnOnce(&mut Value, &WriteTarget, Timestamp) -> ApiResult<()>,
+    ) -> ApiResult<Written> {
         let mut target = target.clone();
         let (kind, now) = (Arc::clone(&target.kind), Timestamp::now());
         let number = self.next_number();
@@ -130,7 +130,7 @@ impl State {
             namespace if namespace == target.namespace => {}
             _ => {
                 let why = "the namespace of the provided object does not match the namespace sent on the request";
-                return Err(Status::bad_request(why));
+                return Err(ErrorStatus::bad_request(why));
             }
         }
         if kind.namespaced {
@@ -160,13 +160,13 @@ impl State {
         metadata.insert("uid".to_owned(), names::uid(number).into());
         metadata.insert("creationTimestamp".to_owned(), seconds(now).into());
         if let Some(known) = self.store.get(&kind.storage, &target.key()) {
-            return Err(Status::already_exists(&kind, &target.name, known.is_deleted()));
+            return Err(ErrorStatus::already_exists(&kind, &target.name, known.is_deleted()));
         }
         check_size(&object)?;
         Ok(Written { object: self.put(&target, object), is_new: true })
     }
 
-    fn put(&mut self, target: &Target, object: Value) -> Arc<Stored> {
+    fn put(&mut self, target: &WriteTarget, object: Value) -> Arc<Stored> {
         let object = forms::write(&target.kind, object);
         if target.dry_run {
             return Arc::new(Stored::new(object));
@@ -176,22 +176,22 @@ impl State {
         stored
     }
 
-    pub(super) fn take(&mut self, target: &Target) -> Option<Arc<Stored>> {
+    pub(super) fn take(&mut self, target: &WriteTarget) -> Option<Arc<Stored>> {
         let last = self.store.remove(&target.kind.storage, &target.key());
         self.changed(&target.kind);
         last
     }
 
     /// Replaces an object, or its status.
-    pub(super) fn update(&mut self, target: &Target, mut object: Value) -> Answer<Written> {
+    pub(super) fn update(&mut self, target: &WriteTarget, mut object: Value) -> ApiResult<Written> {
         let kind = Arc::clone(&target.kind);
         let name = metadata(&mut object).get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if target.name.is_empty() {
-            return Err(Status::bad_request("name must be provided"));
+            return Err(ErrorStatus::bad_request("name must be provided"));
         }
         if name != target.name {
             let why = format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
-            return Err(Status::bad_request(why));
+            return Err(ErrorStatus::bad_request(why));
         }
         let Some(old) = self.store.get(&kind.storage, &target.key()).cloned() else {
             if kind.update_creates && target.subresource.is_empty() {
@@ -199,12 +199,12 @@ impl State {
                 metadata(&mut object).remove("resourceVersion");
                 return self.create(target, object);
             }
-            return Err(Status::not_found(&kind, &name));
+            return Err(ErrorStatus::not_found(&kind, &name));
         };
         target.drop_nulls(&mut object);
         same_uid(target, old.metadata("uid"), &object)?;
         if kind.needs_version && !has_text(&object["metadata"]["resourceVersion"]) {
-            return Err(Status::no_version(&kind, &name));
+            return Err(ErrorStatus::no_version(&kind, &name));
         }
         let old = forms::read(&kind, &old.value);
         let metadata = metadata(&mut object);
@@ -218,15 +218,15 @@ impl State {
     /// Replaces a state of an object by another, after `manage` has noted who owns its fields.
     fn replace(
         &mut self,
-        target: &Target,
+        target: &WriteTarget,
         old: &Value,
         mut object: Value,
-        manage: impl FnOnce(&Value, &mut Value, &Target, Timestamp),
-    ) -> Answer<Written> {
+        manage: impl FnOnce(&Value, &mut Value, &WriteTarget, Timestamp),
+    ) -> ApiResult<Written> {
         let kind = &target.kind;
         let sent = |field: &str| object["metadata"][field].as_str().filter(|value| !value.is_empty());
         if sent("resourceVersion").is_some_and(|version| old["metadata"]["resourceVersion"] != *version) {
-            return Err(Status::modified(kind, &target.name));
+            return Err(ErrorStatus::modified(kind, &target.name));
         }
         if let Some(schema) = kind.schema(&target.version) {
             validation::prune(&mut object, schema);
@@ -254,10 +254,10 @@ impl State {
     }
 
     /// Merges a patch into an object, as `application/merge-patch+json` has it.
-    pub(super) fn merge(&mut self, target: &Target, patch: &Value) -> Answer<Written> {
+    pub(super) fn merge(&mut self, target: &WriteTarget, patch: &Value) -> ApiResult<Written> {
         let kind = Arc::clone(&target.kind);
         let old = self.store.get(&kind.storage, &target.key()).cloned();
-        let old = old.ok_or_else(|| Status::not_found(&kind, &target.name))?;
+        let old = old.ok_or_else(|| ErrorStatus::not_found(&kind, &target.name))?;
         let old = forms::read(&kind, &old.value);
         let mut object = old.clone();
         merge_patch(&mut object, patch);
@@ -275,23 +275,23 @@ impl State {
     }
 
     /// Applies a configuration: server-side apply.
-    pub(super) fn apply(&mut self, target: &Target, configuration: &Value, force: bool) -> Answer<Written> {
+    pub(super) fn apply(&mut self, target: &WriteTarget, configuration: &Value, force: bool) -> ApiResult<Written> {
         let kind = Arc::clone(&target.kind);
         let managed = &configuration["metadata"]["managedFields"];
         if has_items(managed) {
-            return Err(Status::bad_request("metadata.managedFields must be nil"));
+            return Err(ErrorStatus::bad_request("metadata.managedFields must be nil"));
         }
         let now = Timestamp::now();
         let Some(old) = self.store.get(&kind.storage, &target.key()).cloned() else {
             if target.status_only() {
-                return Err(Status::not_found(&kind, &target.name));
+                return Err(ErrorStatus::not_found(&kind, &target.name));
             }
             let writer = target.writer(now);
             let mut object = managers::apply(&json!({"metadata": {}}), configuration, target.schema(), &writer, force)?;
             if let Some(uid) = configuration["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
                 let why =
                     format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-                return Err(Status::conflict(&kind, &target.name, &why));
+                return Err(ErrorStatus::conflict(&kind, &target.name, &why));
             }
             metadata(&mut object).insert("name".to_owned(), target.name.clone().into());
             return self.insert(target, object, |_, _, _| Ok(()));
@@ -305,10 +305,10 @@ impl State {
     }
 }
 
-impl Target {
-    fn writer(&self, now: Timestamp) -> Writer<'_> {
+impl WriteTarget {
+    fn writer(&self, now: Timestamp) -> FieldManager<'_> {
         let api_version = self.kind.api_version(&self.version);
-        Writer { manager: &self.manager, api_version, subresource: &self.subresource, now }
+        FieldManager { manager: &self.manager, api_version, subresource: &self.subresource, now }
     }
 }
 
@@ -328,7 +328,7 @@ pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Checks that an update is of the object that is there.
-fn same_uid(target: &Target, known: &str, object: &Value) -> Answer<()> {
+fn same_uid(target: &WriteTarget, known: &str, object: &Value) -> ApiResult<()> {
     let sent = object["metadata"]["uid"].as_str().unwrap_or_default();
     if sent.is_empty() || sent == known {
         return Ok(());
@@ -339,7 +339,7 @@ fn same_uid(target: &Target, known: &str, object: &Value) -> Answer<()> {
         "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
          in precondition: {sent}, UID in object meta: {known}"
     );
-    Err(Status::conflict(&target.kind, &target.name, &why))
+    Err(ErrorStatus::conflict(&target.kind, &target.name, &why))
 }
 
 pub(super) fn has_items(list: &Value) -> bool {

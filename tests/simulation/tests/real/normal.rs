@@ -9,14 +9,14 @@ use crate::sides::Ask;
 
 /// An answer of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct TestAnswer {
     pub(crate) code: u16,
     pub(crate) retry_after: Option<String>,
     /// The body, or the lines of a watch.
     pub(crate) values: Vec<Value>,
 }
 
-impl Answer {
+impl TestAnswer {
     /// Returns what differs from another answer, by paths.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -79,7 +79,7 @@ impl Captures {
     }
 
     /// Remembers what later requests can name.
-    pub(crate) fn take(&mut self, ask: &Ask, real: &Answer, simulated: &Answer) {
+    pub(crate) fn take(&mut self, ask: &Ask, real: &TestAnswer, simulated: &TestAnswer) {
         // What comes from the cache of the real server may be of any version.
         let cached = ["resourceVersion=", "metadata.name", "watch="].iter().any(|part| ask.path.contains(part));
         let is_exact = ask.method == Method::GET && !cached;
@@ -89,7 +89,7 @@ impl Captures {
             ("uid", true, &mut self.uids),
             ("continue", false, &mut self.tokens),
         ] {
-            let of = |answer: &Answer| -> Vec<String> {
+            let of = |answer: &TestAnswer| -> Vec<String> {
                 let values = answer.values.iter().flat_map(|value| collect(value, field, of_object));
                 values.filter(|value| !value.is_empty()).collect()
             };
@@ -105,13 +105,13 @@ impl Captures {
     }
 
     /// Returns an answer without what differs between servers.
-    pub(crate) fn normal(&mut self, side: usize, answer: &Answer) -> Answer {
+    pub(crate) fn normal(&mut self, side: usize, answer: &TestAnswer) -> TestAnswer {
         // How many bookmarks come in a second is not defined.
         let is_progress =
             |value: &Value| value["type"] == "BOOKMARK" && value["object"]["metadata"]["annotations"].is_null();
         let values = answer.values.iter().filter(|value| !is_progress(value) && **value != "");
         let values = values.map(|value| self.value(side, value, "")).collect();
-        Answer { values, ..answer.clone() }
+        TestAnswer { values, ..answer.clone() }
     }
 
     fn value(&mut self, side: usize, value: &Value, field: &str) -> Value {

@@ -12,7 +12,7 @@ use kaudit_simulation::server::{ADMIN, ApiServer, NoFaults, Settings};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use crate::normal::{Answer, Captures};
+use crate::normal::{Captures, TestAnswer};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -107,22 +107,22 @@ impl Sides {
         }
     }
 
-    pub(crate) async fn ask(&self, ask: &Ask, captures: &Captures) -> [Answer; 2] {
+    pub(crate) async fn ask(&self, ask: &Ask, captures: &Captures) -> [TestAnswer; 2] {
         let (real, simulated) = tokio::join!(self.real(ask, captures), self.simulated(ask, captures));
         [real, simulated]
     }
 
-    async fn real(&self, ask: &Ask, captures: &Captures) -> Answer {
+    async fn real(&self, ask: &Ask, captures: &Captures) -> TestAnswer {
         send(&self.real, ask, 0, captures).await
     }
 
-    async fn simulated(&self, ask: &Ask, captures: &Captures) -> Answer {
+    async fn simulated(&self, ask: &Ask, captures: &Captures) -> TestAnswer {
         let service = self.simulated.service(ask.user.unwrap_or(ADMIN), &(Arc::new(NoFaults) as _));
         send(&Client::new(service, "default"), ask, 1, captures).await
     }
 }
 
-async fn send(client: &Client, ask: &Ask, side: usize, captures: &Captures) -> Answer {
+async fn send(client: &Client, ask: &Ask, side: usize, captures: &Captures) -> TestAnswer {
     let mut request = http::Request::builder()
         .method(ask.method.clone())
         .uri(captures.fill(&ask.path, side))
@@ -142,7 +142,7 @@ async fn send(client: &Client, ask: &Ask, side: usize, captures: &Captures) -> A
         Ok(value) => vec![value],
         Err(_) => lines.unwrap_or_else(|| vec![text.trim_end().into()]),
     };
-    Answer { code, retry_after, values }
+    TestAnswer { code, retry_after, values }
 }
 
 fn definitions() -> [Value; 2] {
