@@ -1,7 +1,7 @@
 //! Work that keeps a thread busy: evaluation, files, compression.
 //!
-//! It runs on tokio's threads for blocking work, beside everything else. A simulation, in which one thread does everything in an order
-//! that its seed decides, has it done by tasks instead.
+//! It runs on tokio's threads for blocking work, beside everything else. A simulation, in which one thread does everything in
+//! an order that its seed decides, has it done by tasks instead.
 
 use std::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! Compares two results: what appears, what changes, what resolves, what stays, and what cannot be compared.
 //!
 //! A violation is the same on both sides if its [`Fingerprint`](super::fingerprint::Fingerprint) is, and between two audits the
-//! numbers in its evidence as well. What only one side lists
-//! appears or resolves if the other could have found it ([`Reach`]). Each violation is in one class, so those of the side
+//! numbers in its evidence as well. A violation that only one side lists appears or resolves if the other could have found it
+//! ([`Reach`]). Each violation is in one class, so those of the side
 //! after are what appears, changes and stays, and what is listed there and cannot be compared.
 //!
 //! New policies may say the same in other words. Where both sides judged the same objects, what a rule finds in an object

@@ -83,8 +83,8 @@ fn is_index(before: &str, after: &str) -> bool {
     path.is_some_and(|last| last.is_alphanumeric() || matches!(last, '_' | ']')) && after.starts_with(']')
 }
 
-/// Returns a text in which each number that stands alone is `#`, if `may` says so of what is before and after it. Digits of a
-/// name (`web-1a`, `c2`, `500m`) are no number.
+/// Returns a text in which each separate number is replaced by `#` if `may` holds for the text before and after it. Digits in
+/// a name (`web-1a`, `c2`, `500m`) are not a number.
 fn without_numbers(text: &str, may: impl Fn(&str, &str) -> bool) -> String {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let mut out = String::with_capacity(text.len());

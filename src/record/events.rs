@@ -1,7 +1,7 @@
 //! Events: one when a violation appears, one when it is resolved; one for what a transition itself violated.
 //!
-//! What is to be written waits in a `queue` and is written at the `rates` that the server bears, in the order of its
-//! priority: changes of just now before what was found at once. The Events are also what a later run knows of it ([`load`](load())).
+//! What is to be written waits in a `queue` and is written at the `rates` that the server bears, in the order of its priority:
+//! changes of just now before what was found at once. The Events are also what a later run knows of it ([`load`](load())).
 
 mod annotations;
 pub(crate) mod bucket;

@@ -1,7 +1,8 @@
 //! The page over HTTP, from a result that is kept while somebody looks.
 //!
-//! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, at once after some quiet,
-//! for a large one seldom, and never while nobody looks. Who has the page open learns by server-sent events that there is a newer one.
+//! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, at once after some quiet, for
+//! a large one seldom, and never while nobody looks. Who has the page open learns by server-sent events that there is a newer
+//! one.
 //!
 //! The page names objects and has the messages of violations. Whoever wants to see it [says who they are](Access), or it is
 //! served on loopback only, to browsers that ask for loopback: a name of another site that leads here (DNS rebinding) is

@@ -203,7 +203,8 @@ impl Pipeline {
         body: &Body,
         projected: Option<Projected>,
     ) -> bool {
-        // Objects that have not changed since the start may never have been judged, and a policy that failed may succeed the next time.
+        // Objects that have not changed since the start may never have been judged, and a policy that failed may succeed the
+        // next time.
         if !self.settings.update_filter || self.unchanged.contains(key) || self.ledger.has_errors(key) {
             return false;
         }

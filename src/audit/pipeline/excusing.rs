@@ -77,7 +77,8 @@ impl Pipeline {
         self.work.push_back(Work::Excuse(keys.into_iter()));
     }
 
-    /// Applies exceptions again to the open violations of the namespaces in which exceptions changed, once for all changes that came together.
+    /// Applies exceptions again to the open violations of the namespaces in which exceptions changed, once for all changes that
+    /// came together.
     pub(super) fn excuse_after_changes(&mut self) {
         let changed = std::mem::take(&mut self.exceptions_changed);
         if changed.is_empty() {

@@ -39,8 +39,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes the next object to judge, deletions and others by turns. Until the policies are `ready`, those that look others up would be
-    /// wrong, and what depends on them waits.
+    /// Takes the next object to judge, deletions and others by turns. Until the policies are `ready`, those that look others up
+    /// would be wrong, and what depends on them waits.
     fn next_job(&mut self, ready: Option<&Arc<PolicySet>>) -> Option<Job> {
         let policies = &Arc::clone(ready.unwrap_or(&self.policies.set));
         if ready.is_some()

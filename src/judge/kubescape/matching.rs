@@ -44,8 +44,8 @@ impl ResourceMatch {
     }
 }
 
-/// Returns the kinds that a name stands for: `Gateway`, or `Gateways` and `Policies`, as some write it; `None` for the name of a resource, whose
-/// kind is known only when it is met.
+/// Returns the kinds that a name stands for: `Gateway`, or `Gateways` and `Policies`, as some write it; `None` for the name of
+/// a resource, whose kind is known only when it is met.
 fn kinds_of(name: &str) -> Option<Vec<Arc<str>>> {
     name.chars().next().filter(|first| first.is_uppercase())?;
     let singular = match name.strip_suffix("ies") {

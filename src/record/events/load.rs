@@ -1,8 +1,9 @@
 //! Reads from the Events of earlier runs which violations stand.
 //!
 //! The one that was written last tells: it stands if that says so. What appeared before and has no end of its own is over with
-//! what came later: the run was killed in between. The server deletes Events after a while (`--event-ttl` of the API server, an hour by default). How long that is cannot be asked, but the oldest that is
-//! there shows how far back all are: the server deletes them in the order in which they were made.
+//! what came later: the run was killed in between. The server deletes Events after a while (`--event-ttl` of the API server, an
+//! hour by default). How long that is cannot be asked, but the oldest that is there shows how far back all are: the server
+//! deletes them in the order in which they were made.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -88,8 +89,8 @@ enum LastEvent {
 }
 
 /// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Where the
-/// server refuses to show them for some time, nothing counts as recorded. Without Events about resolutions (`filter`), an Event proves that
-/// an appearance was reported, and not that the violation is still open.
+/// server refuses to show them for some time, nothing counts as recorded. Without Events about resolutions (`filter`), an Event
+/// proves that an appearance was reported, and not that the violation is still open.
 ///
 /// # Errors
 /// The reason, if they could not be read for some time.

@@ -1,4 +1,5 @@
-//! How many statements bodies may have: preparing a body takes time by their square, as each statement is related to those before it.
+//! How many statements bodies may have: preparing a body takes time by their square, as each statement is related to those
+//! before it.
 
 use super::{
     lexer::SyntaxError,

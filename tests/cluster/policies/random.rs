@@ -1,5 +1,5 @@
-//! Policies of every source and dialect while all of them change at random: when they are left alone, the live verdicts are those of a
-//! fresh audit, and what Gatekeeper's policies say is what `gator` says.
+//! Policies of every source and dialect while all of them change at random: when they are left alone, the live verdicts are
+//! those of a fresh audit, and what Gatekeeper's policies say is what `gator` says.
 
 use std::{
     collections::BTreeSet,

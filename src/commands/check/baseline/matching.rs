@@ -1,7 +1,8 @@
 //! Which results are in a baseline: a pure function of both.
 //!
-//! Results are matched by id, by the numbers in their evidence, and by count: as many are known as the baseline lists. Dependents of one owner share their
-//! ids, and there may be any number of them, so for each of them all that is listed is open again.
+//! Results are matched by id, by the numbers in their evidence, and by count: as many are known as the baseline lists.
+//! Dependents of one owner share their ids, and there may be any number of them, so each of them is compared with all that the
+//! baseline lists.
 //!
 //! A policy that says the same in other words changes the ids of all that it finds. If none of a rule's results has an id
 //! that is listed and the policies have changed, its results are matched by rule and object, and again by number.
