@@ -1,8 +1,8 @@
 //! How many bytes are kept of each namespace, and how many may be.
 //!
-//! Who may create objects in one namespace decides how many they are and how large, and how many results they have. Without a
-//! bound, one namespace could fill the memory of the container, and the kernel would end kaudit for all of them. With one,
-//! what has no room is named in the coverage or has an error as its result, and everything else goes on.
+//! A tenant who may create objects in one namespace decides how many they are, how large, and how many results they have.
+//! Without a bound, one namespace could fill the memory of the container, and the kernel would end kaudit for all of them. With
+//! one, objects without room are named in the coverage or have an error as their result, and all others are evaluated.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -40,7 +40,7 @@ impl MemoryUsage {
         }
     }
 
-    /// Counts from nothing again.
+    /// Resets all counts to 0.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -64,7 +64,7 @@ pub(crate) struct MemoryBounds {
 }
 
 impl MemoryBounds {
-    /// Returns those of a process that may have so many bytes; none bounds nothing.
+    /// Returns the bounds for a process with so many bytes of memory; `None` sets no bounds.
     pub(crate) fn of_process(memory: Option<u64>) -> Self {
         let part =
             |percent| memory.map_or(usize::MAX, |bytes| usize::try_from(bytes / 100 * percent).unwrap_or(usize::MAX));
