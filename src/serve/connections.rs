@@ -7,7 +7,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::Request,
     http::StatusCode,
     middleware::{self, Next},
@@ -86,6 +86,11 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
+/// An extension of each request: cancelled when its connection is about to be closed. An answer without an end of its own ends
+/// then, so that the client receives all of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ConnectionClosing(pub CancellationToken);
+
 /// How a connection is answered.
 enum Manner {
     /// Any number of requests, until it is notified that places are short.
@@ -114,6 +119,8 @@ async fn converse(stream: TcpStream, router: Router, manner: Manner, shutdown: C
             Manner::Probe => std::future::pending().await,
         }
     };
+    let closing = ConnectionClosing::default();
+    let router = router.layer(Extension(closing.clone()));
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     tokio::select! {
         // The client has gone away, or took too long.
@@ -122,6 +129,7 @@ async fn converse(stream: TcpStream, router: Router, manner: Manner, shutdown: C
         () = crowded => {}
         () = sleep(LIFE) => {}
     }
+    closing.0.cancel();
     connection.as_mut().graceful_shutdown();
     let _overdue = timeout(DRAIN, connection).await;
 }
@@ -129,12 +137,14 @@ async fn converse(stream: TcpStream, router: Router, manner: Manner, shutdown: C
 #[cfg(test)]
 mod tests {
     use std::{
+        convert::Infallible,
         io::{Read as _, Write as _},
         net::{SocketAddr, TcpStream as Client},
         time::Instant,
     };
 
-    use axum::routing::get;
+    use axum::{body::Body, routing::get};
+    use futures::{StreamExt as _, stream};
     use tokio::task::spawn_blocking;
 
     use super::*;
@@ -215,6 +225,34 @@ mod tests {
         let (probe, waited) = answers.await.unwrap();
         assert!(probe.ends_with("ok\n"), "{probe}");
         assert!(waited < LIFE / 2, "before a held connection ends: {waited:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_complete_when_its_connection_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endless = |Extension(closing): Extension<ConnectionClosing>| async move {
+            let lines = stream::repeat("more\n").then(async |line| {
+                tokio::task::yield_now().await;
+                Ok::<_, Infallible>(line)
+            });
+            Body::from_stream(lines.take_until(closing.0.cancelled_owned()))
+        };
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, Router::new().route("/endless", get(endless)), shutdown.clone()));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let answer = spawn_blocking(move || {
+            let mut stream = begin(address, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut head = [0; 15];
+            stream.read_exact(&mut head).unwrap();
+            begun.send(()).unwrap();
+            rest(stream)
+        });
+        has_begun.await.unwrap();
+        shutdown.cancel();
+        let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+        assert!(answer.ends_with("\r\n0\r\n\r\n"), "{:?}", answer.get(answer.len() - 20..));
+        serving.await.unwrap();
     }
 
     #[tokio::test]

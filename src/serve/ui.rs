@@ -11,7 +11,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{Query as UrlQuery, Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
@@ -32,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     access::{Access, AccessSettings, Denied, Reader},
     admin::Server,
-    connections, host,
+    connections::{self, ConnectionClosing},
+    host,
     session::{self, Sessions},
 };
 use crate::{
@@ -54,8 +55,6 @@ const TOGETHER: Duration = Duration::from_millis(20);
 const UNSETTLED: Duration = Duration::from_millis(500);
 /// How long the first result may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long events are sent over one connection, which is shorter than connections live.
-const EVENTS: Duration = Duration::from_secs(50);
 /// What a page may load and do: nothing from elsewhere, no inline script or style, no frame around it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action \
                       'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -164,14 +163,22 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<Query>, headers: H
 }
 
 /// Says at once that there is another page than the one that the client has seen, and then whenever there is.
-async fn events(State(ui): State<Ui>, headers: HeaderMap) -> Response {
+async fn events(
+    State(ui): State<Ui>,
+    Extension(closing): Extension<ConnectionClosing>,
+    headers: HeaderMap,
+) -> Response {
     match ui.reader(&headers).await {
-        Ok(_) => changes(ui, &headers).into_response(),
+        Ok(_) => changes(ui, closing, &headers).into_response(),
         Err(denied) => session::refuse(&denied, &Query::default()),
     }
 }
 
-fn changes(ui: Ui, headers: &HeaderMap) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
+fn changes(
+    ui: Ui,
+    ConnectionClosing(closing): ConnectionClosing,
+    headers: &HeaderMap,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
     let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     let changes = stream::unfold((ui, seen), |(ui, seen)| async move {
         let mut kept = ui.kept.clone();
@@ -191,7 +198,7 @@ fn changes(ui: Ui, headers: &HeaderMap) -> Sse<impl Stream<Item = Result<Event, 
             }
         }
     });
-    Sse::new(changes.take_until(sleep(EVENTS))).keep_alive(KeepAlive::default())
+    Sse::new(changes.take_until(closing.cancelled_owned())).keep_alive(KeepAlive::default())
 }
 
 impl Ui {
@@ -431,7 +438,9 @@ mod tests {
         let (ui, _following) = ui(sources);
         assert!(ui.latest().await.is_some());
         let request = Request::builder().uri("/events").header(header::HOST, "localhost").header("last-event-id", "1");
-        let response = router(ui.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let closing = ConnectionClosing::default();
+        let router = router(ui).layer(Extension(closing.clone()));
+        let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         let mut body = response.into_body();
         pipeline.overview.send_replace(None);
         let event = loop {
@@ -442,7 +451,7 @@ mod tests {
             }
         };
         assert_eq!(event, "event: changed\nid: 2\ndata: 2\nretry: 500\n\n");
-        // It ends before the connection does.
+        closing.0.cancel();
         while body.frame().await.is_some() {}
     }
 }
