@@ -33,6 +33,10 @@ pub(super) fn prepare(target: &WriteTarget, old: &Value, object: &mut Value) {
             None => drop(map(object).remove("status")),
         }
     }
+    if kind.is("", "namespaces") {
+        // They have a subresource of their own.
+        object["spec"] = old["spec"].clone();
+    }
     defaults(kind, object, &target.name);
     let kept = [
         "name",

@@ -1,0 +1,182 @@
+//! What a simulated cluster holds: kinds, names, and objects that policies can tell apart.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::server::{ApiServer, At, Settings};
+
+/// A kind that worlds may have objects of.
+#[derive(Debug)]
+pub struct Kind {
+    /// `apps/v1`.
+    pub api_version: &'static str,
+    /// `Deployment`.
+    pub kind: &'static str,
+    /// `deployments`.
+    pub plural: &'static str,
+    /// Its objects are in namespaces.
+    pub namespaced: bool,
+    /// What each of its objects has besides metadata, as JSON.
+    body: &'static str,
+}
+
+const POD: &str = r#"{"spec": {"containers": [{"name": "a", "image": "a:1"}]}}"#;
+const WORKLOAD: &str = r#"{"spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template":
+    {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}}}"#;
+
+/// All of them. [`WIDGET`] is defined by a custom resource definition.
+pub const KINDS: [Kind; 10] = [
+    Kind::new("v1", "ConfigMap", "configmaps", true, r#"{"data": {"a": "1"}}"#),
+    Kind::new("v1", "Pod", "pods", true, POD),
+    Kind::new("v1", "Service", "services", true, r#"{"spec": {"ports": [{"port": 80}]}}"#),
+    Kind::new("v1", "Secret", "secrets", true, r#"{"data": {"a": "MQ=="}}"#),
+    Kind::new("v1", "ServiceAccount", "serviceaccounts", true, "{}"),
+    Kind::new("apps/v1", "Deployment", "deployments", true, WORKLOAD),
+    Kind::new("apps/v1", "ReplicaSet", "replicasets", true, WORKLOAD),
+    Kind::new("example.com/v1", "Widget", "widgets", true, r#"{"spec": {"size": 1}}"#),
+    Kind::new("v1", "Namespace", "namespaces", false, "{}"),
+    Kind::new("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false, r#"{"rules": []}"#),
+];
+/// The index of the kind that can come and go.
+pub const WIDGET: usize = 7;
+/// The index of namespaces.
+pub const NAMESPACE: usize = 8;
+/// Where kaudit runs.
+pub const HOME: &str = "kaudit";
+
+impl Kind {
+    const fn new(
+        api_version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+        body: &'static str,
+    ) -> Self {
+        Self { api_version, kind, plural, namespaced, body }
+    }
+}
+
+/// Names an object by numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// An index of [`KINDS`].
+    pub kind: usize,
+    /// Of `ns0`, `ns1` and so on; without a meaning if the kind is not namespaced.
+    pub namespace: u8,
+    /// Of `o0`, `o1` and so on.
+    pub name: u8,
+}
+
+impl ObjectName {
+    /// Calls `f` with where the object is.
+    pub fn with_at<T>(self, f: impl FnOnce(At<'_>) -> T) -> T {
+        let kind = &KINDS[self.kind];
+        let name = if self.kind == NAMESPACE { format!("ns{}", self.name) } else { format!("o{}", self.name) };
+        let namespace = if kind.namespaced { format!("ns{}", self.namespace) } else { String::new() };
+        f((kind.api_version, kind.kind, &namespace, &name))
+    }
+
+    /// Returns the object with these contents.
+    pub fn object(self, contents: &Contents) -> Value {
+        self.with_at(|(api_version, kind, namespace, name)| {
+            let mut object: Value = serde_json::from_str(KINDS[self.kind].body).unwrap_or_default();
+            object["apiVersion"] = api_version.into();
+            object["kind"] = kind.into();
+            object["metadata"] = contents.metadata();
+            object["metadata"]["name"] = name.into();
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            object
+        })
+    }
+}
+
+/// What policies look at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// The label `team`.
+    pub team: Option<u8>,
+    /// The label `unit`.
+    pub unit: Option<u8>,
+    /// The annotation `example.com/partner`: the number of another object.
+    pub partner: Option<u8>,
+    /// The annotation `example.com/expires`, in seconds since the epoch.
+    pub expires: Option<i64>,
+    /// The annotation `example.com/odd`, by which evaluation fails.
+    pub odd: bool,
+    /// An annotation that no policy reads.
+    pub noise: u8,
+}
+
+impl Contents {
+    fn metadata(&self) -> Value {
+        let (mut labels, mut annotations) = (json!({}), json!({}));
+        if let Some(team) = self.team {
+            labels["team"] = format!("t{team}").into();
+        }
+        if let Some(unit) = self.unit {
+            labels["unit"] = format!("u{unit}").into();
+        }
+        if let Some(partner) = self.partner {
+            annotations["example.com/partner"] = format!("o{partner}").into();
+        }
+        if let Some(expires) = self.expires.and_then(|seconds| Timestamp::from_second(seconds).ok()) {
+            annotations["example.com/expires"] = expires.to_string().into();
+        }
+        if self.odd {
+            annotations["example.com/odd"] = "yes".into();
+        }
+        annotations["example.com/noise"] = self.noise.to_string().into();
+        json!({"labels": labels, "annotations": annotations})
+    }
+}
+
+/// Starts a cluster in which kaudit is installed.
+pub fn install() -> ApiServer {
+    // Longer than any run, so that all Events can be compared.
+    let server = ApiServer::new(Settings { event_ttl: std::time::Duration::from_hours(10_000), ..Settings::default() });
+    for crd in [
+        include_str!("../../../charts/kaudit/crds/audits.kaudit.dev.yaml"),
+        include_str!("../../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml"),
+    ] {
+        write(&server, &serde_saphyr::from_str(crd).unwrap_or_default());
+    }
+    write(&server, &definition("openreports.io", "v1alpha1", "reports", "Report", "Namespaced"));
+    write(&server, &definition("openreports.io", "v1alpha1", "clusterreports", "ClusterReport", "Cluster"));
+    write(&server, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}));
+    define_widgets(&server);
+    settle(&server);
+    server
+}
+
+/// Has the cluster serve Widgets.
+pub fn define_widgets(server: &ApiServer) {
+    let kind = &KINDS[WIDGET];
+    write(server, &definition("example.com", "v1", kind.plural, kind.kind, "Namespaced"));
+}
+
+/// Removes Widgets and their definition.
+pub fn remove_widgets(server: &ApiServer) {
+    let at = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com");
+    // It may be gone already.
+    let _deleted = server.delete(at, &Value::Null);
+}
+
+/// Creates an object, or replaces it; returns whether the server took it.
+pub fn write(server: &ApiServer, object: &Value) -> bool {
+    server.create(object).is_ok() || server.replace(object).is_ok()
+}
+
+/// Has controllers do all they have to do.
+pub fn settle(server: &ApiServer) {
+    while server.tick() {}
+}
+
+fn definition(group: &str, version: &str, plural: &str, kind: &str, scope: &str) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": scope, "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}]}})
+}

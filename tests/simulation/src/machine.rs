@@ -1,0 +1,168 @@
+//! The machine as a simulated process sees it: a clock that moves only while something waits for it, and random numbers that
+//! follow from a seed.
+//!
+//! The functions of libc by which the standard library and all crates ask for the time, for random numbers and for what has
+//! happened on file descriptors are defined here, and the linker takes these. Outside a simulation they call those of libc.
+
+#![expect(unsafe_code, reason = "functions of libc are replaced")]
+
+use std::{
+    ffi::{CStr, c_int, c_uint, c_void},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use libc::{clockid_t, epoll_event, size_t, ssize_t, timespec};
+
+/// Between the beginning of the epoch and that of each simulation: 2026-01-01T00:00:00Z.
+const BEGIN: u64 = 1_767_225_600 * NANOSECONDS;
+const NANOSECONDS: u64 = 1_000_000_000;
+/// What it takes to read the clock. Without it a loop that waits for a moment to pass would never end.
+const READING: u64 = 100;
+/// How long, on the real clock, another thread may take to wake this one when nothing else can.
+const OTHERS: c_int = 5_000;
+/// The exit code of a simulation that waits for nothing.
+pub const STUCK: i32 = 97;
+
+/// This process is a simulation.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+/// Nanoseconds since the simulation began.
+static ELAPSED: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds by which the time of day was changed.
+static CHANGED: AtomicI64 = AtomicI64::new(0);
+/// The state of the random numbers.
+static RANDOM: AtomicU64 = AtomicU64::new(0);
+
+/// Makes this process a simulation, from now on and in all its threads.
+pub fn enter(seed: u64) {
+    RANDOM.store(seed, Relaxed);
+    ENTERED.store(true, Relaxed);
+}
+
+/// Returns how long the simulation has run, on its own clock.
+pub fn elapsed() -> Duration {
+    Duration::from_nanos(ELAPSED.load(Relaxed))
+}
+
+/// Changes the time of day by so many seconds, as an administrator or a time server would; timers do not notice.
+pub fn change_time_of_day(seconds: i32) {
+    CHANGED.fetch_add(i64::from(seconds) * 1_000_000_000, Relaxed);
+}
+
+/// Has the clock move on without anything being done, as when the process is not given a processor.
+pub fn freeze(time: Duration) {
+    ELAPSED.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+}
+
+/// A function that is defined elsewhere, too.
+struct Real {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Returns the address of libc's.
+    fn address(&self) -> *mut c_void {
+        let mut address = self.address.load(Relaxed);
+        if address.is_null() {
+            // SAFETY: the name ends with a zero.
+            address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            self.address.store(address, Relaxed);
+        }
+        assert!(!address.is_null(), "libc has no such function");
+        address
+    }
+}
+
+/// As in libc; in a simulation all clocks are one, and that of the day has a date.
+///
+/// # Safety
+///
+/// As that of libc: `time` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
+    static REAL: Real = Real::new(c"clock_gettime");
+    if !ENTERED.load(Relaxed) {
+        // SAFETY: this is the type that libc's function has, and the caller's promise is passed on.
+        return unsafe {
+            let real: unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int = std::mem::transmute(REAL.address());
+            real(clock, time)
+        };
+    }
+    let mut now = ELAPSED.fetch_add(READING, Relaxed) + READING;
+    if matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE) {
+        now = (now + BEGIN).saturating_add_signed(CHANGED.load(Relaxed));
+    }
+    let parts = timespec {
+        tv_sec: i64::try_from(now / NANOSECONDS).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(now % NANOSECONDS).unwrap_or_default(),
+    };
+    // SAFETY: the caller promises it.
+    unsafe { time.write(parts) };
+    0
+}
+
+/// As in libc; in a simulation the numbers follow from the seed (splitmix64).
+///
+/// # Safety
+///
+/// As that of libc: `length` bytes can be written to `buffer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c_uint) -> ssize_t {
+    static REAL: Real = Real::new(c"getrandom");
+    if !ENTERED.load(Relaxed) {
+        // SAFETY: this is the type that libc's function has, and the caller's promise is passed on.
+        return unsafe {
+            let real: unsafe extern "C" fn(*mut c_void, size_t, c_uint) -> ssize_t =
+                std::mem::transmute(REAL.address());
+            real(buffer, length, flags)
+        };
+    }
+    // SAFETY: the caller promises it.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    for chunk in bytes.chunks_mut(8) {
+        let mut number = RANDOM.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        chunk.copy_from_slice(&(number ^ (number >> 31)).to_le_bytes()[..chunk.len()]);
+    }
+    ssize_t::try_from(length).unwrap_or(ssize_t::MAX)
+}
+
+/// As in libc; in a simulation the clock moves on at once by as long as nothing happens.
+///
+/// # Safety
+///
+/// As that of libc: as many events can be written to `events` as `most` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int {
+    static REAL: Real = Real::new(c"epoll_wait");
+    // SAFETY: this is the type that libc's function has, and the caller's promise is passed on.
+    let wait = |timeout| unsafe {
+        let real: unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int =
+            std::mem::transmute(REAL.address());
+        real(epoll, events, most, timeout)
+    };
+    if !ENTERED.load(Relaxed) {
+        return wait(timeout);
+    }
+    match (wait(0), u64::try_from(timeout)) {
+        (0, Ok(milliseconds)) => {
+            ELAPSED.fetch_add(milliseconds * 1_000_000, Relaxed);
+            0
+        }
+        (0, Err(_)) => {
+            let happened = wait(OTHERS);
+            if happened == 0 {
+                // SAFETY: it ends this process, whose answer nobody waits for any more.
+                unsafe { libc::_exit(STUCK) };
+            }
+            happened
+        }
+        (happened, _) => happened,
+    }
+}

@@ -1,0 +1,188 @@
+//! What happens in a run: a list of steps that follows from a seed. Leaving out any of them leaves a list that can be run.
+
+use fastrand::Rng;
+
+use crate::{
+    cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
+    faults::Weather,
+    policies::{Condition, Dialect, Policy},
+};
+
+/// One thing that happens.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// An object is created, or replaced.
+    Write(ObjectName, Contents),
+    /// An object is deleted.
+    Delete(ObjectName),
+    /// An object is deleted, and another created in its place at once.
+    Recreate(ObjectName, Contents),
+    /// A policy's file is written.
+    SetPolicy(Policy),
+    /// The file of the policy of this number is removed.
+    RemovePolicy(u8),
+    /// A replica starts, if it does not run.
+    Start(u8),
+    /// A replica loses its connections and is not heard of again.
+    Kill(u8),
+    /// A replica is asked to stop.
+    Stop(u8),
+    /// Requests go wrong in these ways, until the next such step.
+    Weather(Weather),
+    /// kaudit may no longer read a kind.
+    Forbid(usize),
+    /// kaudit may read a kind again.
+    Allow(usize),
+    /// The definition of Widgets is removed, and they with it.
+    RemoveWidgets,
+    /// The cluster serves Widgets.
+    DefineWidgets,
+    /// The server forgets earlier versions.
+    Compact,
+    /// The server's cache forgets what happened.
+    ForgetWatchHistory,
+    /// The server restarts.
+    RestartServer,
+    /// The processor does something else for so many milliseconds.
+    Freeze(u32),
+    /// So many milliseconds pass.
+    Wait(u32),
+    /// What goes wrong ends; when nothing happens any more, everything is compared.
+    Compare,
+}
+
+/// How large worlds are.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    kinds: usize,
+    namespaces: u8,
+    names: u8,
+    teams: u8,
+}
+
+/// Makes the steps of a run.
+struct Generator {
+    random: Rng,
+    size: Size,
+    kinds: Vec<usize>,
+    replicas: u8,
+    policies: u8,
+    faults: bool,
+}
+
+/// Returns the steps of a seed.
+pub fn steps(seed: u64) -> Vec<Step> {
+    let mut random = Rng::with_seed(seed);
+    let size = Size {
+        kinds: random.usize(2..=6),
+        namespaces: random.u8(1..=4),
+        names: random.u8(2..=8),
+        teams: random.u8(1..=3),
+    };
+    let mut kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| *kind != NAMESPACE).collect();
+    random.shuffle(&mut kinds);
+    kinds.truncate(size.kinds);
+    let replicas = if random.u8(..4) == 0 { 2 } else { 1 };
+    let policies = random.u8(1..=6);
+    let faults = random.u8(..3) > 0;
+    Generator { random, size, kinds, replicas, policies, faults }.steps()
+}
+
+impl Generator {
+    fn steps(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for namespace in 0..self.size.namespaces {
+            let name = ObjectName { kind: NAMESPACE, namespace: 0, name: namespace };
+            steps.push(Step::Write(name, self.contents()));
+        }
+        for number in 0..self.policies {
+            steps.push(Step::SetPolicy(self.policy(number)));
+        }
+        for _ in 0..self.random.usize(3..40) {
+            steps.push(Step::Write(self.name(), self.contents()));
+        }
+        for replica in 0..self.replicas {
+            steps.push(Step::Start(replica));
+        }
+        for _ in 0..self.random.usize(1..=3) {
+            for _ in 0..self.random.usize(2..20) {
+                steps.push(self.step());
+                let longest = [10, 1_000, 10_000, 100_000][self.random.usize(..4)];
+                steps.push(Step::Wait(self.random.u32(..longest)));
+            }
+            steps.push(Step::Compare);
+        }
+        steps
+    }
+
+    fn step(&mut self) -> Step {
+        let replica = self.random.u8(..self.replicas);
+        match self.random.u8(..100) {
+            0..40 => Step::Write(self.name(), self.contents()),
+            40..52 => Step::Delete(self.name()),
+            52..57 => Step::Recreate(self.name(), self.contents()),
+            57..65 => {
+                let number = self.random.u8(..self.policies);
+                Step::SetPolicy(self.policy(number))
+            }
+            65..67 => Step::RemovePolicy(self.random.u8(..self.policies)),
+            67..71 => Step::Kill(replica),
+            71..74 => Step::Stop(replica),
+            74..80 => Step::Start(replica),
+            80..82 => Step::Freeze(self.random.u32(..60_000)),
+            _ if !self.faults => Step::Write(self.name(), self.contents()),
+            82..90 => Step::Weather(Weather::any(&mut self.random)),
+            90..92 => Step::Compact,
+            92..94 => Step::ForgetWatchHistory,
+            94..96 => Step::RestartServer,
+            96..98 => Step::Forbid(self.kind()),
+            98 => Step::RemoveWidgets,
+            _ => Step::DefineWidgets,
+        }
+    }
+
+    fn kind(&mut self) -> usize {
+        self.kinds[self.random.usize(..self.kinds.len())]
+    }
+
+    fn name(&mut self) -> ObjectName {
+        if self.random.u8(..30) == 0 {
+            return ObjectName { kind: NAMESPACE, namespace: 0, name: self.random.u8(..self.size.namespaces) };
+        }
+        let kind = self.kind();
+        ObjectName { kind, namespace: self.random.u8(..self.size.namespaces), name: self.random.u8(..self.size.names) }
+    }
+
+    fn contents(&mut self) -> Contents {
+        let Size { names, teams, .. } = self.size;
+        let random = &mut self.random;
+        let mut some = |one_of: u8, below: u8| (random.u8(..one_of) == 0).then(|| random.u8(..below));
+        let (team, unit, partner) = (some(2, teams), some(3, 3), some(2, names));
+        // Around the time that a run takes, which begins at this moment.
+        let expires = some(5, 60).map(|minutes| 1_767_225_600 + i64::from(minutes) * 60);
+        Contents { team, unit, partner, expires, odd: random.u8(..10) == 0, noise: random.u8(..4) }
+    }
+
+    fn policy(&mut self, number: u8) -> Policy {
+        let other = if self.random.u8(..4) == 0 { WIDGET } else { self.kind() };
+        let condition = match self.random.u8(..9) {
+            0 => Condition::HasTeam,
+            1 | 2 => Condition::HasNoTeam,
+            3 => Condition::HasPartner(other),
+            4 => Condition::IsUnique(other),
+            5 => Condition::HasRoom(other),
+            6 => Condition::HasTeamOfNamespace,
+            7 => Condition::IsValid,
+            _ => Condition::Fails,
+        };
+        let dialect = [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission][self.random.usize(..3)];
+        Policy {
+            number,
+            condition,
+            kind: self.kind(),
+            is_warning: self.random.bool(),
+            dialect,
+            edition: self.random.u8(..3),
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! One run: the steps of a plan, and comparisons of what kaudit says with what is right.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    panic::PanicHookInfo,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use jiff::Timestamp;
+use kaudit::blocking;
+use serde_json::{Value, json};
+use tokio::{task::LocalSet, time::sleep};
+
+use crate::{
+    cluster::{self, HOME, KINDS, WIDGET},
+    faults::{Sky, Weather},
+    machine,
+    plan::Step,
+    policies::{Condition, Finding, Objects, Policy},
+    replica::{self, POLICIES, Replica, USER},
+    server::{ApiServer, JournalEntry},
+};
+
+/// How long everything may take until it is right, once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_mins(15);
+/// How long a replica takes at most to give up because it cannot begin.
+const GIVING_UP: Duration = Duration::from_mins(2);
+/// How long nothing may be written after that.
+const QUIET: Duration = Duration::from_mins(3);
+/// What panicked.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// How a run went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many steps were made.
+    pub steps: usize,
+    /// What was wrong.
+    pub failure: Option<String>,
+    /// The requests of all replicas, one a line.
+    pub trace: String,
+}
+
+/// Makes these steps in this process, whose working directory is empty.
+pub fn run(seed: u64, steps: &[Step]) -> Report {
+    std::panic::set_hook(Box::new(note_panic));
+    machine::enter(seed);
+    blocking::run_in_tasks();
+    let mut report = Report::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+        let outcome = LocalSet::new().block_on(&runtime, Box::pin(make(steps, &mut report)));
+        let left = runtime.metrics().num_alive_tasks();
+        outcome.and_then(|()| {
+            ensure!(left == 0, "{left} tasks are left");
+            Ok(())
+        })
+    });
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    report.failure = match (panics.first(), outcome) {
+        (Some(panic), _) => Some(panic.clone()),
+        (None, Err(error)) => Some(format!("{error:#}")),
+        (None, Ok(())) => None,
+    };
+    report
+}
+
+fn note_panic(info: &PanicHookInfo<'_>) {
+    PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
+}
+
+async fn make(steps: &[Step], report: &mut Report) -> anyhow::Result<()> {
+    fs::create_dir(POLICIES)?;
+    let elects = steps.iter().any(|step| matches!(step, Step::Start(1..)));
+    let server = cluster::install();
+    let mut run = Run {
+        server,
+        sky: Sky::default(),
+        elects,
+        policies: BTreeMap::new(),
+        replicas: BTreeMap::new(),
+        killed: Vec::new(),
+        forbidden: BTreeSet::new(),
+        kills: 0,
+    };
+    run.grant();
+    let mut outcome = Ok(());
+    for step in steps {
+        report.steps += 1;
+        outcome = run.step(step).await.with_context(|| format!("step {}, {step:?}", report.steps));
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let ended = run.end(outcome.is_ok()).await;
+    for entry in run.server.requests() {
+        let JournalEntry { at, request, code, .. } = entry;
+        // It cannot fail.
+        let _written = writeln!(report.trace, "{at} {} {} {code}", request.verb, request.path);
+    }
+    outcome.and(ended)
+}
+
+/// The state of a run.
+struct Run {
+    server: ApiServer,
+    sky: Sky,
+    elects: bool,
+    policies: BTreeMap<u8, Policy>,
+    replicas: BTreeMap<u8, Replica>,
+    /// Those that were killed, and may not have ended.
+    killed: Vec<Replica>,
+    forbidden: BTreeSet<usize>,
+    kills: usize,
+}
+
+impl Run {
+    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+        match step {
+            Step::Write(name, contents) => {
+                cluster::write(&self.server, &name.object(contents));
+            }
+            Step::Delete(name) => {
+                // It may not be there.
+                let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
+            }
+            Step::Recreate(name, contents) => {
+                let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
+                cluster::write(&self.server, &name.object(contents));
+            }
+            Step::SetPolicy(policy) => {
+                replica::write_policy(policy.file())?;
+                self.policies.insert(policy.number, *policy);
+            }
+            Step::RemovePolicy(number) => {
+                // Without any policy kaudit does not start.
+                if self.policies.len() > 1
+                    && let Some(policy) = self.policies.remove(number)
+                {
+                    fs::remove_file(format!("{POLICIES}/{}", policy.file().0))?;
+                }
+            }
+            Step::Start(number) => self.start(*number)?,
+            Step::Kill(number) => {
+                if let Some(replica) = self.replicas.remove(number) {
+                    replica.kill();
+                    self.kills += 1;
+                    self.killed.push(replica);
+                }
+            }
+            Step::Stop(number) => {
+                if let Some(replica) = self.replicas.remove(number) {
+                    self.stop(replica).await?;
+                }
+            }
+            Step::Weather(weather) => self.sky.set(weather.clone()),
+            Step::Forbid(kind) => {
+                self.forbidden.insert(*kind);
+                self.grant();
+            }
+            Step::Allow(kind) => {
+                self.forbidden.remove(kind);
+                self.grant();
+            }
+            Step::RemoveWidgets => cluster::remove_widgets(&self.server),
+            Step::DefineWidgets => cluster::define_widgets(&self.server),
+            Step::Compact => self.server.compact(),
+            Step::ForgetWatchHistory => self.server.forget_watch_history(),
+            Step::RestartServer => self.server.restart(),
+            Step::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
+            Step::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
+            Step::Compare => self.compare().await?,
+        }
+        cluster::settle(&self.server);
+        Ok(())
+    }
+
+    fn start(&mut self, number: u8) -> anyhow::Result<()> {
+        let runs = self.replicas.get(&number).is_some_and(|replica| !replica.has_ended());
+        if !runs && !self.policies.is_empty() {
+            self.replicas.insert(number, Replica::start(&self.server, &self.sky, self.elects)?);
+        }
+        Ok(())
+    }
+
+    /// Stops a replica, which ends well unless something goes wrong with requests.
+    async fn stop(&self, replica: Replica) -> anyhow::Result<()> {
+        match replica.stop().await {
+            Err(error) if self.sky.is_clear() => Err(error),
+            Ok(code) if code != 0 && self.sky.is_clear() => bail!("it stopped with {code}"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives kaudit its rights.
+    fn grant(&self) {
+        let readable = (0..KINDS.len()).filter(|kind| !self.forbidden.contains(kind)).map(|kind| {
+            let (group, _) = KINDS[kind].api_version.split_once('/').unwrap_or(("", ""));
+            json!({"apiGroups": [group], "resources": [KINDS[kind].plural], "verbs": ["get", "list", "watch"]})
+        });
+        let others = [
+            ("", "endpoints,events,limitranges,nodes,persistentvolumeclaims,persistentvolumes,resourcequotas"),
+            ("apps", "daemonsets,statefulsets"),
+            ("rbac.authorization.k8s.io", "clusterrolebindings,rolebindings,roles"),
+            (
+                "apiregistration.k8s.io,autoscaling,batch,networking.k8s.io,policy,storage.k8s.io,coordination.k8s.io",
+                "*",
+            ),
+            ("discovery.k8s.io,apiextensions.k8s.io,admissionregistration.k8s.io,scheduling.k8s.io", "*"),
+            ("events.k8s.io,openreports.io,kaudit.dev", "*"),
+        ];
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let others = others.map(|(groups, resources)| {
+            json!({"apiGroups": list(groups), "resources": list(resources), "verbs": ["get", "list", "watch"]})
+        });
+        let written = json!({"apiGroups": ["events.k8s.io", "openreports.io", "kaudit.dev", "coordination.k8s.io"],
+            "resources": ["*"], "verbs": ["*"]});
+        let rules: Vec<Value> = readable.chain(others).chain([written]).collect();
+        let group = "rbac.authorization.k8s.io";
+        let api_version = format!("{group}/v1");
+        cluster::write(
+            &self.server,
+            &json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "kaudit"}, "rules": rules}),
+        );
+        cluster::write(
+            &self.server,
+            &json!({"apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": "kaudit"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "kaudit"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": HOME, "name": "kaudit"}]}),
+        );
+        debug_assert!(USER.ends_with("kaudit:kaudit"));
+    }
+
+    /// Ends what goes wrong, waits until everything is right, and sees that it stays so.
+    async fn compare(&mut self) -> anyhow::Result<()> {
+        self.sky.set(Weather::default());
+        self.forbidden.clear();
+        self.grant();
+        if self.policies.is_empty() {
+            return Ok(());
+        }
+        // A replica that gives up because of what went wrong has done so by then.
+        sleep(GIVING_UP).await;
+        self.restart_failed().await?;
+        let mut patience = PATIENCE;
+        while let Err(error) = self.difference().await {
+            self.all_run().await?;
+            if patience.is_zero() {
+                return Err(error.context("still wrong after 15 minutes"));
+            }
+            let pause = Duration::from_secs(5);
+            sleep(pause).await;
+            patience = patience.saturating_sub(pause);
+            cluster::settle(&self.server);
+        }
+        // Counts that nobody waits for are written later.
+        sleep(Duration::from_secs(10)).await;
+        let before = self.stored();
+        sleep(QUIET).await;
+        self.difference().await.context("right before, not any more")?;
+        // A date may have passed meanwhile.
+        if self.policies.values().all(|policy| policy.condition != Condition::IsValid) {
+            changed(&before, &self.stored())?;
+        }
+        Ok(())
+    }
+
+    /// Returns all that the server stores, but for what replicas renew.
+    fn stored(&self) -> BTreeMap<String, Value> {
+        let everything = self.server.everything().into_iter().filter(|object| object["kind"] != "Lease");
+        let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["uid"]);
+        everything.map(|object| (name(&object), object)).collect()
+    }
+
+    /// Starts those that have given up, as Kubernetes does, and one if there is none.
+    async fn restart_failed(&mut self) -> anyhow::Result<()> {
+        let ended: Vec<u8> =
+            self.replicas.iter().filter(|(_, replica)| replica.has_ended()).map(|(number, _)| *number).collect();
+        for number in ended {
+            if let Some(replica) = self.replicas.remove(&number) {
+                // Why it ended is of interest only to who reads the log.
+                let _why = replica.end().await;
+                self.start(number)?;
+            }
+        }
+        if self.replicas.is_empty() {
+            self.start(0)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if one has ended though nothing went wrong.
+    async fn all_run(&mut self) -> anyhow::Result<()> {
+        let ended = self.replicas.iter().find(|(_, replica)| replica.has_ended()).map(|(number, _)| *number);
+        match ended.and_then(|number| self.replicas.remove(&number)) {
+            Some(replica) => bail!("a replica has ended: {}", replica.end().await),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares what is recorded, and what a fresh check says, with what is right.
+    async fn difference(&self) -> anyhow::Result<()> {
+        ensure!(!self.replicas.is_empty(), "no replica runs");
+        let (objects, now) = (self.objects(), Timestamp::now());
+        let serves_widgets = self.server.list(KINDS[WIDGET].api_version, KINDS[WIDGET].kind, "").is_ok();
+        let expected: BTreeSet<Finding> = self
+            .policies
+            .values()
+            .filter(|policy| serves_widgets || !policy.depends_on_widgets())
+            .flat_map(|policy| policy.findings(&objects, now))
+            .collect();
+        let is_compared = |finding: &Finding| {
+            let mut policies = self.policies.values();
+            let policy = policies.find(|policy| format!("p{}", policy.number) == finding.0);
+            serves_widgets || !policy.is_some_and(Policy::depends_on_widgets)
+        };
+        let recorded = self.recorded().into_iter().filter(&is_compared).collect();
+        same("reports", &recorded, &expected)?;
+        self.compare_events(&expected)?;
+        if serves_widgets {
+            self.compare_status(&expected)?;
+        }
+        let (_code, result) = replica::once(&self.server).await.context("check --once")?;
+        let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let fresh = entries.iter().map(|entry| finding(entry, &entry["resource"])).filter(&is_compared).collect();
+        same("check --once", &fresh, &expected)
+    }
+
+    /// Returns what policies may see.
+    fn objects(&self) -> Objects {
+        let mut objects = Objects::new();
+        for (index, kind) in KINDS.iter().enumerate() {
+            for object in self.server.list(kind.api_version, kind.kind, "").unwrap_or_default() {
+                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+                objects.insert((index, text("namespace"), text("name")), object);
+            }
+        }
+        objects
+    }
+
+    /// Returns what reports say.
+    fn recorded(&self) -> BTreeSet<Finding> {
+        let mut recorded = BTreeSet::new();
+        for kind in ["Report", "ClusterReport"] {
+            for report in self.server.list("openreports.io/v1alpha1", kind, "").unwrap_or_default() {
+                let results = report["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+                recorded.extend(results.iter().map(|entry| finding(entry, &entry["resources"][0])));
+            }
+        }
+        recorded
+    }
+
+    /// Whether Events have reported each violation by turns, and last what is so.
+    fn compare_events(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
+        let mut reported: BTreeMap<(String, String, String), Vec<(String, bool)>> = BTreeMap::new();
+        let mut names = BTreeMap::new();
+        for event in self.server.list("events.k8s.io/v1", "Event", "").unwrap_or_default() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let is_new = match event["reason"].as_str() {
+                Some("PolicyViolation") => true,
+                Some("PolicyResolved") => false,
+                _ => continue,
+            };
+            let regarding = &event["regarding"];
+            let note = text(&event["note"]);
+            let (rule, message) = note.split_once(": ").unwrap_or((&note, ""));
+            let about = (text(&regarding["uid"]), rule.to_owned(), message.to_owned());
+            names.insert(
+                about.0.clone(),
+                (text(&regarding["kind"]), text(&regarding["namespace"]), text(&regarding["name"])),
+            );
+            reported.entry(about).or_default().push((text(&event["eventTime"]), is_new));
+        }
+        let mut open = BTreeSet::new();
+        for (about, mut turns) in reported {
+            turns.sort();
+            let repeated = turns.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
+            ensure!(turns.first().is_none_or(|first| first.1) && repeated <= self.kills, "Events: {about:?} {turns:?}");
+            if turns.last().is_some_and(|last| last.1) {
+                let (kind, namespace, name) = names.get(&about.0).cloned().unwrap_or_default();
+                open.insert((about.1, kind, namespace, name, about.2));
+            }
+        }
+        let expected: BTreeSet<_> = expected
+            .iter()
+            .filter(|finding| finding.4 != "error")
+            .map(|(policy, kind, namespace, name, result, message)| {
+                let rule = if *result == "warn" { "warn" } else { "deny" };
+                (format!("{policy}/{rule}"), (*kind).to_owned(), namespace.clone(), name.clone(), message.clone())
+            })
+            .collect();
+        same("Events", &open, &expected)
+    }
+
+    /// Whether the Audit object counts what is so.
+    fn compare_status(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
+        let audit = self
+            .server
+            .get(("kaudit.dev/v1alpha1", "Audit", HOME, "kaudit"))
+            .map_err(|error| anyhow::anyhow!("Audit: {error:?}"))?;
+        let status = &audit["status"];
+        for result in ["fail", "warn", "error"] {
+            let (found, expected) = (&status["summary"][result], expected.iter().filter(|one| one.4 == result).count());
+            ensure!(*found == expected, "Audit: {found} with {result}, not {expected}");
+        }
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for kind in ["Synced", "PoliciesLoaded", "Recording"] {
+            let condition = conditions.iter().find(|condition| condition["type"] == kind);
+            let is_true = condition.is_some_and(|condition| condition["status"] == "True");
+            ensure!(is_true, "Audit: {}", condition.map_or_else(|| format!("no {kind}"), Value::to_string));
+        }
+        let is_complete = conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True");
+        let has_failed = expected.iter().any(|finding| finding.4 == "error");
+        ensure!(is_complete != has_failed, "Audit: complete is {is_complete}: {conditions:?}");
+        Ok(())
+    }
+
+    /// Ends all replicas.
+    async fn end(&mut self, politely: bool) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        for (_, replica) in std::mem::take(&mut self.replicas) {
+            if politely {
+                outcome = outcome.and(self.stop(replica).await);
+            } else {
+                replica.kill();
+                self.killed.push(replica);
+            }
+        }
+        for replica in self.killed.drain(..) {
+            replica.bury().await;
+        }
+        outcome
+    }
+}
+
+/// Returns a result as a report or a check says it.
+fn finding(entry: &Value, resource: &Value) -> Finding {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let kind = KINDS.iter().find(|kind| resource["kind"] == kind.kind).map_or("another kind", |kind| kind.kind);
+    let (result, message) = match entry["result"].as_str() {
+        Some("fail") => ("fail", text(&entry["message"])),
+        Some("warn") => ("warn", text(&entry["message"])),
+        Some("error") => ("error", String::new()),
+        _ => ("another result", text(&entry["message"])),
+    };
+    (text(&entry["policy"]), kind, text(&resource["namespace"]), text(&resource["name"]), result, message)
+}
+
+/// Fails with what was written, created or deleted between two states of the store.
+fn changed(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> anyhow::Result<()> {
+    for (name, object) in before.iter().chain(after) {
+        let (old, new) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
+        if old != new {
+            bail!(
+                "in a quiet cluster {}/{} changes: {}",
+                object["kind"],
+                object["metadata"]["name"],
+                first_change(old, new)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns where two values differ first, and how.
+fn first_change(old: &Value, new: &Value) -> String {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            // When it was written is not why.
+            let keys =
+                old.keys().chain(new.keys()).filter(|key| *key != "metadata").chain(old.keys()).chain(new.keys());
+            let different = keys.into_iter().find(|key| old.get(*key) != new.get(*key));
+            different.map_or_else(String::new, |key| {
+                format!(
+                    ".{key}{}",
+                    first_change(old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null))
+                )
+            })
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            let different = old.iter().zip(new).find(|(old, new)| old != new);
+            different.map_or_else(String::new, |(old, new)| format!("[…]{}", first_change(old, new)))
+        }
+        _ => {
+            let short = |value: &Value| value.to_string().chars().take(200).collect::<String>();
+            format!(": {} becomes {}", short(old), short(new))
+        }
+    }
+}
+
+/// Fails with where two sets differ.
+fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
+    let missing: Vec<_> = expected.difference(found).take(3).collect();
+    let surplus: Vec<_> = found.difference(expected).take(3).collect();
+    ensure!(missing.is_empty() && surplus.is_empty(), "{what}: missing {missing:?}, too much {surplus:?}");
+    Ok(())
+}
