@@ -194,6 +194,12 @@ impl Running {
         self.log.lock().unwrap().clone()
     }
 
+    /// Whether the process has not ended.
+    pub(crate) fn is_alive(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && !line.contains("zombie"))
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
