@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cluster::{KINDS, NAMESPACE, WIDGET};
+use crate::cluster::{KINDS, Kind, NAMESPACE};
 
 /// All objects: kind, namespace and name.
 pub type Objects = BTreeMap<(usize, String, String), Value>;
@@ -82,20 +82,6 @@ impl Policy {
         (format!("p{number}.rego"), text)
     }
 
-    /// Returns the kind that it looks up.
-    pub fn looks_up(&self) -> Option<usize> {
-        match self.condition {
-            Condition::HasPartner(kind) | Condition::IsUnique(kind) | Condition::HasRoom(kind) => Some(kind),
-            Condition::HasTeamOfNamespace => Some(NAMESPACE),
-            _ => None,
-        }
-    }
-
-    /// Whether it depends on the kind that can come and go.
-    pub fn depends_on_widgets(&self) -> bool {
-        self.looks_up() == Some(WIDGET)
-    }
-
     /// Returns what it finds among all objects at a moment.
     pub fn findings(&self, objects: &Objects, now: Timestamp) -> BTreeSet<Finding> {
         let mut findings = BTreeSet::new();
@@ -118,7 +104,7 @@ impl Policy {
 
 impl Condition {
     /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
-    fn rego(self, judged: &crate::cluster::Kind, is_v0: bool) -> (String, &'static str) {
+    fn rego(self, judged: &Kind, is_v0: bool) -> (String, &'static str) {
         let looked_up = |kind: usize| format!("data.kubernetes.{}", KINDS[kind].plural);
         match self {
             Self::HasTeam => ("\tnot OBJECT.metadata.labels.team\n\tmsg := \"no team\"\n".to_owned(), ""),
