@@ -77,8 +77,9 @@ pub struct Clients {
 /// Where the kubelet puts the token of a Pod's service account.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be silent while an answer is awaited or under way; a [`Transport`] keeps to it as a network does.
 /// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
-const READ_TIMEOUT: Duration = Duration::from_secs(90);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
 /// All other requests are answered sooner, or their connection has died silently: there may be several of those in the pool,
 /// and each costs one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);

@@ -21,6 +21,10 @@ pub enum Step {
     SetPolicy(Policy),
     /// The file of the policy of this number is removed.
     RemovePolicy(u8),
+    /// A namespace is excused from the policy of this number and variant.
+    Excuse(u8, u8, u8),
+    /// It is not any more.
+    EndExcuse(u8, u8, u8),
     /// A replica starts, if it does not run.
     Start(u8),
     /// A replica loses its connections and is not heard of again.
@@ -66,7 +70,9 @@ struct Generator {
     size: Size,
     kinds: Vec<usize>,
     replicas: u8,
-    policies: u8,
+    /// What each policy may be about: a violation that stands gets no Event when a policy words it differently, so that
+    /// packages keep their conditions.
+    conditions: Vec<[Condition; 2]>,
     faults: bool,
 }
 
@@ -85,7 +91,9 @@ pub fn steps(seed: u64) -> Vec<Step> {
     let replicas = if random.u8(..4) == 0 { 2 } else { 1 };
     let policies = random.u8(1..=6);
     let faults = random.u8(..3) > 0;
-    Generator { random, size, kinds, replicas, policies, faults }.steps()
+    let mut generator = Generator { random, size, kinds, replicas, conditions: Vec::new(), faults };
+    generator.conditions = (0..policies).map(|_| [generator.condition(), generator.condition()]).collect();
+    generator.steps()
 }
 
 impl Generator {
@@ -95,7 +103,7 @@ impl Generator {
             let name = ObjectName { kind: NAMESPACE, namespace: 0, name: namespace };
             steps.push(Step::Write(name, self.contents()));
         }
-        for number in 0..self.policies {
+        for number in (0..).take(self.conditions.len()) {
             steps.push(Step::SetPolicy(self.policy(number)));
         }
         for _ in 0..self.random.usize(3..40) {
@@ -122,11 +130,13 @@ impl Generator {
             40..52 => Step::Delete(self.name()),
             52..57 => Step::Recreate(self.name(), self.contents()),
             57..65 => {
-                let number = self.random.u8(..self.policies);
+                let number = self.number();
                 Step::SetPolicy(self.policy(number))
             }
-            65..67 => Step::RemovePolicy(self.random.u8(..self.policies)),
-            67..71 => Step::Kill(replica),
+            65 => Step::RemovePolicy(self.number()),
+            66 => Step::Excuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
+            67 => Step::EndExcuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
+            68..71 => Step::Kill(replica),
             71..74 => Step::Stop(replica),
             74..80 => Step::Start(replica),
             80..82 => Step::Freeze(self.random.u32(..60_000)),
@@ -163,9 +173,14 @@ impl Generator {
         Contents { team, unit, partner, expires, odd: random.u8(..10) == 0, noise: random.u8(..4) }
     }
 
-    fn policy(&mut self, number: u8) -> Policy {
+    /// Returns the number of a policy.
+    fn number(&mut self) -> u8 {
+        u8::try_from(self.random.usize(..self.conditions.len())).unwrap_or(u8::MAX)
+    }
+
+    fn condition(&mut self) -> Condition {
         let other = if self.random.u8(..4) == 0 { WIDGET } else { self.kind() };
-        let condition = match self.random.u8(..9) {
+        match self.random.u8(..9) {
             0 => Condition::HasTeam,
             1 | 2 => Condition::HasNoTeam,
             3 => Condition::HasPartner(other),
@@ -174,15 +189,21 @@ impl Generator {
             6 => Condition::HasTeamOfNamespace,
             7 => Condition::IsValid,
             _ => Condition::Fails,
-        };
+        }
+    }
+
+    fn policy(&mut self, number: u8) -> Policy {
+        let variant = self.random.u8(..2);
         let dialect = [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission][self.random.usize(..3)];
         Policy {
             number,
-            condition,
+            variant,
+            condition: self.conditions[usize::from(number)][usize::from(variant)],
             kind: self.kind(),
             is_warning: self.random.bool(),
             dialect,
             edition: self.random.u8(..3),
+            is_excusable: self.random.bool(),
         }
     }
 }

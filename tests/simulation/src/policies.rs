@@ -45,8 +45,10 @@ pub enum Dialect {
 /// A policy in a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Its file is `p0.rego`, its package `p0`.
+    /// Its file is `p0.rego`.
     pub number: u8,
+    /// Its package is `p0_1`.
+    pub variant: u8,
     /// What it is about.
     pub condition: Condition,
     /// The kind of the objects that it judges, an index of [`KINDS`].
@@ -57,12 +59,23 @@ pub struct Policy {
     pub dialect: Dialect,
     /// Another text of the same meaning.
     pub edition: u8,
+    /// Teams may be excused from it.
+    pub is_excusable: bool,
 }
 
 /// What a policy says of an object: policy, kind, namespace, name, result, and message.
 pub type Finding = (String, &'static str, String, String, &'static str, String);
 
+/// Returns the package of a policy.
+pub fn package(number: u8, variant: u8) -> String {
+    format!("p{number}_{variant}")
+}
+
 impl Policy {
+    fn package(&self) -> String {
+        package(self.number, self.variant)
+    }
+
     /// Returns the name of its file and what is in it.
     pub fn file(&self) -> (String, String) {
         let rule = if self.is_warning { "warn" } else { "deny" };
@@ -74,16 +87,22 @@ impl Policy {
         let kind = KINDS[self.kind].kind;
         let (body, rest) = self.condition.rego(&KINDS[self.kind], self.dialect == Dialect::ConftestV0);
         let body = body.replace("OBJECT", object);
-        let (number, edition) = (self.number, self.edition);
+        let (number, edition, package) = (self.number, self.edition, self.package());
         let text = format!(
-            "# METADATA\n# title: Policy {number}\n# description: Edition {edition}\npackage p{number}\n{import}\n{head}\n\
-             \t{object}.kind == \"{kind}\"\n{body}}}\n{rest}"
+            "# METADATA\n# title: Policy {number}\n# description: Edition {edition}\n# custom: {{excusable: {}}}\npackage {package}\n{import}\n{head}\n\
+             \t{object}.kind == \"{kind}\"\n{body}}}\n{rest}",
+            self.is_excusable
         );
         (format!("p{number}.rego"), text)
     }
 
-    /// Returns what it finds among all objects at a moment.
-    pub fn findings(&self, objects: &Objects, now: Timestamp) -> BTreeSet<Finding> {
+    /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces.
+    pub fn findings(
+        &self,
+        objects: &Objects,
+        excused: &BTreeSet<(String, String)>,
+        now: Timestamp,
+    ) -> BTreeSet<Finding> {
         let mut findings = BTreeSet::new();
         for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| *kind == self.kind) {
             let result = if self.condition == Condition::Fails {
@@ -93,9 +112,13 @@ impl Policy {
             } else {
                 "fail"
             };
+            let is_excused = self.is_excusable && excused.contains(&(self.package(), namespace.clone()));
+            if is_excused && result != "error" {
+                continue;
+            }
             for message in self.condition.messages((*kind, namespace, name), object, objects, now) {
                 let about = (KINDS[*kind].kind, namespace.clone(), name.clone());
-                findings.insert((format!("p{}", self.number), about.0, about.1, about.2, result, message));
+                findings.insert((self.package(), about.0, about.1, about.2, result, message));
             }
         }
         findings

@@ -20,7 +20,7 @@ use crate::{
     faults::{Sky, Weather},
     machine,
     plan::Step,
-    policies::{Condition, Finding, Objects, Policy},
+    policies::{self, Condition, Finding, Objects, Policy},
     replica::{self, POLICIES, Replica, USER},
     server::{ApiServer, JournalEntry},
 };
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_mins(15);
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long nothing may be written after that.
 const QUIET: Duration = Duration::from_mins(3);
+/// API version and kind of exceptions.
+const EXCEPTIONS: (&str, &str) = ("kaudit.dev/v1alpha1", "PolicyException");
 /// What panicked.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -143,6 +145,16 @@ impl Run {
                 {
                     fs::remove_file(format!("{POLICIES}/{}", policy.file().0))?;
                 }
+            }
+            Step::Excuse(number, variant, namespace) => {
+                cluster::write(&self.server, &exception(*number, *variant, *namespace));
+            }
+            Step::EndExcuse(number, variant, namespace) => {
+                let exception = exception(*number, *variant, *namespace);
+                let text = |field: &str| exception["metadata"][field].as_str().unwrap_or_default();
+                let at = (EXCEPTIONS.0, EXCEPTIONS.1, text("namespace"), text("name"));
+                // There may be none.
+                let _deleted = self.server.delete(at, &Value::Null);
             }
             Step::Start(number) => self.start(*number)?,
             Step::Kill(number) => {
@@ -306,14 +318,15 @@ impl Run {
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
         let (objects, now) = (self.objects(), Timestamp::now());
-        let findings = |policy: &Policy| policy.findings(&objects, now);
+        let excused = self.excused();
+        let findings = |policy: &Policy| policy.findings(&objects, &excused, now);
         let expected: BTreeSet<Finding> = self.policies.values().flat_map(findings).collect();
         same("reports", &self.recorded(), &expected)?;
         self.compare_events(&expected)?;
         self.compare_status(&expected)?;
         let (_code, result) = replica::once(&self.server).await.context("check --once")?;
         let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let fresh = entries.iter().map(|entry| finding(entry, &entry["resource"])).collect();
+        let fresh = entries.iter().filter_map(|entry| finding(entry, &entry["resource"])).collect();
         same("check --once", &fresh, &expected)
     }
 
@@ -329,13 +342,21 @@ impl Run {
         objects
     }
 
+    /// Returns which packages which namespaces are excused from.
+    fn excused(&self) -> BTreeSet<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let exceptions = self.server.list(EXCEPTIONS.0, EXCEPTIONS.1, "").unwrap_or_default();
+        let excused = |one: &Value| (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
+        exceptions.iter().map(excused).collect()
+    }
+
     /// Returns what reports say.
     fn recorded(&self) -> BTreeSet<Finding> {
         let mut recorded = BTreeSet::new();
         for kind in ["Report", "ClusterReport"] {
             for report in self.server.list("openreports.io/v1alpha1", kind, "").unwrap_or_default() {
                 let results = report["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-                recorded.extend(results.iter().map(|entry| finding(entry, &entry["resources"][0])));
+                recorded.extend(results.iter().filter_map(|entry| finding(entry, &entry["resources"][0])));
             }
         }
         recorded
@@ -424,17 +445,26 @@ impl Run {
     }
 }
 
-/// Returns a result as a report or a check says it.
-fn finding(entry: &Value, resource: &Value) -> Finding {
+/// Returns the exception of a namespace from a policy.
+fn exception(number: u8, variant: u8, namespace: u8) -> Value {
+    let package = policies::package(number, variant);
+    json!({"apiVersion": EXCEPTIONS.0, "kind": EXCEPTIONS.1,
+        "metadata": {"name": format!("from-p{number}-{variant}"), "namespace": format!("ns{namespace}")},
+        "spec": {"policies": [{"name": package}], "reason": "agreed", "expiresAt": "2027-01-01"}})
+}
+
+/// Returns a result as a report or a check says it, unless it is excused.
+fn finding(entry: &Value, resource: &Value) -> Option<Finding> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = KINDS.iter().find(|kind| resource["kind"] == kind.kind).map_or("another kind", |kind| kind.kind);
     let (result, message) = match entry["result"].as_str() {
         Some("fail") => ("fail", text(&entry["message"])),
         Some("warn") => ("warn", text(&entry["message"])),
         Some("error") => ("error", String::new()),
+        Some("skip") => return None,
         _ => ("another result", text(&entry["message"])),
     };
-    (text(&entry["policy"]), kind, text(&resource["namespace"]), text(&resource["name"]), result, message)
+    Some((text(&entry["policy"]), kind, text(&resource["namespace"]), text(&resource["name"]), result, message))
 }
 
 /// Fails with what was written, created or deleted between two states of the store.

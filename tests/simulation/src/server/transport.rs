@@ -1,15 +1,18 @@
 //! The way of a client to the server: requests, answers and what goes wrong between them.
 
-use std::{io, pin::Pin, sync::Arc};
+use std::{future::pending, io, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use kaudit::cluster::client::{ClientService, Transport};
+use kaudit::cluster::client::{ClientService, READ_TIMEOUT, Transport};
 use kube::client::{Body, DynBody};
-use tokio::time::sleep;
+use tokio::{
+    spawn,
+    time::{sleep, timeout},
+};
 use tower::{BoxError, service_fn, util::BoxService};
 
 use super::{
@@ -37,7 +40,8 @@ impl ApiServer {
             let faults = Arc::clone(&faults);
             async move {
                 let body = request.into_body().collect_bytes().await?;
-                server.call(info, &body, faults).await
+                let answer = timeout(READ_TIMEOUT, server.call(info, body, faults)).await;
+                answer.unwrap_or_else(|_| Err(silence().into()))
             }
         }))
     }
@@ -45,12 +49,26 @@ impl ApiServer {
     async fn call(
         &self,
         request: RequestInfo,
-        body: &[u8],
+        body: Bytes,
         faults: Arc<dyn Faults>,
     ) -> Result<Response<Box<DynBody>>, BoxError> {
         let fault = faults.decide(&request);
-        match fault {
-            RequestFault::Delay(time) => sleep(time).await,
+        let missing = faults.missing_groups(&request);
+        let (server, carried_out) = (self.clone(), request.clone());
+        let carry_out = move || {
+            let reply = server.with_changes(|state| state.handle(&carried_out, &body, &missing));
+            server.note(&carried_out, reply.code, true);
+            reply
+        };
+        let reply = match fault {
+            // What is under way arrives, even if nobody waits for the answer any more.
+            RequestFault::Delay(time) => {
+                let arriving = spawn(async move {
+                    sleep(time).await;
+                    carry_out()
+                });
+                arriving.await?
+            }
             RequestFault::Refuse(code, after) => {
                 self.note(&request, code, false);
                 return respond(Reply::from(ErrorStatus::unavailable(code, after)), &fault, None);
@@ -61,19 +79,16 @@ impl ApiServer {
             }
             RequestFault::Hang => {
                 self.note(&request, 0, false);
-                return std::future::pending().await;
+                return pending().await;
             }
-            _ => {}
-        }
-        let missing = faults.missing_groups(&request);
-        let reply = self.with_changes(|state| state.handle(&request, body, &missing));
-        self.note(&request, reply.code, true);
+            _ => carry_out(),
+        };
         match fault {
             RequestFault::DelayAnswer(time) => sleep(time).await,
             RequestFault::LoseAnswer => {
                 return Err(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer").into());
             }
-            RequestFault::HangAnswer => return std::future::pending().await,
+            RequestFault::HangAnswer => return pending().await,
             _ => {}
         }
         if let Some(wait) = reply.wait {
@@ -81,6 +96,22 @@ impl ApiServer {
         }
         respond(reply, &fault, Some((self.clone(), faults)))
     }
+}
+
+/// Returns that a connection was silent for too long.
+fn silence() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "timed out reading")
+}
+
+/// Ends a body that is silent for too long.
+fn until_silence(lines: Lines) -> Lines {
+    Box::pin(stream::unfold(Some(lines), |lines| async {
+        let mut lines = lines?;
+        match timeout(READ_TIMEOUT, lines.next()).await {
+            Ok(line) => Some((line?, Some(lines))),
+            Err(_) => Some((Err(silence()), None)),
+        }
+    }))
 }
 
 /// Makes the answer that a client gets.
@@ -115,7 +146,7 @@ fn respond(
         RequestFault::Stall(bytes) => Box::pin(first(lines, bytes).chain(stream::pending())),
         _ => lines,
     };
-    let body = StreamBody::new(lines.map(|line| line.map(Frame::data).map_err(BoxError::from)));
+    let body = StreamBody::new(until_silence(lines).map(|line| line.map(Frame::data).map_err(BoxError::from)));
     Ok(response.body(Box::new(body) as Box<DynBody>)?)
 }
 

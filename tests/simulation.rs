@@ -1,0 +1,62 @@
+//! Runs of the simulation: those that failed once, others, and that the same seed gives the same run.
+
+#![expect(clippy::print_stdout, clippy::panic, reason = "a test without a harness")]
+
+use std::process::ExitCode;
+
+use kaudit_simulation::{plan, seeds};
+
+/// Seeds that failed once, each with what was wrong.
+const FAILED_ONCE: &[(u64, &str)] = &[];
+/// So many others.
+const NEW: u64 = 12;
+/// The requests of so many runs are compared.
+const REPEATED: u64 = 5;
+
+fn main() -> ExitCode {
+    let first: u64 = std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("simulation: {} seeds that failed once, and {NEW} from {first}", FAILED_ONCE.len());
+    let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(NEW));
+    let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (mut runs, mut failures) = (0, 0);
+    let done = seeds::all(chosen, at_once, |outcome| {
+        runs += 1;
+        if let Some(failure) = outcome.report.failure {
+            failures += 1;
+            println!("seed {}: {failure}", outcome.seed);
+            println!("again: cargo run --release --example simulate -- --first-seed {}", outcome.seed);
+        }
+        false
+    });
+    if let Err(error) = done {
+        panic!("{error}");
+    }
+    for seed in first..first.saturating_add(REPEATED) {
+        let steps = plan::steps(seed);
+        match (seeds::one(seed, &steps), seeds::one(seed, &steps)) {
+            (Ok(one), Ok(other)) if one == other && !one.trace.is_empty() => {}
+            (one, other) => {
+                failures += 1;
+                println!("seed {seed} gives different runs: {}", difference(one, other));
+            }
+        }
+    }
+    println!("simulation: {runs} runs, {failures} failures");
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns where the requests of two runs differ first.
+fn difference(
+    one: std::io::Result<kaudit_simulation::run::Report>,
+    other: std::io::Result<kaudit_simulation::run::Report>,
+) -> String {
+    let (one, other) = match (one, other) {
+        (Ok(one), Ok(other)) => (one, other),
+        (Err(error), _) | (_, Err(error)) => return error.to_string(),
+    };
+    let mut lines = one.trace.lines().zip(other.trace.lines());
+    lines.find(|(one, other)| one != other).map_or_else(
+        || format!("{:?} and {:?}", one.failure, other.failure),
+        |(one, other)| format!("{one} and {other}"),
+    )
+}
