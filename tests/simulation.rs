@@ -8,15 +8,15 @@ use kaudit_simulation::{plan, seeds};
 
 /// Seeds that failed once, each with what was wrong.
 const FAILED_ONCE: &[(u64, &str)] = &[];
-/// So many others.
-const NEW: u64 = 12;
-/// The requests of so many runs are compared.
+/// The number of other seeds.
+const OTHERS: u64 = 12;
+/// The number of seeds that run twice, to compare their requests.
 const REPEATED: u64 = 5;
 
 fn main() -> ExitCode {
     let first: u64 = std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("simulation: {} seeds that failed once, and {NEW} from {first}", FAILED_ONCE.len());
-    let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(NEW));
+    println!("simulation: {} seeds that failed once, and {OTHERS} from {first}", FAILED_ONCE.len());
+    let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(OTHERS));
     let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (mut runs, mut failures) = (0, 0);
     let done = seeds::all(chosen, at_once, |outcome| {

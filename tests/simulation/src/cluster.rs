@@ -7,7 +7,7 @@ use crate::server::{ApiServer, At, Settings};
 
 /// A kind that worlds may have objects of.
 #[derive(Debug)]
-pub struct Kind {
+pub struct AuditedKind {
     /// `apps/v1`.
     pub api_version: &'static str,
     /// `Deployment`.
@@ -25,17 +25,17 @@ const WORKLOAD: &str = r#"{"spec": {"replicas": 1, "selector": {"matchLabels": {
     {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}}}"#;
 
 /// All of them. [`WIDGET`] is defined by a custom resource definition.
-pub const KINDS: [Kind; 10] = [
-    Kind::new("v1", "ConfigMap", "configmaps", true, r#"{"data": {"a": "1"}}"#),
-    Kind::new("v1", "Pod", "pods", true, POD),
-    Kind::new("v1", "Service", "services", true, r#"{"spec": {"ports": [{"port": 80}]}}"#),
-    Kind::new("v1", "Secret", "secrets", true, r#"{"data": {"a": "MQ=="}}"#),
-    Kind::new("v1", "ServiceAccount", "serviceaccounts", true, "{}"),
-    Kind::new("apps/v1", "Deployment", "deployments", true, WORKLOAD),
-    Kind::new("apps/v1", "ReplicaSet", "replicasets", true, WORKLOAD),
-    Kind::new("example.com/v1", "Widget", "widgets", true, r#"{"spec": {"size": 1}}"#),
-    Kind::new("v1", "Namespace", "namespaces", false, "{}"),
-    Kind::new("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false, r#"{"rules": []}"#),
+pub const KINDS: [AuditedKind; 10] = [
+    AuditedKind::new("v1", "ConfigMap", "configmaps", true, r#"{"data": {"a": "1"}}"#),
+    AuditedKind::new("v1", "Pod", "pods", true, POD),
+    AuditedKind::new("v1", "Service", "services", true, r#"{"spec": {"ports": [{"port": 80}]}}"#),
+    AuditedKind::new("v1", "Secret", "secrets", true, r#"{"data": {"a": "MQ=="}}"#),
+    AuditedKind::new("v1", "ServiceAccount", "serviceaccounts", true, "{}"),
+    AuditedKind::new("apps/v1", "Deployment", "deployments", true, WORKLOAD),
+    AuditedKind::new("apps/v1", "ReplicaSet", "replicasets", true, WORKLOAD),
+    AuditedKind::new("example.com/v1", "Widget", "widgets", true, r#"{"spec": {"size": 1}}"#),
+    AuditedKind::new("v1", "Namespace", "namespaces", false, "{}"),
+    AuditedKind::new("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false, r#"{"rules": []}"#),
 ];
 /// The index of the kind that can come and go.
 pub const WIDGET: usize = 7;
@@ -44,7 +44,7 @@ pub const NAMESPACE: usize = 8;
 /// Where kaudit runs.
 pub const HOME: &str = "kaudit";
 
-impl Kind {
+impl AuditedKind {
     const fn new(
         api_version: &'static str,
         kind: &'static str,

@@ -128,18 +128,18 @@ impl Sky {
 }
 
 /// The way from one replica to the server.
-pub struct Line {
+pub struct ReplicaConnection {
     sky: Sky,
     is_cut: AtomicBool,
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for ReplicaConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("is_cut", &self.is_cut).finish_non_exhaustive()
+        f.debug_struct("ReplicaConnection").field("is_cut", &self.is_cut).finish_non_exhaustive()
     }
 }
 
-impl Line {
+impl ReplicaConnection {
     /// Makes the way of a replica that starts.
     pub fn new(sky: &Sky) -> Arc<Self> {
         Arc::new(Self { sky: sky.clone(), is_cut: AtomicBool::new(false) })
@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-impl Faults for Line {
+impl Faults for ReplicaConnection {
     fn decide(&self, request: &RequestInfo) -> RequestFault {
         if self.is_cut.load(Relaxed) {
             return RequestFault::Hang;

@@ -158,7 +158,7 @@ pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most
         (0, Err(_)) => {
             let happened = wait(OTHERS);
             if happened == 0 {
-                // SAFETY: it ends this process, whose answer nobody waits for any more.
+                // SAFETY: `_exit` only ends this process; the parent reads its exit code.
                 unsafe { libc::_exit(STUCK) };
             }
             happened

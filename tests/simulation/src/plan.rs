@@ -5,12 +5,12 @@ use fastrand::Rng;
 use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     faults::Weather,
-    policies::{Condition, Dialect, Policy},
+    policies::{Dialect, Policy, PolicyCondition},
 };
 
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum RunStep {
     /// An object is created, or replaced.
     Write(ObjectName, Contents),
     /// An object is deleted.
@@ -72,12 +72,12 @@ struct Generator {
     replicas: u8,
     /// What each policy may be about: a violation that stands gets no Event when a policy words it differently, so that
     /// packages keep their conditions.
-    conditions: Vec<[Condition; 2]>,
+    conditions: Vec<[PolicyCondition; 2]>,
     faults: bool,
 }
 
 /// Returns the steps of a seed.
-pub fn steps(seed: u64) -> Vec<Step> {
+pub fn steps(seed: u64) -> Vec<RunStep> {
     let mut random = Rng::with_seed(seed);
     let size = Size {
         kinds: random.usize(2..=6),
@@ -97,57 +97,57 @@ pub fn steps(seed: u64) -> Vec<Step> {
 }
 
 impl Generator {
-    fn steps(&mut self) -> Vec<Step> {
+    fn steps(&mut self) -> Vec<RunStep> {
         let mut steps = Vec::new();
         for namespace in 0..self.size.namespaces {
             let name = ObjectName { kind: NAMESPACE, namespace: 0, name: namespace };
-            steps.push(Step::Write(name, self.contents()));
+            steps.push(RunStep::Write(name, self.contents()));
         }
         for number in (0..).take(self.conditions.len()) {
-            steps.push(Step::SetPolicy(self.policy(number)));
+            steps.push(RunStep::SetPolicy(self.policy(number)));
         }
         for _ in 0..self.random.usize(3..40) {
-            steps.push(Step::Write(self.name(), self.contents()));
+            steps.push(RunStep::Write(self.name(), self.contents()));
         }
         for replica in 0..self.replicas {
-            steps.push(Step::Start(replica));
+            steps.push(RunStep::Start(replica));
         }
         for _ in 0..self.random.usize(1..=3) {
             for _ in 0..self.random.usize(2..20) {
                 steps.push(self.step());
                 let longest = [10, 1_000, 10_000, 100_000][self.random.usize(..4)];
-                steps.push(Step::Wait(self.random.u32(..longest)));
+                steps.push(RunStep::Wait(self.random.u32(..longest)));
             }
-            steps.push(Step::Compare);
+            steps.push(RunStep::Compare);
         }
         steps
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> RunStep {
         let replica = self.random.u8(..self.replicas);
         match self.random.u8(..100) {
-            0..40 => Step::Write(self.name(), self.contents()),
-            40..52 => Step::Delete(self.name()),
-            52..57 => Step::Recreate(self.name(), self.contents()),
+            0..40 => RunStep::Write(self.name(), self.contents()),
+            40..52 => RunStep::Delete(self.name()),
+            52..57 => RunStep::Recreate(self.name(), self.contents()),
             57..65 => {
                 let number = self.number();
-                Step::SetPolicy(self.policy(number))
+                RunStep::SetPolicy(self.policy(number))
             }
-            65 => Step::RemovePolicy(self.number()),
-            66 => Step::Excuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
-            67 => Step::EndExcuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
-            68..71 => Step::Kill(replica),
-            71..74 => Step::Stop(replica),
-            74..80 => Step::Start(replica),
-            80..82 => Step::Freeze(self.random.u32(..60_000)),
-            _ if !self.faults => Step::Write(self.name(), self.contents()),
-            82..90 => Step::Weather(Weather::any(&mut self.random)),
-            90..92 => Step::Compact,
-            92..94 => Step::ForgetWatchHistory,
-            94..96 => Step::RestartServer,
-            96..98 => Step::Forbid(self.kind()),
-            98 => Step::RemoveWidgets,
-            _ => Step::DefineWidgets,
+            65 => RunStep::RemovePolicy(self.number()),
+            66 => RunStep::Excuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
+            67 => RunStep::EndExcuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
+            68..71 => RunStep::Kill(replica),
+            71..74 => RunStep::Stop(replica),
+            74..80 => RunStep::Start(replica),
+            80..82 => RunStep::Freeze(self.random.u32(..60_000)),
+            _ if !self.faults => RunStep::Write(self.name(), self.contents()),
+            82..90 => RunStep::Weather(Weather::any(&mut self.random)),
+            90..92 => RunStep::Compact,
+            92..94 => RunStep::ForgetWatchHistory,
+            94..96 => RunStep::RestartServer,
+            96..98 => RunStep::Forbid(self.kind()),
+            98 => RunStep::RemoveWidgets,
+            _ => RunStep::DefineWidgets,
         }
     }
 
@@ -178,17 +178,17 @@ impl Generator {
         u8::try_from(self.random.usize(..self.conditions.len())).unwrap_or(u8::MAX)
     }
 
-    fn condition(&mut self) -> Condition {
+    fn condition(&mut self) -> PolicyCondition {
         let other = if self.random.u8(..4) == 0 { WIDGET } else { self.kind() };
         match self.random.u8(..9) {
-            0 => Condition::HasTeam,
-            1 | 2 => Condition::HasNoTeam,
-            3 => Condition::HasPartner(other),
-            4 => Condition::IsUnique(other),
-            5 => Condition::HasRoom(other),
-            6 => Condition::HasTeamOfNamespace,
-            7 => Condition::IsValid,
-            _ => Condition::Fails,
+            0 => PolicyCondition::HasTeam,
+            1 | 2 => PolicyCondition::HasNoTeam,
+            3 => PolicyCondition::HasPartner(other),
+            4 => PolicyCondition::IsUnique(other),
+            5 => PolicyCondition::HasRoom(other),
+            6 => PolicyCondition::HasTeamOfNamespace,
+            7 => PolicyCondition::IsValid,
+            _ => PolicyCondition::Fails,
         }
     }
 

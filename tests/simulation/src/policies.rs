@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cluster::{KINDS, Kind, NAMESPACE};
+use crate::cluster::{AuditedKind, KINDS, NAMESPACE};
 
 /// All objects: kind, namespace and name.
-pub type Objects = BTreeMap<(usize, String, String), Value>;
+pub type ObjectsByName = BTreeMap<(usize, String, String), Value>;
 
 /// What a policy is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum PolicyCondition {
     /// The label `team` is there.
     HasTeam,
     /// The label `team` is not there; the message has its value.
@@ -50,7 +50,7 @@ pub struct Policy {
     /// Its package is `p0_1`.
     pub variant: u8,
     /// What it is about.
-    pub condition: Condition,
+    pub condition: PolicyCondition,
     /// The kind of the objects that it judges, an index of [`KINDS`].
     pub kind: usize,
     /// It has rules `warn` instead of `deny`.
@@ -99,13 +99,13 @@ impl Policy {
     /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces.
     pub fn findings(
         &self,
-        objects: &Objects,
+        objects: &ObjectsByName,
         excused: &BTreeSet<(String, String)>,
         now: Timestamp,
     ) -> BTreeSet<Finding> {
         let mut findings = BTreeSet::new();
         for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| *kind == self.kind) {
-            let result = if self.condition == Condition::Fails {
+            let result = if self.condition == PolicyCondition::Fails {
                 "error"
             } else if self.is_warning {
                 "warn"
@@ -125,9 +125,9 @@ impl Policy {
     }
 }
 
-impl Condition {
+impl PolicyCondition {
     /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
-    fn rego(self, judged: &Kind, is_v0: bool) -> (String, &'static str) {
+    fn rego(self, judged: &AuditedKind, is_v0: bool) -> (String, &'static str) {
         let looked_up = |kind: usize| format!("data.kubernetes.{}", KINDS[kind].plural);
         match self {
             Self::HasTeam => ("\tnot OBJECT.metadata.labels.team\n\tmsg := \"no team\"\n".to_owned(), ""),
@@ -192,7 +192,7 @@ impl Condition {
         self,
         (kind, namespace, name): (usize, &str, &str),
         object: &Value,
-        objects: &Objects,
+        objects: &ObjectsByName,
         now: Timestamp,
     ) -> Vec<String> {
         let metadata = &object["metadata"];

@@ -51,7 +51,7 @@ pub fn start<T>(about: T, seconds: u32, work: impl FnOnce() -> Vec<u8> + Send) -
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both were opened above, and belong to nobody else.
+    // SAFETY: `pipe2` has just opened both, and nothing else owns them.
     let (pipe, mut answers) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
     // SAFETY: there is no other thread, whose locks would stay taken.
     match unsafe { libc::fork() } {
@@ -125,7 +125,7 @@ fn ready<T>(children: &[Child<T>]) -> io::Result<(usize, bool)> {
 
 fn end(id: libc::pid_t, answer: Vec<u8>, overdue: bool) -> io::Result<Ended> {
     let mut status = 0;
-    // SAFETY: it is our child, which nobody has waited for.
+    // SAFETY: the process is a child of this one and has not been waited for.
     unsafe {
         if overdue {
             libc::kill(id, libc::SIGKILL);

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::HOME,
-    faults::{Line, Sky},
+    faults::{ReplicaConnection, Sky},
     server::{ADMIN, ApiServer, NoFaults},
 };
 
@@ -32,7 +32,7 @@ const STOPPING: Duration = Duration::from_secs(10);
 /// A long run.
 #[derive(Debug)]
 pub struct Replica {
-    line: Arc<Line>,
+    line: Arc<ReplicaConnection>,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<u8>>,
 }
@@ -44,7 +44,7 @@ impl Replica {
     ///
     /// When kaudit does not accept its arguments.
     pub fn start(server: &ApiServer, sky: &Sky, elects: bool) -> anyhow::Result<Self> {
-        let (line, stop) = (Line::new(sky), CancellationToken::new());
+        let (line, stop) = (ReplicaConnection::new(sky), CancellationToken::new());
         let mut arguments = vec!["--record=events,reports,status", "--rejudge-every=30s", "-o=ndjson=/dev/null"];
         if elects {
             arguments.push("--leader-elect");

@@ -19,8 +19,8 @@ use crate::{
     cluster::{self, HOME, KINDS},
     faults::{Sky, Weather},
     machine,
-    plan::Step,
-    policies::{self, Condition, Finding, Objects, Policy},
+    plan::RunStep,
+    policies::{self, Finding, ObjectsByName, Policy, PolicyCondition},
     replica::{self, POLICIES, Replica, USER},
     server::{ApiServer, JournalEntry},
 };
@@ -48,7 +48,7 @@ pub struct Report {
 }
 
 /// Makes these steps in this process, whose working directory is empty.
-pub fn run(seed: u64, steps: &[Step]) -> Report {
+pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     std::panic::set_hook(Box::new(note_panic));
     machine::enter(seed);
     blocking::run_in_tasks();
@@ -75,11 +75,11 @@ fn note_panic(info: &PanicHookInfo<'_>) {
     PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
 }
 
-async fn make(steps: &[Step], report: &mut Report) -> anyhow::Result<()> {
+async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     fs::create_dir(POLICIES)?;
-    let elects = steps.iter().any(|step| matches!(step, Step::Start(1..)));
+    let elects = steps.iter().any(|step| matches!(step, RunStep::Start(1..)));
     let server = cluster::install();
-    let mut run = Run {
+    let mut run = RunState {
         server,
         sky: Sky::default(),
         elects,
@@ -108,7 +108,7 @@ async fn make(steps: &[Step], report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The state of a run.
-struct Run {
+struct RunState {
     server: ApiServer,
     sky: Sky,
     elects: bool,
@@ -120,25 +120,25 @@ struct Run {
     kills: usize,
 }
 
-impl Run {
-    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+impl RunState {
+    async fn step(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
-            Step::Write(name, contents) => {
+            RunStep::Write(name, contents) => {
                 cluster::write(&self.server, &name.object(contents));
             }
-            Step::Delete(name) => {
+            RunStep::Delete(name) => {
                 // It may not be there.
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
             }
-            Step::Recreate(name, contents) => {
+            RunStep::Recreate(name, contents) => {
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
                 cluster::write(&self.server, &name.object(contents));
             }
-            Step::SetPolicy(policy) => {
+            RunStep::SetPolicy(policy) => {
                 replica::write_policy(policy.file())?;
                 self.policies.insert(policy.number, *policy);
             }
-            Step::RemovePolicy(number) => {
+            RunStep::RemovePolicy(number) => {
                 // Without any policy kaudit does not start.
                 if self.policies.len() > 1
                     && let Some(policy) = self.policies.remove(number)
@@ -146,46 +146,46 @@ impl Run {
                     fs::remove_file(format!("{POLICIES}/{}", policy.file().0))?;
                 }
             }
-            Step::Excuse(number, variant, namespace) => {
+            RunStep::Excuse(number, variant, namespace) => {
                 cluster::write(&self.server, &exception(*number, *variant, *namespace));
             }
-            Step::EndExcuse(number, variant, namespace) => {
+            RunStep::EndExcuse(number, variant, namespace) => {
                 let exception = exception(*number, *variant, *namespace);
                 let text = |field: &str| exception["metadata"][field].as_str().unwrap_or_default();
                 let at = (EXCEPTIONS.0, EXCEPTIONS.1, text("namespace"), text("name"));
                 // There may be none.
                 let _deleted = self.server.delete(at, &Value::Null);
             }
-            Step::Start(number) => self.start(*number)?,
-            Step::Kill(number) => {
+            RunStep::Start(number) => self.start(*number)?,
+            RunStep::Kill(number) => {
                 if let Some(replica) = self.replicas.remove(number) {
                     replica.kill();
                     self.kills += 1;
                     self.killed.push(replica);
                 }
             }
-            Step::Stop(number) => {
+            RunStep::Stop(number) => {
                 if let Some(replica) = self.replicas.remove(number) {
                     self.stop(replica).await?;
                 }
             }
-            Step::Weather(weather) => self.sky.set(weather.clone()),
-            Step::Forbid(kind) => {
+            RunStep::Weather(weather) => self.sky.set(weather.clone()),
+            RunStep::Forbid(kind) => {
                 self.forbidden.insert(*kind);
                 self.grant();
             }
-            Step::Allow(kind) => {
+            RunStep::Allow(kind) => {
                 self.forbidden.remove(kind);
                 self.grant();
             }
-            Step::RemoveWidgets => cluster::remove_widgets(&self.server),
-            Step::DefineWidgets => cluster::define_widgets(&self.server),
-            Step::Compact => self.server.compact(),
-            Step::ForgetWatchHistory => self.server.forget_watch_history(),
-            Step::RestartServer => self.server.restart(),
-            Step::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
-            Step::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
-            Step::Compare => self.compare().await?,
+            RunStep::RemoveWidgets => cluster::remove_widgets(&self.server),
+            RunStep::DefineWidgets => cluster::define_widgets(&self.server),
+            RunStep::Compact => self.server.compact(),
+            RunStep::ForgetWatchHistory => self.server.forget_watch_history(),
+            RunStep::RestartServer => self.server.restart(),
+            RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
+            RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
+            RunStep::Compare => self.compare().await?,
         }
         cluster::settle(&self.server);
         Ok(())
@@ -275,7 +275,7 @@ impl Run {
         sleep(QUIET).await;
         self.difference().await.context("right before, not any more")?;
         // A date may have passed meanwhile.
-        if self.policies.values().all(|policy| policy.condition != Condition::IsValid) {
+        if self.policies.values().all(|policy| policy.condition != PolicyCondition::IsValid) {
             changed(&before, &self.stored())?;
         }
         Ok(())
@@ -331,8 +331,8 @@ impl Run {
     }
 
     /// Returns what policies may see.
-    fn objects(&self) -> Objects {
-        let mut objects = Objects::new();
+    fn objects(&self) -> ObjectsByName {
+        let mut objects = ObjectsByName::new();
         for (index, kind) in KINDS.iter().enumerate() {
             for object in self.server.list(kind.api_version, kind.kind, "").unwrap_or_default() {
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

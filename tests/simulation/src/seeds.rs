@@ -5,7 +5,7 @@ use std::{fs, io};
 use serde_json::{Value, json};
 
 use crate::{
-    plan::{self, Step},
+    plan::{self, RunStep},
     process::{self, Child, Ended},
     run::{self, Report},
 };
@@ -15,7 +15,7 @@ const SECONDS: u32 = 60;
 
 /// What a run of a seed was.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SeedOutcome {
     /// The seed.
     pub seed: u64,
     /// How it went.
@@ -27,7 +27,7 @@ pub struct Outcome {
 /// # Errors
 ///
 /// When there can be no further process.
-pub fn start(seed: u64, steps: &[Step]) -> io::Result<Child<u64>> {
+pub fn start(seed: u64, steps: &[RunStep]) -> io::Result<Child<u64>> {
     let folder = tempfile::tempdir()?;
     let path = folder.keep();
     process::start(seed, SECONDS, || {
@@ -46,7 +46,7 @@ pub fn start(seed: u64, steps: &[Step]) -> io::Result<Child<u64>> {
 /// # Errors
 ///
 /// When the system refuses to wait.
-pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<Outcome> {
+pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<SeedOutcome> {
     let (seed, ended) = process::wait(children)?;
     let report = match ended {
         Ended::Answered(answer) => {
@@ -60,7 +60,7 @@ pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<Outcome> {
         Ended::Died(code) => Report { failure: Some(format!("the process died with {code}")), ..Report::default() },
         Ended::TimedOut => Report { failure: Some("the process hangs".to_owned()), ..Report::default() },
     };
-    Ok(Outcome { seed, report })
+    Ok(SeedOutcome { seed, report })
 }
 
 /// Makes one run.
@@ -68,7 +68,7 @@ pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<Outcome> {
 /// # Errors
 ///
 /// As [`start`] and [`next`].
-pub fn one(seed: u64, steps: &[Step]) -> io::Result<Report> {
+pub fn one(seed: u64, steps: &[RunStep]) -> io::Result<Report> {
     Ok(next(&mut vec![start(seed, steps)?])?.report)
 }
 
@@ -80,7 +80,7 @@ pub fn one(seed: u64, steps: &[Step]) -> io::Result<Report> {
 pub fn all(
     mut seeds: impl Iterator<Item = u64>,
     at_once: usize,
-    mut done: impl FnMut(Outcome) -> bool,
+    mut done: impl FnMut(SeedOutcome) -> bool,
 ) -> io::Result<()> {
     let mut children = Vec::new();
     let mut is_done = false;
@@ -110,7 +110,7 @@ fn class(report: &Report) -> Option<&str> {
 /// # Errors
 ///
 /// As [`one`].
-pub fn shorten(seed: u64, steps: &[Step], mut report: Report) -> io::Result<(Vec<Step>, Report)> {
+pub fn shorten(seed: u64, steps: &[RunStep], mut report: Report) -> io::Result<(Vec<RunStep>, Report)> {
     // What was not done has no part in it.
     let mut steps = steps[..report.steps.clamp(1, steps.len())].to_vec();
     let mut size = steps.len().div_ceil(2);
@@ -119,7 +119,7 @@ pub fn shorten(seed: u64, steps: &[Step], mut report: Report) -> io::Result<(Vec
         let before = steps.len();
         while begin < steps.len() {
             let end = (begin + size).min(steps.len());
-            let fewer: Vec<Step> = steps[..begin].iter().chain(&steps[end..]).cloned().collect();
+            let fewer: Vec<RunStep> = steps[..begin].iter().chain(&steps[end..]).cloned().collect();
             let outcome = one(seed, &fewer)?;
             if class(&outcome) == class(&report) {
                 steps.clone_from(&fewer);

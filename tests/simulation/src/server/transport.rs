@@ -61,7 +61,7 @@ impl ApiServer {
             reply
         };
         let reply = match fault {
-            // What is under way arrives, even if nobody waits for the answer any more.
+            // The server receives a delayed request even if the client has stopped waiting.
             RequestFault::Delay(time) => {
                 let arriving = spawn(async move {
                     sleep(time).await;
