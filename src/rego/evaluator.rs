@@ -288,9 +288,11 @@ fn more_time(limit: Duration, passed: Duration, used: Duration) -> Option<Durati
     if used >= limit.mul_f64(0.9) || passed >= most {
         return None;
     }
-    // As much as the same share of the CPU takes for the whole limit.
+    // As much as the same share of the CPU takes for the whole limit, and at least twice as much, so that there are few
+    // attempts: each begins anew.
     let share = used.as_secs_f64() / passed.as_secs_f64();
-    Some(Duration::try_from_secs_f64(limit.as_secs_f64() / share).map_or(most, |more| more.min(most)))
+    let same_share = Duration::try_from_secs_f64(limit.as_secs_f64() / share).unwrap_or(most);
+    Some(same_share.max(passed * 2).min(most))
 }
 
 /// Makes the engine analyse all its modules together.
@@ -396,6 +398,8 @@ mod tests {
             |passed, used| more_time(seconds(1.0), seconds(passed), seconds(used)).map(|time| time.as_secs_f64());
         assert_eq!(more(1.0, 0.95), None);
         assert_eq!(more(1.0, 0.5), Some(2.0));
+        assert_eq!(more(1.0, 0.25), Some(4.0));
+        assert_eq!(more(1.0, 0.85), Some(2.0), "what had nearly enough does not begin anew again and again");
         assert_eq!(more(1.0, 0.0), Some(16.0));
         assert_eq!(more(16.0, 0.5), None, "a backstop");
     }

@@ -10,8 +10,10 @@ use crate::model::verdict::{Finding, OBJECT_RULE, Outcome, Source, UNLISTED_OF_O
 
 /// The most results of one rule for one object, the one that counts the others included.
 pub(super) const MOST_OF_RULE: usize = 50;
-/// The most results for one object, likewise.
+/// The most results for one object, those that count the others included.
 pub(super) const MOST_OF_OBJECT: usize = 500;
+/// How many outcomes there are.
+const OUTCOMES: usize = 4;
 
 /// Bounds the results of each rule, of each file that defines it; they are sorted by policy, rule and outcome. Doing so twice is
 /// the same as once.
@@ -22,18 +24,25 @@ pub(super) fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by(|a, b| rule(a).cmp(&rule(b)));
     let mut shortened = Vec::with_capacity(findings.len().min(MOST_OF_OBJECT));
     for group in findings.chunk_by(is_same_rule) {
-        shorten_group(group, MOST_OF_RULE, &mut shortened, |first, count| Finding {
-            message: format!("{count}{UNLISTED_OF_RULE}").into(),
+        if group.len() <= MOST_OF_RULE {
+            shortened.extend_from_slice(group);
+            continue;
+        }
+        let (listed, left) = group.split_at(MOST_OF_RULE - 1);
+        shortened.extend_from_slice(listed);
+        shortened.extend(left.first().map(|first| Finding {
+            message: format!("{}{UNLISTED_OF_RULE}", left.len()).into(),
             details: None,
             ..first.clone()
-        });
+        }));
     }
     shortened
 }
 
 /// Bounds the results of an object. Those of a source that is named earlier are listed first, so that no other source can
-/// crowd them out, and of one source the most severe; `source` is the position of a file's source. Excused results are listed
-/// last, in the room that all others leave.
+/// crowd them out, and of one source violations and the most severe; `source` is the position of a file's source. Excused
+/// results are listed last, in the room that all others leave. One result for each outcome counts those that are not listed,
+/// so that no outcome is lost: the exit code depends on it.
 pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usize) -> Vec<Finding> {
     if findings.len() <= MOST_OF_OBJECT {
         return findings;
@@ -42,18 +51,21 @@ pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usi
         let severity = finding.severity.map_or(u8::MAX, |word| word as u8);
         (finding.outcome == Outcome::Skip, source(&finding.source.file), importance(finding.outcome), severity)
     });
-    let mut bounded = Vec::with_capacity(MOST_OF_OBJECT);
+    let mut unlisted = findings.split_off(MOST_OF_OBJECT - OUTCOMES);
+    unlisted.sort_by_key(|finding| importance(finding.outcome));
     let [policy, rule] = OBJECT_RULE.map(Arc::<str>::from);
-    shorten_group(&findings, MOST_OF_OBJECT, &mut bounded, |first, count| Finding {
-        policy: Arc::clone(&policy),
-        rule: Arc::clone(&rule),
-        category: None,
-        message: format!("{count}{UNLISTED_OF_OBJECT}").into(),
-        details: None,
-        source: Source { file: Arc::from(""), line: 0 },
-        ..first.clone()
-    });
-    bounded
+    for group in unlisted.chunk_by(|a, b| a.outcome == b.outcome) {
+        findings.extend(group.first().map(|first| Finding {
+            policy: Arc::clone(&policy),
+            rule: Arc::clone(&rule),
+            category: None,
+            message: format!("{}{UNLISTED_OF_OBJECT}", group.len()).into(),
+            details: None,
+            source: Source { file: Arc::from(""), line: 0 },
+            ..first.clone()
+        }));
+    }
+    findings
 }
 
 fn is_same_rule(a: &Finding, b: &Finding) -> bool {
@@ -65,23 +77,12 @@ fn rule(finding: &Finding) -> (&Arc<str>, &Arc<str>, Outcome, &Arc<str>) {
     (&finding.policy, &finding.rule, finding.outcome, &finding.source.file)
 }
 
-/// Adds a group to `out`: whole if it has at most so many members, else the first ones and one that counts the others, which
-/// `rest` makes from the first of those.
-fn shorten_group(group: &[Finding], most: usize, out: &mut Vec<Finding>, rest: impl Fn(&Finding, usize) -> Finding) {
-    if group.len() <= most {
-        return out.extend_from_slice(group);
-    }
-    let (listed, left) = group.split_at(most - 1);
-    out.extend_from_slice(listed);
-    out.extend(left.first().map(|first| rest(first, left.len())));
-}
-
 /// Returns the place of an outcome among those that are listed first.
 fn importance(outcome: Outcome) -> u8 {
     match outcome {
-        Outcome::Error => 0,
-        Outcome::Fail => 1,
-        Outcome::Warn => 2,
+        Outcome::Fail => 0,
+        Outcome::Warn => 1,
+        Outcome::Error => 2,
         Outcome::Skip => 3,
     }
 }
@@ -90,6 +91,9 @@ fn importance(outcome: Outcome) -> u8 {
 mod tests {
     use super::*;
     use crate::model::verdict::Severity;
+
+    /// The most results of an object that are listed, if there are more of one outcome.
+    const LISTED: usize = MOST_OF_OBJECT - OUTCOMES;
 
     fn findings(rules: usize, results: usize) -> Vec<Finding> {
         let rule = |rule: usize| {
@@ -125,31 +129,59 @@ mod tests {
     #[test]
     fn the_results_of_an_object_are_bounded_and_the_most_severe_listed() {
         let short = by_object(by_rule(findings(100, 40)), |_| 0);
-        assert_eq!(short.len(), MOST_OF_OBJECT);
+        assert_eq!(short.len(), LISTED + 1);
         let [listed @ .., last] = short.as_slice() else { panic!("no results") };
         assert!(listed.iter().all(|finding| finding.severity == Some(Severity::High)), "{listed:?}");
-        assert_eq!((&*last.policy, &*last.message), ("kaudit", "3501 more results for this object are not listed"));
+        assert_eq!((&*last.policy, &*last.message), ("kaudit", "3504 more results for this object are not listed"));
+    }
+
+    /// Returns how many results a list stands for, those included that it only counts.
+    fn counted(list: &[Finding], outcome: Outcome) -> usize {
+        let of_outcome = list.iter().filter(|finding| finding.outcome == outcome);
+        let number = |finding: &Finding| {
+            finding.message.strip_suffix(UNLISTED_OF_OBJECT).map_or(1, |count| count.parse().unwrap())
+        };
+        of_outcome.map(number).sum()
     }
 
     #[test]
-    fn excused_results_crowd_out_no_violation() {
-        let excused = |count| {
-            findings(count, 40).into_iter().map(|finding| Finding {
-                outcome: Outcome::Skip,
-                severity: Some(Severity::Critical),
-                source: Source { file: "first.rego".into(), line: 1 },
-                ..finding
-            })
-        };
-        for (violations, listed) in [(1, 1), (10, 400), (20, MOST_OF_OBJECT - 1)] {
-            let violations = findings(violations, if violations == 1 { 1 } else { 40 });
-            let all: Vec<Finding> = excused(20).chain(violations).collect();
-            let short = by_object(by_rule(all), |file| usize::from(file != "first.rego"));
-            assert_eq!(short.len(), MOST_OF_OBJECT);
-            let [named @ .., rest] = short.as_slice() else { panic!("no results") };
-            assert_eq!(named.iter().filter(|finding| finding.outcome == Outcome::Fail).count(), listed);
-            // What is left out counts as a violation only if one of those is.
-            assert_eq!(rest.outcome == Outcome::Fail, listed == MOST_OF_OBJECT - 1);
+    fn no_outcome_is_lost() {
+        const OUTCOME: [Outcome; OUTCOMES] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip];
+        for numbers in 0..3_usize.pow(8) {
+            // How many results of each outcome the earlier and the later source have.
+            let number = |place: u32| [0, 1, 300][numbers / 3_usize.pow(place) % 3];
+            let all: Vec<Finding> = (0..8)
+                .flat_map(|place| {
+                    let source = Source { file: ["first.rego", "later.rego"][place / 4].into(), line: 1 };
+                    let sample = Finding { outcome: OUTCOME[place % 4], source, ..Finding::sample("x") };
+                    std::iter::repeat_n(sample, number(u32::try_from(place).unwrap()))
+                })
+                .collect();
+            let short = by_object(all.clone(), |file| usize::from(file != "first.rego"));
+            assert!(short.len() <= MOST_OF_OBJECT);
+            for outcome in OUTCOME {
+                assert_eq!(counted(&short, outcome), counted(&all, outcome), "{outcome:?} of {numbers}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_and_excused_results_crowd_out_no_violation() {
+        for (outcome, file) in [(Outcome::Error, "p.rego"), (Outcome::Skip, "first.rego")] {
+            let others = |count| {
+                findings(count, 40).into_iter().map(|finding| Finding {
+                    outcome,
+                    severity: Some(Severity::Critical),
+                    source: Source { file: file.into(), line: 1 },
+                    ..finding
+                })
+            };
+            for (rules, listed) in [(1, 40), (10, 400), (20, LISTED)] {
+                let all: Vec<Finding> = others(20).chain(findings(rules, 40)).collect();
+                let short = by_object(by_rule(all), |file| usize::from(file != "first.rego"));
+                let named = short.iter().filter(|finding| !finding.counts_unlisted_of_object());
+                assert_eq!(named.filter(|finding| finding.outcome == Outcome::Fail).count(), listed);
+            }
         }
     }
 
@@ -169,7 +201,7 @@ mod tests {
         let all: Vec<Finding> = own.iter().cloned().chain(flood).chain(same).collect();
         let position = |file: &str| usize::from(file != "own.rego");
         let short = by_object(by_rule(all), position);
-        assert_eq!(short.len(), MOST_OF_OBJECT);
+        assert_eq!(short.len(), LISTED + 1);
         assert_eq!(short[0], own[0]);
     }
 }
