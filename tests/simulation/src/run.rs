@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_mins(15);
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long nothing may be written after that.
 const QUIET: Duration = Duration::from_mins(3);
+/// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
+/// seconds.
+const REEVALUATION: Duration = Duration::from_secs(40);
 /// API version and kind of exceptions.
 const EXCEPTIONS: (&str, &str) = ("kaudit.dev/v1alpha1", "PolicyException");
 /// What panicked.
@@ -88,6 +91,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         killed: Vec::new(),
         forbidden: BTreeSet::new(),
         kills: 0,
+        had_faults: false,
     };
     run.grant();
     let mut outcome = Ok(());
@@ -97,6 +101,9 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         if outcome.is_err() {
             break;
         }
+    }
+    if outcome.is_ok() && matches!(steps.last(), Some(RunStep::Compare)) {
+        outcome = run.stays_quiet().await;
     }
     let ended = run.end(outcome.is_ok()).await;
     for entry in run.server.requests() {
@@ -118,6 +125,8 @@ struct RunState {
     killed: Vec<Replica>,
     forbidden: BTreeSet<usize>,
     kills: usize,
+    /// Something went wrong since everything was compared.
+    had_faults: bool,
 }
 
 impl RunState {
@@ -169,8 +178,12 @@ impl RunState {
                     self.stop(replica).await?;
                 }
             }
-            RunStep::Weather(weather) => self.sky.set(weather.clone()),
+            RunStep::Weather(weather) => {
+                self.sky.set(weather.clone());
+                self.had_faults = true;
+            }
             RunStep::Forbid(kind) => {
+                self.had_faults = true;
                 self.forbidden.insert(*kind);
                 self.grant();
             }
@@ -182,7 +195,10 @@ impl RunState {
             RunStep::DefineWidgets => cluster::define_widgets(&self.server),
             RunStep::Compact => self.server.compact(),
             RunStep::ForgetWatchHistory => self.server.forget_watch_history(),
-            RunStep::RestartServer => self.server.restart(),
+            RunStep::RestartServer => {
+                self.server.restart();
+                self.had_faults = true;
+            }
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
             RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
             RunStep::Compare => self.compare().await?,
@@ -247,7 +263,7 @@ impl RunState {
         debug_assert!(USER.ends_with("kaudit:kaudit"));
     }
 
-    /// Ends what goes wrong, waits until everything is right, and sees that it stays so.
+    /// Ends what goes wrong, and waits until everything is right.
     async fn compare(&mut self) -> anyhow::Result<()> {
         self.sky.set(Weather::default());
         self.forbidden.clear();
@@ -255,8 +271,10 @@ impl RunState {
         if self.policies.is_empty() {
             return Ok(());
         }
-        // A replica that gives up because of what went wrong has done so by then.
-        sleep(GIVING_UP).await;
+        if std::mem::take(&mut self.had_faults) {
+            // A replica that gives up because of what went wrong has done so by then.
+            sleep(GIVING_UP).await;
+        }
         self.restart_failed().await?;
         let mut patience = PATIENCE;
         while let Err(error) = self.difference().await {
@@ -269,16 +287,28 @@ impl RunState {
             patience = patience.saturating_sub(pause);
             cluster::settle(&self.server);
         }
+        Ok(())
+    }
+
+    /// Sees that what is right stays so, and that nothing is written meanwhile.
+    async fn stays_quiet(&mut self) -> anyhow::Result<()> {
+        if self.policies.is_empty() {
+            return Ok(());
+        }
         // Counts are written later, and after a new leader has been elected.
         sleep(Duration::from_mins(1)).await;
         let before = self.stored();
         sleep(QUIET).await;
         self.difference().await.context("right before, not any more")?;
         // A date may have passed meanwhile.
-        if self.policies.values().all(|policy| policy.condition != PolicyCondition::IsValid) {
+        if !self.depend_on_time() {
             changed(&before, &self.stored())?;
         }
         Ok(())
+    }
+
+    fn depend_on_time(&self) -> bool {
+        self.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
     }
 
     /// Returns all that the server stores, but for what replicas renew.
@@ -317,17 +347,33 @@ impl RunState {
     /// Compares what is recorded, and what a fresh check says, with what is right.
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
-        let (objects, now) = (self.objects(), Timestamp::now());
-        let excused = self.excused();
-        let findings = |policy: &Policy| policy.findings(&objects, &excused, now);
-        let expected: BTreeSet<Finding> = self.policies.values().flat_map(findings).collect();
-        same("reports", &self.recorded(), &expected)?;
-        self.compare_events(&expected)?;
-        self.compare_status(&expected)?;
+        let now = Timestamp::now();
+        let recorded = self.compare_records(&self.expected(now));
+        if self.depend_on_time() {
+            // What has changed since rules that depend on the time were evaluated last.
+            let earlier = now.checked_sub(REEVALUATION).unwrap_or(now);
+            recorded.or_else(|_| self.compare_records(&self.expected(earlier)))?;
+        } else {
+            recorded?;
+        }
+        let expected = self.expected(Timestamp::now());
         let (_code, result) = replica::once(&self.server).await.context("check --once")?;
         let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
         let fresh = entries.iter().filter_map(|entry| finding(entry, &entry["resource"])).collect();
         same("check --once", &fresh, &expected)
+    }
+
+    /// Compares what reports, Events and the Audit object say with what is expected.
+    fn compare_records(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
+        same("reports", &self.recorded(), expected)?;
+        self.compare_events(expected)?;
+        self.compare_status(expected)
+    }
+
+    /// Returns what policies find at a moment.
+    fn expected(&self, now: Timestamp) -> BTreeSet<Finding> {
+        let (objects, excused) = (self.objects(), self.excused());
+        self.policies.values().flat_map(|policy| policy.findings(&objects, &excused, now)).collect()
     }
 
     /// Returns what policies may see.
@@ -375,7 +421,12 @@ impl RunState {
             };
             let regarding = &event["regarding"];
             let note = text(&event["note"]);
-            let (rule, message) = note.split_once(": ").unwrap_or((&note, ""));
+            // What is excused is resolved with the reason first.
+            let note = note
+                .strip_prefix("excused by ")
+                .and_then(|excused| excused.split_once("; "))
+                .map_or(&*note, |note| note.1);
+            let (rule, message) = note.split_once(": ").unwrap_or((note, ""));
             let about = (text(&regarding["uid"]), rule.to_owned(), message.to_owned());
             names.insert(
                 about.0.clone(),
