@@ -76,8 +76,24 @@ impl ObjectName {
         f((kind.api_version, kind.kind, &namespace, &name))
     }
 
+    /// Creates the object with these contents, or replaces it.
+    pub fn write(self, server: &ApiServer, contents: &Contents) {
+        let mut object = self.object(contents);
+        if let Some((kind, name)) = contents.owner
+            && (KINDS[self.kind].namespaced || !KINDS[kind].namespaced)
+        {
+            let owner = Self { kind, namespace: self.namespace, name };
+            if let Ok(owner) = owner.with_at(|at| server.get(at)) {
+                object["metadata"]["ownerReferences"] = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                    "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "controller": true}]);
+            }
+        }
+        // A namespace may be missing.
+        let _written = write(server, &object);
+    }
+
     /// Returns the object with these contents.
-    pub fn object(self, contents: &Contents) -> Value {
+    fn object(self, contents: &Contents) -> Value {
         self.with_at(|(api_version, kind, namespace, name)| {
             let mut object: Value = serde_json::from_str(KINDS[self.kind].body).unwrap_or_default();
             object["apiVersion"] = api_version.into();
@@ -107,6 +123,8 @@ pub struct Contents {
     pub odd: bool,
     /// An annotation that no policy reads.
     pub noise: u8,
+    /// Kind and name of what controls it, if that is there.
+    pub owner: Option<(usize, u8)>,
 }
 
 impl Contents {

@@ -4,7 +4,7 @@
 //! plan ────► run ────► replica      kaudit itself
 //! cluster     │           │
 //! policies    │           ▼
-//!             │        faults
+//! owners      │        faults
 //!             ▼           │
 //!           server ◄──────┘
 //!
@@ -15,6 +15,7 @@
 pub mod cluster;
 pub mod faults;
 pub mod machine;
+pub mod owners;
 pub mod plan;
 pub mod policies;
 pub mod process;

@@ -11,7 +11,7 @@ use crate::{
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunStep {
-    /// An object is created, or replaced.
+    /// An object is created, or replaced; another one of its namespace may control it.
     Write(ObjectName, Contents),
     /// An object is deleted.
     Delete(ObjectName),
@@ -49,6 +49,8 @@ pub enum RunStep {
     RestartServer,
     /// The processor does something else for so many milliseconds.
     Freeze(u32),
+    /// The time of day is changed by so many seconds.
+    ChangeTimeOfDay(i32),
     /// So many milliseconds pass.
     Wait(u32),
     /// What goes wrong ends; when nothing happens any more, everything is compared.
@@ -139,7 +141,8 @@ impl Generator {
             68..71 => RunStep::Kill(replica),
             71..74 => RunStep::Stop(replica),
             74..80 => RunStep::Start(replica),
-            80..82 => RunStep::Freeze(self.random.u32(..60_000)),
+            80 => RunStep::Freeze(self.random.u32(..60_000)),
+            81 => RunStep::ChangeTimeOfDay(self.random.i32(-7_200..7_200)),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),
             82..90 => RunStep::Weather(Weather::any(&mut self.random)),
             90..92 => RunStep::Compact,
@@ -170,7 +173,9 @@ impl Generator {
         let (team, unit, partner) = (some(2, teams), some(3, 3), some(2, names));
         // Around the time that a run takes, which begins at this moment.
         let expires = some(5, 60).map(|minutes| 1_767_225_600 + i64::from(minutes) * 60);
-        Contents { team, unit, partner, expires, odd: random.u8(..10) == 0, noise: random.u8(..4) }
+        let (odd, noise) = (random.u8(..10) == 0, random.u8(..4));
+        let owner = (random.u8(..3) == 0).then(|| (self.kind(), self.random.u8(..names)));
+        Contents { team, unit, partner, expires, odd, noise, owner }
     }
 
     /// Returns the number of a policy.
@@ -199,7 +204,7 @@ impl Generator {
             number,
             variant,
             condition: self.conditions[usize::from(number)][usize::from(variant)],
-            kind: self.kind(),
+            kinds: [self.kind(), self.kind()],
             is_warning: self.random.bool(),
             dialect,
             edition: self.random.u8(..3),

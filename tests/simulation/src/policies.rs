@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cluster::{AuditedKind, KINDS, NAMESPACE};
+use crate::cluster::{KINDS, NAMESPACE};
 
 /// All objects: kind, namespace and name.
 pub type ObjectsByName = BTreeMap<(usize, String, String), Value>;
 
-/// What a policy is about.
+/// What a policy is about. Messages name other objects within a word, so that they are not taken for the object's own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyCondition {
-    /// The label `team` is there.
+    /// The label `team` is there; the message has the object's name.
     HasTeam,
     /// The label `team` is not there; the message has its value.
     HasNoTeam,
@@ -51,8 +51,8 @@ pub struct Policy {
     pub variant: u8,
     /// What it is about.
     pub condition: PolicyCondition,
-    /// The kind of the objects that it judges, an index of [`KINDS`].
-    pub kind: usize,
+    /// The kinds of the objects that it judges, indexes of [`KINDS`].
+    pub kinds: [usize; 2],
     /// It has rules `warn` instead of `deny`.
     pub is_warning: bool,
     /// The language.
@@ -84,14 +84,14 @@ impl Policy {
             Dialect::ConftestV0 => (format!("{rule}[msg] {{"), ""),
             _ => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
         };
-        let kind = KINDS[self.kind].kind;
-        let (body, rest) = self.condition.rego(&KINDS[self.kind], self.dialect == Dialect::ConftestV0);
+        let kinds = self.kinds.map(|kind| KINDS[kind].kind);
+        let (body, rest) = self.condition.rego(self.dialect == Dialect::ConftestV0);
         let body = body.replace("OBJECT", object);
         let (number, edition, package) = (self.number, self.edition, self.package());
         let text = format!(
             "# METADATA\n# title: Policy {number}\n# description: Edition {edition}\n# custom: {{excusable: {}}}\npackage {package}\n{import}\n{head}\n\
-             \t{object}.kind == \"{kind}\"\n{body}}}\n{rest}",
-            self.is_excusable
+             \t{{\"{}\", \"{}\"}}[{object}.kind]\n{body}}}\n{rest}",
+            self.is_excusable, kinds[0], kinds[1]
         );
         (format!("p{number}.rego"), text)
     }
@@ -104,7 +104,7 @@ impl Policy {
         now: Timestamp,
     ) -> BTreeSet<Finding> {
         let mut findings = BTreeSet::new();
-        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| *kind == self.kind) {
+        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| self.kinds.contains(kind)) {
             let result = if self.condition == PolicyCondition::Fails {
                 "error"
             } else if self.is_warning {
@@ -127,17 +127,21 @@ impl Policy {
 
 impl PolicyCondition {
     /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
-    fn rego(self, judged: &AuditedKind, is_v0: bool) -> (String, &'static str) {
+    fn rego(self, is_v0: bool) -> (String, &'static str) {
         let looked_up = |kind: usize| format!("data.kubernetes.{}", KINDS[kind].plural);
         match self {
-            Self::HasTeam => ("\tnot OBJECT.metadata.labels.team\n\tmsg := \"no team\"\n".to_owned(), ""),
+            Self::HasTeam => {
+                let text =
+                    "\tnot OBJECT.metadata.labels.team\n\tmsg := sprintf(\"%s has no team\", [OBJECT.metadata.name])\n";
+                (text.to_owned(), "")
+            }
             Self::HasNoTeam => ("\tmsg := sprintf(\"of team %s\", [OBJECT.metadata.labels.team])\n".to_owned(), ""),
             Self::HasPartner(kind) => {
                 let namespace = if KINDS[kind].namespaced { "[OBJECT.metadata.namespace]" } else { "" };
                 let looked_up = looked_up(kind);
                 let text = format!(
                     "\tpartner := OBJECT.metadata.annotations[\"example.com/partner\"]\n\
-                     \tnot {looked_up}{namespace}[partner]\n\tmsg := sprintf(\"no partner %s\", [partner])\n"
+                     \tnot {looked_up}{namespace}[partner]\n\tmsg := sprintf(\"no partner_%s\", [partner])\n"
                 );
                 (text, "")
             }
@@ -154,7 +158,7 @@ impl PolicyCondition {
                 let looked_up = looked_up(kind);
                 let text = format!(
                     "\tother := {looked_up}{path}\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
-                     \tmsg := sprintf(\"unit of %s/%s\", [namespace, name])\n"
+                     \tmsg := sprintf(\"unit of %s_%s\", [namespace, name])\n"
                 );
                 (text, "")
             }
@@ -164,12 +168,10 @@ impl PolicyCondition {
                 (format!("\tcount({looked_up}{namespace}) > 2\n\tmsg := \"crowded\"\n"), "")
             }
             Self::HasTeamOfNamespace => {
-                let name = if judged.namespaced { "OBJECT.metadata.namespace" } else { "OBJECT.metadata.name" };
-                let text = format!(
-                    "\tdata.kubernetes.namespaces[{name}].metadata.labels.team != OBJECT.metadata.labels.team\n\
-                     \tmsg := \"another team\"\n"
-                );
-                (text, "")
+                let text = "\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
+                            \tdata.kubernetes.namespaces[home].metadata.labels.team != OBJECT.metadata.labels.team\n\
+                            \tmsg := \"another team\"\n";
+                (text.to_owned(), "")
             }
             Self::IsValid => {
                 let text = "\tdate := OBJECT.metadata.annotations[\"example.com/expires\"]\n\
@@ -205,7 +207,7 @@ impl PolicyCondition {
         let place = |looked_up: usize| if KINDS[looked_up].namespaced { namespace } else { "" };
         let when = |condition: bool, message: &str| if condition { vec![message.to_owned()] } else { Vec::new() };
         match self {
-            Self::HasTeam => when(label(object, "team").is_none(), "no team"),
+            Self::HasTeam => when(label(object, "team").is_none(), &format!("{name} has no team")),
             Self::HasNoTeam => label(object, "team").map(|team| format!("of team {team}")).into_iter().collect(),
             Self::HasPartner(looked_up) => {
                 // OPA evaluates `input.metadata.namespace` before `not`: without it the rule is undefined.
@@ -214,7 +216,7 @@ impl PolicyCondition {
                     is_defined
                         && !objects.contains_key(&(looked_up, place(looked_up).to_owned(), (*partner).to_owned()))
                 });
-                partner.map(|partner| format!("no partner {partner}")).into_iter().collect()
+                partner.map(|partner| format!("no partner_{partner}")).into_iter().collect()
             }
             Self::IsUnique(looked_up) => {
                 let Some(unit) = label(object, "unit") else { return Vec::new() };
@@ -223,7 +225,7 @@ impl PolicyCondition {
                         && label(other, "unit").as_ref() == Some(&unit)
                         && (*other_kind, &**other_namespace, &**other_name) != (kind, namespace, name)
                 });
-                others.map(|((_, namespace, name), _)| format!("unit of {namespace}/{name}")).collect()
+                others.map(|((_, namespace, name), _)| format!("unit of {namespace}_{name}")).collect()
             }
             Self::HasRoom(looked_up) => {
                 if KINDS[looked_up].namespaced && namespace.is_empty() {

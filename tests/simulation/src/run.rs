@@ -18,7 +18,7 @@ use tokio::{task::LocalSet, time::sleep};
 use crate::{
     cluster::{self, HOME, KINDS},
     faults::{Sky, Weather},
-    machine,
+    machine, owners,
     plan::RunStep,
     policies::{self, Finding, ObjectsByName, Policy, PolicyCondition},
     replica::{self, POLICIES, Replica, USER},
@@ -114,6 +114,13 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     outcome.and(ended)
 }
 
+/// What kaudit is to find.
+struct ExpectedFindings {
+    listed: BTreeSet<Finding>,
+    /// An owner has them, too.
+    covered: BTreeSet<Finding>,
+}
+
 /// The state of a run.
 struct RunState {
     server: ApiServer,
@@ -132,16 +139,14 @@ struct RunState {
 impl RunState {
     async fn step(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
-            RunStep::Write(name, contents) => {
-                cluster::write(&self.server, &name.object(contents));
-            }
+            RunStep::Write(name, contents) => name.write(&self.server, contents),
             RunStep::Delete(name) => {
                 // It may not be there.
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
             }
             RunStep::Recreate(name, contents) => {
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
-                cluster::write(&self.server, &name.object(contents));
+                name.write(&self.server, contents);
             }
             RunStep::SetPolicy(policy) => {
                 replica::write_policy(policy.file())?;
@@ -199,6 +204,7 @@ impl RunState {
                 self.server.restart();
                 self.had_faults = true;
             }
+            RunStep::ChangeTimeOfDay(seconds) => machine::change_time_of_day(*seconds),
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
             RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
             RunStep::Compare => self.compare().await?,
@@ -276,15 +282,19 @@ impl RunState {
             sleep(GIVING_UP).await;
         }
         self.restart_failed().await?;
-        let mut patience = PATIENCE;
+        self.becomes_right(PATIENCE).await
+    }
+
+    /// Waits until everything is right.
+    async fn becomes_right(&mut self, mut patience: Duration) -> anyhow::Result<()> {
+        let pause = Duration::from_secs(5);
         while let Err(error) = self.difference().await {
             self.all_run().await?;
-            if patience.is_zero() {
-                return Err(error.context("still wrong after 15 minutes"));
+            if patience < pause {
+                return Err(error);
             }
-            let pause = Duration::from_secs(5);
             sleep(pause).await;
-            patience = patience.saturating_sub(pause);
+            patience -= pause;
             cluster::settle(&self.server);
         }
         Ok(())
@@ -299,12 +309,10 @@ impl RunState {
         sleep(Duration::from_mins(1)).await;
         let before = self.stored();
         sleep(QUIET).await;
-        self.difference().await.context("right before, not any more")?;
         // A date may have passed meanwhile.
-        if !self.depend_on_time() {
-            changed(&before, &self.stored())?;
-        }
-        Ok(())
+        let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
+        self.becomes_right(patience).await.context("right before, not any more")?;
+        if patience.is_zero() { changed(&before, &self.stored()) } else { Ok(()) }
     }
 
     fn depend_on_time(&self) -> bool {
@@ -347,33 +355,29 @@ impl RunState {
     /// Compares what is recorded, and what a fresh check says, with what is right.
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
-        let now = Timestamp::now();
-        let recorded = self.compare_records(&self.expected(now));
-        if self.depend_on_time() {
-            // What has changed since rules that depend on the time were evaluated last.
-            let earlier = now.checked_sub(REEVALUATION).unwrap_or(now);
-            recorded.or_else(|_| self.compare_records(&self.expected(earlier)))?;
-        } else {
-            recorded?;
-        }
-        let expected = self.expected(Timestamp::now());
+        let expected = self.expected();
+        same("reports", &self.recorded(), &expected.listed)?;
+        self.compare_events(&expected)?;
+        self.compare_status(&expected)?;
         let (_code, result) = replica::once(&self.server).await.context("check --once")?;
+        // A date may have passed meanwhile.
+        let expected = self.expected();
         let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let fresh = entries.iter().filter_map(|entry| finding(entry, &entry["resource"])).collect();
-        same("check --once", &fresh, &expected)
+        let of_entries = |is_covered: bool| {
+            let wanted = entries.iter().filter(move |entry| entry["coveredBy"].is_object() == is_covered);
+            wanted.filter_map(|entry| finding(entry, &entry["resource"])).collect()
+        };
+        same("check --once", &of_entries(false), &expected.listed)?;
+        same("check --once, covered", &of_entries(true), &expected.covered)
     }
 
-    /// Compares what reports, Events and the Audit object say with what is expected.
-    fn compare_records(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
-        same("reports", &self.recorded(), expected)?;
-        self.compare_events(expected)?;
-        self.compare_status(expected)
-    }
-
-    /// Returns what policies find at a moment.
-    fn expected(&self, now: Timestamp) -> BTreeSet<Finding> {
-        let (objects, excused) = (self.objects(), self.excused());
-        self.policies.values().flat_map(|policy| policy.findings(&objects, &excused, now)).collect()
+    /// Returns what policies find.
+    fn expected(&self) -> ExpectedFindings {
+        let (objects, excused, now) = (self.objects(), self.excused(), Timestamp::now());
+        let mut listed = self.policies.values().flat_map(|policy| policy.findings(&objects, &excused, now)).collect();
+        let covered = owners::covered(&objects, &listed);
+        listed.retain(|finding| !covered.contains(finding));
+        ExpectedFindings { listed, covered }
     }
 
     /// Returns what policies may see.
@@ -409,8 +413,8 @@ impl RunState {
     }
 
     /// Whether Events have reported each violation by turns, and last what is so.
-    fn compare_events(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
-        let mut reported: BTreeMap<(String, String, String), Vec<(String, bool)>> = BTreeMap::new();
+    fn compare_events(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
+        let mut reported: BTreeMap<(String, String, String), Vec<(u64, bool)>> = BTreeMap::new();
         let mut names = BTreeMap::new();
         for event in self.server.list("events.k8s.io/v1", "Event", "").unwrap_or_default() {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -427,12 +431,14 @@ impl RunState {
                 .and_then(|excused| excused.split_once("; "))
                 .map_or(&*note, |note| note.1);
             let (rule, message) = note.split_once(": ").unwrap_or((note, ""));
+            // The number of dependents is of the time of the Event.
+            let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
             let about = (text(&regarding["uid"]), rule.to_owned(), message.to_owned());
             names.insert(
                 about.0.clone(),
                 (text(&regarding["kind"]), text(&regarding["namespace"]), text(&regarding["name"])),
             );
-            reported.entry(about).or_default().push((text(&event["eventTime"]), is_new));
+            reported.entry(about).or_default().push((text(&event["metadata"]["resourceVersion"]).parse()?, is_new));
         }
         let mut open = BTreeSet::new();
         for (about, mut turns) in reported {
@@ -444,26 +450,30 @@ impl RunState {
                 open.insert((about.1, kind, namespace, name, about.2));
             }
         }
-        let expected: BTreeSet<_> = expected
-            .iter()
-            .filter(|finding| finding.4 != "error")
-            .map(|(policy, kind, namespace, name, result, message)| {
+        let violations = |findings: &BTreeSet<Finding>| -> BTreeSet<_> {
+            let violations = findings.iter().filter(|finding| finding.4 != "error");
+            let about = violations.map(|(policy, kind, namespace, name, result, message)| {
                 let rule = if *result == "warn" { "warn" } else { "deny" };
                 (format!("{policy}/{rule}"), (*kind).to_owned(), namespace.clone(), name.clone(), message.clone())
-            })
-            .collect();
-        same("Events", &open, &expected)
+            });
+            about.collect()
+        };
+        // What was reported before an owner covered it is not resolved by that.
+        let covered = violations(&expected.covered);
+        open.retain(|about| !covered.contains(about));
+        same("Events", &open, &violations(&expected.listed))
     }
 
     /// Whether the Audit object counts what is so.
-    fn compare_status(&self, expected: &BTreeSet<Finding>) -> anyhow::Result<()> {
+    fn compare_status(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
         let audit = self
             .server
             .get(("kaudit.dev/v1alpha1", "Audit", HOME, "kaudit"))
             .map_err(|error| anyhow::anyhow!("Audit: {error:?}"))?;
         let status = &audit["status"];
         for result in ["fail", "warn", "error"] {
-            let (found, expected) = (&status["summary"][result], expected.iter().filter(|one| one.4 == result).count());
+            let expected = expected.listed.iter().filter(|finding| finding.4 == result).count();
+            let found = &status["summary"][result];
             ensure!(*found == expected, "Audit: {found} with {result}, not {expected}");
         }
         let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -473,7 +483,7 @@ impl RunState {
             ensure!(is_true, "Audit: {}", condition.map_or_else(|| format!("no {kind}"), Value::to_string));
         }
         let is_complete = conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True");
-        let has_failed = expected.iter().any(|finding| finding.4 == "error");
+        let has_failed = expected.listed.iter().any(|finding| finding.4 == "error");
         ensure!(is_complete != has_failed, "Audit: complete is {is_complete}: {conditions:?}");
         Ok(())
     }

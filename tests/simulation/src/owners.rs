@@ -1,0 +1,71 @@
+//! Which violations an owner has, too, so that only the owner's is listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    cluster::KINDS,
+    policies::{Finding, ObjectsByName},
+};
+
+/// Kind, namespace and name.
+type ObjectKey = (usize, String, String);
+
+/// Returns those of the findings that an owner covers: it has the same violation, and that is listed.
+pub fn covered(objects: &ObjectsByName, findings: &BTreeSet<Finding>) -> BTreeSet<Finding> {
+    let mut listed: BTreeMap<ObjectKey, BTreeSet<&Finding>> = BTreeMap::new();
+    let mut covered = BTreeSet::new();
+    let mut chains: Vec<(Vec<ObjectKey>, &ObjectKey)> = objects.keys().map(|key| (owners(objects, key), key)).collect();
+    // Owners come first.
+    chains.sort_by_key(|(chain, _)| chain.len());
+    for (chain, key) in chains {
+        for finding in findings.iter().filter(|finding| is_about(finding, key)) {
+            let is_same = |owner: &ObjectKey, known: &Finding| {
+                (&known.0, known.4) == (&finding.0, finding.4)
+                    && is_same_text((&finding.5, &key.2), (&known.5, &owner.2))
+            };
+            let mut of_owners =
+                chain.iter().flat_map(|owner| listed.get(owner).into_iter().flatten().map(move |known| (owner, known)));
+            if of_owners.any(|(owner, known)| is_same(owner, known)) {
+                covered.insert(finding.clone());
+            } else {
+                listed.entry(key.clone()).or_default().insert(finding);
+            }
+        }
+    }
+    covered
+}
+
+/// Returns what controls an object, and what controls that in turn, as far as it is there; nothing for an object that
+/// controls itself through others.
+fn owners(objects: &ObjectsByName, key: &ObjectKey) -> Vec<ObjectKey> {
+    let mut chain: Vec<ObjectKey> = Vec::new();
+    while let Some(owner) = owner(objects, chain.last().unwrap_or(key)) {
+        if owner == *key {
+            return Vec::new();
+        }
+        if chain.contains(&owner) {
+            break;
+        }
+        chain.push(owner);
+    }
+    chain
+}
+
+fn owner(objects: &ObjectsByName, (kind, namespace, name): &ObjectKey) -> Option<ObjectKey> {
+    let reference = &objects.get(&(*kind, namespace.clone(), name.clone()))?["metadata"]["ownerReferences"][0];
+    let kind = KINDS.iter().position(|kind| reference["kind"] == kind.kind)?;
+    let namespace = if KINDS[kind].namespaced { namespace.clone() } else { String::new() };
+    let owner = (kind, namespace, reference["name"].as_str()?.to_owned());
+    (objects.get(&owner)?["metadata"]["uid"] == reference["uid"]).then_some(owner)
+}
+
+fn is_about(finding: &Finding, (kind, namespace, name): &ObjectKey) -> bool {
+    (finding.1, &finding.2, &finding.3) == (KINDS[*kind].kind, namespace, name)
+}
+
+/// Whether two messages are the same, each about its own object.
+fn is_same_text((one, name): (&str, &str), (other, other_name): (&str, &str)) -> bool {
+    let (mut words, mut others) = (one.split(' '), other.split(' '));
+    words.by_ref().zip(others.by_ref()).all(|pair| pair.0 == pair.1 || pair == (name, other_name))
+        && one.split(' ').count() == other.split(' ').count()
+}
