@@ -6,6 +6,7 @@ use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     faults::Weather,
     policies::{Dialect, Policy, PolicyCondition},
+    replica::ReplicaSettings,
 };
 
 /// One thing that happens.
@@ -25,6 +26,8 @@ pub enum RunStep {
     Excuse(u8, u8, u8),
     /// It is not any more.
     EndExcuse(u8, u8, u8),
+    /// All replicas stop; those that start later are started in this way.
+    Configure(ReplicaSettings),
     /// A replica starts, if it does not run.
     Start(u8),
     /// A replica loses its connections and is not heard of again.
@@ -71,7 +74,9 @@ struct Generator {
     random: Rng,
     size: Size,
     kinds: Vec<usize>,
-    replicas: u8,
+    settings: ReplicaSettings,
+    /// Objects may have owners that not every replica reads.
+    has_owners: bool,
     /// What each policy may be about: a violation that stands gets no Event when a policy words it differently, so that
     /// packages keep their conditions.
     conditions: Vec<[PolicyCondition; 2]>,
@@ -90,17 +95,39 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let mut kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| *kind != NAMESPACE).collect();
     random.shuffle(&mut kinds);
     kinds.truncate(size.kinds);
-    let replicas = if random.u8(..4) == 0 { 2 } else { 1 };
+    let settings = settings(&mut random, &kinds);
     let policies = random.u8(1..=6);
     let faults = random.u8(..3) > 0;
-    let mut generator = Generator { random, size, kinds, replicas, conditions: Vec::new(), faults };
+    // A shard does not see all owners, nor does who leaves kinds out.
+    let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
+    let mut generator = Generator { random, size, kinds, settings, has_owners, conditions: Vec::new(), faults };
     generator.conditions = (0..policies).map(|_| [generator.condition(), generator.condition()]).collect();
     generator.steps()
 }
 
+/// Returns any settings.
+fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
+    let mut seldom = |one_of: u8| random.u8(..one_of) == 0;
+    let (sharded, several) = (seldom(6), seldom(4));
+    let (config_maps, full_secrets, judged_kinds, by_object, unshared) =
+        (seldom(4), seldom(4), seldom(5), seldom(5), seldom(5));
+    // kaudit does not start if it is to leave out what is not served.
+    let excluded = seldom(8).then(|| kinds[random.usize(..kinds.len())]).filter(|kind| *kind != WIDGET);
+    ReplicaSettings {
+        replicas: if sharded || several { random.u8(2..=3) } else { 1 },
+        sharded,
+        config_maps,
+        full_secrets,
+        excluded,
+        judged_kinds,
+        by_object,
+        share_verdicts: !unshared,
+    }
+}
+
 impl Generator {
     fn steps(&mut self) -> Vec<RunStep> {
-        let mut steps = Vec::new();
+        let mut steps = vec![RunStep::Configure(self.settings)];
         for namespace in 0..self.size.namespaces {
             let name = ObjectName { kind: NAMESPACE, namespace: 0, name: namespace };
             steps.push(RunStep::Write(name, self.contents()));
@@ -111,12 +138,15 @@ impl Generator {
         for _ in 0..self.random.usize(3..40) {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
-        for replica in 0..self.replicas {
-            steps.push(RunStep::Start(replica));
-        }
+        self.start(&mut steps);
         for _ in 0..self.random.usize(1..=3) {
             for _ in 0..self.random.usize(2..20) {
-                steps.push(self.step());
+                let step = self.step();
+                let is_configured = matches!(step, RunStep::Configure(_));
+                steps.push(step);
+                if is_configured {
+                    self.start(&mut steps);
+                }
                 let longest = [10, 1_000, 10_000, 100_000][self.random.usize(..4)];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
             }
@@ -125,8 +155,21 @@ impl Generator {
         steps
     }
 
+    fn start(&self, steps: &mut Vec<RunStep>) {
+        steps.extend((0..self.settings.replicas).map(RunStep::Start));
+    }
+
+    /// Starts kaudit in another way, of which the same can be expected.
+    fn configure(&mut self) -> RunStep {
+        let other = settings(&mut self.random, &self.kinds);
+        let ReplicaSettings { sharded, excluded, judged_kinds, .. } = self.settings;
+        let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
+        self.settings = ReplicaSettings { sharded, excluded, judged_kinds, replicas, ..other };
+        RunStep::Configure(self.settings)
+    }
+
     fn step(&mut self) -> RunStep {
-        let replica = self.random.u8(..self.replicas);
+        let replica = self.random.u8(..self.settings.replicas);
         match self.random.u8(..100) {
             0..40 => RunStep::Write(self.name(), self.contents()),
             40..52 => RunStep::Delete(self.name()),
@@ -140,7 +183,8 @@ impl Generator {
             67 => RunStep::EndExcuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
             68..71 => RunStep::Kill(replica),
             71..74 => RunStep::Stop(replica),
-            74..80 => RunStep::Start(replica),
+            74..79 => RunStep::Start(replica),
+            79 => self.configure(),
             80 => RunStep::Freeze(self.random.u32(..60_000)),
             81 => RunStep::ChangeTimeOfDay(self.random.i32(-7_200..7_200)),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),
@@ -174,7 +218,7 @@ impl Generator {
         // Around the time that a run takes, which begins at this moment.
         let expires = some(5, 60).map(|minutes| 1_767_225_600 + i64::from(minutes) * 60);
         let (odd, noise) = (random.u8(..10) == 0, random.u8(..4));
-        let owner = (random.u8(..3) == 0).then(|| (self.kind(), self.random.u8(..names)));
+        let owner = (self.has_owners && random.u8(..3) == 0).then(|| (self.kind(), self.random.u8(..names)));
         Contents { team, unit, partner, expires, odd, noise, owner }
     }
 
@@ -185,7 +229,11 @@ impl Generator {
 
     fn condition(&mut self) -> PolicyCondition {
         let other = if self.random.u8(..4) == 0 { WIDGET } else { self.kind() };
+        // A shard looks up what is in its own namespaces.
+        let is_seen = !self.settings.sharded || KINDS[other].namespaced;
         match self.random.u8(..9) {
+            3..6 if !is_seen => PolicyCondition::HasTeam,
+            4 if self.settings.sharded => PolicyCondition::HasNoTeam,
             0 => PolicyCondition::HasTeam,
             1 | 2 => PolicyCondition::HasNoTeam,
             3 => PolicyCondition::HasPartner(other),

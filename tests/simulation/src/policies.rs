@@ -96,16 +96,21 @@ impl Policy {
         (format!("p{number}.rego"), text)
     }
 
-    /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces.
+    /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces. Values of
+    /// Secrets are seen if they are `full`.
     pub fn findings(
         &self,
         objects: &ObjectsByName,
         excused: &BTreeSet<(String, String)>,
-        now: Timestamp,
+        (now, full_secrets): (Timestamp, bool),
+        excluded: Option<usize>,
     ) -> BTreeSet<Finding> {
         let mut findings = BTreeSet::new();
-        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| self.kinds.contains(kind)) {
-            let result = if self.condition == PolicyCondition::Fails {
+        let is_judged = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
+        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_judged(*kind)) {
+            // A rule that looks up what is left out fails, where it does look something up.
+            let is_blind = excluded.is_some() && self.condition.looks_up(namespace) == excluded;
+            let result = if is_blind || self.condition == PolicyCondition::Fails {
                 "error"
             } else if self.is_warning {
                 "warn"
@@ -116,7 +121,12 @@ impl Policy {
             if is_excused && result != "error" {
                 continue;
             }
-            for message in self.condition.messages((*kind, namespace, name), object, objects, now) {
+            let messages = if is_blind {
+                vec![String::new()]
+            } else {
+                self.condition.messages((*kind, namespace, name), object, objects, (now, full_secrets))
+            };
+            for message in messages {
                 let about = (KINDS[*kind].kind, namespace.clone(), name.clone());
                 findings.insert((self.package(), about.0, about.1, about.2, result, message));
             }
@@ -126,6 +136,16 @@ impl Policy {
 }
 
 impl PolicyCondition {
+    /// Returns the kind that its rule looks up for an object in a namespace, or in none.
+    fn looks_up(self, namespace: &str) -> Option<usize> {
+        match self {
+            Self::HasPartner(kind) | Self::HasRoom(kind) if KINDS[kind].namespaced && namespace.is_empty() => None,
+            Self::HasPartner(kind) | Self::IsUnique(kind) | Self::HasRoom(kind) => Some(kind),
+            Self::HasTeamOfNamespace => Some(NAMESPACE),
+            Self::HasTeam | Self::HasNoTeam | Self::IsValid | Self::Fails => None,
+        }
+    }
+
     /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
     fn rego(self, is_v0: bool) -> (String, &'static str) {
         let looked_up = |kind: usize| format!("data.kubernetes.{}", KINDS[kind].plural);
@@ -195,13 +215,13 @@ impl PolicyCondition {
         (kind, namespace, name): (usize, &str, &str),
         object: &Value,
         objects: &ObjectsByName,
-        now: Timestamp,
+        (now, full_secrets): (Timestamp, bool),
     ) -> Vec<String> {
         let metadata = &object["metadata"];
-        // Only the keys of a Secret's annotations are kept.
+        // Of a Secret's annotations only the keys are kept, unless kaudit is to keep all.
         let annotation = |key: &str| {
             let value = metadata["annotations"][format!("example.com/{key}")].as_str()?;
-            Some(if KINDS[kind].kind == "Secret" { "" } else { value })
+            Some(if KINDS[kind].kind == "Secret" && !full_secrets { "" } else { value })
         };
         let label = |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().map(str::to_owned);
         let place = |looked_up: usize| if KINDS[looked_up].namespaced { namespace } else { "" };

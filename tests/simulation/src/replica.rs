@@ -9,7 +9,7 @@ use kaudit::{
     commands::check,
     telemetry::Telemetry,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     task::{JoinHandle, spawn_local},
     time::{Instant, timeout},
@@ -17,17 +17,88 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::HOME,
+    cluster::{self, HOME, KINDS},
     faults::{ReplicaConnection, Sky},
+    policies::Policy,
     server::{ADMIN, ApiServer, NoFaults},
 };
 
 /// The directory of policies, in the working directory of a run.
 pub const POLICIES: &str = "policies";
+/// The label of ConfigMaps with policies.
+const POLICY_LABEL: &str = "policies";
 /// The user whose rights kaudit has.
 pub const USER: &str = "system:serviceaccount:kaudit:kaudit";
 /// How long a run that was asked to stop may take.
 const STOPPING: Duration = Duration::from_secs(10);
+
+/// How kaudit is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaSettings {
+    /// The number of replicas or, if they are `sharded`, of shards.
+    pub replicas: u8,
+    /// Each replica evaluates a part of the namespaces.
+    pub sharded: bool,
+    /// Policies come from ConfigMaps instead of files.
+    pub config_maps: bool,
+    /// Policies see the values of Secrets.
+    pub full_secrets: bool,
+    /// A kind that is left out, an index of [`KINDS`].
+    pub excluded: Option<usize>,
+    /// Only kinds that a policy is about or looks up are read.
+    pub judged_kinds: bool,
+    /// What an owner has, too, is listed for each object.
+    pub by_object: bool,
+    /// What looks the same is evaluated once.
+    pub share_verdicts: bool,
+}
+
+impl Default for ReplicaSettings {
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            sharded: false,
+            config_maps: false,
+            full_secrets: false,
+            excluded: None,
+            judged_kinds: false,
+            by_object: false,
+            share_verdicts: true,
+        }
+    }
+}
+
+impl ReplicaSettings {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![if self.config_maps {
+            format!("-p=cluster:configmaps={HOME},{POLICY_LABEL}=yes")
+        } else {
+            format!("-p={POLICIES}")
+        }];
+        let kind = self.excluded.map(|kind| {
+            let group = KINDS[kind].api_version.split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+            format!("--exclude={}{group}", KINDS[kind].plural)
+        });
+        arguments.extend(kind);
+        let flags = [
+            (self.full_secrets, "--secrets=full"),
+            (self.judged_kinds, "--kinds=judged"),
+            (self.by_object, "--group-by=object"),
+            (!self.share_verdicts, "--share-verdicts=off"),
+        ];
+        arguments.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (*flag).to_owned()));
+        arguments
+    }
+
+    /// Returns the names of the Audits of all replicas.
+    pub fn audits(&self) -> Vec<String> {
+        if self.sharded {
+            (0..self.replicas).map(|shard| format!("kaudit-{shard}")).collect()
+        } else {
+            vec!["kaudit".to_owned()]
+        }
+    }
+}
 
 /// A long run.
 #[derive(Debug)]
@@ -43,11 +114,16 @@ impl Replica {
     /// # Errors
     ///
     /// When kaudit does not accept its arguments.
-    pub fn start(server: &ApiServer, sky: &Sky, elects: bool) -> anyhow::Result<Self> {
+    pub fn start(server: &ApiServer, sky: &Sky, settings: &ReplicaSettings, number: u8) -> anyhow::Result<Self> {
         let (line, stop) = (ReplicaConnection::new(sky), CancellationToken::new());
-        let mut arguments = vec!["--record=events,reports,status", "--rejudge-every=30s", "-o=ndjson=/dev/null"];
-        if elects {
-            arguments.push("--leader-elect");
+        let mut arguments = settings.arguments();
+        let own = ["--record=events,reports,status", "--rejudge-every=30s", "-o=ndjson=/dev/null"];
+        arguments.extend(own.map(str::to_owned));
+        if settings.replicas > 1 || settings.sharded {
+            arguments.push("--leader-elect".to_owned());
+        }
+        if settings.sharded {
+            arguments.push(format!("--shard={number}/{}", settings.replicas));
         }
         let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&line) as _), stop.clone())?;
         Ok(Self { line, stop, running: spawn_local(check) })
@@ -101,20 +177,22 @@ impl Replica {
 /// # Errors
 ///
 /// When it does not say anything.
-pub async fn once(server: &ApiServer) -> anyhow::Result<(u8, Value)> {
+pub async fn once(server: &ApiServer, settings: &ReplicaSettings) -> anyhow::Result<(u8, Value)> {
     let transport = server.transport(HOME, ADMIN, Arc::new(NoFaults));
     let file = "once.json";
-    let code = run(&["--once", "-o=json=once.json"], transport, CancellationToken::new())?.await?;
+    let mut arguments = settings.arguments();
+    arguments.extend(["--once", "-o=json=once.json"].map(str::to_owned));
+    let code = run(&arguments, transport, CancellationToken::new())?.await?;
     let text = fs::read_to_string(file).with_context(|| format!("no result beside exit code {code}"))?;
     Ok((code, serde_json::from_str(&text)?))
 }
 
 fn run(
-    arguments: &[&str],
+    arguments: &[String],
     transport: Transport,
     stop: CancellationToken,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<u8>> + use<>> {
-    let given = ["kaudit", "check", "-p", POLICIES].iter().chain(arguments).map(Into::into);
+    let given = ["kaudit", "check"].into_iter().chain(arguments.iter().map(String::as_str)).map(Into::into);
     let Subcommand::Check(mut check) = config::load(given)? else { bail!("this is not a check") };
     check.cluster.transport = Some(transport);
     Ok(async move {
@@ -123,12 +201,35 @@ fn run(
     })
 }
 
-/// Writes a policy's file, in one step.
+/// Writes a policy: its file, in one step, and its ConfigMap.
 ///
 /// # Errors
 ///
 /// When the file system refuses.
-pub fn write_policy((name, text): (String, String)) -> io::Result<()> {
-    fs::write("new", text)?;
-    fs::rename("new", PathBuf::from(POLICIES).join(name))
+pub fn write_policy(server: &ApiServer, policy: &Policy) -> io::Result<()> {
+    let (name, text) = policy.file();
+    fs::write("new", &text)?;
+    fs::rename("new", PathBuf::from(POLICIES).join(&name))?;
+    let data = json!({name: text});
+    cluster::write(
+        server,
+        &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}}}),
+    );
+    Ok(())
+}
+
+/// Removes both.
+///
+/// # Errors
+///
+/// When the file system refuses.
+pub fn remove_policy(server: &ApiServer, policy: &Policy) -> io::Result<()> {
+    // It may not be there.
+    let _deleted = server.delete(("v1", "ConfigMap", HOME, &config_map(policy.number)), &Value::Null);
+    fs::remove_file(PathBuf::from(POLICIES).join(policy.file().0))
+}
+
+fn config_map(number: u8) -> String {
+    format!("policy-{number}")
 }

@@ -21,7 +21,7 @@ use crate::{
     machine, owners,
     plan::RunStep,
     policies::{self, Finding, ObjectsByName, Policy, PolicyCondition},
-    replica::{self, POLICIES, Replica, USER},
+    replica::{self, POLICIES, Replica, ReplicaSettings, USER},
     server::{ApiServer, JournalEntry},
 };
 
@@ -80,12 +80,11 @@ fn note_panic(info: &PanicHookInfo<'_>) {
 
 async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     fs::create_dir(POLICIES)?;
-    let elects = steps.iter().any(|step| matches!(step, RunStep::Start(1..)));
     let server = cluster::install();
     let mut run = RunState {
         server,
         sky: Sky::default(),
-        elects,
+        settings: ReplicaSettings::default(),
         policies: BTreeMap::new(),
         replicas: BTreeMap::new(),
         killed: Vec::new(),
@@ -125,7 +124,7 @@ struct ExpectedFindings {
 struct RunState {
     server: ApiServer,
     sky: Sky,
-    elects: bool,
+    settings: ReplicaSettings,
     policies: BTreeMap<u8, Policy>,
     replicas: BTreeMap<u8, Replica>,
     /// Those that were killed, and may not have ended.
@@ -149,7 +148,7 @@ impl RunState {
                 name.write(&self.server, contents);
             }
             RunStep::SetPolicy(policy) => {
-                replica::write_policy(policy.file())?;
+                replica::write_policy(&self.server, policy)?;
                 self.policies.insert(policy.number, *policy);
             }
             RunStep::RemovePolicy(number) => {
@@ -157,7 +156,7 @@ impl RunState {
                 if self.policies.len() > 1
                     && let Some(policy) = self.policies.remove(number)
                 {
-                    fs::remove_file(format!("{POLICIES}/{}", policy.file().0))?;
+                    replica::remove_policy(&self.server, &policy)?;
                 }
             }
             RunStep::Excuse(number, variant, namespace) => {
@@ -169,6 +168,10 @@ impl RunState {
                 let at = (EXCEPTIONS.0, EXCEPTIONS.1, text("namespace"), text("name"));
                 // There may be none.
                 let _deleted = self.server.delete(at, &Value::Null);
+            }
+            RunStep::Configure(settings) => {
+                self.stop_all().await?;
+                self.settings = *settings;
             }
             RunStep::Start(number) => self.start(*number)?,
             RunStep::Kill(number) => {
@@ -215,8 +218,15 @@ impl RunState {
 
     fn start(&mut self, number: u8) -> anyhow::Result<()> {
         let runs = self.replicas.get(&number).is_some_and(|replica| !replica.has_ended());
-        if !runs && !self.policies.is_empty() {
-            self.replicas.insert(number, Replica::start(&self.server, &self.sky, self.elects)?);
+        if !runs && !self.policies.is_empty() && number < self.settings.replicas {
+            self.replicas.insert(number, Replica::start(&self.server, &self.sky, &self.settings, number)?);
+        }
+        Ok(())
+    }
+
+    async fn stop_all(&mut self) -> anyhow::Result<()> {
+        for (_, replica) in std::mem::take(&mut self.replicas) {
+            self.stop(replica).await?;
         }
         Ok(())
     }
@@ -326,7 +336,7 @@ impl RunState {
         everything.map(|object| (name(&object), object)).collect()
     }
 
-    /// Starts those that have given up, as Kubernetes does, and one if there is none.
+    /// Starts those that have given up, as Kubernetes does, and those that there have to be.
     async fn restart_failed(&mut self) -> anyhow::Result<()> {
         let ended: Vec<u8> =
             self.replicas.iter().filter(|(_, replica)| replica.has_ended()).map(|(number, _)| *number).collect();
@@ -337,8 +347,11 @@ impl RunState {
                 self.start(number)?;
             }
         }
-        if self.replicas.is_empty() {
-            self.start(0)?;
+        let needed = if self.settings.sharded { self.settings.replicas } else { 1 };
+        if self.replicas.len() < usize::from(needed) {
+            for number in 0..needed {
+                self.start(number)?;
+            }
         }
         Ok(())
     }
@@ -356,10 +369,10 @@ impl RunState {
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
         let expected = self.expected();
-        same("reports", &self.recorded(), &expected.listed)?;
+        same("reports", &self.recorded(), &expected.listed).map_err(|error| self.with_errors(error))?;
         self.compare_events(&expected)?;
         self.compare_status(&expected)?;
-        let (_code, result) = replica::once(&self.server).await.context("check --once")?;
+        let (_code, result) = replica::once(&self.server, &self.settings).await.context("check --once")?;
         // A date may have passed meanwhile.
         let expected = self.expected();
         let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -371,11 +384,23 @@ impl RunState {
         same("check --once, covered", &of_entries(true), &expected.covered)
     }
 
+    /// Adds what reports say of an error to a failure.
+    fn with_errors(&self, failure: anyhow::Error) -> anyhow::Error {
+        let reports = self.server.list("openreports.io/v1alpha1", "Report", "").unwrap_or_default();
+        let results = reports.iter().flat_map(|report| report["results"].as_array().into_iter().flatten());
+        let mut errors = results.filter(|result| result["result"] == "error");
+        match errors.find_map(|result| result["message"].as_str()) {
+            Some(error) => anyhow::anyhow!("{failure}; an error: {error}"),
+            None => failure,
+        }
+    }
+
     /// Returns what policies find.
     fn expected(&self) -> ExpectedFindings {
-        let (objects, excused, now) = (self.objects(), self.excused(), Timestamp::now());
-        let mut listed = self.policies.values().flat_map(|policy| policy.findings(&objects, &excused, now)).collect();
-        let covered = owners::covered(&objects, &listed);
+        let (objects, excused, at) = (self.objects(), self.excused(), (Timestamp::now(), self.settings.full_secrets));
+        let findings = |policy: &Policy| policy.findings(&objects, &excused, at, self.settings.excluded);
+        let mut listed: BTreeSet<Finding> = self.policies.values().flat_map(findings).collect();
+        let covered = if self.settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };
         listed.retain(|finding| !covered.contains(finding));
         ExpectedFindings { listed, covered }
     }
@@ -466,25 +491,23 @@ impl RunState {
 
     /// Whether the Audit object counts what is so.
     fn compare_status(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
-        let audit = self
-            .server
-            .get(("kaudit.dev/v1alpha1", "Audit", HOME, "kaudit"))
-            .map_err(|error| anyhow::anyhow!("Audit: {error:?}"))?;
-        let status = &audit["status"];
+        let mut audits = Vec::new();
+        for name in self.settings.audits() {
+            let audit = self.server.get(("kaudit.dev/v1alpha1", "Audit", HOME, &name));
+            audits.push(audit.map_err(|error| anyhow::anyhow!("Audit {name}: {error:?}"))?);
+        }
         for result in ["fail", "warn", "error"] {
             let expected = expected.listed.iter().filter(|finding| finding.4 == result).count();
-            let found = &status["summary"][result];
-            ensure!(*found == expected, "Audit: {found} with {result}, not {expected}");
+            let counts = audits.iter().map(|audit| audit["status"]["summary"][result].as_u64().unwrap_or_default());
+            let found: u64 = counts.sum();
+            ensure!(usize::try_from(found)? == expected, "Audit: {found} with {result}, not {expected}");
         }
-        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for kind in ["Synced", "PoliciesLoaded", "Recording"] {
-            let condition = conditions.iter().find(|condition| condition["type"] == kind);
-            let is_true = condition.is_some_and(|condition| condition["status"] == "True");
-            ensure!(is_true, "Audit: {}", condition.map_or_else(|| format!("no {kind}"), Value::to_string));
+        let mut is_complete = true;
+        for audit in &audits {
+            is_complete &= compare_conditions(audit)?;
         }
-        let is_complete = conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True");
         let has_failed = expected.listed.iter().any(|finding| finding.4 == "error");
-        ensure!(is_complete != has_failed, "Audit: complete is {is_complete}: {conditions:?}");
+        ensure!(is_complete != has_failed, "Audit: complete is {is_complete}");
         Ok(())
     }
 
@@ -504,6 +527,17 @@ impl RunState {
         }
         outcome
     }
+}
+
+/// Whether the conditions of an Audit say that all is well; returns whether it is complete.
+fn compare_conditions(audit: &Value) -> anyhow::Result<bool> {
+    let conditions = audit["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for kind in ["Synced", "PoliciesLoaded", "Recording"] {
+        let condition = conditions.iter().find(|condition| condition["type"] == kind);
+        let is_true = condition.is_some_and(|condition| condition["status"] == "True");
+        ensure!(is_true, "Audit: {}", condition.map_or_else(|| format!("no {kind}"), Value::to_string));
+    }
+    Ok(conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True"))
 }
 
 /// Returns the exception of a namespace from a policy.
