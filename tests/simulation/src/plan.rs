@@ -164,7 +164,7 @@ impl Generator {
         let other = settings(&mut self.random, &self.kinds);
         let ReplicaSettings { sharded, excluded, judged_kinds, .. } = self.settings;
         let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
-        self.settings = ReplicaSettings { sharded, excluded, judged_kinds, replicas, ..other };
+        self.settings = ReplicaSettings { replicas, sharded, excluded, judged_kinds, ..other };
         RunStep::Configure(self.settings)
     }
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// The directory of policies, in the working directory of a run.
 pub const POLICIES: &str = "policies";
-/// The label of ConfigMaps with policies.
+/// The label of `ConfigMaps` with policies.
 const POLICY_LABEL: &str = "policies";
 /// The user whose rights kaudit has.
 pub const USER: &str = "system:serviceaccount:kaudit:kaudit";
@@ -34,12 +34,13 @@ const STOPPING: Duration = Duration::from_secs(10);
 
 /// How kaudit is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct ReplicaSettings {
     /// The number of replicas or, if they are `sharded`, of shards.
     pub replicas: u8,
     /// Each replica evaluates a part of the namespaces.
     pub sharded: bool,
-    /// Policies come from ConfigMaps instead of files.
+    /// Policies come from `ConfigMaps` instead of files.
     pub config_maps: bool,
     /// Policies see the values of Secrets.
     pub full_secrets: bool,

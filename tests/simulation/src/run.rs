@@ -481,7 +481,7 @@ impl RunState {
         }
         let mut open = BTreeSet::new();
         for (about, mut turns) in reported {
-            turns.sort();
+            turns.sort_unstable();
             let repeated = turns.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
             ensure!(turns.first().is_none_or(|first| first.1) && repeated <= self.kills, "Events: {about:?} {turns:?}");
             if turns.last().is_some_and(|last| last.1) {
