@@ -96,6 +96,11 @@ impl Policy {
         (format!("p{number}.rego"), text)
     }
 
+    /// Returns the kinds that it is about, or looks up.
+    pub fn concerns(&self) -> impl Iterator<Item = usize> {
+        self.kinds.into_iter().chain(self.condition.looks_up("any"))
+    }
+
     /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces. Values of
     /// Secrets are seen if they are `full`.
     pub fn findings(
