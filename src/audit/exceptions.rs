@@ -15,7 +15,6 @@ use std::{
 
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc;
 
 pub(crate) use self::exception::MOST_ITEMS;
 use self::{
@@ -305,24 +304,13 @@ impl Exceptions {
 
 /// Reads the objects of a file; what is no object is an error.
 fn objects(file: ManifestFile) -> anyhow::Result<Vec<Object>> {
-    let (changes, mut read) = mpsc::channel(64);
-    std::thread::scope(|scope| {
-        // The receiver ends with the thread that takes from it: whoever reads must not wait for one that has seen enough.
-        let taken = scope.spawn(move || {
-            let mut objects = Vec::new();
-            while let Some(change) = read.blocking_recv() {
-                match change {
-                    Change::Seen(_, object) => objects.push(object),
-                    Change::Skipped(_, place, why) => anyhow::bail!("{place}: {why}"),
-                    _ => {}
-                }
-            }
-            Ok(objects)
-        });
-        manifest::read(&[file], &Selection::default(), Secrets::Redact, false, &changes);
-        drop(changes);
-        taken.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    let (mut objects, mut problem) = (Vec::new(), None);
+    manifest::read_with(&[file], &Selection::default(), Secrets::Redact, false, &mut |change| match change {
+        Change::Seen(_, object) => objects.push(object),
+        Change::Skipped(_, place, why) if problem.is_none() => problem = Some(anyhow::anyhow!("{place}: {why}")),
+        _ => {}
+    });
+    problem.map_or(Ok(objects), Err)
 }
 
 #[cfg(test)]

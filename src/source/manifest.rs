@@ -60,9 +60,6 @@ pub struct ManifestContent {
 
 /// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone. The names of all objects are
 /// collected if they are to be `listed`.
-///
-/// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
-/// same and the memory does not grow with the files.
 pub fn read(
     files: &[ManifestFile],
     selection: &Selection,
@@ -70,7 +67,24 @@ pub fn read(
     listed: bool,
     changes: &mpsc::Sender<Change>,
 ) -> ManifestContent {
-    read_in_chunks(files, Sizes::default(), selection, secrets, listed, changes)
+    read_with(files, selection, secrets, listed, &mut |change| {
+        // After an interrupt the receiver is gone; the little that is left is read in vain.
+        let _ended = changes.blocking_send(change);
+    })
+}
+
+/// As [`read`]; `send` takes the changes.
+///
+/// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
+/// same and the memory does not grow with the files.
+pub fn read_with(
+    files: &[ManifestFile],
+    selection: &Selection,
+    secrets: Secrets,
+    listed: bool,
+    send: &mut dyn FnMut(Change),
+) -> ManifestContent {
+    read_in_chunks(files, Sizes::default(), selection, secrets, listed, send)
 }
 
 fn read_in_chunks(
@@ -79,11 +93,11 @@ fn read_in_chunks(
     selection: &Selection,
     secrets: Secrets,
     listed: bool,
-    changes: &mpsc::Sender<Change>,
+    send: &mut dyn FnMut(Change),
 ) -> ManifestContent {
     let parser = ManifestParser { selection, secrets };
     let mut delivery = Delivery {
-        changes,
+        send,
         scopes: HashSet::new(),
         names: Names::default(),
         settings: BTreeSet::new(),
@@ -98,7 +112,7 @@ fn read_in_chunks(
 
 /// Turns what the files hold into changes.
 struct Delivery<'a> {
-    changes: &'a mpsc::Sender<Change>,
+    send: &'a mut dyn FnMut(Change),
     scopes: HashSet<WatchScope>,
     names: Names,
     /// Files of tools, in which there is something that is no object.
@@ -187,7 +201,7 @@ impl Delivery<'_> {
         self.send(Change::Skipped(scope, at, why));
     }
 
-    fn end(self) -> ManifestContent {
+    fn end(mut self) -> ManifestContent {
         let mut scopes: Vec<_> = self.scopes.iter().cloned().collect();
         scopes.sort();
         for scope in scopes {
@@ -203,9 +217,8 @@ impl Delivery<'_> {
         self.content
     }
 
-    fn send(&self, change: Change) {
-        // After an interrupt the receiver is gone; the little that is left is read in vain.
-        let _ended = self.changes.blocking_send(change);
+    fn send(&mut self, change: Change) {
+        (self.send)(change);
     }
 }
 
@@ -242,7 +255,10 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel(10_000);
         // As deep a stack as where it is called.
         std::thread::scope(|scope| {
-            let read = || read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, false, &sender);
+            let read = || {
+                let mut send = |change| sender.blocking_send(change).unwrap();
+                read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, false, &mut send)
+            };
             std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);
