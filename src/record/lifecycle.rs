@@ -23,10 +23,11 @@ pub(super) enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Returns what a delta tells of, in the order in which it is told.
+    /// Returns what a delta tells of, in the order in which it is told: what ends first, so that what is told last of a rule and
+    /// message is what is so, also where the outcome is another.
     pub(super) fn of(delta: &Delta) -> impl Iterator<Item = (Self, &Violation)> {
         let Delta { appeared, transitions, resolved, .. } = delta;
-        let told = [(Self::Appeared, appeared), (Self::Transient, transitions), (Self::Resolved, resolved)];
+        let told = [(Self::Resolved, resolved), (Self::Transient, transitions), (Self::Appeared, appeared)];
         told.into_iter()
             .flat_map(|(lifecycle, violations)| violations.iter().map(move |violation| (lifecycle, violation)))
     }

@@ -60,7 +60,7 @@ pub(super) fn write(
         let appeared = delta.appeared.iter().map(|violation| (StreamEvent::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));
-        for (event, violation) in appeared.chain(resolved).chain(transitions) {
+        for (event, violation) in resolved.chain(transitions).chain(appeared) {
             match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
                 Ok(()) => slow.tell_when_due(),
                 Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),
