@@ -26,7 +26,7 @@ use tokio::{task::JoinHandle, time::sleep_until};
 use super::{PROMPT, Scene, until_judged};
 use crate::{
     proxy::{Act, Proxy},
-    support::wait_for,
+    support::{PATIENCE, wait_for},
 };
 
 /// Objects that are changed, a hundred a second.
@@ -121,20 +121,14 @@ async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
     wait_for("a second refusal", || async { (refused.load(Ordering::SeqCst) > 4).then_some(()) }).await;
     busy.store(false, Ordering::SeqCst);
     let lasted = begin.elapsed();
-    let arrived = tokio::time::timeout(Duration::from_mins(1), arriving).await.expect("all are told of").unwrap();
+    let arrived = tokio::time::timeout(PATIENCE * 2, arriving).await.expect("all are told of").unwrap();
     let mut times: Vec<Instant> = arrived.into_values().collect();
     times.sort();
-    let rate = |from: usize, to: usize| {
-        f64::from(u32::try_from(to - from).unwrap()) / times[to].duration_since(times[from]).as_secs_f64()
-    };
-    let (first, last) = (rate(0, 100), rate(CHANGED - 101, CHANGED - 1));
-    println!(
-        "after {} refusals: {first:.1} Events a second at first, {last:.1} in the end",
-        refused.load(Ordering::SeqCst)
-    );
-    // A burst of 2,000 was allowed; 20 a second were asked for, halved at least once, and up to 40 may be borne. A busy
-    // machine delivers some of them together.
-    assert!(first < 30.0 && last < 60.0, "{first}, then {last}");
+    let took = times[CHANGED - 1].duration_since(times[0]);
+    println!("{} refusals, then {CHANGED} Events within {took:?}", refused.load(Ordering::SeqCst));
+    // A burst of 2,000 was allowed, so that without a lower rate all come at once. 20 a second were asked for, and up to 40
+    // may be borne. What a busy machine holds back comes together, later: hence the whole is measured, no part of it.
+    assert!(took > Duration::from_secs(8), "{took:?}");
     let refused = f64::from(u32::try_from(refused.load(Ordering::SeqCst)).unwrap());
     assert!(refused < 20.0 + 20.0 * lasted.as_secs_f64(), "{refused} attempts while it was busy for {lasted:?}");
     assert_eq!(kaudit.stop().await, Some(0));
