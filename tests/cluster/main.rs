@@ -36,6 +36,7 @@ mod odd;
 mod otlp;
 mod owners;
 mod page;
+mod plans;
 mod pod_security;
 mod policies;
 mod program;

@@ -68,7 +68,11 @@ pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
 
 /// Runs kaudit to its end, which must come within [`RUN`].
 pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
-    let mut command = kaudit(kubeconfig, arguments);
+    finish(kaudit(kubeconfig, arguments)).await
+}
+
+/// Runs a command to its end, which must come within [`RUN`].
+pub(crate) async fn finish(mut command: Command) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
@@ -76,7 +80,7 @@ pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     let Ok(output) = tokio::time::timeout(RUN, waiting).await else {
         // Still there, as nobody has waited for it: the id is its own.
         drop(Command::new("kill").arg("-KILL").arg(pid.to_string()).status());
-        panic!("waited {RUN:?} in vain for the end of kaudit {arguments:?}");
+        panic!("waited {RUN:?} in vain for the end of {command:?}");
     };
     let output = output.unwrap().unwrap();
     Ended {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::server::{ApiServer, At, Settings};
 
 /// A kind that worlds may have objects of.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct AuditedKind {
     /// `apps/v1`.
     pub api_version: &'static str,
@@ -78,22 +78,20 @@ impl ObjectName {
 
     /// Creates the object with these contents, or replaces it.
     pub fn write(self, server: &ApiServer, contents: &Contents) {
-        let mut object = self.object(contents);
-        if let Some((kind, name)) = contents.owner
-            && (KINDS[self.kind].namespaced || !KINDS[kind].namespaced)
-        {
-            let owner = Self { kind, namespace: self.namespace, name };
-            if let Ok(owner) = owner.with_at(|at| server.get(at)) {
-                object["metadata"]["ownerReferences"] = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
-                    "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "controller": true}]);
-            }
-        }
+        let owner = self.owner(contents).and_then(|owner| owner.with_at(|at| server.get(at)).ok());
         // A namespace may be missing.
-        let _written = write(server, &object);
+        let _written = write(server, &self.object(contents, owner.as_ref()));
+    }
+
+    /// Returns what is to control the object, if that is there.
+    pub fn owner(self, contents: &Contents) -> Option<Self> {
+        let (kind, name) = contents.owner?;
+        let is_possible = KINDS[self.kind].namespaced || !KINDS[kind].namespaced;
+        is_possible.then_some(Self { kind, namespace: self.namespace, name })
     }
 
     /// Returns the object with these contents.
-    fn object(self, contents: &Contents) -> Value {
+    pub fn object(self, contents: &Contents, owner: Option<&Value>) -> Value {
         self.with_at(|(api_version, kind, namespace, name)| {
             let mut object: Value = serde_json::from_str(KINDS[self.kind].body).unwrap_or_default();
             object["apiVersion"] = api_version.into();
@@ -102,6 +100,10 @@ impl ObjectName {
             object["metadata"]["name"] = name.into();
             if !namespace.is_empty() {
                 object["metadata"]["namespace"] = namespace.into();
+            }
+            if let Some(owner) = owner {
+                object["metadata"]["ownerReferences"] = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                    "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"], "controller": true}]);
             }
             object
         })
@@ -154,29 +156,58 @@ impl Contents {
 pub fn install() -> ApiServer {
     // Longer than any run, so that all Events can be compared.
     let server = ApiServer::new(Settings { event_ttl: std::time::Duration::from_hours(10_000), ..Settings::default() });
-    for crd in [
-        include_str!("../../../charts/kaudit/crds/audits.kaudit.dev.yaml"),
-        include_str!("../../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml"),
-    ] {
-        write(&server, &serde_saphyr::from_str(crd).unwrap_or_default());
+    for definition in definitions() {
+        write(&server, &definition);
     }
-    write(&server, &definition("openreports.io", "v1alpha1", "reports", "Report", "Namespaced"));
-    write(&server, &definition("openreports.io", "v1alpha1", "clusterreports", "ClusterReport", "Cluster"));
     write(&server, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}));
-    define_widgets(&server);
     settle(&server);
     server
 }
 
+/// Returns the definitions of all kinds that are no part of Kubernetes.
+pub fn definitions() -> impl Iterator<Item = Value> {
+    let ours = [
+        include_str!("../../../charts/kaudit/crds/audits.kaudit.dev.yaml"),
+        include_str!("../../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml"),
+    ];
+    let ours = ours.into_iter().map(|text| serde_saphyr::from_str(text).unwrap_or_default());
+    let others = [
+        definition("openreports.io", "v1alpha1", "reports", "Report", "Namespaced"),
+        definition("openreports.io", "v1alpha1", "clusterreports", "ClusterReport", "Cluster"),
+        definition("templates.gatekeeper.sh", "v1", "constrainttemplates", "ConstraintTemplate", "Cluster"),
+        widgets(),
+    ];
+    ours.chain(others)
+}
+
 /// Has the cluster serve Widgets.
 pub fn define_widgets(server: &ApiServer) {
+    write(server, &widgets());
+}
+
+fn widgets() -> Value {
     let kind = &KINDS[WIDGET];
-    write(server, &definition("example.com", "v1", kind.plural, kind.kind, "Namespaced"));
+    definition("example.com", "v1", kind.plural, kind.kind, "Namespaced")
 }
 
 /// Removes Widgets and their definition.
 pub fn remove_widgets(server: &ApiServer) {
-    let at = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com");
+    remove_definition(server, "widgets.example.com");
+}
+
+/// Has the cluster serve a kind of Constraints.
+pub fn define_constraints(server: &ApiServer, kind: &str) {
+    write(server, &definition("constraints.gatekeeper.sh", "v1beta1", &kind.to_lowercase(), kind, "Cluster"));
+    settle(server);
+}
+
+/// Removes a kind of Constraints, and these.
+pub fn remove_constraints(server: &ApiServer, kind: &str) {
+    remove_definition(server, &format!("{}.constraints.gatekeeper.sh", kind.to_lowercase()));
+}
+
+fn remove_definition(server: &ApiServer, name: &str) {
+    let at = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name);
     // It may be gone already.
     let _deleted = server.delete(at, &Value::Null);
 }

@@ -15,113 +15,78 @@ use crate::server::{Faults, RequestFault, RequestInfo, WatchFault};
 
 /// What may go wrong, and how often.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Weather {
+pub struct FaultRates {
     /// Decides when.
     pub seed: u64,
     /// Faults of requests, each with how many of a thousand requests have it.
-    pub requests: Vec<(FaultKind, u16)>,
+    pub requests: Vec<(RequestFault, u16)>,
     /// How many of a thousand events of watches have a fault.
     pub watches: u16,
     /// Only requests that write have faults.
     pub only_writes: bool,
 }
 
-/// A fault of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as RequestFault")]
-pub enum FaultKind {
-    Delay,
-    DelayAnswer,
-    Refuse,
-    ConnectError,
-    Hang,
-    LoseAnswer,
-    HangAnswer,
-    CutBody,
-    Truncate,
-    Stall,
-}
-
-const FAULTS: [FaultKind; 10] = [
-    FaultKind::Delay,
-    FaultKind::DelayAnswer,
-    FaultKind::Refuse,
-    FaultKind::ConnectError,
-    FaultKind::Hang,
-    FaultKind::LoseAnswer,
-    FaultKind::HangAnswer,
-    FaultKind::CutBody,
-    FaultKind::Truncate,
-    FaultKind::Stall,
-];
-
-impl Weather {
-    /// Returns any weather; one of four is fair.
+impl FaultRates {
+    /// Returns any; one of four has no faults.
     pub fn any(random: &mut Rng) -> Self {
-        let mut weather = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
+        let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
         if random.u8(..4) == 0 {
-            return weather;
+            return rates;
         }
         for _ in 0..random.usize(1..=3) {
             let rate = [20, 200, 900][random.usize(..3)];
-            weather.requests.push((FAULTS[random.usize(..FAULTS.len())], rate));
+            rates.requests.push((request_fault(random), rate));
         }
-        weather.watches = [0, 0, 50, 500][random.usize(..4)];
-        weather
+        rates.watches = [0, 0, 50, 500][random.usize(..4)];
+        rates
     }
 
     fn fault(&self, random: &mut Rng) -> RequestFault {
-        for (kind, rate) in &self.requests {
-            if random.u16(..1_000) < *rate {
-                return kind.fault(random);
-            }
-        }
-        RequestFault::None
+        let fault = self.requests.iter().find(|(_, rate)| random.u16(..1_000) < *rate);
+        fault.map_or(RequestFault::None, |(fault, _)| fault.clone())
     }
 }
 
-impl FaultKind {
-    fn fault(self, random: &mut Rng) -> RequestFault {
-        let longest = [50, 2_000, 40_000][random.usize(..3)];
-        let time = Duration::from_millis(random.u64(..longest));
-        let bytes = random.usize(..3_000);
-        match self {
-            Self::Delay => RequestFault::Delay(time),
-            Self::DelayAnswer => RequestFault::DelayAnswer(time),
-            Self::Refuse => {
-                let code = [429, 500, 502, 503, 504][random.usize(..5)];
-                RequestFault::Refuse(code, random.bool().then(|| random.u64(..5)))
-            }
-            Self::ConnectError => RequestFault::ConnectError,
-            Self::Hang => RequestFault::Hang,
-            Self::LoseAnswer => RequestFault::LoseAnswer,
-            Self::HangAnswer => RequestFault::HangAnswer,
-            Self::CutBody => RequestFault::CutBody(bytes),
-            Self::Truncate => RequestFault::Truncate(bytes),
-            Self::Stall => RequestFault::Stall(bytes),
+fn request_fault(random: &mut Rng) -> RequestFault {
+    let longest = [50, 2_000, 40_000][random.usize(..3)];
+    let time = Duration::from_millis(random.u64(..longest));
+    let bytes = random.usize(..3_000);
+    match random.u8(..10) {
+        0 => RequestFault::Delay(time),
+        1 => RequestFault::DelayAnswer(time),
+        2 => {
+            let code = [429, 500, 502, 503, 504][random.usize(..5)];
+            RequestFault::Refuse(code, random.bool().then(|| random.u64(..5)))
         }
+        3 => RequestFault::ConnectError,
+        4 => RequestFault::Hang,
+        5 => RequestFault::LoseAnswer,
+        6 => RequestFault::HangAnswer,
+        7 => RequestFault::CutBody(bytes),
+        8 => RequestFault::Truncate(bytes),
+        _ => RequestFault::Stall(bytes),
     }
 }
 
-/// The weather of a run, which all replicas share.
+/// The faults of a run at a time, which all replicas share.
 #[derive(Debug, Clone, Default)]
-pub struct Sky(Arc<Mutex<(Weather, Option<Rng>)>>);
+pub struct SharedFaults(Arc<Mutex<(FaultRates, Option<Rng>)>>);
 
-impl Sky {
-    /// Changes the weather.
-    pub fn set(&self, weather: Weather) {
-        let random = Rng::with_seed(weather.seed);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (weather, Some(random));
+impl SharedFaults {
+    /// Takes the place of what went wrong before.
+    pub fn set(&self, rates: FaultRates) {
+        let random = Rng::with_seed(rates.seed);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (rates, Some(random));
     }
 
     /// Whether nothing goes wrong.
     pub fn is_clear(&self) -> bool {
-        self.decide(true, |weather, _| weather.requests.is_empty() && weather.watches == 0)
+        self.decide(true, |rates, _| rates.requests.is_empty() && rates.watches == 0)
     }
 
-    fn decide<T>(&self, clear: T, decide: impl FnOnce(&Weather, &mut Rng) -> T) -> T {
+    fn decide<T>(&self, clear: T, decide: impl FnOnce(&FaultRates, &mut Rng) -> T) -> T {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            (weather, Some(random)) => decide(weather, random),
+            (rates, Some(random)) => decide(rates, random),
             (_, None) => clear,
         }
     }
@@ -129,7 +94,7 @@ impl Sky {
 
 /// The way from one replica to the server.
 pub struct ReplicaConnection {
-    sky: Sky,
+    faults: SharedFaults,
     is_cut: AtomicBool,
 }
 
@@ -141,8 +106,8 @@ impl fmt::Debug for ReplicaConnection {
 
 impl ReplicaConnection {
     /// Makes the way of a replica that starts.
-    pub fn new(sky: &Sky) -> Arc<Self> {
-        Arc::new(Self { sky: sky.clone(), is_cut: AtomicBool::new(false) })
+    pub fn new(faults: &SharedFaults) -> Arc<Self> {
+        Arc::new(Self { faults: faults.clone(), is_cut: AtomicBool::new(false) })
     }
 
     /// Lets nothing through any more.
@@ -157,8 +122,8 @@ impl Faults for ReplicaConnection {
             return RequestFault::Hang;
         }
         let is_read = matches!(&*request.verb, "get" | "list" | "watch");
-        self.sky.decide(RequestFault::None, |weather, random| {
-            if weather.only_writes && is_read { RequestFault::None } else { weather.fault(random) }
+        self.faults.decide(RequestFault::None, |rates, random| {
+            if rates.only_writes && is_read { RequestFault::None } else { rates.fault(random) }
         })
     }
 
@@ -166,8 +131,8 @@ impl Faults for ReplicaConnection {
         if self.is_cut.load(Relaxed) {
             return WatchFault::Hang;
         }
-        self.sky.decide(WatchFault::None, |weather, random| {
-            if random.u16(..1_000) >= weather.watches {
+        self.faults.decide(WatchFault::None, |rates, random| {
+            if random.u16(..1_000) >= rates.watches {
                 return WatchFault::None;
             }
             match random.u8(..6) {

@@ -1,23 +1,27 @@
 //! A simulation of kaudit in a cluster: all of the program against an API server in memory, in one thread, by a seed.
 //!
 //! ```text
-//! plan ────► run ────► replica      kaudit itself
-//! cluster     │           │
-//! policies    │           ▼
-//! owners      │        faults
-//!             ▼           │
-//!           server ◄──────┘
+//!              plan ────► run ────► replica      kaudit itself
+//!                          │ │          │
+//! cluster ◄── comparison ◄─┘ │          ▼
+//! policies    history        │       faults
+//! owners                     ▼          │
+//!                          server ◄─────┘
 //!
 //! machine    the clock and the random numbers of a run
 //! process    each run has a process of its own
 //! ```
 
 pub mod cluster;
+pub mod comparison;
+pub mod excuses;
 pub mod faults;
+pub mod history;
 pub mod machine;
 pub mod owners;
 pub mod plan;
 pub mod policies;
+pub mod policy_files;
 pub mod process;
 pub mod replica;
 pub mod run;

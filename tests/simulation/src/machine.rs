@@ -1,4 +1,4 @@
-//! The machine as a simulated process sees it: a clock that moves only while something waits for it, and random numbers that
+//! The machine as a simulated process sees it: a clock that moves only while everything waits for it, and random numbers that
 //! follow from a seed.
 //!
 //! The functions of libc by which the standard library and all crates ask for the time, for random numbers and for what has
@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "functions of libc are replaced")]
 
 use std::{
+    cell::Cell,
     ffi::{CStr, c_int, c_uint, c_void},
     sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed},
     time::Duration,
@@ -17,8 +18,11 @@ use libc::{clockid_t, epoll_event, size_t, ssize_t, timespec};
 /// Between the beginning of the epoch and that of each simulation: 2026-01-01T00:00:00Z.
 const BEGIN: u64 = 1_767_225_600 * NANOSECONDS;
 const NANOSECONDS: u64 = 1_000_000_000;
-/// What it takes to read the clock. Without it a loop that waits for a moment to pass would never end.
-const READING: u64 = 100;
+/// How often the clock is read at most without moving on: it cannot move each time, as allocators read it at times that do not
+/// follow from the seed, but a loop that waits for a moment to pass has to end.
+const MOST_READS: u64 = 100_000;
+/// How far it moves at each further time.
+const READING: u64 = 1_000_000;
 /// How long, on the real clock, another thread may take to wake this one when nothing else can.
 const OTHERS: c_int = 5_000;
 /// The exit code of a simulation that waits for nothing.
@@ -28,13 +32,22 @@ pub const STUCK: i32 = 97;
 static ENTERED: AtomicBool = AtomicBool::new(false);
 /// Nanoseconds since the simulation began.
 static ELAPSED: AtomicU64 = AtomicU64::new(0);
+/// How often the clock was read since it moved on.
+static READS: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds by which the time of day was changed.
 static CHANGED: AtomicI64 = AtomicI64::new(0);
 /// The state of the random numbers.
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 
+thread_local! {
+    /// This is the thread of a simulation. What others do, and when, must make no difference: for them the clock stands still,
+    /// and random numbers are always the same.
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Makes this process a simulation, from now on and in all its threads.
 pub fn enter(seed: u64) {
+    IS_MAIN.set(true);
     RANDOM.store(seed, Relaxed);
     ENTERED.store(true, Relaxed);
 }
@@ -93,7 +106,10 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) ->
             real(clock, time)
         };
     }
-    let mut now = ELAPSED.fetch_add(READING, Relaxed) + READING;
+    if IS_MAIN.get() && READS.fetch_add(1, Relaxed) > MOST_READS {
+        ELAPSED.fetch_add(READING, Relaxed);
+    }
+    let mut now = ELAPSED.load(Relaxed);
     if matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE) {
         now = (now + BEGIN).saturating_add_signed(CHANGED.load(Relaxed));
     }
@@ -124,11 +140,16 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c
     }
     // SAFETY: the caller promises it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    let mut state = RANDOM.load(Relaxed);
     for chunk in bytes.chunks_mut(8) {
-        let mut number = RANDOM.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+        let mut number = state;
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         chunk.copy_from_slice(&(number ^ (number >> 31)).to_le_bytes()[..chunk.len()]);
+    }
+    if IS_MAIN.get() {
+        RANDOM.store(state, Relaxed);
     }
     ssize_t::try_from(length).unwrap_or(ssize_t::MAX)
 }
@@ -152,6 +173,9 @@ pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most
     }
     match (wait(0), u64::try_from(timeout)) {
         (0, Ok(milliseconds)) => {
+            if milliseconds > 0 {
+                READS.store(0, Relaxed);
+            }
             ELAPSED.fetch_add(milliseconds * 1_000_000, Relaxed);
             0
         }

@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cluster::KINDS,
-    policies::{Finding, ObjectsByName},
+    policies::{ObjectsByName, PolicyFinding},
 };
 
 /// Kind, namespace and name.
 type ObjectKey = (usize, String, String);
 
 /// Returns those of the findings that an owner covers: it has the same violation, and that is listed.
-pub fn covered(objects: &ObjectsByName, findings: &BTreeSet<Finding>) -> BTreeSet<Finding> {
-    let mut listed: BTreeMap<ObjectKey, BTreeSet<&Finding>> = BTreeMap::new();
+pub fn covered(objects: &ObjectsByName, findings: &BTreeSet<PolicyFinding>) -> BTreeSet<PolicyFinding> {
+    let mut listed: BTreeMap<ObjectKey, BTreeSet<&PolicyFinding>> = BTreeMap::new();
     let mut covered = BTreeSet::new();
     let mut chains: Vec<(Vec<ObjectKey>, &ObjectKey)> = objects.keys().map(|key| (owners(objects, key), key)).collect();
     // Owners come first.
     chains.sort_by_key(|(chain, _)| chain.len());
     for (chain, key) in chains {
         for finding in findings.iter().filter(|finding| is_about(finding, key)) {
-            let is_same = |owner: &ObjectKey, known: &Finding| {
-                (&known.0, known.4) == (&finding.0, finding.4)
-                    && is_same_text((&finding.5, &key.2), (&known.5, &owner.2))
+            let is_same = |owner: &ObjectKey, known: &PolicyFinding| {
+                (&known.policy, known.result) == (&finding.policy, finding.result)
+                    && is_same_text((&finding.message, &key.2), (&known.message, &owner.2))
             };
             let mut of_owners =
                 chain.iter().flat_map(|owner| listed.get(owner).into_iter().flatten().map(move |known| (owner, known)));
@@ -59,8 +59,8 @@ fn owner(objects: &ObjectsByName, (kind, namespace, name): &ObjectKey) -> Option
     (objects.get(&owner)?["metadata"]["uid"] == reference["uid"]).then_some(owner)
 }
 
-fn is_about(finding: &Finding, (kind, namespace, name): &ObjectKey) -> bool {
-    (finding.1, &finding.2, &finding.3) == (KINDS[*kind].kind, namespace, name)
+fn is_about(finding: &PolicyFinding, (kind, namespace, name): &ObjectKey) -> bool {
+    (finding.kind, &finding.namespace, &finding.name) == (KINDS[*kind].kind, namespace, name)
 }
 
 /// Whether two messages are the same, each about its own object.

@@ -4,8 +4,9 @@ use fastrand::Rng;
 
 use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
-    faults::Weather,
-    policies::{Dialect, Policy, PolicyCondition},
+    excuses::Excuse,
+    faults::FaultRates,
+    policies::{Dialect, Policy, PolicyCondition, policy_name},
     replica::ReplicaSettings,
 };
 
@@ -22,10 +23,10 @@ pub enum RunStep {
     SetPolicy(Policy),
     /// The file of the policy of this number is removed.
     RemovePolicy(u8),
-    /// A namespace is excused from the policy of this number and variant.
-    Excuse(u8, u8, u8),
+    /// A namespace is excused from a policy.
+    Excuse(Excuse),
     /// It is not any more.
-    EndExcuse(u8, u8, u8),
+    EndExcuse(Excuse),
     /// All replicas stop; those that start later are started in this way.
     Configure(ReplicaSettings),
     /// A replica starts, if it does not run.
@@ -35,7 +36,7 @@ pub enum RunStep {
     /// A replica is asked to stop.
     Stop(u8),
     /// Requests go wrong in these ways, until the next such step.
-    Weather(Weather),
+    SetFaults(FaultRates),
     /// kaudit may no longer read a kind.
     Forbid(usize),
     /// kaudit may read a kind again.
@@ -77,9 +78,9 @@ struct Generator {
     settings: ReplicaSettings,
     /// Objects may have owners that not every replica reads.
     has_owners: bool,
-    /// What each policy may be about: a violation that stands gets no Event when a policy words it differently, so that
-    /// packages keep their conditions.
-    conditions: Vec<[PolicyCondition; 2]>,
+    /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
+    /// words it differently, so that packages keep their conditions.
+    conditions: Vec<([PolicyCondition; 2], bool)>,
     faults: bool,
 }
 
@@ -101,7 +102,9 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
     let mut generator = Generator { random, size, kinds, settings, has_owners, conditions: Vec::new(), faults };
-    generator.conditions = (0..policies).map(|_| [generator.condition(), generator.condition()]).collect();
+    generator.conditions = (0..policies)
+        .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
+        .collect();
     generator.steps()
 }
 
@@ -109,14 +112,14 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
 fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
     let mut seldom = |one_of: u8| random.u8(..one_of) == 0;
     let (sharded, several) = (seldom(6), seldom(4));
-    let (config_maps, full_secrets, judged_kinds, by_object, unshared) =
+    let (in_cluster, full_secrets, judged_kinds, by_object, unshared) =
         (seldom(4), seldom(4), seldom(5), seldom(5), seldom(5));
     // kaudit does not start if it is to leave out what is not served.
     let excluded = seldom(8).then(|| kinds[random.usize(..kinds.len())]).filter(|kind| *kind != WIDGET);
     ReplicaSettings {
         replicas: if sharded || several { random.u8(2..=3) } else { 1 },
         sharded,
-        config_maps,
+        in_cluster,
         full_secrets,
         excluded,
         judged_kinds,
@@ -140,8 +143,9 @@ impl Generator {
         }
         self.start(&mut steps);
         for _ in 0..self.random.usize(1..=3) {
+            let is_only_trouble = self.faults && self.random.u8(..4) == 0;
             for _ in 0..self.random.usize(2..20) {
-                let step = self.step();
+                let step = if is_only_trouble { self.trouble() } else { self.step() };
                 let is_configured = matches!(step, RunStep::Configure(_));
                 steps.push(step);
                 if is_configured {
@@ -169,7 +173,6 @@ impl Generator {
     }
 
     fn step(&mut self) -> RunStep {
-        let replica = self.random.u8(..self.settings.replicas);
         match self.random.u8(..100) {
             0..40 => RunStep::Write(self.name(), self.contents()),
             40..52 => RunStep::Delete(self.name()),
@@ -179,23 +182,52 @@ impl Generator {
                 RunStep::SetPolicy(self.policy(number))
             }
             65 => RunStep::RemovePolicy(self.number()),
-            66 => RunStep::Excuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
-            67 => RunStep::EndExcuse(self.number(), self.random.u8(..2), self.random.u8(..self.size.namespaces)),
-            68..71 => RunStep::Kill(replica),
-            71..74 => RunStep::Stop(replica),
-            74..79 => RunStep::Start(replica),
-            79 => self.configure(),
-            80 => RunStep::Freeze(self.random.u32(..60_000)),
-            81 => RunStep::ChangeTimeOfDay(self.random.i32(-7_200..7_200)),
+            66 => RunStep::Excuse(self.excuse()),
+            67 => RunStep::EndExcuse(self.excuse()),
+            68 => self.configure(),
+            69..79 => self.restart(),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),
-            82..90 => RunStep::Weather(Weather::any(&mut self.random)),
-            90..92 => RunStep::Compact,
-            92..94 => RunStep::ForgetWatchHistory,
-            94..96 => RunStep::RestartServer,
-            96..98 => RunStep::Forbid(self.kind()),
-            98 => RunStep::RemoveWidgets,
-            _ => RunStep::DefineWidgets,
+            79 => RunStep::RemoveWidgets,
+            80 => RunStep::DefineWidgets,
+            _ => self.trouble(),
         }
+    }
+
+    /// Returns what happens to a replica.
+    fn restart(&mut self) -> RunStep {
+        let replica = self.random.u8(..self.settings.replicas);
+        match self.random.u8(..10) {
+            0..3 => RunStep::Kill(replica),
+            3..6 => RunStep::Stop(replica),
+            _ => RunStep::Start(replica),
+        }
+    }
+
+    /// Returns what changes nothing that kaudit is to see.
+    fn trouble(&mut self) -> RunStep {
+        match self.random.u8(..24) {
+            0..9 => RunStep::SetFaults(FaultRates::any(&mut self.random)),
+            9..11 => RunStep::Compact,
+            11..13 => RunStep::ForgetWatchHistory,
+            13..15 => RunStep::RestartServer,
+            15..17 => RunStep::Forbid(self.kind()),
+            17 => RunStep::Freeze(self.random.u32(..60_000)),
+            18 => RunStep::ChangeTimeOfDay(self.random.i32(-50..7_200)),
+            _ => self.restart(),
+        }
+    }
+
+    fn excuse(&mut self) -> Excuse {
+        let (number, variant) = (self.number(), self.random.u8(..2));
+        let policy = policy_name(number, variant, self.dialect(number));
+        Excuse { policy, namespace: self.random.u8(..self.size.namespaces), by_file: self.random.bool() }
+    }
+
+    fn dialect(&mut self, number: u8) -> Dialect {
+        if self.conditions[usize::from(number)].1 {
+            return Dialect::Gatekeeper;
+        }
+        [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission][self.random.usize(..3)]
     }
 
     fn kind(&mut self) -> usize {
@@ -247,11 +279,11 @@ impl Generator {
 
     fn policy(&mut self, number: u8) -> Policy {
         let variant = self.random.u8(..2);
-        let dialect = [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission][self.random.usize(..3)];
+        let dialect = self.dialect(number);
         Policy {
             number,
             variant,
-            condition: self.conditions[usize::from(number)][usize::from(variant)],
+            condition: self.conditions[usize::from(number)].0[usize::from(variant)],
             kinds: [self.kind(), self.kind()],
             is_warning: self.random.bool(),
             dialect,

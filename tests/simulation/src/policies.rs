@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cluster::{KINDS, NAMESPACE};
+use crate::cluster::{AuditedKind, KINDS, NAMESPACE};
 
 /// All objects: kind, namespace and name.
 pub type ObjectsByName = BTreeMap<(usize, String, String), Value>;
@@ -40,12 +40,23 @@ pub enum Dialect {
     ConftestV0,
     /// As for OPA's admission control.
     Admission,
+    /// A template and a Constraint, as for Gatekeeper.
+    Gatekeeper,
+}
+
+/// Policies and namespaces that are excused from them.
+#[derive(Debug, Default)]
+pub struct Excused {
+    /// By objects, as far as the policy allows it.
+    pub by_teams: BTreeSet<(String, String)>,
+    /// By files.
+    pub by_operators: BTreeSet<(String, String)>,
 }
 
 /// A policy in a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Its file is `p0.rego`.
+    /// Its file is `p0.rego`, or `p0.yaml`.
     pub number: u8,
     /// Its package is `p0_1`.
     pub variant: u8,
@@ -53,7 +64,7 @@ pub struct Policy {
     pub condition: PolicyCondition,
     /// The kinds of the objects that it judges, indexes of [`KINDS`].
     pub kinds: [usize; 2],
-    /// It has rules `warn` instead of `deny`.
+    /// Its results are warnings.
     pub is_warning: bool,
     /// The language.
     pub dialect: Dialect,
@@ -63,37 +74,108 @@ pub struct Policy {
     pub is_excusable: bool,
 }
 
-/// What a policy says of an object: policy, kind, namespace, name, result, and message.
-pub type Finding = (String, &'static str, String, String, &'static str, String);
+/// What a policy says of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PolicyFinding {
+    /// The policy's name.
+    pub policy: String,
+    /// The rule's name; none for an error.
+    pub rule: String,
+    /// The object's kind.
+    pub kind: &'static str,
+    /// Empty for objects that are in no namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// `fail`, `warn` or `error`.
+    pub result: &'static str,
+    /// None for an error, whose words may change.
+    pub message: String,
+}
 
-/// Returns the package of a policy.
-pub fn package(number: u8, variant: u8) -> String {
+/// Returns the name of a policy: its package, or the kind of its Constraint.
+pub fn policy_name(number: u8, variant: u8, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Gatekeeper => format!("P{number}V{variant}"),
+        _ => package(number, variant),
+    }
+}
+
+fn package(number: u8, variant: u8) -> String {
     format!("p{number}_{variant}")
 }
 
 impl Policy {
-    fn package(&self) -> String {
-        package(self.number, self.variant)
+    /// Returns its name.
+    pub fn name(&self) -> String {
+        policy_name(self.number, self.variant, self.dialect)
+    }
+
+    /// Returns the name of its rule.
+    pub fn rule(&self) -> String {
+        match (self.dialect, self.is_warning) {
+            (Dialect::Gatekeeper, _) => format!("p{}-{}", self.number, self.variant),
+            (_, true) => "warn".to_owned(),
+            (_, false) => "deny".to_owned(),
+        }
     }
 
     /// Returns the name of its file and what is in it.
     pub fn file(&self) -> (String, String) {
-        let rule = if self.is_warning { "warn" } else { "deny" };
-        let object = if self.dialect == Dialect::Admission { "input.request.object" } else { "input" };
+        if self.dialect == Dialect::Gatekeeper {
+            let documents = self.documents().map(|document| format!("---\n{document}\n"));
+            return (format!("p{}.yaml", self.number), documents.concat());
+        }
+        let kinds = self.kinds.map(|kind| KINDS[kind].kind);
+        let object = self.object();
+        let judged = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
+        let text = format!(
+            "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}}}\n{}",
+            self.number,
+            self.edition,
+            self.is_excusable,
+            self.module(&judged)
+        );
+        (format!("p{}.rego", self.number), text)
+    }
+
+    /// Returns its template and its Constraint, if it is for Gatekeeper.
+    pub fn documents(&self) -> [Value; 2] {
+        let (name, kind) = (self.name().to_lowercase(), self.name());
+        let annotations = json!({"example.com/edition": self.edition.to_string(),
+            "policy.kaudit.dev/excusable": self.is_excusable.to_string()});
+        let action = if self.is_warning { "warn" } else { "deny" };
+        let kinds = self.kinds.map(|kind| KINDS[kind].kind);
+        let template = json!({"apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"crd": {"spec": {"names": {"kind": kind}}},
+                "targets": [{"target": "admission.k8s.gatekeeper.sh", "rego": self.module("")}]}});
+        let constraint = json!({"apiVersion": "constraints.gatekeeper.sh/v1beta1", "kind": kind,
+            "metadata": {"name": self.rule()},
+            "spec": {"enforcementAction": action, "match": {"kinds": [{"apiGroups": ["*"], "kinds": kinds}]}}});
+        [template, constraint]
+    }
+
+    /// Returns where rules find the object.
+    fn object(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Conftest | Dialect::ConftestV0 => "input",
+            Dialect::Admission => "input.request.object",
+            Dialect::Gatekeeper => "input.review.object",
+        }
+    }
+
+    /// Returns the Rego, whose rule begins with these lines.
+    fn module(&self, judged: &str) -> String {
+        let rule = self.rule();
         let (head, import) = match self.dialect {
             Dialect::ConftestV0 => (format!("{rule}[msg] {{"), ""),
-            _ => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
+            Dialect::Gatekeeper => ("violation[{\"msg\": msg}] {".to_owned(), ""),
+            Dialect::Conftest | Dialect::Admission => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
         };
-        let kinds = self.kinds.map(|kind| KINDS[kind].kind);
-        let (body, rest) = self.condition.rego(self.dialect == Dialect::ConftestV0);
-        let body = body.replace("OBJECT", object);
-        let (number, edition, package) = (self.number, self.edition, self.package());
-        let text = format!(
-            "# METADATA\n# title: Policy {number}\n# description: Edition {edition}\n# custom: {{excusable: {}}}\npackage {package}\n{import}\n{head}\n\
-             \t{{\"{}\", \"{}\"}}[{object}.kind]\n{body}}}\n{rest}",
-            self.is_excusable, kinds[0], kinds[1]
-        );
-        (format!("p{number}.rego"), text)
+        let (body, rest) = self.condition.rego(self.dialect);
+        let body = body.replace("OBJECT", self.object());
+        format!("package {}\n{import}\n{head}\n{judged}{body}}}\n{rest}", package(self.number, self.variant))
     }
 
     /// Returns the kinds that it is about, or looks up.
@@ -101,15 +183,15 @@ impl Policy {
         self.kinds.into_iter().chain(self.condition.looks_up("any"))
     }
 
-    /// Returns what it finds among all objects at a moment, but for what is excused: packages and namespaces. Values of
-    /// Secrets are seen if they are `full`.
+    /// Returns what it finds among all objects at a moment, but for what is excused. Values of Secrets are seen if they are
+    /// `full`.
     pub fn findings(
         &self,
         objects: &ObjectsByName,
-        excused: &BTreeSet<(String, String)>,
+        excused: &Excused,
         (now, full_secrets): (Timestamp, bool),
         excluded: Option<usize>,
-    ) -> BTreeSet<Finding> {
+    ) -> BTreeSet<PolicyFinding> {
         let mut findings = BTreeSet::new();
         let is_judged = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
         for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_judged(*kind)) {
@@ -122,7 +204,9 @@ impl Policy {
             } else {
                 "fail"
             };
-            let is_excused = self.is_excusable && excused.contains(&(self.package(), namespace.clone()));
+            let here = (self.name(), namespace.clone());
+            let is_excused =
+                excused.by_operators.contains(&here) || self.is_excusable && excused.by_teams.contains(&here);
             if is_excused && result != "error" {
                 continue;
             }
@@ -131,12 +215,28 @@ impl Policy {
             } else {
                 self.condition.messages((*kind, namespace, name), object, objects, (now, full_secrets))
             };
-            for message in messages {
-                let about = (KINDS[*kind].kind, namespace.clone(), name.clone());
-                findings.insert((self.package(), about.0, about.1, about.2, result, message));
-            }
+            findings.extend(messages.into_iter().map(|message| PolicyFinding {
+                policy: self.name(),
+                rule: if result == "error" { String::new() } else { self.rule() },
+                kind: KINDS[*kind].kind,
+                namespace: namespace.clone(),
+                name: name.clone(),
+                result,
+                message,
+            }));
         }
         findings
+    }
+
+    /// Whether it may say this of an object in this state, whatever else there is.
+    pub fn may_say(&self, (kind, namespace, name): (usize, &str, &str), object: &Value, message: &str) -> bool {
+        let depends_on_more = self.condition.looks_up("any").is_some() || self.condition == PolicyCondition::IsValid;
+        let says = |full_secrets: bool| {
+            let seen = (Timestamp::UNIX_EPOCH, full_secrets);
+            self.condition.messages((kind, namespace, name), object, &ObjectsByName::new(), seen)
+        };
+        let is_said = || [true, false].into_iter().any(|full| says(full).iter().any(|said| said == message));
+        self.kinds.contains(&kind) && (depends_on_more || is_said())
     }
 }
 
@@ -152,8 +252,7 @@ impl PolicyCondition {
     }
 
     /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
-    fn rego(self, is_v0: bool) -> (String, &'static str) {
-        let looked_up = |kind: usize| format!("data.kubernetes.{}", KINDS[kind].plural);
+    fn rego(self, dialect: Dialect) -> (String, &'static str) {
         match self {
             Self::HasTeam => {
                 let text =
@@ -162,16 +261,14 @@ impl PolicyCondition {
             }
             Self::HasNoTeam => ("\tmsg := sprintf(\"of team %s\", [OBJECT.metadata.labels.team])\n".to_owned(), ""),
             Self::HasPartner(kind) => {
-                let namespace = if KINDS[kind].namespaced { "[OBJECT.metadata.namespace]" } else { "" };
-                let looked_up = looked_up(kind);
+                let there = all_objects(kind, "OBJECT.metadata.namespace", dialect);
                 let text = format!(
                     "\tpartner := OBJECT.metadata.annotations[\"example.com/partner\"]\n\
-                     \tnot {looked_up}{namespace}[partner]\n\tmsg := sprintf(\"no partner_%s\", [partner])\n"
+                     \tnot {there}[partner]\n\tmsg := sprintf(\"no partner_%s\", [partner])\n"
                 );
                 (text, "")
             }
             Self::IsUnique(kind) => {
-                let path = if KINDS[kind].namespaced { "[namespace][name]" } else { "[name]" };
                 let (bind, is_other) = if KINDS[kind].namespaced {
                     (
                         "",
@@ -180,23 +277,25 @@ impl PolicyCondition {
                 } else {
                     ("\tnamespace := \"\"\n", "\t[other.kind, name] != [OBJECT.kind, OBJECT.metadata.name]\n")
                 };
-                let looked_up = looked_up(kind);
+                let there = all_objects(kind, "namespace", dialect);
                 let text = format!(
-                    "\tother := {looked_up}{path}\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
+                    "\tother := {there}[name]\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
                      \tmsg := sprintf(\"unit of %s_%s\", [namespace, name])\n"
                 );
                 (text, "")
             }
             Self::HasRoom(kind) => {
-                let namespace = if KINDS[kind].namespaced { "[OBJECT.metadata.namespace]" } else { "" };
-                let looked_up = looked_up(kind);
-                (format!("\tcount({looked_up}{namespace}) > 2\n\tmsg := \"crowded\"\n"), "")
+                let there = all_objects(kind, "OBJECT.metadata.namespace", dialect);
+                (format!("\tcount({there}) > 2\n\tmsg := \"crowded\"\n"), "")
             }
             Self::HasTeamOfNamespace => {
-                let text = "\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
-                            \tdata.kubernetes.namespaces[home].metadata.labels.team != OBJECT.metadata.labels.team\n\
-                            \tmsg := \"another team\"\n";
-                (text.to_owned(), "")
+                let namespaces = all_objects(NAMESPACE, "", dialect);
+                let text = format!(
+                    "\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
+                     \t{namespaces}[home].metadata.labels.team != OBJECT.metadata.labels.team\n\
+                     \tmsg := \"another team\"\n"
+                );
+                (text, "")
             }
             Self::IsValid => {
                 let text = "\tdate := OBJECT.metadata.annotations[\"example.com/expires\"]\n\
@@ -204,10 +303,13 @@ impl PolicyCondition {
                 (text.to_owned(), "")
             }
             Self::Fails => {
-                let rest = if is_v0 {
-                    "odd(x) = 1 { x == \"yes\" }\nodd(x) = 2 { x == \"yes\" }\n"
-                } else {
-                    "odd(x) := 1 if x == \"yes\"\nodd(x) := 2 if x == \"yes\"\n"
+                let rest = match dialect {
+                    Dialect::ConftestV0 | Dialect::Gatekeeper => {
+                        "odd(x) = 1 { x == \"yes\" }\nodd(x) = 2 { x == \"yes\" }\n"
+                    }
+                    Dialect::Conftest | Dialect::Admission => {
+                        "odd(x) := 1 if x == \"yes\"\nodd(x) := 2 if x == \"yes\"\n"
+                    }
                 };
                 ("\todd(OBJECT.metadata.annotations[\"example.com/odd\"]) > 0\n\tmsg := \"odd\"\n".to_owned(), rest)
             }
@@ -272,5 +374,16 @@ impl PolicyCondition {
             }
             Self::Fails => when(annotation("odd") == Some("yes"), ""),
         }
+    }
+}
+
+/// Returns where rules find all objects of a kind, by name: those of a namespace, if the kind is namespaced.
+fn all_objects(kind: usize, namespace: &str, dialect: Dialect) -> String {
+    let AuditedKind { api_version, kind, plural, namespaced, .. } = KINDS[kind];
+    match (dialect, namespaced) {
+        (Dialect::Gatekeeper, true) => format!("data.inventory.namespace[{namespace}][\"{api_version}\"].{kind}"),
+        (Dialect::Gatekeeper, false) => format!("data.inventory.cluster[\"{api_version}\"].{kind}"),
+        (_, true) => format!("data.kubernetes.{plural}[{namespace}]"),
+        (_, false) => format!("data.kubernetes.{plural}"),
     }
 }

@@ -1,8 +1,8 @@
 //! kaudit itself in a simulated cluster: as a long run, which may be killed, and once.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, io, os::unix::fs::symlink, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use kaudit::{
     cli::{Subcommand, config},
     cluster::client::Transport,
@@ -10,7 +10,10 @@ use kaudit::{
     telemetry::Telemetry,
 };
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
     task::{JoinHandle, spawn_local},
     time::{Instant, timeout},
 };
@@ -18,13 +21,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{self, HOME, KINDS},
-    faults::{ReplicaConnection, Sky},
-    policies::Policy,
+    excuses::EXCEPTION_FILES,
+    faults::{ReplicaConnection, SharedFaults},
+    policies::{Dialect, Policy},
+    policy_files::POLICIES,
     server::{ADMIN, ApiServer, NoFaults},
 };
 
-/// The directory of policies, in the working directory of a run.
-pub const POLICIES: &str = "policies";
+/// Where a receiver of all replicas writes notifications.
+pub const NOTIFIED: &str = "notified.ndjson";
+/// Where all replicas write lines about violations.
+pub const STREAM: &str = "stream.ndjson";
 /// The label of `ConfigMaps` with policies.
 const POLICY_LABEL: &str = "policies";
 /// The user whose rights kaudit has.
@@ -40,8 +47,8 @@ pub struct ReplicaSettings {
     pub replicas: u8,
     /// Each replica evaluates a part of the namespaces.
     pub sharded: bool,
-    /// Policies come from `ConfigMaps` instead of files.
-    pub config_maps: bool,
+    /// Policies come from `ConfigMaps` and Gatekeeper's objects instead of files.
+    pub in_cluster: bool,
     /// Policies see the values of Secrets.
     pub full_secrets: bool,
     /// A kind that is left out, an index of [`KINDS`].
@@ -59,7 +66,7 @@ impl Default for ReplicaSettings {
         Self {
             replicas: 1,
             sharded: false,
-            config_maps: false,
+            in_cluster: false,
             full_secrets: false,
             excluded: None,
             judged_kinds: false,
@@ -70,12 +77,15 @@ impl Default for ReplicaSettings {
 }
 
 impl ReplicaSettings {
-    fn arguments(&self) -> Vec<String> {
-        let mut arguments = vec![if self.config_maps {
-            format!("-p=cluster:configmaps={HOME},{POLICY_LABEL}=yes")
+    /// Returns the arguments that say what is evaluated, in which working directory there are [`POLICIES`] and
+    /// [`EXCEPTION_FILES`].
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = if self.in_cluster {
+            vec![format!("-p=cluster:configmaps={HOME},{POLICY_LABEL}=yes"), "-p=cluster:gatekeeper".to_owned()]
         } else {
-            format!("-p={POLICIES}")
-        }];
+            vec![format!("-p={POLICIES}")]
+        };
+        arguments.push(format!("--exceptions={EXCEPTION_FILES}"));
         let kind = self.excluded.map(|kind| {
             let group = KINDS[kind].api_version.split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
             format!("--exclude={}{group}", KINDS[kind].plural)
@@ -88,6 +98,19 @@ impl ReplicaSettings {
             (!self.share_verdicts, "--share-verdicts=off"),
         ];
         arguments.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (*flag).to_owned()));
+        arguments
+    }
+
+    /// Returns the arguments of the long run of a replica.
+    pub fn long_arguments(&self, number: u8) -> Vec<String> {
+        let mut arguments = self.arguments();
+        arguments.extend(["--record=events,reports,status", "--rejudge-every=30s"].map(str::to_owned));
+        if self.replicas > 1 || self.sharded {
+            arguments.push("--leader-elect".to_owned());
+        }
+        if self.sharded {
+            arguments.push(format!("--shard={number}/{}", self.replicas));
+        }
         arguments
     }
 
@@ -104,6 +127,10 @@ impl ReplicaSettings {
 /// A long run.
 #[derive(Debug)]
 pub struct Replica {
+    /// What it needs to write to files that others write to, too.
+    folder: TempDir,
+    /// Where it serves its status and metrics.
+    port: u16,
     line: Arc<ReplicaConnection>,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<u8>>,
@@ -115,19 +142,41 @@ impl Replica {
     /// # Errors
     ///
     /// When kaudit does not accept its arguments.
-    pub fn start(server: &ApiServer, sky: &Sky, settings: &ReplicaSettings, number: u8) -> anyhow::Result<Self> {
-        let (line, stop) = (ReplicaConnection::new(sky), CancellationToken::new());
-        let mut arguments = settings.arguments();
-        let own = ["--record=events,reports,status", "--rejudge-every=30s", "-o=ndjson=/dev/null"];
-        arguments.extend(own.map(str::to_owned));
-        if settings.replicas > 1 || settings.sharded {
-            arguments.push("--leader-elect".to_owned());
-        }
-        if settings.sharded {
-            arguments.push(format!("--shard={number}/{}", settings.replicas));
-        }
+    pub fn start(
+        server: &ApiServer,
+        faults: &SharedFaults,
+        settings: &ReplicaSettings,
+        number: u8,
+    ) -> anyhow::Result<Self> {
+        let (line, stop) = (ReplicaConnection::new(faults), CancellationToken::new());
+        let mut arguments = settings.long_arguments(number);
+        arguments.push(format!("-o=ndjson={STREAM}"));
+        let folder = tempfile::tempdir_in(".")?;
+        let (config, notified) = (folder.path().join("notify.yaml"), folder.path().join(NOTIFIED));
+        symlink(format!("../{NOTIFIED}"), &notified)?;
+        let receiver = json!({"name": "file", "file": {"path": notified}});
+        fs::write(&config, json!({"receivers": [receiver]}).to_string())?;
+        arguments.push(format!("--notify={}", config.display()));
+        // The system chooses a port that is free.
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        arguments.push(format!("--listen=127.0.0.1:{port}"));
         let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&line) as _), stop.clone())?;
-        Ok(Self { line, stop, running: spawn_local(check) })
+        Ok(Self { folder, port, line, stop, running: spawn_local(check) })
+    }
+
+    /// Returns what it serves at a path.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or with another code than 200.
+    pub async fn get(&self, path: &str) -> anyhow::Result<String> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        connection.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("half an answer")?;
+        ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {}", head.lines().next().unwrap_or_default());
+        Ok(body.to_owned())
     }
 
     /// Whether it has ended, or was never to.
@@ -136,9 +185,14 @@ impl Replica {
     }
 
     /// Ends it without its being able to do anything about it.
-    pub fn kill(&self) {
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn kill(&self) -> io::Result<()> {
         self.line.cut();
         self.stop.cancel();
+        fs::remove_file(self.folder.path().join(NOTIFIED))
     }
 
     /// Asks it to stop, and waits until it has.
@@ -202,33 +256,31 @@ fn run(
     })
 }
 
-/// Writes a policy: its file, in one step, and its ConfigMap.
-///
-/// # Errors
-///
-/// When the file system refuses.
-pub fn write_policy(server: &ApiServer, policy: &Policy) -> io::Result<()> {
-    let (name, text) = policy.file();
-    fs::write("new", &text)?;
-    fs::rename("new", PathBuf::from(POLICIES).join(&name))?;
-    let data = json!({name: text});
-    cluster::write(
-        server,
-        &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
-            "metadata": {"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}}}),
-    );
-    Ok(())
+/// Writes the objects of a policy.
+pub fn write_policy(server: &ApiServer, policy: &Policy) {
+    if policy.dialect == Dialect::Gatekeeper {
+        let [template, constraint] = policy.documents();
+        cluster::write(server, &template);
+        // Gatekeeper makes the kind of a template's Constraints.
+        cluster::define_constraints(server, &policy.name());
+        cluster::write(server, &constraint);
+    } else {
+        let (name, text) = policy.file();
+        let metadata = json!({"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}});
+        let data = json!({name: text});
+        cluster::write(server, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
+    }
 }
 
-/// Removes both.
-///
-/// # Errors
-///
-/// When the file system refuses.
-pub fn remove_policy(server: &ApiServer, policy: &Policy) -> io::Result<()> {
-    // It may not be there.
-    let _deleted = server.delete(("v1", "ConfigMap", HOME, &config_map(policy.number)), &Value::Null);
-    fs::remove_file(PathBuf::from(POLICIES).join(policy.file().0))
+/// Removes the objects of a policy, if they are there.
+pub fn remove_policy(server: &ApiServer, policy: &Policy) {
+    if policy.dialect == Dialect::Gatekeeper {
+        let template = ("templates.gatekeeper.sh/v1", "ConstraintTemplate", "", &*policy.name().to_lowercase());
+        let _deleted = server.delete(template, &Value::Null);
+        cluster::remove_constraints(server, &policy.name());
+    } else {
+        let _deleted = server.delete(("v1", "ConfigMap", HOME, &config_map(policy.number)), &Value::Null);
+    }
 }
 
 fn config_map(number: u8) -> String {

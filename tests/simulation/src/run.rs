@@ -10,18 +10,20 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use jiff::Timestamp;
 use kaudit::blocking;
 use serde_json::{Value, json};
 use tokio::{task::LocalSet, time::sleep};
 
 use crate::{
     cluster::{self, HOME, KINDS},
-    faults::{Sky, Weather},
-    machine, owners,
+    comparison::{Announcement, ExpectedFindings, ListedObjects},
+    faults::{FaultRates, SharedFaults},
+    history::History,
+    machine,
     plan::RunStep,
-    policies::{self, Finding, ObjectsByName, Policy, PolicyCondition},
-    replica::{self, POLICIES, Replica, ReplicaSettings, USER},
+    policies::PolicyCondition,
+    policy_files::PolicyFiles,
+    replica::{self, NOTIFIED, Replica, ReplicaSettings, STREAM, USER},
     server::{ApiServer, JournalEntry},
 };
 
@@ -31,11 +33,11 @@ const PATIENCE: Duration = Duration::from_mins(15);
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long nothing may be written after that.
 const QUIET: Duration = Duration::from_mins(3);
+/// How long what was served is kept for whoever asks again.
+const KEEPING: Duration = Duration::from_mins(2);
 /// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
 /// seconds.
 const REEVALUATION: Duration = Duration::from_secs(40);
-/// API version and kind of exceptions.
-const EXCEPTIONS: (&str, &str) = ("kaudit.dev/v1alpha1", "PolicyException");
 /// What panicked.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -79,18 +81,21 @@ fn note_panic(info: &PanicHookInfo<'_>) {
 }
 
 async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
-    fs::create_dir(POLICIES)?;
     let server = cluster::install();
     let mut run = RunState {
         server,
-        sky: Sky::default(),
+        faults: SharedFaults::default(),
         settings: ReplicaSettings::default(),
-        policies: BTreeMap::new(),
+        files: PolicyFiles::new(".".into())?,
         replicas: BTreeMap::new(),
         killed: Vec::new(),
         forbidden: BTreeSet::new(),
         kills: 0,
         had_faults: false,
+        lost_leases: 0,
+        was_forbidden: false,
+        has_changed: false,
+        history: History::default(),
     };
     run.grant();
     let mut outcome = Ok(());
@@ -113,28 +118,12 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     outcome.and(ended)
 }
 
-/// What kaudit is to find.
-struct ExpectedFindings {
-    listed: BTreeSet<Finding>,
-    /// An owner has them, too.
-    covered: BTreeSet<Finding>,
-    /// There is no object of the kinds that are read.
-    found_nothing: bool,
-}
-
-impl ExpectedFindings {
-    /// Whether one with this result is listed.
-    fn has(&self, result: &str) -> bool {
-        self.listed.iter().any(|finding| finding.4 == result)
-    }
-}
-
 /// The state of a run.
 struct RunState {
     server: ApiServer,
-    sky: Sky,
+    faults: SharedFaults,
     settings: ReplicaSettings,
-    policies: BTreeMap<u8, Policy>,
+    files: PolicyFiles,
     replicas: BTreeMap<u8, Replica>,
     /// Those that were killed, and may not have ended.
     killed: Vec<Replica>,
@@ -142,10 +131,40 @@ struct RunState {
     kills: usize,
     /// Something went wrong since everything was compared.
     had_faults: bool,
+    /// How often a replica was killed, or may have lost its lease.
+    lost_leases: usize,
+    /// kaudit has been without some right.
+    was_forbidden: bool,
+    /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
+    has_changed: bool,
+    history: History,
 }
 
 impl RunState {
     async fn step(&mut self, step: &RunStep) -> anyhow::Result<()> {
+        match step {
+            RunStep::Write(..)
+            | RunStep::Delete(_)
+            | RunStep::Recreate(..)
+            | RunStep::SetPolicy(_)
+            | RunStep::RemovePolicy(_)
+            | RunStep::Excuse(_)
+            | RunStep::EndExcuse(_)
+            | RunStep::RemoveWidgets
+            | RunStep::DefineWidgets => {
+                self.change(step)?;
+                self.has_changed = true;
+                cluster::settle(&self.server);
+                self.history.note_objects(self.expected().0.audited());
+            }
+            other => self.happen(other).await?,
+        }
+        cluster::settle(&self.server);
+        Ok(())
+    }
+
+    /// Changes what kaudit is to see.
+    fn change(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
             RunStep::Write(name, contents) => name.write(&self.server, contents),
             RunStep::Delete(name) => {
@@ -157,35 +176,50 @@ impl RunState {
                 name.write(&self.server, contents);
             }
             RunStep::SetPolicy(policy) => {
-                replica::write_policy(&self.server, policy)?;
-                self.policies.insert(policy.number, *policy);
+                if let Some(old) = self.files.set(policy)? {
+                    replica::remove_policy(&self.server, &old);
+                }
+                replica::write_policy(&self.server, policy);
+                self.history.note_policy(policy);
             }
-            RunStep::RemovePolicy(number) => {
-                // Without any policy kaudit does not start.
-                if self.policies.len() > 1
-                    && let Some(policy) = self.policies.remove(number)
-                {
-                    replica::remove_policy(&self.server, &policy)?;
+            // Without any policy kaudit does not start.
+            RunStep::RemovePolicy(number) if self.files.policies.len() > 1 => {
+                if let Some(policy) = self.files.remove(*number)? {
+                    replica::remove_policy(&self.server, &policy);
                 }
             }
-            RunStep::Excuse(number, variant, namespace) => {
-                cluster::write(&self.server, &exception(*number, *variant, *namespace));
+            RunStep::RemovePolicy(_) => {}
+            RunStep::Excuse(excuse) if excuse.by_file => self.files.excuse(excuse)?,
+            RunStep::EndExcuse(excuse) if excuse.by_file => self.files.end_excuse(excuse)?,
+            RunStep::Excuse(excuse) => {
+                cluster::write(&self.server, &excuse.exception());
             }
-            RunStep::EndExcuse(number, variant, namespace) => {
-                let exception = exception(*number, *variant, *namespace);
-                let text = |field: &str| exception["metadata"][field].as_str().unwrap_or_default();
-                let at = (EXCEPTIONS.0, EXCEPTIONS.1, text("namespace"), text("name"));
+            RunStep::EndExcuse(excuse) => {
                 // There may be none.
-                let _deleted = self.server.delete(at, &Value::Null);
+                let _deleted = excuse.with_at(|at| self.server.delete(at, &Value::Null));
             }
+            RunStep::RemoveWidgets => cluster::remove_widgets(&self.server),
+            RunStep::DefineWidgets => cluster::define_widgets(&self.server),
+            other => bail!("{other:?} changes nothing"),
+        }
+        Ok(())
+    }
+
+    /// Has something happen to kaudit, to the server, or between them.
+    async fn happen(&mut self, step: &RunStep) -> anyhow::Result<()> {
+        let loses_lease =
+            matches!(step, RunStep::Kill(_) | RunStep::SetFaults(_) | RunStep::RestartServer | RunStep::Freeze(_));
+        self.lost_leases += usize::from(loses_lease);
+        match step {
             RunStep::Configure(settings) => {
                 self.stop_all().await?;
                 self.settings = *settings;
+                self.has_changed = true;
             }
             RunStep::Start(number) => self.start(*number)?,
             RunStep::Kill(number) => {
                 if let Some(replica) = self.replicas.remove(number) {
-                    replica.kill();
+                    replica.kill()?;
                     self.kills += 1;
                     self.killed.push(replica);
                 }
@@ -195,12 +229,12 @@ impl RunState {
                     self.stop(replica).await?;
                 }
             }
-            RunStep::Weather(weather) => {
-                self.sky.set(weather.clone());
+            RunStep::SetFaults(rates) => {
+                self.faults.set(rates.clone());
                 self.had_faults = true;
             }
             RunStep::Forbid(kind) => {
-                self.had_faults = true;
+                (self.had_faults, self.was_forbidden) = (true, true);
                 self.forbidden.insert(*kind);
                 self.grant();
             }
@@ -208,8 +242,6 @@ impl RunState {
                 self.forbidden.remove(kind);
                 self.grant();
             }
-            RunStep::RemoveWidgets => cluster::remove_widgets(&self.server),
-            RunStep::DefineWidgets => cluster::define_widgets(&self.server),
             RunStep::Compact => self.server.compact(),
             RunStep::ForgetWatchHistory => self.server.forget_watch_history(),
             RunStep::RestartServer => {
@@ -220,15 +252,15 @@ impl RunState {
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
             RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
             RunStep::Compare => self.compare().await?,
+            other => self.change(other)?,
         }
-        cluster::settle(&self.server);
         Ok(())
     }
 
     fn start(&mut self, number: u8) -> anyhow::Result<()> {
         let runs = self.replicas.get(&number).is_some_and(|replica| !replica.has_ended());
-        if !runs && !self.policies.is_empty() && number < self.settings.replicas {
-            self.replicas.insert(number, Replica::start(&self.server, &self.sky, &self.settings, number)?);
+        if !runs && !self.files.policies.is_empty() && number < self.settings.replicas {
+            self.replicas.insert(number, Replica::start(&self.server, &self.faults, &self.settings, number)?);
         }
         Ok(())
     }
@@ -247,8 +279,8 @@ impl RunState {
             return Ok(());
         }
         match replica.stop().await {
-            Err(error) if self.sky.is_clear() => Err(error),
-            Ok(code) if code != 0 && self.sky.is_clear() => bail!("it stopped with {code}"),
+            Err(error) if self.faults.is_clear() => Err(error),
+            Ok(code) if code != 0 && self.faults.is_clear() => bail!("it stopped with {code}"),
             _ => Ok(()),
         }
     }
@@ -268,7 +300,7 @@ impl RunState {
                 "*",
             ),
             ("discovery.k8s.io,apiextensions.k8s.io,admissionregistration.k8s.io,scheduling.k8s.io", "*"),
-            ("events.k8s.io,openreports.io,kaudit.dev", "*"),
+            ("events.k8s.io,openreports.io,kaudit.dev,templates.gatekeeper.sh,constraints.gatekeeper.sh", "*"),
         ];
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         let others = others.map(|(groups, resources)| {
@@ -294,10 +326,10 @@ impl RunState {
 
     /// Ends what goes wrong, and waits until everything is right.
     async fn compare(&mut self) -> anyhow::Result<()> {
-        self.sky.set(Weather::default());
+        self.faults.set(FaultRates::default());
         self.forbidden.clear();
         self.grant();
-        if self.policies.is_empty() {
+        if self.files.policies.is_empty() {
             return Ok(());
         }
         if std::mem::take(&mut self.had_faults) {
@@ -305,7 +337,14 @@ impl RunState {
             sleep(GIVING_UP).await;
         }
         self.restart_failed().await?;
-        self.becomes_right(PATIENCE).await
+        self.becomes_right(PATIENCE).await?;
+        let (cluster, _) = self.expected();
+        self.history.check(&cluster, std::mem::take(&mut self.has_changed))?;
+        let is_refused = |entry: &JournalEntry| entry.code == 403;
+        match self.server.requests().into_iter().find(is_refused) {
+            Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until everything is right.
@@ -325,7 +364,7 @@ impl RunState {
 
     /// Sees that what is right stays so, and that nothing is written meanwhile.
     async fn stays_quiet(&mut self) -> anyhow::Result<()> {
-        if self.policies.is_empty() {
+        if self.files.policies.is_empty() {
             return Ok(());
         }
         // Counts are written later, and after a new leader has been elected.
@@ -339,7 +378,7 @@ impl RunState {
     }
 
     fn depend_on_time(&self) -> bool {
-        self.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
+        self.files.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
     }
 
     /// Returns all that the server stores, but for what replicas renew.
@@ -379,164 +418,36 @@ impl RunState {
     }
 
     /// Compares what is recorded, and what a fresh check says, with what is right.
-    async fn difference(&self) -> anyhow::Result<()> {
+    async fn difference(&mut self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
-        let expected = self.expected();
-        same("reports", &self.recorded(), &expected.listed).map_err(|error| self.with_errors(error))?;
-        self.compare_events(&expected)?;
-        self.compare_status(&expected)?;
-        let once = replica::once(&self.server, &self.settings).await.context("check --once");
+        let (cluster, expected) = self.expected();
+        expected.compare_reports(&cluster)?;
+        expected.compare_announcements("Events", &cluster.events()?, self.kills)?;
+        expected.compare_status(&cluster, &self.settings)?;
+        let (mut served, mut metrics) = (Vec::new(), Vec::new());
+        for replica in self.replicas.values() {
+            served.push(serde_json::from_str(&replica.get("/status").await?)?);
+            metrics.push(replica.get("/metrics").await?);
+        }
+        expected.compare_served(&served, &self.settings)?;
+        expected.compare_metrics(&metrics, &self.settings)?;
+        // What a replica has not sent when it is killed or loses its lease, it does not send later.
+        if self.lost_leases == 0 {
+            expected.compare_announcements("notifications", &lines(NOTIFIED)?, 0)?;
+            expected.compare_announcements("lines", &lines(STREAM)?, 0)?;
+        }
+        let outcome = replica::once(&self.server, &self.settings).await.context("check --once");
         // A date may have passed meanwhile.
-        let expected = self.expected();
-        if expected.found_nothing {
-            ensure!(once.is_err(), "check --once has a result without any object");
-            return Ok(());
-        }
-        let (code, result) = once?;
-        let entries = result["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let of_entries = |is_covered: bool| {
-            let wanted = entries.iter().filter(move |entry| entry["coveredBy"].is_object() == is_covered);
-            wanted.filter_map(|entry| finding(entry, &entry["resource"])).collect()
-        };
-        same("check --once", &of_entries(false), &expected.listed)?;
-        let is_complete = !expected.has("error");
-        let expected_code = if expected.has("fail") { 1 } else { u8::from(!is_complete) * 3 };
-        ensure!(code == expected_code, "check --once ends with {code}, not {expected_code}");
-        ensure!(result["complete"] == is_complete, "check --once: complete is {}", result["complete"]);
-        same("check --once, covered", &of_entries(true), &expected.covered)
+        self.expected().1.compare_once(outcome)
     }
 
-    /// Adds what reports say of an error to a failure.
-    fn with_errors(&self, failure: anyhow::Error) -> anyhow::Error {
-        let reports = self.server.list("openreports.io/v1alpha1", "Report", "").unwrap_or_default();
-        let results = reports.iter().flat_map(|report| report["results"].as_array().into_iter().flatten());
-        let mut errors = results.filter(|result| result["result"] == "error");
-        match errors.find_map(|result| result["message"].as_str()) {
-            Some(error) => anyhow::anyhow!("{failure}; an error: {error}"),
-            None => failure,
-        }
-    }
-
-    /// Returns what policies find.
-    fn expected(&self) -> ExpectedFindings {
-        let (objects, excused, at) = (self.objects(), self.excused(), (Timestamp::now(), self.settings.full_secrets));
-        let findings = |policy: &Policy| policy.findings(&objects, &excused, at, self.settings.excluded);
-        let mut listed: BTreeSet<Finding> = self.policies.values().flat_map(findings).collect();
-        let covered = if self.settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };
-        listed.retain(|finding| !covered.contains(finding));
-        // Where only these kinds are read, the others are no objects.
-        let is_read = |kind: &usize| Some(*kind) != self.settings.excluded;
-        let mut concerned = self.policies.values().flat_map(Policy::concerns).filter(is_read);
-        let found_nothing =
-            self.settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|object| object.0 == kind));
-        ExpectedFindings { listed, covered, found_nothing }
-    }
-
-    /// Returns what policies may see.
-    fn objects(&self) -> ObjectsByName {
-        let mut objects = ObjectsByName::new();
-        for (index, kind) in KINDS.iter().enumerate() {
-            for object in self.server.list(kind.api_version, kind.kind, "").unwrap_or_default() {
-                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-                objects.insert((index, text("namespace"), text("name")), object);
-            }
-        }
-        objects
-    }
-
-    /// Returns which packages which namespaces are excused from.
-    fn excused(&self) -> BTreeSet<(String, String)> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let exceptions = self.server.list(EXCEPTIONS.0, EXCEPTIONS.1, "").unwrap_or_default();
-        let excused = |one: &Value| (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
-        exceptions.iter().map(excused).collect()
-    }
-
-    /// Returns what reports say.
-    fn recorded(&self) -> BTreeSet<Finding> {
-        let mut recorded = BTreeSet::new();
-        for kind in ["Report", "ClusterReport"] {
-            for report in self.server.list("openreports.io/v1alpha1", kind, "").unwrap_or_default() {
-                let results = report["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-                recorded.extend(results.iter().filter_map(|entry| finding(entry, &entry["resources"][0])));
-            }
-        }
-        recorded
-    }
-
-    /// Whether Events have reported each violation by turns, and last what is so.
-    fn compare_events(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
-        let mut reported: BTreeMap<(String, String, String), Vec<(u64, bool)>> = BTreeMap::new();
-        let mut names = BTreeMap::new();
-        for event in self.server.list("events.k8s.io/v1", "Event", "").unwrap_or_default() {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let is_new = match event["reason"].as_str() {
-                Some("PolicyViolation") => true,
-                Some("PolicyResolved") => false,
-                _ => continue,
-            };
-            let regarding = &event["regarding"];
-            let note = text(&event["note"]);
-            // What is excused is resolved with the reason first.
-            let note = note
-                .strip_prefix("excused by ")
-                .and_then(|excused| excused.split_once("; "))
-                .map_or(&*note, |note| note.1);
-            let (rule, message) = note.split_once(": ").unwrap_or((note, ""));
-            // The number of dependents is of the time of the Event.
-            let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
-            let about = (text(&regarding["uid"]), rule.to_owned(), message.to_owned());
-            names.insert(
-                about.0.clone(),
-                (text(&regarding["kind"]), text(&regarding["namespace"]), text(&regarding["name"])),
-            );
-            reported.entry(about).or_default().push((text(&event["metadata"]["resourceVersion"]).parse()?, is_new));
-        }
-        let mut open = BTreeSet::new();
-        for (about, mut turns) in reported {
-            turns.sort_unstable();
-            let repeated = turns.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
-            ensure!(turns.first().is_none_or(|first| first.1) && repeated <= self.kills, "Events: {about:?} {turns:?}");
-            if turns.last().is_some_and(|last| last.1) {
-                let (kind, namespace, name) = names.get(&about.0).cloned().unwrap_or_default();
-                open.insert((about.1, kind, namespace, name, about.2));
-            }
-        }
-        let violations = |findings: &BTreeSet<Finding>| -> BTreeSet<_> {
-            let violations = findings.iter().filter(|finding| finding.4 != "error");
-            let about = violations.map(|(policy, kind, namespace, name, result, message)| {
-                let rule = if *result == "warn" { "warn" } else { "deny" };
-                (format!("{policy}/{rule}"), (*kind).to_owned(), namespace.clone(), name.clone(), message.clone())
-            });
-            about.collect()
-        };
-        // What was reported before an owner covered it is not resolved by that.
-        let covered = violations(&expected.covered);
-        open.retain(|about| !covered.contains(about));
-        same("Events", &open, &violations(&expected.listed))
-    }
-
-    /// Whether the Audit object counts what is so.
-    fn compare_status(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
-        let mut audits = Vec::new();
-        for name in self.settings.audits() {
-            let audit = self.server.get(("kaudit.dev/v1alpha1", "Audit", HOME, &name));
-            audits.push(audit.map_err(|error| anyhow::anyhow!("Audit {name}: {error:?}"))?);
-        }
-        for result in ["fail", "warn", "error"] {
-            let expected = expected.listed.iter().filter(|finding| finding.4 == result).count();
-            let counts = audits.iter().map(|audit| audit["status"]["summary"][result].as_u64().unwrap_or_default());
-            let found: u64 = counts.sum();
-            ensure!(usize::try_from(found)? == expected, "Audit: {found} with {result}, not {expected}");
-        }
-        let mut is_complete = true;
-        // Other shards may have objects.
-        let found_nothing = expected.found_nothing && !self.settings.sharded;
-        for audit in &audits {
-            is_complete &= compare_conditions(audit, found_nothing)?;
-        }
-        ensure!(is_complete == (!expected.has("error") && !found_nothing), "Audit: complete is {is_complete}");
-        Ok(())
+    /// Returns what there is in the cluster, and what policies find.
+    fn expected(&self) -> (ListedObjects, ExpectedFindings) {
+        let listed =
+            ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default());
+        let expected =
+            ExpectedFindings::new(&listed, self.files.policies.values(), &self.settings, &self.files.excused);
+        (listed, expected)
     }
 
     /// Ends all replicas.
@@ -546,52 +457,29 @@ impl RunState {
             if politely {
                 outcome = outcome.and(self.stop(replica).await);
             } else {
-                replica.kill();
+                outcome = outcome.and(replica.kill().map_err(Into::into));
                 self.killed.push(replica);
             }
         }
         for replica in self.killed.drain(..) {
             replica.bury().await;
         }
+        if politely {
+            sleep(KEEPING).await;
+        }
         outcome
     }
 }
 
-/// Whether the conditions of an Audit say that all is well; returns whether it is complete.
-fn compare_conditions(audit: &Value, found_nothing: bool) -> anyhow::Result<bool> {
-    let conditions = audit["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for kind in ["Synced", "PoliciesLoaded", "Recording"] {
-        let condition = conditions.iter().find(|condition| condition["type"] == kind);
-        let is_true = condition.is_some_and(|condition| condition["status"] == "True");
-        ensure!(
-            is_true != (found_nothing && kind == "Synced"),
-            "Audit: {}",
-            condition.map_or_else(|| format!("no {kind}"), Value::to_string)
-        );
+/// Reads what was written about violations, a line each.
+fn lines(file: &str) -> anyhow::Result<Vec<Announcement>> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).with_context(|| format!("{file}: {line}"))?;
+        lines.extend(Announcement::line(&line));
     }
-    Ok(conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True"))
-}
-
-/// Returns the exception of a namespace from a policy.
-fn exception(number: u8, variant: u8, namespace: u8) -> Value {
-    let package = policies::package(number, variant);
-    json!({"apiVersion": EXCEPTIONS.0, "kind": EXCEPTIONS.1,
-        "metadata": {"name": format!("from-p{number}-{variant}"), "namespace": format!("ns{namespace}")},
-        "spec": {"policies": [{"name": package}], "reason": "agreed", "expiresAt": "2027-01-01"}})
-}
-
-/// Returns a result as a report or a check says it, unless it is excused.
-fn finding(entry: &Value, resource: &Value) -> Option<Finding> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let kind = KINDS.iter().find(|kind| resource["kind"] == kind.kind).map_or("another kind", |kind| kind.kind);
-    let (result, message) = match entry["result"].as_str() {
-        Some("fail") => ("fail", text(&entry["message"])),
-        Some("warn") => ("warn", text(&entry["message"])),
-        Some("error") => ("error", String::new()),
-        Some("skip") => return None,
-        _ => ("another result", text(&entry["message"])),
-    };
-    Some((text(&entry["policy"]), kind, text(&resource["namespace"]), text(&resource["name"]), result, message))
+    Ok(lines)
 }
 
 /// Fails with what was written, created or deleted between two states of the store.
@@ -614,10 +502,10 @@ fn changed(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) ->
 fn first_change(old: &Value, new: &Value) -> String {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             // When it was written is not why.
-            let keys =
-                old.keys().chain(new.keys()).filter(|key| *key != "metadata").chain(old.keys()).chain(new.keys());
-            let different = keys.into_iter().find(|key| old.get(*key) != new.get(*key));
+            let (metadata, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| *key == "metadata");
+            let different = others.into_iter().chain(metadata).find(|key| old.get(*key) != new.get(*key));
             different.map_or_else(String::new, |key| {
                 format!(
                     ".{key}{}",
@@ -634,12 +522,4 @@ fn first_change(old: &Value, new: &Value) -> String {
             format!(": {} becomes {}", short(old), short(new))
         }
     }
-}
-
-/// Fails with where two sets differ.
-fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
-    let missing: Vec<_> = expected.difference(found).take(3).collect();
-    let surplus: Vec<_> = found.difference(expected).take(3).collect();
-    ensure!(missing.is_empty() && surplus.is_empty(), "{what}: missing {missing:?}, too much {surplus:?}");
-    Ok(())
 }

@@ -1,0 +1,412 @@
+//! What kaudit says of a cluster, compared with what its policies find there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::ensure;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    cluster::{HOME, KINDS},
+    excuses::{EXCEPTIONS, Excuse},
+    owners,
+    policies::{Excused, ObjectsByName, Policy, PolicyFinding},
+    replica::ReplicaSettings,
+};
+
+/// API versions and kinds of what kaudit writes.
+const RECORDS: [(&str, &str); 4] = [
+    ("openreports.io/v1alpha1", "Report"),
+    ("openreports.io/v1alpha1", "ClusterReport"),
+    ("events.k8s.io/v1", "Event"),
+    ("kaudit.dev/v1alpha1", "Audit"),
+];
+
+/// All objects that a comparison looks at, by kind.
+#[derive(Debug, Default)]
+pub struct ListedObjects(BTreeMap<&'static str, Vec<Value>>);
+
+impl ListedObjects {
+    /// Lists them by a function that returns the objects of an API version and kind.
+    pub fn list(mut list: impl FnMut(&'static str, &'static str) -> Vec<Value>) -> Self {
+        Self(Self::kinds().map(|(api_version, kind)| (kind, list(api_version, kind))).collect())
+    }
+
+    /// Takes lists by kind.
+    pub fn from_lists(lists: impl IntoIterator<Item = (&'static str, Vec<Value>)>) -> Self {
+        Self(lists.into_iter().collect())
+    }
+
+    /// Returns the API versions and kinds that are to be listed.
+    pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let audited = KINDS.iter().map(|kind| (kind.api_version, kind.kind));
+        audited.chain([EXCEPTIONS]).chain(RECORDS)
+    }
+
+    fn of(&self, kind: &str) -> &[Value] {
+        self.0.get(kind).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns what policies may see.
+    pub fn audited(&self) -> ObjectsByName {
+        let mut objects = ObjectsByName::new();
+        for (index, kind) in KINDS.iter().enumerate() {
+            let key =
+                |object: &Value| (index, text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+            objects.extend(self.of(kind.kind).iter().map(|object| (key(object), object.clone())));
+        }
+        objects
+    }
+
+    /// Returns which namespaces teams have excused from which policies.
+    pub fn excused(&self) -> BTreeSet<(String, String)> {
+        let excused = |one: &Value| (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
+        self.of(EXCEPTIONS.1).iter().map(excused).collect()
+    }
+
+    /// Returns the results in all reports.
+    fn reported(&self) -> impl Iterator<Item = &Value> {
+        let reports = ["Report", "ClusterReport"].into_iter().flat_map(|kind| self.of(kind));
+        reports.flat_map(|report| report["results"].as_array().into_iter().flatten())
+    }
+
+    /// Returns the Events about violations, as they were written one after the other.
+    ///
+    /// # Errors
+    ///
+    /// When one has no version.
+    pub fn events(&self) -> anyhow::Result<Vec<Announcement>> {
+        let mut events = Vec::new();
+        for event in self.of("Event") {
+            let is_new = match event["reason"].as_str() {
+                Some("PolicyViolation") => true,
+                Some("PolicyResolved") => false,
+                _ => continue,
+            };
+            let version: u64 = text(&event["metadata"]["resourceVersion"]).parse()?;
+            events.push((version, Announcement::event(event, is_new)));
+        }
+        events.sort_by_key(|(version, _)| *version);
+        Ok(events.into_iter().map(|(_, event)| event).collect())
+    }
+}
+
+/// A violation of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ViolationKey {
+    /// The object's uid; not known for what is only expected.
+    pub uid: String,
+    /// Kind, namespace and name of the object.
+    pub object: (String, String, String),
+    /// Policy and rule, with a slash between them.
+    pub rule: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl ViolationKey {
+    fn expected(finding: &PolicyFinding) -> Self {
+        let PolicyFinding { policy, rule, kind, namespace, name, message, .. } = finding;
+        let object = ((*kind).to_owned(), namespace.clone(), name.clone());
+        Self { uid: String::new(), object, rule: format!("{policy}/{rule}"), message: message.clone() }
+    }
+}
+
+/// An Event, a notification or a line: a violation is new, or resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// What it is about.
+    pub about: ViolationKey,
+    /// It is not resolved.
+    pub is_new: bool,
+    /// The same if it comes again.
+    pub id: String,
+}
+
+impl Announcement {
+    fn event(event: &Value, is_new: bool) -> Self {
+        let note = text(&event["note"]);
+        // What is excused is resolved with the reason first.
+        let note =
+            note.strip_prefix("excused by ").and_then(|excused| excused.split_once("; ")).map_or(&*note, |note| note.1);
+        let (rule, message) = note.split_once(": ").unwrap_or((note, ""));
+        // The number of dependents is of the time of the Event.
+        let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
+        let about = about(&event["regarding"], rule.to_owned(), message.to_owned());
+        Self { about, is_new, id: text(&event["metadata"]["name"]) }
+    }
+
+    /// Reads a line of a receiver or of `-o ndjson`, unless it is about an error.
+    pub fn line(line: &Value) -> Option<Self> {
+        let is_new = match line["event"].as_str() {
+            Some("appeared") => true,
+            Some("resolved") => false,
+            _ => return None,
+        };
+        let rule = format!("{}/{}", text(&line["policy"]), text(&line["rule"]));
+        let about = about(&line["resource"], rule, text(&line["message"]));
+        // Lines have the id of the violation, which stays the same.
+        let id = if line["violation"].is_null() { String::new() } else { text(&line["id"]) };
+        (line["result"] != "error").then_some(Self { about, is_new, id })
+    }
+}
+
+fn about(resource: &Value, rule: String, message: String) -> ViolationKey {
+    let object = (text(&resource["kind"]), text(&resource["namespace"]), text(&resource["name"]));
+    ViolationKey { uid: text(&resource["uid"]), object, rule, message }
+}
+
+/// What kaudit is to find.
+#[derive(Debug)]
+pub struct ExpectedFindings {
+    /// What is listed.
+    pub listed: BTreeSet<PolicyFinding>,
+    /// An owner has these, too.
+    pub covered: BTreeSet<PolicyFinding>,
+    /// There is no object of the kinds that are read.
+    pub found_nothing: bool,
+}
+
+impl ExpectedFindings {
+    /// Returns what policies find in a cluster.
+    pub fn new<'p>(
+        listed: &ListedObjects,
+        policies: impl Iterator<Item = &'p Policy> + Clone,
+        settings: &ReplicaSettings,
+        excused_by_operators: &BTreeSet<Excuse>,
+    ) -> Self {
+        let (objects, at) = (listed.audited(), (Timestamp::now(), settings.full_secrets));
+        let excused = Excused {
+            by_teams: listed.excused(),
+            by_operators: excused_by_operators.iter().map(Excuse::key).collect(),
+        };
+        let findings = |policy: &Policy| policy.findings(&objects, &excused, at, settings.excluded);
+        let mut listed: BTreeSet<PolicyFinding> = policies.clone().flat_map(findings).collect();
+        let covered = if settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };
+        listed.retain(|finding| !covered.contains(finding));
+        // Where only these kinds are read, the others are no objects.
+        let is_read = |kind: &usize| Some(*kind) != settings.excluded;
+        let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
+        let found_nothing = settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
+        Self { listed, covered, found_nothing }
+    }
+
+    /// Whether one with this result is listed.
+    fn has(&self, result: &str) -> bool {
+        self.listed.iter().any(|finding| finding.result == result)
+    }
+
+    /// Compares the reports.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
+        let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0])).collect();
+        same("reports", &recorded, &self.listed).map_err(|failure| {
+            let mut errors = cluster.reported().filter(|entry| entry["result"] == "error");
+            match errors.find_map(|entry| entry["message"].as_str()) {
+                Some(error) => anyhow::anyhow!("{failure}; an error: {error}"),
+                None => failure,
+            }
+        })
+    }
+
+    /// Compares the announcements of one kind, of which so many may be repeated: each violation is to be announced as new and
+    /// as resolved by turns, and last as what it is now.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_announcements(
+        &self,
+        what: &str,
+        announcements: &[Announcement],
+        most_repeated: usize,
+    ) -> anyhow::Result<()> {
+        let mut by_violation: BTreeMap<&ViolationKey, Vec<&Announcement>> = BTreeMap::new();
+        for announcement in announcements {
+            let turns = by_violation.entry(&announcement.about).or_default();
+            // Receivers know by the id what comes again.
+            if turns.iter().all(|known| known.id != announcement.id) || announcement.id.is_empty() {
+                turns.push(announcement);
+            }
+        }
+        let mut open = BTreeSet::new();
+        for (about, turns) in &by_violation {
+            let repeated = turns.windows(2).filter(|pair| pair[0].is_new == pair[1].is_new).count();
+            let begins_well = turns.first().is_some_and(|first| first.is_new);
+            ensure!(begins_well && repeated <= most_repeated, "{what}: {about:?}: {:?}", in_short(turns));
+            if turns.last().is_some_and(|last| last.is_new) {
+                open.insert(ViolationKey { uid: String::new(), ..(*about).clone() });
+            }
+        }
+        let violations = |findings: &BTreeSet<PolicyFinding>| -> BTreeSet<ViolationKey> {
+            findings.iter().filter(|finding| finding.result != "error").map(ViolationKey::expected).collect()
+        };
+        // What was announced before an owner covered it is not resolved by that.
+        let (covered, expected) = (violations(&self.covered), violations(&self.listed));
+        open.retain(|about| !covered.contains(about));
+        same(what, &open, &expected).map_err(|failure| {
+            let is_same = |about: &ViolationKey, other: &ViolationKey| {
+                (&about.object, &about.rule, &about.message) == (&other.object, &other.rule, &other.message)
+            };
+            let first = open.symmetric_difference(&expected).next();
+            let turns = by_violation.iter().filter(|(about, _)| first.is_some_and(|first| is_same(about, first)));
+            let turns: Vec<_> = turns.map(|(about, turns)| (&about.uid, in_short(turns))).collect();
+            anyhow::anyhow!("{failure}; of the first, {turns:?}")
+        })
+    }
+
+    /// Compares the counts and conditions of the Audit objects.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_status(&self, cluster: &ListedObjects, settings: &ReplicaSettings) -> anyhow::Result<()> {
+        let names = settings.audits();
+        let is_audit = |audit: &&Value| {
+            let metadata = &audit["metadata"];
+            metadata["namespace"] == HOME && names.iter().any(|name| metadata["name"] == **name)
+        };
+        let audits: Vec<&Value> = cluster.of("Audit").iter().filter(is_audit).collect();
+        ensure!(audits.len() == names.len(), "{} Audits, not {}", audits.len(), names.len());
+        for result in ["fail", "warn", "error"] {
+            let expected = self.listed.iter().filter(|finding| finding.result == result).count();
+            let counts = audits.iter().map(|audit| audit["status"]["summary"][result].as_u64().unwrap_or_default());
+            let found: u64 = counts.sum();
+            ensure!(usize::try_from(found)? == expected, "Audit: {found} with {result}, not {expected}");
+        }
+        let mut is_complete = true;
+        // Other shards may have objects.
+        let found_nothing = self.found_nothing && !settings.sharded;
+        for audit in audits {
+            is_complete &= compare_conditions(audit, found_nothing)?;
+        }
+        ensure!(is_complete == (!self.has("error") && !found_nothing), "Audit: complete is {is_complete}");
+        Ok(())
+    }
+
+    /// Compares what replicas serve at `/status`: of shards a part each, else everything.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_served(&self, results: &[Value], settings: &ReplicaSettings) -> anyhow::Result<()> {
+        let merged = |is_covered: bool| results.iter().flat_map(|result| findings(result, is_covered)).collect();
+        if settings.sharded {
+            same("/status", &merged(false), &self.listed)?;
+            return same("/status, covered", &merged(true), &self.covered);
+        }
+        for result in results {
+            same("/status", &findings(result, false), &self.listed)?;
+            same("/status, covered", &findings(result, true), &self.covered)?;
+        }
+        Ok(())
+    }
+
+    /// Compares the gauges of open violations.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_metrics(&self, metrics: &[String], settings: &ReplicaSettings) -> anyhow::Result<()> {
+        let value = |line: &str| {
+            line.rsplit_once(' ').and_then(|(_, value)| value.trim_end_matches(".0").parse::<usize>().ok())
+        };
+        for result in ["fail", "warn", "error"] {
+            let label = format!("result=\"{result}\"");
+            let is_meant = |line: &&str| line.starts_with("kaudit_violations{") && line.contains(&label);
+            let sum = |metrics: &String| metrics.lines().filter(is_meant).filter_map(value).sum();
+            let expected = self.listed.iter().filter(|finding| finding.result == result).count();
+            let counts: Vec<usize> = metrics.iter().map(sum).collect();
+            let counts = if settings.sharded { vec![counts.iter().sum()] } else { counts };
+            for found in counts {
+                ensure!(found == expected, "metrics: {found} with {result}, not {expected}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the exit code and the result of a fresh check.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_once(&self, outcome: anyhow::Result<(u8, Value)>) -> anyhow::Result<()> {
+        if self.found_nothing {
+            ensure!(outcome.is_err(), "check --once has a result without any object");
+            return Ok(());
+        }
+        let (code, result) = outcome?;
+        same("check --once", &findings(&result, false), &self.listed)?;
+        let is_complete = !self.has("error");
+        let expected = if self.has("fail") { 1 } else { u8::from(!is_complete) * 3 };
+        ensure!(code == expected, "check --once ends with {code}, not {expected}");
+        ensure!(result["complete"] == is_complete, "check --once: complete is {}", result["complete"]);
+        same("check --once, covered", &findings(&result, true), &self.covered)
+    }
+}
+
+/// Returns since when each violation stands, by its object and what is wrong, as reports say.
+pub fn first_seen(cluster: &ListedObjects) -> BTreeMap<ViolationKey, Value> {
+    let violations = cluster.reported().filter(|entry| matches!(entry["result"].as_str(), Some("fail" | "warn")));
+    let times = violations.map(|entry| {
+        let rule = format!("{}/{}", text(&entry["policy"]), text(&entry["rule"]));
+        (about(&entry["resources"][0], rule, text(&entry["message"])), entry["timestamp"].clone())
+    });
+    times.collect()
+}
+
+/// Whether the conditions of an Audit say that all is well; returns whether it is complete.
+fn compare_conditions(audit: &Value, found_nothing: bool) -> anyhow::Result<bool> {
+    let conditions = audit["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for kind in ["Synced", "PoliciesLoaded", "Recording"] {
+        let condition = conditions.iter().find(|condition| condition["type"] == kind);
+        let is_true = condition.is_some_and(|condition| condition["status"] == "True");
+        ensure!(
+            is_true != (found_nothing && kind == "Synced"),
+            "Audit: {}",
+            condition.map_or_else(|| format!("no {kind}"), Value::to_string)
+        );
+    }
+    Ok(conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True"))
+}
+
+/// Returns what a result says, of what owners cover or of the rest.
+fn findings(result: &Value, is_covered: bool) -> BTreeSet<PolicyFinding> {
+    let entries = result["results"].as_array().into_iter().flatten();
+    let wanted = entries.filter(|entry| entry["coveredBy"].is_object() == is_covered);
+    wanted.filter_map(|entry| finding(entry, &entry["resource"])).collect()
+}
+
+/// Returns a result as a report or a check says it, unless it is excused.
+fn finding(entry: &Value, resource: &Value) -> Option<PolicyFinding> {
+    let kind = KINDS.iter().find(|kind| resource["kind"] == kind.kind).map_or("another kind", |kind| kind.kind);
+    let (rule, message) = (text(&entry["rule"]), text(&entry["message"]));
+    let (result, rule, message) = match entry["result"].as_str() {
+        Some("fail") => ("fail", rule, message),
+        Some("warn") => ("warn", rule, message),
+        Some("error") => ("error", String::new(), String::new()),
+        Some("skip") => return None,
+        _ => ("another result", rule, message),
+    };
+    let (namespace, name) = (text(&resource["namespace"]), text(&resource["name"]));
+    Some(PolicyFinding { policy: text(&entry["policy"]), rule, kind, namespace, name, result, message })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn in_short(turns: &[&Announcement]) -> Vec<String> {
+    turns.iter().map(|one| format!("{} {}", if one.is_new { "new" } else { "resolved" }, one.id)).collect()
+}
+
+/// Fails with where two sets differ.
+fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
+    let missing: Vec<_> = expected.difference(found).take(3).collect();
+    let surplus: Vec<_> = found.difference(expected).take(3).collect();
+    ensure!(missing.is_empty() && surplus.is_empty(), "{what}: missing {missing:?}, too much {surplus:?}");
+    Ok(())
+}

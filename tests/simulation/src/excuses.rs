@@ -1,0 +1,50 @@
+//! Exceptions of simulated clusters: a namespace is excused from a policy.
+
+use serde_json::{Value, json};
+
+use crate::server::At;
+
+/// The directory of exceptions in files.
+pub const EXCEPTION_FILES: &str = "exceptions";
+/// API version and kind of exceptions.
+pub const EXCEPTIONS: (&str, &str) = ("kaudit.dev/v1alpha1", "PolicyException");
+
+/// An exception.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Excuse {
+    /// The policy's name.
+    pub policy: String,
+    /// The namespace's number.
+    pub namespace: u8,
+    /// By a file of the operators, instead of an object of the team.
+    pub by_file: bool,
+}
+
+impl Excuse {
+    /// Returns the policy and the namespace.
+    pub fn key(&self) -> (String, String) {
+        (self.policy.clone(), format!("ns{}", self.namespace))
+    }
+
+    /// Returns the path of its file.
+    pub fn file(&self) -> String {
+        format!("{EXCEPTION_FILES}/{}-{}.yaml", self.policy, self.namespace)
+    }
+
+    /// Returns it as an object, which is in the file, too.
+    pub fn exception(&self) -> Value {
+        let (policy, namespace) = self.key();
+        json!({"apiVersion": EXCEPTIONS.0, "kind": EXCEPTIONS.1,
+            "metadata": {"name": self.name(), "namespace": namespace},
+            "spec": {"policies": [{"name": policy}], "reason": "agreed", "expiresAt": "2027-01-01"}})
+    }
+
+    /// Calls `f` with where the object is.
+    pub fn with_at<T>(&self, f: impl FnOnce(At<'_>) -> T) -> T {
+        f((EXCEPTIONS.0, EXCEPTIONS.1, &self.key().1, &self.name()))
+    }
+
+    fn name(&self) -> String {
+        format!("from-{}", self.policy.to_lowercase().replace('_', "-"))
+    }
+}

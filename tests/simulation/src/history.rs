@@ -1,0 +1,93 @@
+//! What has been so in the course of a run, for promises that are about more than a moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::ensure;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    comparison::{self, Announcement, ListedObjects, ViolationKey},
+    policies::{ObjectsByName, Policy},
+};
+
+/// A state of an object: its kind, namespace and name, and all of it.
+type ObjectState = ((usize, String, String), Value);
+
+/// What has been so.
+#[derive(Debug, Default)]
+pub struct History {
+    /// All states of all objects, by uid.
+    states: BTreeMap<String, Vec<ObjectState>>,
+    /// All policies.
+    policies: Vec<Policy>,
+    /// Since when violations stood when everything was right last.
+    first_seen: BTreeMap<ViolationKey, Value>,
+    /// The Events that there were then.
+    events: BTreeSet<String>,
+}
+
+impl History {
+    /// Notes a policy that is in force from now on.
+    pub fn note_policy(&mut self, policy: &Policy) {
+        if !self.policies.contains(policy) {
+            self.policies.push(*policy);
+        }
+    }
+
+    /// Notes how objects are.
+    pub fn note_objects(&mut self, objects: ObjectsByName) {
+        for (key, object) in objects {
+            let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            let states = self.states.entry(uid).or_default();
+            if states.last().is_none_or(|(_, last)| *last != object) {
+                states.push((key, object));
+            }
+        }
+    }
+
+    /// Checks, when everything is right, that no Event is about a state that never was, and that times at which violations
+    /// were first seen have stayed. If nothing `has_changed` in the cluster since the last time, there must be no new Event.
+    ///
+    /// # Errors
+    ///
+    /// When it is not so.
+    pub fn check(&mut self, cluster: &ListedObjects, has_changed: bool) -> anyhow::Result<()> {
+        let events = cluster.events()?;
+        let is_later = |event: &&Announcement| !self.events.contains(&event.id);
+        let later: Vec<&Announcement> = events.iter().filter(is_later).collect();
+        for event in &later {
+            ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
+            // As time passes, this one may be due.
+            let is_due = event.about.message == "expired";
+            ensure!(has_changed || is_due, "nothing has changed, but there is a new Event: {event:?}");
+        }
+        let first_seen = comparison::first_seen(cluster);
+        for (about, since) in &first_seen {
+            let before = self.first_seen.get(about).filter(|_| !later.iter().any(|event| event.about == *about));
+            // When kaudit starts, a time before the object was created becomes that of its creation.
+            let is_same = |before: &Value| before == since || Some(since) == self.created(&about.uid).as_ref();
+            ensure!(before.is_none_or(is_same), "{about:?} was first seen {before:?}, now {since}");
+        }
+        self.first_seen = first_seen;
+        self.events = events.into_iter().map(|event| event.id).collect();
+        Ok(())
+    }
+
+    /// Returns when an object was created, as reports write times.
+    fn created(&self, uid: &str) -> Option<Value> {
+        let (_, object) = self.states.get(uid)?.first()?;
+        let created: Timestamp = object["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
+        Some(json!({"seconds": created.as_second(), "nanos": 0}))
+    }
+
+    /// Whether some policy may have said this of some state of the object.
+    fn was_possible(&self, about: &ViolationKey) -> bool {
+        let policies =
+            || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
+        let states = self.states.get(&about.uid).map(Vec::as_slice).unwrap_or_default();
+        states.iter().any(|((kind, namespace, name), object)| {
+            policies().any(|policy| policy.may_say((*kind, namespace, name), object, &about.message))
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The files that kaudit is given: policies, and exceptions of the operators.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::PathBuf,
+};
+
+use crate::{
+    excuses::{EXCEPTION_FILES, Excuse},
+    policies::Policy,
+};
+
+/// The directory of policies, in the working directory of kaudit.
+pub const POLICIES: &str = "policies";
+
+/// The files in a working directory.
+#[derive(Debug)]
+pub struct PolicyFiles {
+    folder: PathBuf,
+    /// All policies, by number.
+    pub policies: BTreeMap<u8, Policy>,
+    /// Who is excused.
+    pub excused: BTreeSet<Excuse>,
+}
+
+impl PolicyFiles {
+    /// Makes the directories, which hold no policies or exceptions.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses, here and below.
+    pub fn new(folder: PathBuf) -> io::Result<Self> {
+        fs::create_dir(folder.join(POLICIES))?;
+        fs::create_dir(folder.join(EXCEPTION_FILES))?;
+        // A directory without any file would be a mistake.
+        fs::write(folder.join(EXCEPTION_FILES).join("none.yaml"), "# none")?;
+        Ok(Self { folder, policies: BTreeMap::new(), excused: BTreeSet::new() })
+    }
+
+    /// Writes a policy; returns the one of another name that it replaces.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn set(&mut self, policy: &Policy) -> io::Result<Option<Policy>> {
+        let is_other = self.policies.get(&policy.number).is_some_and(|old| old.name() != policy.name());
+        let old = if is_other { self.remove(policy.number)? } else { None };
+        self.policies.insert(policy.number, *policy);
+        let (name, text) = policy.file();
+        self.write(&format!("{POLICIES}/{name}"), &text)?;
+        Ok(old)
+    }
+
+    /// Removes a policy, and what excuses from it, if it is there; returns it.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn remove(&mut self, number: u8) -> io::Result<Option<Policy>> {
+        let Some(policy) = self.policies.remove(&number) else { return Ok(None) };
+        let excused: Vec<Excuse> = self.excused.iter().filter(|one| one.policy == policy.name()).cloned().collect();
+        for excuse in excused {
+            self.end_excuse(&excuse)?;
+        }
+        fs::remove_file(self.folder.join(POLICIES).join(policy.file().0))?;
+        Ok(Some(policy))
+    }
+
+    /// Writes an exception, if its policy is there: what excuses from another would be a mistake.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
+        if self.policies.values().any(|policy| policy.name() == excuse.policy) {
+            self.excused.insert(excuse.clone());
+            self.write(&excuse.file(), &excuse.exception().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Removes an exception, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn end_excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
+        if self.excused.remove(excuse) { fs::remove_file(self.folder.join(excuse.file())) } else { Ok(()) }
+    }
+
+    /// Writes a file in one step.
+    fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        fs::write(self.folder.join("new"), text)?;
+        fs::rename(self.folder.join("new"), self.folder.join(path))
+    }
+}
