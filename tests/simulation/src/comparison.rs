@@ -58,10 +58,17 @@ impl ListedObjects {
         objects
     }
 
-    /// Returns which namespaces teams have excused from which policies.
-    pub fn excused(&self) -> BTreeSet<(String, String)> {
-        let excused = |one: &Value| (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
-        self.of(EXCEPTIONS.1).iter().map(excused).collect()
+    /// Returns which namespaces teams have excused from which policies, and until when.
+    fn excused(&self) -> impl Iterator<Item = ((String, String), Option<Timestamp>)> {
+        self.of(EXCEPTIONS.1).iter().map(|one| {
+            let key = (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
+            (key, one["spec"]["expiresAt"].as_str().and_then(|end| end.parse().ok()))
+        })
+    }
+
+    /// Whether an exception ends at some time.
+    pub fn has_ends_of_exceptions(&self) -> bool {
+        self.excused().any(|(_, end)| end.is_some())
     }
 
     /// Returns the results in all reports.
@@ -175,11 +182,12 @@ impl ExpectedFindings {
         settings: &ReplicaSettings,
         excused_by_operators: &BTreeSet<Excuse>,
     ) -> Self {
-        let (objects, at) = (listed.audited(), (Timestamp::now(), settings.full_secrets));
-        let excused = Excused {
-            by_teams: listed.excused(),
-            by_operators: excused_by_operators.iter().map(Excuse::key).collect(),
-        };
+        let now = Timestamp::now();
+        let (objects, at) = (listed.audited(), (now, settings.full_secrets));
+        let holds = |(key, end): ((String, String), Option<Timestamp>)| end.is_none_or(|end| now < end).then_some(key);
+        let by_operators = excused_by_operators.iter().map(|excuse| (excuse.key(), excuse.end())).filter_map(holds);
+        let excused =
+            Excused { by_teams: listed.excused().filter_map(holds).collect(), by_operators: by_operators.collect() };
         let findings = |policy: &Policy| policy.findings(&objects, &excused, at, settings.excluded);
         let mut listed: BTreeSet<PolicyFinding> = policies.clone().flat_map(findings).collect();
         let covered = if settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };

@@ -1,5 +1,6 @@
 //! Exceptions of simulated clusters: a namespace is excused from a policy.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::server::At;
@@ -18,12 +19,19 @@ pub struct Excuse {
     pub namespace: u8,
     /// By a file of the operators, instead of an object of the team.
     pub by_file: bool,
+    /// Until when, in seconds since the epoch.
+    pub expires: Option<i64>,
 }
 
 impl Excuse {
     /// Returns the policy and the namespace.
     pub fn key(&self) -> (String, String) {
         (self.policy.clone(), format!("ns{}", self.namespace))
+    }
+
+    /// Returns until when it holds, if that is soon.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.expires.and_then(|seconds| Timestamp::from_second(seconds).ok())
     }
 
     /// Returns the path of its file.
@@ -34,9 +42,10 @@ impl Excuse {
     /// Returns it as an object, which is in the file, too.
     pub fn exception(&self) -> Value {
         let (policy, namespace) = self.key();
+        let end = self.end().map_or_else(|| "2099-12-31".to_owned(), |end| end.to_string());
         json!({"apiVersion": EXCEPTIONS.0, "kind": EXCEPTIONS.1,
             "metadata": {"name": self.name(), "namespace": namespace},
-            "spec": {"policies": [{"name": policy}], "reason": "agreed", "expiresAt": "2027-01-01"}})
+            "spec": {"policies": [{"name": policy}], "reason": "agreed", "expiresAt": end}})
     }
 
     /// Calls `f` with where the object is.

@@ -70,6 +70,9 @@ struct Size {
     teams: u8,
 }
 
+/// When a run begins, in seconds since the epoch.
+const BEGIN: i64 = 1_767_225_600;
+
 /// Makes the steps of a run.
 struct Generator {
     random: Rng,
@@ -220,7 +223,8 @@ impl Generator {
     fn excuse(&mut self) -> Excuse {
         let (number, variant) = (self.number(), self.random.u8(..2));
         let policy = policy_name(number, variant, self.dialect(number));
-        Excuse { policy, namespace: self.random.u8(..self.size.namespaces), by_file: self.random.bool() }
+        let expires = (self.random.u8(..3) == 0).then(|| self.time());
+        Excuse { policy, namespace: self.random.u8(..self.size.namespaces), by_file: self.random.bool(), expires }
     }
 
     fn dialect(&mut self, number: u8) -> Dialect {
@@ -247,11 +251,16 @@ impl Generator {
         let random = &mut self.random;
         let mut some = |one_of: u8, below: u8| (random.u8(..one_of) == 0).then(|| random.u8(..below));
         let (team, unit, partner) = (some(2, teams), some(3, 3), some(2, names));
-        // Around the time that a run takes, which begins at this moment.
-        let expires = some(5, 60).map(|minutes| 1_767_225_600 + i64::from(minutes) * 60);
         let (odd, noise) = (random.u8(..10) == 0, random.u8(..4));
+        let expires = (random.u8(..5) == 0).then(|| self.time());
+        let random = &mut self.random;
         let owner = (self.has_owners && random.u8(..3) == 0).then(|| (self.kind(), self.random.u8(..names)));
         Contents { team, unit, partner, expires, odd, noise, owner }
+    }
+
+    /// Returns a time about that of the run, in seconds since the epoch.
+    fn time(&mut self) -> i64 {
+        BEGIN + i64::from(self.random.u8(..60)) * 60
     }
 
     /// Returns the number of a policy.

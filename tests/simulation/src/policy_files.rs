@@ -74,6 +74,7 @@ impl PolicyFiles {
     /// When the file system refuses.
     pub fn excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
         if self.policies.values().any(|policy| policy.name() == excuse.policy) {
+            self.excused.retain(|known| known.file() != excuse.file());
             self.excused.insert(excuse.clone());
             self.write(&excuse.file(), &excuse.exception().to_string())?;
         }
@@ -86,7 +87,9 @@ impl PolicyFiles {
     ///
     /// When the file system refuses.
     pub fn end_excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
-        if self.excused.remove(excuse) { fs::remove_file(self.folder.join(excuse.file())) } else { Ok(()) }
+        let before = self.excused.len();
+        self.excused.retain(|known| known.file() != excuse.file());
+        if self.excused.len() < before { fs::remove_file(self.folder.join(excuse.file())) } else { Ok(()) }
     }
 
     /// Writes a file in one step.

@@ -29,6 +29,10 @@ use crate::{
 
 /// How long everything may take until it is right, once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_mins(15);
+/// How long it may take if nothing but objects has changed for [`CALM`].
+const PROMPT: Duration = Duration::from_secs(90);
+/// How long everything that happened before may have consequences.
+const CALM: Duration = Duration::from_mins(3);
 /// How long a replica takes at most to give up because it cannot begin.
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long nothing may be written after that.
@@ -93,6 +97,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         kills: 0,
         had_faults: false,
         lost_leases: 0,
+        disturbed: Duration::ZERO,
         was_forbidden: false,
         has_changed: false,
         history: History::default(),
@@ -133,6 +138,8 @@ struct RunState {
     had_faults: bool,
     /// How often a replica was killed, or may have lost its lease.
     lost_leases: usize,
+    /// When something else than an object changed last.
+    disturbed: Duration,
     /// kaudit has been without some right.
     was_forbidden: bool,
     /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
@@ -142,6 +149,13 @@ struct RunState {
 
 impl RunState {
     async fn step(&mut self, step: &RunStep) -> anyhow::Result<()> {
+        let is_calm = matches!(
+            step,
+            RunStep::Write(..) | RunStep::Delete(_) | RunStep::Recreate(..) | RunStep::Wait(_) | RunStep::Compare
+        );
+        if !is_calm {
+            self.disturbed = machine::elapsed();
+        }
         match step {
             RunStep::Write(..)
             | RunStep::Delete(_)
@@ -155,7 +169,7 @@ impl RunState {
                 self.change(step)?;
                 self.has_changed = true;
                 cluster::settle(&self.server);
-                self.history.note_objects(self.expected().0.audited());
+                self.history.note_objects(self.list().audited());
             }
             other => self.happen(other).await?,
         }
@@ -335,11 +349,14 @@ impl RunState {
         if std::mem::take(&mut self.had_faults) {
             // A replica that gives up because of what went wrong has done so by then.
             sleep(GIVING_UP).await;
+            self.disturbed = machine::elapsed();
         }
         self.restart_failed().await?;
-        self.becomes_right(PATIENCE).await?;
-        let (cluster, _) = self.expected();
-        self.history.check(&cluster, std::mem::take(&mut self.has_changed))?;
+        let is_calm = machine::elapsed() - self.disturbed > CALM;
+        self.becomes_right(if is_calm { PROMPT } else { PATIENCE }).await?;
+        let cluster = self.list();
+        let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
+        self.history.check(&cluster, has_changed)?;
         let is_refused = |entry: &JournalEntry| entry.code == 403;
         match self.server.requests().into_iter().find(is_refused) {
             Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
@@ -379,6 +396,8 @@ impl RunState {
 
     fn depend_on_time(&self) -> bool {
         self.files.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
+            || self.files.excused.iter().any(|excuse| excuse.expires.is_some())
+            || self.list().has_ends_of_exceptions()
     }
 
     /// Returns all that the server stores, but for what replicas renew.
@@ -394,6 +413,7 @@ impl RunState {
             self.replicas.iter().filter(|(_, replica)| replica.has_ended()).map(|(number, _)| *number).collect();
         for number in ended {
             if let Some(replica) = self.replicas.remove(&number) {
+                self.disturbed = machine::elapsed();
                 // Why it ended is of interest only to who reads the log.
                 let _why = replica.end().await;
                 self.start(number)?;
@@ -401,6 +421,7 @@ impl RunState {
         }
         let needed = if self.settings.sharded { self.settings.replicas } else { 1 };
         if self.replicas.len() < usize::from(needed) {
+            self.disturbed = machine::elapsed();
             for number in 0..needed {
                 self.start(number)?;
             }
@@ -441,10 +462,14 @@ impl RunState {
         self.expected().1.compare_once(outcome)
     }
 
+    /// Returns what there is in the cluster.
+    fn list(&self) -> ListedObjects {
+        ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default())
+    }
+
     /// Returns what there is in the cluster, and what policies find.
     fn expected(&self) -> (ListedObjects, ExpectedFindings) {
-        let listed =
-            ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default());
+        let listed = self.list();
         let expected =
             ExpectedFindings::new(&listed, self.files.policies.values(), &self.settings, &self.files.excused);
         (listed, expected)
