@@ -378,7 +378,10 @@ fn compare_conditions(audit: &Value, found_nothing: bool) -> anyhow::Result<bool
             condition.map_or_else(|| format!("no {kind}"), Value::to_string)
         );
     }
-    Ok(conditions.iter().any(|one| one["type"] == "Complete" && one["status"] == "True"))
+    let complete = conditions.iter().find(|one| one["type"] == "Complete").unwrap_or(&Value::Null);
+    let message = text(&complete["message"]);
+    ensure!(!message.contains("not covered"), "Audit: {message}");
+    Ok(complete["status"] == "True")
 }
 
 /// Returns what a result says, of what owners cover or of the rest.

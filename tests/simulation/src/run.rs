@@ -352,7 +352,7 @@ impl RunState {
             self.disturbed = machine::elapsed();
         }
         self.restart_failed().await?;
-        let is_calm = machine::elapsed() - self.disturbed > CALM;
+        let is_calm = machine::elapsed() > self.disturbed + CALM;
         self.becomes_right(if is_calm { PROMPT } else { PATIENCE }).await?;
         let cluster = self.list();
         let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
