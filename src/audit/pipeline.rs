@@ -333,7 +333,7 @@ impl Pipeline {
                 let revision = self.revision;
                 let is_newer = known != Some(revision);
                 let snapshot = is_newer.then(|| Snapshot { revision, changed: self.changed, result: self.result() });
-                // Whoever asked may have gone away.
+                // The receiver may have been dropped.
                 let _unheard = answer.send(snapshot);
             }
             Command::Standing(answer) => {

@@ -23,12 +23,13 @@ pub(super) enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Returns what a delta tells of, in the order in which it is told: what ends first, so that what is told last of a rule and
-    /// message is what is so, also where the outcome is another.
+    /// Returns the changes of a delta in the order in which they are reported. Resolutions come first: where only the outcome of
+    /// a violation changes, the last report about its rule and message is that it is open.
     pub(super) fn of(delta: &Delta) -> impl Iterator<Item = (Self, &Violation)> {
         let Delta { appeared, transitions, resolved, .. } = delta;
-        let told = [(Self::Resolved, resolved), (Self::Transient, transitions), (Self::Appeared, appeared)];
-        told.into_iter()
+        let changes = [(Self::Resolved, resolved), (Self::Transient, transitions), (Self::Appeared, appeared)];
+        changes
+            .into_iter()
             .flat_map(|(lifecycle, violations)| violations.iter().map(move |violation| (lifecycle, violation)))
     }
 

@@ -121,7 +121,7 @@ async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
     wait_for("a second refusal", || async { (refused.load(Ordering::SeqCst) > 4).then_some(()) }).await;
     busy.store(false, Ordering::SeqCst);
     let lasted = begin.elapsed();
-    let arrived = tokio::time::timeout(PATIENCE * 2, arriving).await.expect("all are told of").unwrap();
+    let arrived = tokio::time::timeout(PATIENCE * 2, arriving).await.expect("an Event for each change").unwrap();
     let mut times: Vec<Instant> = arrived.into_values().collect();
     times.sort();
     let took = times[CHANGED - 1].duration_since(times[0]);

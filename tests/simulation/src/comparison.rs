@@ -170,7 +170,7 @@ pub struct ExpectedFindings {
     pub listed: BTreeSet<PolicyFinding>,
     /// An owner has these, too.
     pub covered: BTreeSet<PolicyFinding>,
-    /// There is no object of the kinds that are read.
+    /// The kinds that are read have no objects.
     pub found_nothing: bool,
 }
 

@@ -58,9 +58,7 @@ impl History {
         let later: Vec<&Announcement> = events.iter().filter(is_later).collect();
         for event in &later {
             ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
-            // As time passes, this one may be due.
-            let is_due = event.about.message == "expired";
-            ensure!(has_changed || is_due, "nothing has changed, but there is a new Event: {event:?}");
+            ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
         }
         let first_seen = comparison::first_seen(cluster);
         for (about, since) in &first_seen {

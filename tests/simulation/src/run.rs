@@ -37,7 +37,7 @@ const CALM: Duration = Duration::from_mins(3);
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long nothing may be written after that.
 const QUIET: Duration = Duration::from_mins(3);
-/// How long what was served is kept for whoever asks again.
+/// A served status is kept for the next request for less than this.
 const KEEPING: Duration = Duration::from_mins(2);
 /// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
 /// seconds.
