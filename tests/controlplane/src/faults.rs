@@ -86,8 +86,11 @@ impl ControlPlane {
     pub async fn compact_etcd(&self) -> Result<i64> {
         let revision = self.etcd_revision().await?;
         let request = json!({"revision": revision.to_string(), "physical": true});
-        self.ask_etcd("/v3/kv/compaction", request).await?;
-        Ok(revision)
+        match self.ask_etcd("/v3/kv/compaction", request).await {
+            // Nothing was written since the last compaction.
+            Err(error) if error.to_string().contains("required revision has been compacted") => Ok(revision),
+            answer => answer.map(|_| revision),
+        }
     }
 
     async fn etcd_revision(&self) -> Result<i64> {
