@@ -300,9 +300,10 @@ impl Pipeline {
 
     /// Opens the gate if it is time, and publishes in any case.
     fn tick(&mut self) {
+        let progress = self.gate.progress();
         self.try_open(Instant::now());
         // Kinds may have been given up on.
-        self.lookups_changed = true;
+        self.lookups_changed |= self.gate.progress() != progress;
         if self.exception_turns.is_some_and(|turn| turn <= Timestamp::now()) {
             self.excuse_again(|_| true);
         }

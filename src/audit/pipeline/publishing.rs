@@ -45,7 +45,9 @@ impl Pipeline {
         }
         self.published = Some(self.revision);
         let overview = self.overview();
-        self.outputs.metrics.set_coverage(&overview.coverage);
+        if !matches!(&*self.outputs.overview.borrow(), Some(known) if known.coverage == overview.coverage) {
+            self.outputs.metrics.set_coverage(&overview.coverage);
+        }
         self.outputs.metrics.set_complete(overview.synced && overview.complete);
         let exceptions: Vec<_> = overview.exceptions.iter().map(|known| (known.state, known.expires_at)).collect();
         self.outputs.metrics.set_exceptions(&exceptions);

@@ -52,6 +52,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use self::{discovery::DiscoveryCache, kinds::ResourceType, store::Store, writes::WriteTarget};
 pub use self::{
     faults::{Faults, NoFaults, RequestFault, WatchFault},
     rbac::ADMIN,
@@ -59,7 +60,6 @@ pub use self::{
     status::{ApiResult, ErrorStatus},
     world::At,
 };
-use self::{kinds::ResourceType, store::Store, writes::WriteTarget};
 
 /// What differs between clusters.
 #[derive(Debug, Clone)]
@@ -124,6 +124,7 @@ struct ServerState {
     store: Store,
     /// The kinds that are served.
     types: Vec<Arc<ResourceType>>,
+    discovery: DiscoveryCache,
     /// Watches do not reach behind it.
     watch_floor: u64,
     /// The number of times the server was started.
@@ -150,6 +151,7 @@ impl ApiServer {
             settings,
             store: Store::default(),
             types: ResourceType::built_in(),
+            discovery: DiscoveryCache::default(),
             watch_floor: 0,
             epoch: 0,
             number: 0,
@@ -249,6 +251,7 @@ impl ServerState {
             types.push(Arc::new(defined));
         }
         self.types = types;
+        self.discovery = DiscoveryCache::default();
     }
 
     /// Asks what decides about writes: the lifecycle of namespaces, and webhooks.

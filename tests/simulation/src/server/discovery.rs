@@ -1,10 +1,36 @@
 //! Discovery documents: what the server serves.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::kinds::ResourceType;
+
+/// The documents of aggregated discovery, each with its entity tag, until the kinds change.
+#[derive(Debug, Default)]
+pub(super) struct DiscoveryCache(BTreeMap<(bool, Vec<String>), (Bytes, String)>);
+
+impl DiscoveryCache {
+    /// Returns one of the two documents of aggregated discovery, and its entity tag: of the core group, or of all others.
+    pub(super) fn aggregated(
+        &mut self,
+        types: &[Arc<ResourceType>],
+        core: bool,
+        missing: &[String],
+    ) -> &(Bytes, String) {
+        self.0.entry((core, missing.to_vec())).or_insert_with(|| {
+            let body = Bytes::from(aggregated(types, core, missing).to_string());
+            let etag = format!("\"{:X}\"", digest(&body));
+            (body, etag)
+        })
+    }
+}
+
+/// Returns a number that differs for other bytes, the same in each run.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
 
 /// Returns the groups that are served, but for those that are missing, with the versions of each, the preferred one first.
 pub(super) fn groups(types: &[Arc<ResourceType>], missing: &[String]) -> Vec<(String, Vec<String>)> {
@@ -25,8 +51,7 @@ pub(super) fn groups(types: &[Arc<ResourceType>], missing: &[String]) -> Vec<(St
     groups
 }
 
-/// Returns one of the two documents of aggregated discovery: of the core group, or of all others.
-pub(super) fn aggregated(types: &[Arc<ResourceType>], core: bool, missing: &[String]) -> Value {
+fn aggregated(types: &[Arc<ResourceType>], core: bool, missing: &[String]) -> Value {
     let groups = groups(types, missing).into_iter().filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = groups
         .map(|(group, versions)| {
