@@ -1,5 +1,7 @@
 //! What a simulated cluster holds: kinds, names, and objects that policies can tell apart.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -37,6 +39,8 @@ pub const KINDS: [AuditedKind; 10] = [
     AuditedKind::new("v1", "Namespace", "namespaces", false, "{}"),
     AuditedKind::new("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false, r#"{"rules": []}"#),
 ];
+/// The index of the kind that may hold policies.
+pub const CONFIG_MAP: usize = 0;
 /// The index of the kind that can come and go.
 pub const WIDGET: usize = 7;
 /// The index of namespaces.
@@ -228,4 +232,39 @@ fn definition(group: &str, version: &str, plural: &str, kind: &str, scope: &str)
         "metadata": {"name": format!("{plural}.{group}")},
         "spec": {"group": group, "scope": scope, "names": {"plural": plural, "kind": kind},
             "versions": [{"name": version, "served": true, "storage": true, "schema": schema}]}})
+}
+
+/// Gives kaudit its rights, but for reading these kinds.
+pub fn grant(server: &ApiServer, forbidden: &BTreeSet<usize>) {
+    let readable = (0..KINDS.len()).filter(|kind| !forbidden.contains(kind)).map(|kind| {
+        let (group, _) = KINDS[kind].api_version.split_once('/').unwrap_or(("", ""));
+        json!({"apiGroups": [group], "resources": [KINDS[kind].plural], "verbs": ["get", "list", "watch"]})
+    });
+    let others = [
+        ("", "endpoints,events,limitranges,nodes,persistentvolumeclaims,persistentvolumes,resourcequotas"),
+        ("apps", "daemonsets,statefulsets"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings,rolebindings,roles"),
+        ("apiregistration.k8s.io,autoscaling,batch,networking.k8s.io,policy,storage.k8s.io,coordination.k8s.io", "*"),
+        ("discovery.k8s.io,apiextensions.k8s.io,admissionregistration.k8s.io,scheduling.k8s.io", "*"),
+        ("events.k8s.io,openreports.io,kaudit.dev,templates.gatekeeper.sh,constraints.gatekeeper.sh", "*"),
+    ];
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let others = others.map(|(groups, resources)| {
+        json!({"apiGroups": list(groups), "resources": list(resources), "verbs": ["get", "list", "watch"]})
+    });
+    let written = json!({"apiGroups": ["events.k8s.io", "openreports.io", "kaudit.dev", "coordination.k8s.io"],
+        "resources": ["*"], "verbs": ["*"]});
+    let rules: Vec<Value> = readable.chain(others).chain([written]).collect();
+    let group = "rbac.authorization.k8s.io";
+    let api_version = format!("{group}/v1");
+    write(
+        server,
+        &json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "kaudit"}, "rules": rules}),
+    );
+    write(
+        server,
+        &json!({"apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": "kaudit"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "kaudit"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": HOME, "name": "kaudit"}]}),
+    );
 }

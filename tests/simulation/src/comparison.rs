@@ -172,6 +172,8 @@ pub struct ExpectedFindings {
     pub covered: BTreeSet<PolicyFinding>,
     /// The kinds that are read have no objects.
     pub found_nothing: bool,
+    /// A kind and policies that are not compared.
+    spared: Option<(&'static str, BTreeSet<String>)>,
 }
 
 impl ExpectedFindings {
@@ -196,7 +198,20 @@ impl ExpectedFindings {
         let is_read = |kind: &usize| Some(*kind) != settings.excluded;
         let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
         let found_nothing = settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
-        Self { listed, covered, found_nothing }
+        Self { listed, covered, found_nothing, spared: None }
+    }
+
+    /// Leaves out what is found by these policies, or of objects of a kind.
+    #[must_use]
+    pub fn without(mut self, kind: &'static str, policies: BTreeSet<String>) -> Self {
+        self.spared = Some((kind, policies));
+        let listed = std::mem::take(&mut self.listed);
+        self.listed = listed.into_iter().filter(|finding| self.is_compared(finding)).collect();
+        self
+    }
+
+    fn is_compared(&self, finding: &PolicyFinding) -> bool {
+        self.spared.as_ref().is_none_or(|(kind, policies)| finding.kind != *kind && !policies.contains(&finding.policy))
     }
 
     /// Whether one with this result is listed.
@@ -210,7 +225,8 @@ impl ExpectedFindings {
     ///
     /// When they say something else.
     pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
-        let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0])).collect();
+        let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0]));
+        let recorded = recorded.filter(|finding| self.is_compared(finding)).collect();
         same("reports", &recorded, &self.listed).map_err(|failure| {
             let mut errors = cluster.reported().filter(|entry| entry["result"] == "error");
             match errors.find_map(|entry| entry["message"].as_str()) {
@@ -353,6 +369,26 @@ impl ExpectedFindings {
         ensure!(code == expected, "check --once ends with {code}, not {expected}");
         ensure!(result["complete"] == is_complete, "check --once: complete is {}", result["complete"]);
         same("check --once, covered", &findings(&result, true), &self.covered)
+    }
+
+    /// Checks the exit code and the result of a fresh check that cannot read all kinds, with what was right before and after.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say that it is a part, or says what is not right.
+    pub fn compare_part(right: [&Self; 2], outcome: anyhow::Result<(u8, Value)>) -> anyhow::Result<()> {
+        // Where there is nothing else, there is no result.
+        let Ok((code, result)) = outcome else { return Ok(()) };
+        let found = |is_covered: bool| findings(&result, is_covered).into_iter();
+        let wrong = found(false)
+            .chain(found(true))
+            .filter(|finding| finding.result != "error")
+            .find(|finding| !right.iter().any(|one| one.listed.contains(finding) || one.covered.contains(finding)));
+        ensure!(wrong.is_none(), "it says {wrong:?}");
+        ensure!(result["complete"] == false, "it is complete");
+        let expected = if found(false).any(|finding| finding.result == "fail") { 1 } else { 3 };
+        ensure!(code == expected, "it ends with {code}, not {expected}");
+        Ok(())
     }
 }
 

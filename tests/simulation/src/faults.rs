@@ -11,7 +11,10 @@ use std::{
 
 use fastrand::Rng;
 
-use crate::server::{Faults, RequestFault, RequestInfo, WatchFault};
+use crate::{
+    cluster::KINDS,
+    server::{Faults, RequestFault, RequestInfo, WatchFault},
+};
 
 /// What may go wrong, and how often.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,12 +27,42 @@ pub struct FaultRates {
     pub watches: u16,
     /// Only requests that write have faults.
     pub only_writes: bool,
+    /// Only requests about this have faults.
+    pub only: Option<Outage>,
+    /// The next discovery does not find this group, as after a restart of the server.
+    pub missing_group: Option<&'static str>,
+}
+
+/// What cannot be requested while everything else can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// Events.
+    Events,
+    /// Reports.
+    Reports,
+    /// Objects of a kind, an index of [`KINDS`].
+    Kind(usize),
+}
+
+impl Outage {
+    fn concerns(self, request: &RequestInfo) -> bool {
+        match self {
+            Self::Events => request.resource == "events",
+            Self::Reports => request.group == "openreports.io",
+            Self::Kind(kind) => {
+                let group = KINDS[kind].api_version.split_once('/').map_or("", |(group, _)| group);
+                (&*request.group, &*request.resource) == (group, KINDS[kind].plural)
+            }
+        }
+    }
 }
 
 impl FaultRates {
     /// Returns any; one of four has no faults.
     pub fn any(random: &mut Rng) -> Self {
         let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
+        let groups = ["example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
+        rates.missing_group = (random.u8(..4) == 0).then(|| groups[random.usize(..4)]);
         if random.u8(..4) == 0 {
             return rates;
         }
@@ -39,6 +72,17 @@ impl FaultRates {
         }
         rates.watches = [0, 0, 50, 500][random.usize(..4)];
         rates
+    }
+
+    /// Returns that no request about something is answered as it should be.
+    pub fn outage(what: Outage, random: &mut Rng) -> Self {
+        let fault = match random.u8(..4) {
+            0 => RequestFault::Refuse(503, None),
+            1 => RequestFault::ConnectError,
+            2 => RequestFault::Hang,
+            _ => RequestFault::HangAnswer,
+        };
+        Self { seed: random.u64(..), requests: vec![(fault, 1_000)], only: Some(what), ..Self::default() }
     }
 
     fn fault(&self, random: &mut Rng) -> RequestFault {
@@ -84,7 +128,12 @@ impl SharedFaults {
         self.decide(true, |rates, _| rates.requests.is_empty() && rates.watches == 0)
     }
 
-    fn decide<T>(&self, clear: T, decide: impl FnOnce(&FaultRates, &mut Rng) -> T) -> T {
+    /// Returns what cannot be requested, if that is all that goes wrong.
+    pub fn outage(&self) -> Option<Outage> {
+        self.decide(None, |rates, _| rates.only)
+    }
+
+    fn decide<T>(&self, clear: T, decide: impl FnOnce(&mut FaultRates, &mut Rng) -> T) -> T {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             (rates, Some(random)) => decide(rates, random),
             (_, None) => clear,
@@ -123,8 +172,17 @@ impl Faults for ReplicaConnection {
         }
         let is_read = matches!(&*request.verb, "get" | "list" | "watch");
         self.faults.decide(RequestFault::None, |rates, random| {
-            if rates.only_writes && is_read { RequestFault::None } else { rates.fault(random) }
+            let is_spared = rates.only_writes && is_read || rates.only.is_some_and(|only| !only.concerns(request));
+            if is_spared { RequestFault::None } else { rates.fault(random) }
         })
+    }
+
+    fn missing_groups(&self, request: &RequestInfo) -> Vec<String> {
+        if request.path != "/apis" {
+            return Vec::new();
+        }
+        let missing = self.faults.decide(None, |rates, _| rates.missing_group.take());
+        missing.map(str::to_owned).into_iter().collect()
     }
 
     fn deliver(&self, _: &RequestInfo, _: usize) -> WatchFault {

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     excuses::Excuse,
-    faults::FaultRates,
+    faults::{FaultRates, Outage},
     policies::{Dialect, Policy, PolicyCondition, policy_name},
     replica::ReplicaSettings,
 };
@@ -37,6 +37,10 @@ pub enum RunStep {
     Stop(u8),
     /// Requests go wrong in these ways, until the next such step.
     SetFaults(FaultRates),
+    /// What cannot be requested is set, once everything is right.
+    BeginOutage(FaultRates),
+    /// What does not depend on what cannot be requested is compared.
+    CompareOthers,
     /// kaudit may no longer read a kind.
     Forbid(usize),
     /// kaudit may read a kind again.
@@ -59,6 +63,43 @@ pub enum RunStep {
     Wait(u32),
     /// What goes wrong ends; when nothing happens any more, everything is compared.
     Compare,
+}
+
+impl RunStep {
+    /// Whether only objects change, if anything does.
+    pub const fn is_calm(&self) -> bool {
+        matches!(
+            self,
+            Self::Write(..)
+                | Self::Delete(_)
+                | Self::Recreate(..)
+                | Self::Wait(_)
+                | Self::CompareOthers
+                | Self::Compare
+        )
+    }
+
+    /// Whether a leader may lose its Lease, or end without giving it back.
+    pub const fn may_lose_lease(&self) -> bool {
+        matches!(self, Self::Kill(_) | Self::SetFaults(_) | Self::RestartServer | Self::Freeze(_))
+    }
+
+    /// Whether kaudit may find something else after it.
+    pub const fn changes_findings(&self) -> bool {
+        matches!(
+            self,
+            Self::Write(..)
+                | Self::Delete(_)
+                | Self::Recreate(..)
+                | Self::SetPolicy(_)
+                | Self::RemovePolicy(_)
+                | Self::Excuse(_)
+                | Self::EndExcuse(_)
+                | Self::RemoveWidgets
+                | Self::DefineWidgets
+                | Self::Configure(_)
+        )
+    }
 }
 
 /// How large worlds are.
@@ -157,9 +198,37 @@ impl Generator {
                 let longest = [10, 1_000, 10_000, 100_000][self.random.usize(..4)];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
             }
+            if self.faults && self.random.u8(..3) == 0 {
+                self.outage(&mut steps);
+            }
             steps.push(RunStep::Compare);
         }
         steps
+    }
+
+    /// Has something fail while objects change.
+    fn outage(&mut self, steps: &mut Vec<RunStep>) {
+        let what = match self.random.u8(..3) {
+            0 => Outage::Events,
+            1 => Outage::Reports,
+            // What an owner covers depends on more than one kind.
+            _ if self.has_owners => return,
+            _ => Outage::Kind(self.kind()),
+        };
+        steps.push(RunStep::BeginOutage(FaultRates::outage(what, &mut self.random)));
+        for _ in 0..self.random.usize(1..6) {
+            steps.push(match self.random.u8(..10) {
+                0..5 => RunStep::Write(self.name(), self.contents()),
+                5..8 => RunStep::Delete(self.name()),
+                8 => RunStep::Recreate(self.name(), self.contents()),
+                _ => {
+                    let number = self.number();
+                    RunStep::SetPolicy(self.policy(number))
+                }
+            });
+            steps.push(RunStep::Wait(self.random.u32(..10_000)));
+        }
+        steps.push(RunStep::CompareOthers);
     }
 
     fn start(&self, steps: &mut Vec<RunStep>) {

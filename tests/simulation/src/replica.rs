@@ -25,7 +25,7 @@ use crate::{
     faults::{ReplicaConnection, SharedFaults},
     policies::{Dialect, Policy},
     policy_files::POLICIES,
-    server::{ADMIN, ApiServer, NoFaults},
+    server::{ApiServer, NoFaults},
 };
 
 /// Where a receiver of all replicas writes notifications.
@@ -232,8 +232,8 @@ impl Replica {
 /// # Errors
 ///
 /// When it does not say anything.
-pub async fn once(server: &ApiServer, settings: &ReplicaSettings) -> anyhow::Result<(u8, Value)> {
-    let transport = server.transport(HOME, ADMIN, Arc::new(NoFaults));
+pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) -> anyhow::Result<(u8, Value)> {
+    let transport = server.transport(HOME, user, Arc::new(NoFaults));
     let file = "once.json";
     let mut arguments = settings.arguments();
     arguments.extend(["--once", "-o=json=once.json"].map(str::to_owned));

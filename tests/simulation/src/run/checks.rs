@@ -1,0 +1,281 @@
+//! What is checked in a run: that kaudit says what is right, and then nothing more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::RunState;
+use crate::{
+    cluster::{self, CONFIG_MAP, KINDS},
+    comparison::{Announcement, ExpectedFindings, ListedObjects},
+    faults::{FaultRates, Outage},
+    machine,
+    policies::{Policy, PolicyCondition},
+    replica::{self, NOTIFIED, STREAM, USER},
+    server::{ADMIN, JournalEntry},
+};
+
+/// How long everything may take until it is right, once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_mins(15);
+/// How long it may take if nothing but objects has changed for [`CALM`].
+const PROMPT: Duration = Duration::from_secs(90);
+/// How long what does not depend on what fails may take until it is right.
+const OUTAGE: Duration = Duration::from_mins(5);
+/// How long it takes until everything is compared again.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How long everything that happened before may have consequences.
+const CALM: Duration = Duration::from_mins(3);
+/// How long a replica takes at most to give up because it cannot begin.
+const GIVING_UP: Duration = Duration::from_mins(2);
+/// How long nothing may be written after that.
+const QUIET: Duration = Duration::from_mins(3);
+/// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
+/// seconds.
+const REEVALUATION: Duration = Duration::from_secs(40);
+
+impl RunState {
+    /// Ends what goes wrong, and waits until everything is right.
+    pub(super) async fn compare(&mut self) -> anyhow::Result<()> {
+        if self.files.policies.is_empty() {
+            return Ok(());
+        }
+        self.check_without_rights().await.context("check --once without all rights")?;
+        self.end_faults().await?;
+        // What is served now is not what is served when all is right.
+        for replica in self.replicas.values() {
+            let _served = replica.get("/status").await;
+        }
+        let is_calm = machine::elapsed() > self.disturbed + CALM;
+        self.becomes_right(if is_calm { PROMPT } else { PATIENCE }).await?;
+        let cluster = self.list();
+        let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
+        self.history.check(&cluster, has_changed)?;
+        let is_refused = |entry: &JournalEntry| entry.code == 403;
+        match self.server.requests().into_iter().find(is_refused) {
+            Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends what goes wrong, and starts the replicas that have ended because of it.
+    async fn end_faults(&mut self) -> anyhow::Result<()> {
+        self.faults.set(FaultRates::default());
+        self.forbidden.clear();
+        cluster::grant(&self.server, &self.forbidden);
+        if std::mem::take(&mut self.had_faults) {
+            // A replica that gives up because of what went wrong has done so by then.
+            sleep(GIVING_UP).await;
+            self.disturbed = machine::elapsed();
+        }
+        self.restart_failed().await
+    }
+
+    /// Checks that a result of a part of the cluster says so, and has nothing that is not right.
+    async fn check_without_rights(&self) -> anyhow::Result<()> {
+        let is_served = |kind: &&usize| self.server.list(KINDS[**kind].api_version, KINDS[**kind].kind, "").is_ok();
+        let concerned: BTreeSet<usize> = self.files.policies.values().flat_map(Policy::concerns).collect();
+        let is_in_scope = |kind: &&usize| {
+            Some(**kind) != self.settings.excluded && (!self.settings.judged_kinds || concerned.contains(*kind))
+        };
+        let has_policies = !(self.settings.in_cluster && self.forbidden.contains(&CONFIG_MAP));
+        if !has_policies || !self.forbidden.iter().any(|kind| is_served(&kind) && is_in_scope(&kind)) {
+            return Ok(());
+        }
+        let before = self.expected().1;
+        let outcome = replica::once(&self.server, &self.settings, USER).await;
+        ExpectedFindings::compare_part([&before, &self.expected().1], outcome)
+    }
+
+    /// Has requests about one thing fail, from a moment when nothing else does.
+    pub(super) async fn begin_outage(&mut self, rates: &FaultRates) -> anyhow::Result<()> {
+        if !self.files.policies.is_empty() {
+            self.end_faults().await?;
+            self.becomes_right(PATIENCE).await.context("before the outage")?;
+        }
+        self.faults.set(rates.clone());
+        self.had_faults = true;
+        Ok(())
+    }
+
+    /// Waits until everything is right that does not depend on what fails.
+    pub(super) async fn compare_others(&mut self) -> anyhow::Result<()> {
+        let Some(outage) = self.faults.outage().filter(|_| self.forbidden.is_empty()) else { return Ok(()) };
+        if self.files.policies.is_empty() || self.replicas.is_empty() {
+            return Ok(());
+        }
+        let mut patience = OUTAGE;
+        while let Err(error) = self.other_difference(outage).await {
+            self.all_run().await?;
+            if patience.is_zero() {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+            patience -= PAUSE;
+            cluster::settle(&self.server);
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is right.
+    async fn becomes_right(&mut self, mut patience: Duration) -> anyhow::Result<()> {
+        while let Err(error) = self.difference().await {
+            self.all_run().await?;
+            if patience < PAUSE {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+            patience -= PAUSE;
+            cluster::settle(&self.server);
+        }
+        Ok(())
+    }
+
+    /// Sees that what is right stays so, and that nothing is written meanwhile.
+    pub(super) async fn stays_quiet(&mut self) -> anyhow::Result<()> {
+        if self.files.policies.is_empty() {
+            return Ok(());
+        }
+        // Counts are written later, and after a new leader has been elected.
+        sleep(Duration::from_mins(1)).await;
+        let before = self.stored();
+        sleep(QUIET).await;
+        // A date may have passed meanwhile.
+        let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
+        self.becomes_right(patience).await.context("right before, not any more")?;
+        if patience.is_zero() { changed(&before, &self.stored()) } else { Ok(()) }
+    }
+
+    fn depend_on_time(&self) -> bool {
+        self.files.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
+            || self.files.excused.iter().any(|excuse| excuse.expires.is_some())
+            || self.list().has_ends_of_exceptions()
+    }
+
+    /// Returns all that the server stores, but for what replicas renew.
+    fn stored(&self) -> BTreeMap<String, Value> {
+        let everything = self.server.everything().into_iter().filter(|object| object["kind"] != "Lease");
+        let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["uid"]);
+        everything.map(|object| (name(&object), object)).collect()
+    }
+
+    /// Compares what is recorded, and what a fresh check says, with what is right.
+    async fn difference(&mut self) -> anyhow::Result<()> {
+        ensure!(!self.replicas.is_empty(), "no replica runs");
+        let (cluster, expected) = self.expected();
+        expected.compare_reports(&cluster)?;
+        expected.compare_announcements("Events", &cluster.events()?, self.kills)?;
+        expected.compare_status(&cluster, &self.settings)?;
+        self.compare_served(&expected).await?;
+        self.compare_receivers(&expected)?;
+        let outcome = replica::once(&self.server, &self.settings, ADMIN).await.context("check --once");
+        // A date may have passed meanwhile.
+        self.expected().1.compare_once(outcome)
+    }
+
+    /// Compares what does not depend on what cannot be requested.
+    async fn other_difference(&mut self, outage: Outage) -> anyhow::Result<()> {
+        let (cluster, expected) = self.expected();
+        match outage {
+            Outage::Events => expected.compare_reports(&cluster)?,
+            Outage::Reports => expected.compare_announcements("Events", &cluster.events()?, self.kills)?,
+            Outage::Kind(kind) => {
+                let policies = self.files.policies.values().filter(|policy| policy.concerns().any(|own| own == kind));
+                let policies = policies.map(Policy::name).collect();
+                return expected.without(KINDS[kind].kind, policies).compare_reports(&cluster);
+            }
+        }
+        self.compare_served(&expected).await?;
+        self.compare_receivers(&expected)
+    }
+
+    async fn compare_served(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
+        let (mut served, mut metrics) = (Vec::new(), Vec::new());
+        for replica in self.replicas.values() {
+            served.push(serde_json::from_str(&replica.get("/status").await?)?);
+            metrics.push(replica.get("/metrics").await?);
+        }
+        expected.compare_served(&served, &self.settings)?;
+        expected.compare_metrics(&metrics, &self.settings)
+    }
+
+    fn compare_receivers(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
+        // What a replica has not sent when it is killed or loses its lease, it does not send later.
+        if self.lost_leases == 0 {
+            expected.compare_announcements("notifications", &lines(NOTIFIED)?, 0)?;
+            expected.compare_announcements("lines", &lines(STREAM)?, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what there is in the cluster.
+    pub(super) fn list(&self) -> ListedObjects {
+        ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default())
+    }
+
+    /// Returns what there is in the cluster, and what policies find.
+    fn expected(&self) -> (ListedObjects, ExpectedFindings) {
+        let listed = self.list();
+        let expected =
+            ExpectedFindings::new(&listed, self.files.policies.values(), &self.settings, &self.files.excused);
+        (listed, expected)
+    }
+}
+
+/// Reads what was written about violations, a line each.
+fn lines(file: &str) -> anyhow::Result<Vec<Announcement>> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).with_context(|| format!("{file}: {line}"))?;
+        lines.extend(Announcement::line(&line));
+    }
+    Ok(lines)
+}
+
+/// Fails with what was written, created or deleted between two states of the store.
+fn changed(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> anyhow::Result<()> {
+    for (name, object) in before.iter().chain(after) {
+        let (old, new) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
+        if old != new {
+            bail!(
+                "in a quiet cluster {}/{} changes: {}",
+                object["kind"],
+                object["metadata"]["name"],
+                first_change(old, new)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns where two values differ first, and how.
+fn first_change(old: &Value, new: &Value) -> String {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            // When it was written is not why.
+            let (metadata, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| *key == "metadata");
+            let different = others.into_iter().chain(metadata).find(|key| old.get(*key) != new.get(*key));
+            different.map_or_else(String::new, |key| {
+                format!(
+                    ".{key}{}",
+                    first_change(old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null))
+                )
+            })
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            let different = old.iter().zip(new).find(|(old, new)| old != new);
+            different.map_or_else(String::new, |(old, new)| format!("[…]{}", first_change(old, new)))
+        }
+        _ => {
+            let short = |value: &Value| value.to_string().chars().take(200).collect::<String>();
+            format!(": {} becomes {}", short(old), short(new))
+        }
+    }
+}
