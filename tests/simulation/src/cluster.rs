@@ -184,9 +184,15 @@ pub fn definitions() -> impl Iterator<Item = Value> {
     ours.chain(others)
 }
 
-/// Has the cluster serve Widgets.
-pub fn define_widgets(server: &ApiServer) {
-    write(server, &widgets());
+/// Has the cluster serve Widgets, also in a second version, which is preferred, if they are `upgraded`.
+pub fn define_widgets(server: &ApiServer, upgraded: bool) {
+    let mut definition = widgets();
+    if upgraded && let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        let mut second = versions[0].clone();
+        (second["name"], second["storage"]) = ("v2".into(), false.into());
+        versions.push(second);
+    }
+    write(server, &definition);
 }
 
 fn widgets() -> Value {

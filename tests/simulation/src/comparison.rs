@@ -58,6 +58,12 @@ impl ListedObjects {
         objects
     }
 
+    /// Returns the uids of what policies may see.
+    pub fn uids(&self) -> BTreeSet<String> {
+        let objects = KINDS.iter().flat_map(|kind| self.of(kind.kind));
+        objects.map(|object| text(&object["metadata"]["uid"])).collect()
+    }
+
     /// Returns which namespaces teams have excused from which policies, and until when.
     fn excused(&self) -> impl Iterator<Item = ((String, String), Option<Timestamp>)> {
         self.of(EXCEPTIONS.1).iter().map(|one| {

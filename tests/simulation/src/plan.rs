@@ -23,6 +23,8 @@ pub enum RunStep {
     SetPolicy(Policy),
     /// The file of the policy of this number is removed.
     RemovePolicy(u8),
+    /// The policy of this number cannot be parsed, until everything is compared.
+    BreakPolicy(u8),
     /// A namespace is excused from a policy.
     Excuse(Excuse),
     /// It is not any more.
@@ -47,8 +49,8 @@ pub enum RunStep {
     Allow(usize),
     /// The definition of Widgets is removed, and they with it.
     RemoveWidgets,
-    /// The cluster serves Widgets.
-    DefineWidgets,
+    /// The cluster serves Widgets, also in a second version, which it prefers, or not.
+    DefineWidgets(bool),
     /// The server forgets earlier versions.
     Compact,
     /// The server's cache forgets what happened.
@@ -93,10 +95,11 @@ impl RunStep {
                 | Self::Recreate(..)
                 | Self::SetPolicy(_)
                 | Self::RemovePolicy(_)
+                | Self::BreakPolicy(_)
                 | Self::Excuse(_)
                 | Self::EndExcuse(_)
                 | Self::RemoveWidgets
-                | Self::DefineWidgets
+                | Self::DefineWidgets(_)
                 | Self::Configure(_)
         )
     }
@@ -260,7 +263,7 @@ impl Generator {
             69..79 => self.restart(),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),
             79 => RunStep::RemoveWidgets,
-            80 => RunStep::DefineWidgets,
+            80 => RunStep::DefineWidgets(self.has_upgrades() && self.random.bool()),
             _ => self.trouble(),
         }
     }
@@ -277,7 +280,7 @@ impl Generator {
 
     /// Returns what changes nothing that kaudit is to see.
     fn trouble(&mut self) -> RunStep {
-        match self.random.u8(..24) {
+        match self.random.u8(..25) {
             0..9 => RunStep::SetFaults(FaultRates::any(&mut self.random)),
             9..11 => RunStep::Compact,
             11..13 => RunStep::ForgetWatchHistory,
@@ -285,8 +288,15 @@ impl Generator {
             15..17 => RunStep::Forbid(self.kind()),
             17 => RunStep::Freeze(self.random.u32(..60_000)),
             18 => RunStep::ChangeTimeOfDay(self.random.i32(-50..7_200)),
+            19 => RunStep::BreakPolicy(self.number()),
             _ => self.restart(),
         }
+    }
+
+    /// Whether Widgets may be served in another version: Gatekeeper's rules look objects up by their version.
+    fn has_upgrades(&self) -> bool {
+        let looks_up = |conditions: &[PolicyCondition; 2]| conditions.iter().any(|one| one.concerns(WIDGET));
+        !self.conditions.iter().any(|(conditions, is_gatekeeper)| *is_gatekeeper && looks_up(conditions))
     }
 
     fn excuse(&mut self) -> Excuse {
@@ -300,7 +310,7 @@ impl Generator {
         if self.conditions[usize::from(number)].1 {
             return Dialect::Gatekeeper;
         }
-        [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission][self.random.usize(..3)]
+        [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission, Dialect::Trivy][self.random.usize(..4)]
     }
 
     fn kind(&mut self) -> usize {
@@ -363,10 +373,11 @@ impl Generator {
             variant,
             condition: self.conditions[usize::from(number)].0[usize::from(variant)],
             kinds: [self.kind(), self.kind()],
-            is_warning: self.random.bool(),
+            is_warning: self.random.bool() && dialect != Dialect::Trivy,
             dialect,
             edition: self.random.u8(..3),
             is_excusable: self.random.bool(),
+            is_broken: false,
         }
     }
 }

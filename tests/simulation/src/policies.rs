@@ -42,6 +42,8 @@ pub enum Dialect {
     Admission,
     /// A template and a Constraint, as for Gatekeeper.
     Gatekeeper,
+    /// A check, as for Trivy.
+    Trivy,
 }
 
 /// Policies and namespaces that are excused from them.
@@ -72,6 +74,8 @@ pub struct Policy {
     pub edition: u8,
     /// Teams may be excused from it.
     pub is_excusable: bool,
+    /// It cannot be parsed.
+    pub is_broken: bool,
 }
 
 /// What a policy says of an object.
@@ -97,12 +101,9 @@ pub struct PolicyFinding {
 pub fn policy_name(number: u8, variant: u8, dialect: Dialect) -> String {
     match dialect {
         Dialect::Gatekeeper => format!("P{number}V{variant}"),
-        _ => package(number, variant),
+        Dialect::Trivy => format!("builtin.kubernetes.p{number}_{variant}"),
+        _ => format!("p{number}_{variant}"),
     }
-}
-
-fn package(number: u8, variant: u8) -> String {
-    format!("p{number}_{variant}")
 }
 
 impl Policy {
@@ -130,10 +131,11 @@ impl Policy {
         let object = self.object();
         let judged = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
         let text = format!(
-            "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}}}\n{}",
+            "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}{}}}\n{}",
             self.number,
             self.edition,
             self.is_excusable,
+            if self.dialect == Dialect::Trivy { ", id: P, input: {selector: [{type: kubernetes}]}" } else { "" },
             self.module(&judged)
         );
         (format!("p{}.rego", self.number), text)
@@ -159,7 +161,7 @@ impl Policy {
     /// Returns where rules find the object.
     fn object(&self) -> &'static str {
         match self.dialect {
-            Dialect::Conftest | Dialect::ConftestV0 => "input",
+            Dialect::Conftest | Dialect::ConftestV0 | Dialect::Trivy => "input",
             Dialect::Admission => "input.request.object",
             Dialect::Gatekeeper => "input.review.object",
         }
@@ -169,13 +171,16 @@ impl Policy {
     fn module(&self, judged: &str) -> String {
         let rule = self.rule();
         let (head, import) = match self.dialect {
+            Dialect::Trivy => ("deny contains result.new(msg, input) if {".to_owned(), "import rego.v1\n"),
             Dialect::ConftestV0 => (format!("{rule}[msg] {{"), ""),
             Dialect::Gatekeeper => ("violation[{\"msg\": msg}] {".to_owned(), ""),
             Dialect::Conftest | Dialect::Admission => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
         };
         let (body, rest) = self.condition.rego(self.dialect);
         let body = body.replace("OBJECT", self.object());
-        format!("package {}\n{import}\n{head}\n{judged}{body}}}\n{rest}", package(self.number, self.variant))
+        let package = if self.dialect == Dialect::Gatekeeper { "template".to_owned() } else { self.name() };
+        let end = if self.is_broken { "broken := \n" } else { "" };
+        format!("package {package}\n{import}\n{head}\n{judged}{body}}}\n{rest}{end}")
     }
 
     /// Returns the kinds that it is about, or looks up.
@@ -241,6 +246,11 @@ impl Policy {
 }
 
 impl PolicyCondition {
+    /// Whether its rule may look up objects of a kind.
+    pub fn concerns(self, kind: usize) -> bool {
+        self.looks_up("any") == Some(kind)
+    }
+
     /// Returns the kind that its rule looks up for an object in a namespace, or in none.
     fn looks_up(self, namespace: &str) -> Option<usize> {
         match self {
@@ -307,7 +317,7 @@ impl PolicyCondition {
                     Dialect::ConftestV0 | Dialect::Gatekeeper => {
                         "odd(x) = 1 { x == \"yes\" }\nodd(x) = 2 { x == \"yes\" }\n"
                     }
-                    Dialect::Conftest | Dialect::Admission => {
+                    Dialect::Conftest | Dialect::Admission | Dialect::Trivy => {
                         "odd(x) := 1 if x == \"yes\"\nodd(x) := 2 if x == \"yes\"\n"
                     }
                 };

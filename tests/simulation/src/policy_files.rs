@@ -20,6 +20,8 @@ pub struct PolicyFiles {
     folder: PathBuf,
     /// All policies, by number.
     pub policies: BTreeMap<u8, Policy>,
+    /// The numbers of those that cannot be parsed now.
+    broken: BTreeSet<u8>,
     /// Who is excused.
     pub excused: BTreeSet<Excuse>,
 }
@@ -35,7 +37,7 @@ impl PolicyFiles {
         fs::create_dir(folder.join(EXCEPTION_FILES))?;
         // A directory without any file would be a mistake.
         fs::write(folder.join(EXCEPTION_FILES).join("none.yaml"), "# none")?;
-        Ok(Self { folder, policies: BTreeMap::new(), excused: BTreeSet::new() })
+        Ok(Self { folder, policies: BTreeMap::new(), broken: BTreeSet::new(), excused: BTreeSet::new() })
     }
 
     /// Writes a policy; returns the one of another name that it replaces.
@@ -47,9 +49,39 @@ impl PolicyFiles {
         let is_other = self.policies.get(&policy.number).is_some_and(|old| old.name() != policy.name());
         let old = if is_other { self.remove(policy.number)? } else { None };
         self.policies.insert(policy.number, *policy);
-        let (name, text) = policy.file();
-        self.write(&format!("{POLICIES}/{name}"), &text)?;
+        self.broken.remove(&policy.number);
+        self.write_policy(policy)?;
         Ok(old)
+    }
+
+    /// Writes a policy that cannot be parsed over the one of this number, if there is one; returns it.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn break_policy(&mut self, number: u8) -> io::Result<Option<Policy>> {
+        let Some(policy) = self.policies.get(&number) else { return Ok(None) };
+        let broken = Policy { is_broken: true, ..*policy };
+        self.broken.insert(number);
+        self.write_policy(&broken)?;
+        Ok(Some(broken))
+    }
+
+    /// Writes the policies again that cannot be parsed; returns them.
+    ///
+    /// # Errors
+    ///
+    /// When the file system refuses.
+    pub fn repair(&mut self) -> io::Result<Vec<Policy>> {
+        let broken = std::mem::take(&mut self.broken);
+        let repaired: Vec<Policy> = broken.iter().filter_map(|number| self.policies.get(number)).copied().collect();
+        repaired.iter().try_for_each(|policy| self.write_policy(policy))?;
+        Ok(repaired)
+    }
+
+    fn write_policy(&self, policy: &Policy) -> io::Result<()> {
+        let (name, text) = policy.file();
+        self.write(&format!("{POLICIES}/{name}"), &text)
     }
 
     /// Removes a policy, and what excuses from it, if it is there; returns it.

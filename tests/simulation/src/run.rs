@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{task::LocalSet, time::sleep};
 
 use crate::{
-    cluster,
+    cluster::{self, NAMESPACE},
     faults::SharedFaults,
     history::History,
     machine,
@@ -85,6 +85,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         lost_leases: 0,
         disturbed: Duration::ZERO,
         was_forbidden: false,
+        gone_namespaces: BTreeSet::new(),
         has_changed: false,
         history: History::default(),
     };
@@ -128,6 +129,8 @@ struct RunState {
     disturbed: Duration,
     /// kaudit has been without some right.
     was_forbidden: bool,
+    /// Namespaces that were deleted.
+    gone_namespaces: BTreeSet<String>,
     /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
     has_changed: bool,
     history: History,
@@ -139,6 +142,11 @@ impl RunState {
             self.disturbed = machine::elapsed();
         }
         self.lost_leases += usize::from(step.may_lose_lease());
+        if let RunStep::Delete(name) | RunStep::Recreate(name, _) = step
+            && name.kind == NAMESPACE
+        {
+            self.gone_namespaces.insert(name.with_at(|at| at.3.to_owned()));
+        }
         self.make(step).await?;
         cluster::settle(&self.server);
         if step.changes_findings() {
@@ -173,6 +181,12 @@ impl RunState {
                 }
             }
             RunStep::RemovePolicy(_) => {}
+            RunStep::BreakPolicy(number) => {
+                if let Some(broken) = self.files.break_policy(*number)? {
+                    replica::write_policy(&self.server, &broken);
+                    self.had_faults = true;
+                }
+            }
             RunStep::Excuse(excuse) if excuse.by_file => self.files.excuse(excuse)?,
             RunStep::EndExcuse(excuse) if excuse.by_file => self.files.end_excuse(excuse)?,
             RunStep::Excuse(excuse) => {
@@ -183,7 +197,7 @@ impl RunState {
                 let _deleted = excuse.with_at(|at| self.server.delete(at, &Value::Null));
             }
             RunStep::RemoveWidgets => cluster::remove_widgets(&self.server),
-            RunStep::DefineWidgets => cluster::define_widgets(&self.server),
+            RunStep::DefineWidgets(upgraded) => cluster::define_widgets(&self.server, *upgraded),
             RunStep::Configure(settings) => {
                 self.stop_all().await?;
                 self.settings = *settings;

@@ -98,10 +98,12 @@ pub fn all(
     }
 }
 
-/// Returns what a failure is about, without the details.
-fn class(report: &Report) -> Option<&str> {
+/// Returns what a failure of these steps is about, without the details.
+fn class<'r>(report: &'r Report, steps: &[RunStep]) -> Option<&'r str> {
     let failure = report.failure.as_deref()?;
-    let failure = failure.split_once("Compare: ").map_or(failure, |(_, failure)| failure);
+    let last = report.steps.checked_sub(1).and_then(|last| steps.get(last));
+    let place = last.map(|last| format!("step {}, {last:?}: ", report.steps));
+    let failure = place.and_then(|place| failure.strip_prefix(&*place)).unwrap_or(failure);
     Some(failure.split_once(['{', '[', '"']).map_or(failure, |(failure, _)| failure))
 }
 
@@ -113,6 +115,7 @@ fn class(report: &Report) -> Option<&str> {
 pub fn shorten(seed: u64, steps: &[RunStep], mut report: Report) -> io::Result<(Vec<RunStep>, Report)> {
     // What was not done has no part in it.
     let mut steps = steps[..report.steps.clamp(1, steps.len())].to_vec();
+    let what = class(&report, &steps).map(str::to_owned);
     let mut size = steps.len().div_ceil(2);
     loop {
         let mut begin = 0;
@@ -121,7 +124,7 @@ pub fn shorten(seed: u64, steps: &[RunStep], mut report: Report) -> io::Result<(
             let end = (begin + size).min(steps.len());
             let fewer: Vec<RunStep> = steps[..begin].iter().chain(&steps[end..]).cloned().collect();
             let outcome = one(seed, &fewer)?;
-            if class(&outcome) == class(&report) {
+            if class(&outcome, &fewer) == what.as_deref() {
                 steps.clone_from(&fewer);
                 report = outcome;
             } else {

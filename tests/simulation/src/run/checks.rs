@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::RunState;
 use crate::{
     cluster::{self, CONFIG_MAP, KINDS},
-    comparison::{Announcement, ExpectedFindings, ListedObjects},
+    comparison::{Announcement, ExpectedFindings, ListedObjects, ViolationKey},
     faults::{FaultRates, Outage},
     machine,
     policies::{Policy, PolicyCondition},
@@ -68,6 +68,9 @@ impl RunState {
         self.faults.set(FaultRates::default());
         self.forbidden.clear();
         cluster::grant(&self.server, &self.forbidden);
+        for policy in self.files.repair()? {
+            replica::write_policy(&self.server, &policy);
+        }
         if std::mem::take(&mut self.had_faults) {
             // A replica that gives up because of what went wrong has done so by then.
             sleep(GIVING_UP).await;
@@ -207,8 +210,15 @@ impl RunState {
     fn compare_receivers(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
         // What a replica has not sent when it is killed or loses its lease, it does not send later.
         if self.lost_leases == 0 {
-            expected.compare_announcements("notifications", &lines(NOTIFIED)?, 0)?;
-            expected.compare_announcements("lines", &lines(STREAM)?, 0)?;
+            let uids: BTreeSet<String> = self.list().uids();
+            // With a namespace all records of its violations go, so that the next leader does not know what ended.
+            let has_end =
+                |about: &ViolationKey| !self.gone_namespaces.contains(&about.object.1) || uids.contains(&*about.uid);
+            for (what, file) in [("notifications", NOTIFIED), ("lines", STREAM)] {
+                let mut announcements = lines(file)?;
+                announcements.retain(|one| has_end(&one.about));
+                expected.compare_announcements(what, &announcements, 0)?;
+            }
         }
         Ok(())
     }

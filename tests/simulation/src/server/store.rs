@@ -136,9 +136,8 @@ impl Store {
         self.history.push_back(HistoryStep { revision: self.revision, resource, key, before, after, last });
     }
 
-    /// Forgets what has happened so far.
+    /// Has no version before the present one read any more. Watches that are open go on.
     pub(super) fn compact(&mut self) {
         self.compacted = self.revision;
-        self.history.clear();
     }
 }
