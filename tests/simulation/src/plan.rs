@@ -1,5 +1,7 @@
 //! What happens in a run: a list of steps that follows from a seed. Leaving out any of them leaves a list that can be run.
 
+use std::collections::BTreeMap;
+
 use fastrand::Rng;
 
 use crate::{
@@ -128,6 +130,10 @@ struct Generator {
     /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
     /// words it differently, so that packages keep their conditions.
     conditions: Vec<([PolicyCondition; 2], bool)>,
+    /// The names of the policies by their number.
+    names: BTreeMap<u8, String>,
+    /// What has been excused.
+    excused: Vec<Excuse>,
     faults: bool,
 }
 
@@ -148,7 +154,17 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
-    let mut generator = Generator { random, size, kinds, settings, has_owners, conditions: Vec::new(), faults };
+    let mut generator = Generator {
+        random,
+        size,
+        kinds,
+        settings,
+        has_owners,
+        conditions: Vec::new(),
+        names: BTreeMap::new(),
+        excused: Vec::new(),
+        faults,
+    };
     generator.conditions = (0..policies)
         .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
         .collect();
@@ -232,6 +248,10 @@ impl Generator {
             steps.push(RunStep::Wait(self.random.u32(..10_000)));
         }
         steps.push(RunStep::CompareOthers);
+        if self.random.u8(..3) == 0 {
+            // What waits for the end of the outage is lost.
+            steps.push(RunStep::Kill(self.random.u8(..self.settings.replicas)));
+        }
     }
 
     fn start(&self, steps: &mut Vec<RunStep>) {
@@ -257,10 +277,10 @@ impl Generator {
                 RunStep::SetPolicy(self.policy(number))
             }
             65 => RunStep::RemovePolicy(self.number()),
-            66 => RunStep::Excuse(self.excuse()),
-            67 => RunStep::EndExcuse(self.excuse()),
-            68 => self.configure(),
-            69..79 => self.restart(),
+            66..69 => RunStep::Excuse(self.excuse()),
+            69 | 70 => self.end_excuse(),
+            71 => self.configure(),
+            72..79 => self.restart(),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),
             79 => RunStep::RemoveWidgets,
             80 => RunStep::DefineWidgets(self.has_upgrades() && self.random.bool()),
@@ -300,10 +320,24 @@ impl Generator {
     }
 
     fn excuse(&mut self) -> Excuse {
-        let (number, variant) = (self.number(), self.random.u8(..2));
-        let policy = policy_name(number, variant, self.dialect(number));
+        let number = self.number();
+        let policy = match self.names.get(&number) {
+            Some(name) if self.random.u8(..4) > 0 => name.clone(),
+            _ => policy_name(number, self.random.u8(..2), self.dialect(number)),
+        };
         let expires = (self.random.u8(..3) == 0).then(|| self.time());
-        Excuse { policy, namespace: self.random.u8(..self.size.namespaces), by_file: self.random.bool(), expires }
+        let excuse =
+            Excuse { policy, namespace: self.random.u8(..self.size.namespaces), by_file: self.random.bool(), expires };
+        self.excused.push(excuse.clone());
+        excuse
+    }
+
+    fn end_excuse(&mut self) -> RunStep {
+        if self.excused.is_empty() {
+            return RunStep::Excuse(self.excuse());
+        }
+        let place = self.random.usize(..self.excused.len());
+        RunStep::EndExcuse(self.excused.swap_remove(place))
     }
 
     fn dialect(&mut self, number: u8) -> Dialect {
@@ -368,6 +402,7 @@ impl Generator {
     fn policy(&mut self, number: u8) -> Policy {
         let variant = self.random.u8(..2);
         let dialect = self.dialect(number);
+        self.names.insert(number, policy_name(number, variant, dialect));
         Policy {
             number,
             variant,

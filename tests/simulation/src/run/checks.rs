@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::RunState;
 use crate::{
     cluster::{self, CONFIG_MAP, KINDS},
-    comparison::{Announcement, ExpectedFindings, ListedObjects, ViolationKey},
+    comparison::{Announcement, ExpectedFindings, ListedObjects},
     faults::{FaultRates, Outage},
     machine,
     policies::{Policy, PolicyCondition},
@@ -172,10 +172,10 @@ impl RunState {
         ensure!(!self.replicas.is_empty(), "no replica runs");
         let (cluster, expected) = self.expected();
         expected.compare_reports(&cluster)?;
-        expected.compare_announcements("Events", &cluster.events()?, self.kills)?;
+        self.compare_events(&cluster, &expected)?;
         expected.compare_status(&cluster, &self.settings)?;
         self.compare_served(&expected).await?;
-        self.compare_receivers(&expected)?;
+        self.compare_receivers(&cluster, &expected)?;
         let outcome = replica::once(&self.server, &self.settings, ADMIN).await.context("check --once");
         // A date may have passed meanwhile.
         self.expected().1.compare_once(outcome)
@@ -186,7 +186,7 @@ impl RunState {
         let (cluster, expected) = self.expected();
         match outage {
             Outage::Events => expected.compare_reports(&cluster)?,
-            Outage::Reports => expected.compare_announcements("Events", &cluster.events()?, self.kills)?,
+            Outage::Reports => self.compare_events(&cluster, &expected)?,
             Outage::Kind(kind) => {
                 let policies = self.files.policies.values().filter(|policy| policy.concerns().any(|own| own == kind));
                 let policies = policies.map(Policy::name).collect();
@@ -194,7 +194,7 @@ impl RunState {
             }
         }
         self.compare_served(&expected).await?;
-        self.compare_receivers(&expected)
+        self.compare_receivers(&cluster, &expected)
     }
 
     async fn compare_served(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
@@ -207,20 +207,29 @@ impl RunState {
         expected.compare_metrics(&metrics, &self.settings)
     }
 
-    fn compare_receivers(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
+    fn compare_events(&self, cluster: &ListedObjects, expected: &ExpectedFindings) -> anyhow::Result<()> {
+        let events = self.with_records(cluster, cluster.events()?);
+        expected.compare_announcements("Events", &events, self.kills)
+    }
+
+    fn compare_receivers(&self, cluster: &ListedObjects, expected: &ExpectedFindings) -> anyhow::Result<()> {
         // What a replica has not sent when it is killed or loses its lease, it does not send later.
-        if self.lost_leases == 0 {
-            let uids: BTreeSet<String> = self.list().uids();
-            // With a namespace all records of its violations go, so that the next leader does not know what ended.
-            let has_end =
-                |about: &ViolationKey| !self.gone_namespaces.contains(&about.object.1) || uids.contains(&*about.uid);
-            for (what, file) in [("notifications", NOTIFIED), ("lines", STREAM)] {
-                let mut announcements = lines(file)?;
-                announcements.retain(|one| has_end(&one.about));
-                expected.compare_announcements(what, &announcements, 0)?;
-            }
+        if self.lost_leases > 0 {
+            return Ok(());
         }
-        Ok(())
+        expected.compare_announcements("notifications", &self.with_records(cluster, lines(NOTIFIED)?), 0)?;
+        expected.compare_announcements("lines", &self.with_records(cluster, lines(STREAM)?), 0)
+    }
+
+    /// Leaves out what is about objects that went with their namespace, as all records of their violations did: what is resolved
+    /// may not be known any more, or reported where nothing else is.
+    fn with_records(&self, cluster: &ListedObjects, mut announcements: Vec<Announcement>) -> Vec<Announcement> {
+        if !self.gone_namespaces.is_empty() {
+            let uids = cluster.uids();
+            announcements
+                .retain(|one| !self.gone_namespaces.contains(&one.about.object.1) || uids.contains(&one.about.uid));
+        }
+        announcements
     }
 
     /// Returns what there is in the cluster.
