@@ -67,6 +67,8 @@ pub enum RunStep {
     Wait(u32),
     /// What goes wrong ends; when nothing happens any more, everything is compared.
     Compare,
+    /// The same, and then all replicas are restarted, which writes nothing.
+    CompareRestarted,
 }
 
 impl RunStep {
@@ -80,6 +82,7 @@ impl RunStep {
                 | Self::Wait(_)
                 | Self::CompareOthers
                 | Self::Compare
+                | Self::CompareRestarted
         )
     }
 
@@ -221,6 +224,9 @@ impl Generator {
                 self.outage(&mut steps);
             }
             steps.push(RunStep::Compare);
+        }
+        if self.random.u8(..3) == 0 {
+            steps.push(RunStep::CompareRestarted);
         }
         steps
     }

@@ -98,7 +98,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
             break;
         }
     }
-    if outcome.is_ok() && matches!(steps.last(), Some(RunStep::Compare)) {
+    if outcome.is_ok() && matches!(steps.last(), Some(RunStep::Compare | RunStep::CompareRestarted)) {
         outcome = run.stays_quiet().await;
     }
     let ended = run.end(outcome.is_ok()).await;
@@ -240,6 +240,7 @@ impl RunState {
             RunStep::BeginOutage(rates) => self.begin_outage(rates).await?,
             RunStep::CompareOthers => self.compare_others().await?,
             RunStep::Compare => self.compare().await?,
+            RunStep::CompareRestarted => self.compare_restarted().await?,
         }
         Ok(())
     }

@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const CALM: Duration = Duration::from_mins(3);
 /// How long a replica takes at most to give up because it cannot begin.
 const GIVING_UP: Duration = Duration::from_mins(2);
+/// How long it takes until counts are written, also by a new leader.
+const SETTLED: Duration = Duration::from_mins(1);
 /// How long nothing may be written after that.
 const QUIET: Duration = Duration::from_mins(3);
 /// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
@@ -139,13 +141,36 @@ impl RunState {
         Ok(())
     }
 
+    /// Sees that a restart of all replicas writes nothing.
+    pub(super) async fn compare_restarted(&mut self) -> anyhow::Result<()> {
+        self.compare().await?;
+        if self.files.policies.is_empty() {
+            return Ok(());
+        }
+        sleep(SETTLED).await;
+        let before = self.lasting();
+        let numbers: Vec<u8> = self.replicas.keys().copied().collect();
+        self.stop_all().await?;
+        for number in numbers {
+            self.start(number)?;
+        }
+        sleep(QUIET).await;
+        self.becomes_right(REEVALUATION).await.context("after a restart")?;
+        // Reports have what is excused only once it has been evaluated again, and the Audit what excuses nothing.
+        let has_exceptions = self.list().has_exceptions() || !self.files.excused.is_empty();
+        if has_exceptions || self.depend_on_time() {
+            Ok(())
+        } else {
+            changed(&before, &self.lasting()).context("after a restart")
+        }
+    }
+
     /// Sees that what is right stays so, and that nothing is written meanwhile.
     pub(super) async fn stays_quiet(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
         }
-        // Counts are written later, and after a new leader has been elected.
-        sleep(Duration::from_mins(1)).await;
+        sleep(SETTLED).await;
         let before = self.stored();
         sleep(QUIET).await;
         // A date may have passed meanwhile.
@@ -165,6 +190,19 @@ impl RunState {
         let everything = self.server.everything().into_iter().filter(|object| object["kind"] != "Lease");
         let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["uid"]);
         everything.map(|object| (name(&object), object)).collect()
+    }
+
+    /// Returns the same, but for when an Audit was written, and whether a replica has read everything since it was started.
+    fn lasting(&self) -> BTreeMap<String, Value> {
+        let mut stored = self.stored();
+        for audit in stored.values_mut().filter(|object| object["kind"] == "Audit") {
+            audit["metadata"].take();
+            let conditions = audit["status"]["conditions"].as_array_mut();
+            if let Some(conditions) = conditions {
+                conditions.retain(|one| one["type"] != "Synced" && one["type"] != "Complete");
+            }
+        }
+        stored
     }
 
     /// Compares what is recorded, and what a fresh check says, with what is right.
@@ -290,7 +328,8 @@ fn first_change(old: &Value, new: &Value) -> String {
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
             let different = old.iter().zip(new).find(|(old, new)| old != new);
-            different.map_or_else(String::new, |(old, new)| format!("[…]{}", first_change(old, new)))
+            let name = |item: &Value| item["type"].as_str().unwrap_or("…").to_owned();
+            different.map_or_else(String::new, |(old, new)| format!("[{}]{}", name(old), first_change(old, new)))
         }
         _ => {
             let short = |value: &Value| value.to_string().chars().take(200).collect::<String>();
