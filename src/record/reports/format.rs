@@ -16,6 +16,7 @@ use crate::{
     cluster::identity::{CONTROLLER, MANAGED_BY},
     model::{
         digest::Digest,
+        exception::Excuse,
         object::ObjectRef,
         text::shortened,
         verdict::{Excused, Finding, Outcome, Severity, Source},
@@ -309,15 +310,16 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
         .filter_map(|result| {
             let object = ObjectRef::deserialize(&result["resources"][0]).ok().or_else(|| scope.clone())?;
             let text = |key: &str| result[key].as_str();
+            let outcome = LISTED.into_iter().find(|outcome| Some(outcome.word()) == text("result"))?;
             let finding = Finding {
                 policy: text("policy")?.into(),
                 rule: text("rule")?.into(),
-                outcome: LISTED.into_iter().find(|outcome| Some(outcome.word()) == text("result"))?,
+                outcome,
                 severity: text("severity").and_then(Severity::from_word),
                 category: text("category").map(Arc::from),
                 message: text("message").unwrap_or_default().into(),
                 details: None,
-                excused: None,
+                excused: if outcome == Outcome::Skip { excused(&result["properties"]) } else { None },
                 source: Source { file: "".into(), line: 0 },
             };
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
@@ -332,6 +334,17 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             Some((object, Violation { id, fingerprint, notified, dependents, ..known }))
         })
         .collect()
+}
+
+/// Reads what excuses a result. What it would be otherwise is not in a report; a failure stands for that.
+fn excused(properties: &Value) -> Option<Excused> {
+    let text = |key: &str| properties[key].as_str();
+    let excuse = Excuse {
+        by: text("excusedBy")?.into(),
+        reason: text("reason").unwrap_or_default().into(),
+        expires: text("expiresAt").and_then(|end| end.parse().ok()),
+    };
+    Some(Excused { excuse: Arc::new(excuse), otherwise: Outcome::Fail })
 }
 
 /// Returns the id of a result in a report.

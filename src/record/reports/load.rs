@@ -197,7 +197,10 @@ fn recorded(reports: &ReportSet) -> Recorded {
         let object = objects
             .entry(reference.identity())
             .or_insert_with(|| RecordedObject { object: reference.clone(), results: Vec::new() });
-        object.results.push(violation.clone());
+        let mut violation = violation.clone();
+        // It is found anew what it would be otherwise.
+        violation.finding.excused = None;
+        object.results.push(violation);
     }
     let mut recorded = Recorded::default();
     for object in objects.into_values() {

@@ -72,11 +72,6 @@ impl ListedObjects {
         })
     }
 
-    /// Whether teams have excused anything.
-    pub fn has_exceptions(&self) -> bool {
-        self.excused().next().is_some()
-    }
-
     /// Whether an exception ends at some time.
     pub fn has_ends_of_exceptions(&self) -> bool {
         self.excused().any(|(_, end)| end.is_some())

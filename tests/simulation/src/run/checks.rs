@@ -156,13 +156,7 @@ impl RunState {
         }
         sleep(QUIET).await;
         self.becomes_right(REEVALUATION).await.context("after a restart")?;
-        // Reports have what is excused only once it has been evaluated again, and the Audit what excuses nothing.
-        let has_exceptions = self.list().has_exceptions() || !self.files.excused.is_empty();
-        if has_exceptions || self.depend_on_time() {
-            Ok(())
-        } else {
-            changed(&before, &self.lasting()).context("after a restart")
-        }
+        if self.depend_on_time() { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
     }
 
     /// Sees that what is right stays so, and that nothing is written meanwhile.
@@ -199,7 +193,9 @@ impl RunState {
             audit["metadata"].take();
             let conditions = audit["status"]["conditions"].as_array_mut();
             if let Some(conditions) = conditions {
-                conditions.retain(|one| one["type"] != "Synced" && one["type"] != "Complete");
+                // Until everything is evaluated, each exception counts as one that excuses nothing.
+                let begin_anew = ["Synced", "Complete", "ExceptionsValid"];
+                conditions.retain(|one| !begin_anew.iter().any(|kind| one["type"] == *kind));
             }
         }
         stored
