@@ -336,7 +336,7 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
         .collect()
 }
 
-/// Reads what excuses a result. What it would be otherwise is not in a report; a failure stands for that.
+/// Reads which exception excuses a result. A report does not have the outcome without the exception; `Fail` is assumed.
 fn excused(properties: &Value) -> Option<Excused> {
     let text = |key: &str| properties[key].as_str();
     let excuse = Excuse {

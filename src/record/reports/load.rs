@@ -198,7 +198,7 @@ fn recorded(reports: &ReportSet) -> Recorded {
             .entry(reference.identity())
             .or_insert_with(|| RecordedObject { object: reference.clone(), results: Vec::new() });
         let mut violation = violation.clone();
-        // It is found anew what it would be otherwise.
+        // The outcome without the exception is not in a report, and is known once the object is evaluated.
         violation.finding.excused = None;
         object.results.push(violation);
     }

@@ -41,9 +41,9 @@ pub enum RunStep {
     Stop(u8),
     /// Requests go wrong in these ways, until the next such step.
     SetFaults(FaultRates),
-    /// What cannot be requested is set, once everything is right.
+    /// Requests about one thing begin to fail, once everything is right.
     BeginOutage(FaultRates),
-    /// What does not depend on what cannot be requested is compared.
+    /// Everything is compared that does not depend on these requests.
     CompareOthers,
     /// kaudit may no longer read a kind.
     Forbid(usize),

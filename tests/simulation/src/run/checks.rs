@@ -25,7 +25,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(15);
 /// How long it may take if nothing but objects has changed for [`CALM`].
 const PROMPT: Duration = Duration::from_secs(90);
-/// How long what does not depend on what fails may take until it is right.
+/// How long the rest may take until it is right, while requests about one thing fail.
 const OUTAGE: Duration = Duration::from_mins(5);
 /// How long it takes until everything is compared again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Waits until everything is right that does not depend on what fails.
+    /// Waits until the rest is right, while requests about one thing fail.
     pub(super) async fn compare_others(&mut self) -> anyhow::Result<()> {
         let Some(outage) = self.faults.outage().filter(|_| self.forbidden.is_empty()) else { return Ok(()) };
         if self.files.policies.is_empty() || self.replicas.is_empty() {
