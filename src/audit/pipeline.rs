@@ -186,6 +186,8 @@ pub struct Pipeline {
     revision: u64,
     /// The revision that the overview shows.
     published: Option<u64>,
+    /// When the metric of watch activity was set last.
+    activity_set: Option<Instant>,
 }
 
 impl Pipeline {
@@ -231,6 +233,7 @@ impl Pipeline {
             changed: None,
             revision: 0,
             published: None,
+            activity_set: None,
         };
         pipeline.publish_policies(&Arc::clone(&pipeline.policies.set));
         pipeline

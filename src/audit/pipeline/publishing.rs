@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -23,6 +24,8 @@ use crate::{
     source::selection::Selection,
 };
 
+/// How often the metric of watch activity is set if nothing changes: most kinds are heard of once a minute.
+const ACTIVITY_EVERY: Duration = Duration::from_secs(5);
 /// Scopes that are named to whoever asks what the gate waits for.
 const NAMED: usize = 5;
 
@@ -34,13 +37,17 @@ impl Pipeline {
         let progress =
             Progress { open: self.gate.is_open(), scopes_done, scopes, waiting_for, queue: self.queue.waiting() };
         self.outputs.metrics.set_queue_length(progress.queue);
-        self.outputs.metrics.set_watch_activity(self.gate.activity());
+        let has_changed = self.published != Some(self.revision);
+        if has_changed || self.activity_set.is_none_or(|set| set.elapsed() >= ACTIVITY_EVERY) {
+            self.activity_set = Some(Instant::now());
+            self.outputs.metrics.set_watch_activity(self.gate.activity());
+        }
         self.outputs.progress.send_if_modified(|known| {
             let new = *known != progress;
             *known = progress;
             new
         });
-        if self.published == Some(self.revision) {
+        if !has_changed {
             return;
         }
         self.published = Some(self.revision);

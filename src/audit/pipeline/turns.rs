@@ -25,10 +25,11 @@ impl Pipeline {
     pub(super) fn proceed(&mut self, now: Instant) {
         let mut left = self.turn;
         while left > 0 {
-            if !self.work.is_empty() {
+            if let Some(work) = self.work.front() {
+                // What is published of the state is the state after it. Rules that depend on the time are evaluated again every
+                // few seconds, which by itself changes nothing.
+                self.revision += u64::from(!matches!(work, Work::Look(Purpose::JudgeSlice(_), _)));
                 left = self.work(left, now);
-                // What is published of the state is the state after it.
-                self.revision += 1;
             } else if !self.exceptions_changed.is_empty() && (self.received.is_empty() || self.held.is_some()) {
                 self.excuse_after_changes();
             } else if let Some(command) = self.held.take() {

@@ -217,7 +217,7 @@ impl Generator {
                 if is_configured {
                     self.start(&mut steps);
                 }
-                let longest = [10, 1_000, 10_000, 100_000][self.random.usize(..4)];
+                let longest = [10, 1_000, 1_000, 10_000, 10_000, 100_000][self.random.usize(..6)];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
             }
             if self.faults && self.random.u8(..3) == 0 {

@@ -36,7 +36,7 @@ const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long it takes until counts are written, also by a new leader.
 const SETTLED: Duration = Duration::from_mins(1);
 /// How long nothing may be written after that.
-const QUIET: Duration = Duration::from_mins(3);
+const QUIET: Duration = Duration::from_mins(2);
 /// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
 /// seconds.
 const REEVALUATION: Duration = Duration::from_secs(40);
@@ -74,11 +74,21 @@ impl RunState {
             replica::write_policy(&self.server, &policy);
         }
         if std::mem::take(&mut self.had_faults) {
-            // A replica that gives up because of what went wrong has done so by then.
-            sleep(GIVING_UP).await;
+            self.replicas_begin().await;
             self.disturbed = machine::elapsed();
         }
         self.restart_failed().await
+    }
+
+    /// Waits until every replica has read everything, or has given up because of what went wrong.
+    async fn replicas_begin(&self) {
+        let mut patience = GIVING_UP;
+        for replica in self.replicas.values() {
+            while !replica.has_ended() && replica.get("/readyz").await.is_err() && !patience.is_zero() {
+                sleep(PAUSE).await;
+                patience -= PAUSE;
+            }
+        }
     }
 
     /// Checks that a result of a part of the cluster says so, and has nothing that is not right.
