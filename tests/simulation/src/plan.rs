@@ -110,13 +110,60 @@ impl RunStep {
     }
 }
 
-/// How large worlds are.
+/// The upper bounds of a world and of what happens in it.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     kinds: usize,
     namespaces: u8,
     names: u8,
     teams: u8,
+    policies: u8,
+    /// Objects that are there when kaudit starts.
+    objects: usize,
+    comparisons: usize,
+    /// Steps before each comparison.
+    steps: usize,
+    /// How long each waits, in milliseconds.
+    waits: &'static [u32],
+}
+
+const SMALL: Size = Size {
+    kinds: 3,
+    namespaces: 2,
+    names: 4,
+    teams: 2,
+    policies: 3,
+    objects: 12,
+    comparisons: 1,
+    steps: 10,
+    waits: &[10, 1_000, 1_000, 10_000],
+};
+
+const LARGE: Size = Size {
+    kinds: 6,
+    namespaces: 4,
+    names: 8,
+    teams: 3,
+    policies: 6,
+    objects: 40,
+    comparisons: 3,
+    steps: 20,
+    waits: &[10, 1_000, 1_000, 10_000, 10_000, 100_000],
+};
+
+impl Size {
+    /// Returns any size. Most worlds are small: what goes wrong mostly does with few objects, and they take less time.
+    fn any(random: &mut Rng) -> Self {
+        let most = if random.u8(..4) > 0 { SMALL } else { LARGE };
+        Self {
+            kinds: random.usize(2..=most.kinds),
+            namespaces: random.u8(1..=most.namespaces),
+            names: random.u8(2..=most.names),
+            teams: random.u8(1..=most.teams),
+            policies: random.u8(1..=most.policies),
+            ..most
+        }
+    }
 }
 
 /// When a run begins, in seconds since the epoch.
@@ -143,17 +190,11 @@ struct Generator {
 /// Returns the steps of a seed.
 pub fn steps(seed: u64) -> Vec<RunStep> {
     let mut random = Rng::with_seed(seed);
-    let size = Size {
-        kinds: random.usize(2..=6),
-        namespaces: random.u8(1..=4),
-        names: random.u8(2..=8),
-        teams: random.u8(1..=3),
-    };
+    let size = Size::any(&mut random);
     let mut kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| *kind != NAMESPACE).collect();
     random.shuffle(&mut kinds);
     kinds.truncate(size.kinds);
     let settings = settings(&mut random, &kinds);
-    let policies = random.u8(1..=6);
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
@@ -168,7 +209,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         excused: Vec::new(),
         faults,
     };
-    generator.conditions = (0..policies)
+    generator.conditions = (0..size.policies)
         .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
         .collect();
     generator.steps()
@@ -204,20 +245,20 @@ impl Generator {
         for number in (0..).take(self.conditions.len()) {
             steps.push(RunStep::SetPolicy(self.policy(number)));
         }
-        for _ in 0..self.random.usize(3..40) {
+        for _ in 0..self.random.usize(3..self.size.objects) {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
         self.start(&mut steps);
-        for _ in 0..self.random.usize(1..=3) {
+        for _ in 0..self.random.usize(1..=self.size.comparisons) {
             let is_only_trouble = self.faults && self.random.u8(..4) == 0;
-            for _ in 0..self.random.usize(2..20) {
+            for _ in 0..self.random.usize(2..self.size.steps) {
                 let step = if is_only_trouble { self.trouble() } else { self.step() };
                 let is_configured = matches!(step, RunStep::Configure(_));
                 steps.push(step);
                 if is_configured {
                     self.start(&mut steps);
                 }
-                let longest = [10, 1_000, 1_000, 10_000, 10_000, 100_000][self.random.usize(..6)];
+                let longest = self.size.waits[self.random.usize(..self.size.waits.len())];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
             }
             if self.faults && self.random.u8(..3) == 0 {
