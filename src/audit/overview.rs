@@ -32,6 +32,8 @@ impl Progress {
 pub struct Overview {
     /// The gate is open.
     pub synced: bool,
+    /// Everything that was there at the start has been evaluated.
+    pub evaluated: bool,
     /// All that is in scope is known, and every policy ran.
     pub complete: bool,
     /// Results by outcome.

@@ -22,11 +22,6 @@ impl Phases {
         self.now = self.whole.child("judge");
     }
 
-    /// Whether it is not over yet, and somebody wants to know.
-    pub(super) fn go_on(&self) -> bool {
-        self.now.is_on()
-    }
-
     /// Everything is judged.
     pub(super) fn judged(&mut self) {
         self.now.end();

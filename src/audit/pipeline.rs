@@ -171,6 +171,8 @@ pub struct Pipeline {
     retries: Retries,
     recording: Recording,
     phases: Phases,
+    /// Everything that was there at the start has been evaluated.
+    evaluated: bool,
     /// Changes that are not applied yet.
     received: VecDeque<Change>,
     /// A command that waits until everything is done that came before.
@@ -225,6 +227,7 @@ impl Pipeline {
             retries: Retries::default(),
             recording: Recording::new(Arc::clone(&outputs.metrics), outputs.told.clone()),
             phases: Phases::begin(),
+            evaluated: false,
             received: VecDeque::new(),
             held: None,
             work: Agenda::new(),
@@ -257,8 +260,10 @@ impl Pipeline {
             let wake = self.look_after_dependents(now);
             self.dispatch();
             let busy = self.is_busy();
-            if (once || !changes_open || self.phases.go_on()) && self.gate.is_open() && self.is_idle() {
+            if (once || !changes_open || !self.evaluated) && self.gate.is_open() && self.is_idle() {
                 self.phases.judged();
+                let was_evaluated = std::mem::replace(&mut self.evaluated, true);
+                self.revision += u64::from(!was_evaluated);
                 if !changes_open || (once && self.gate.waiting_for().next().is_none() && !self.awaits_former_kinds()) {
                     break;
                 }

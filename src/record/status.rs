@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::conditions::{ConditionTimes, conditions, covered};
+use self::conditions::{Condition, ConditionTimes, conditions, covered};
 use crate::{
     audit::overview::Overview,
     cluster::{
@@ -106,6 +106,8 @@ struct StatusRecorder {
     lost: String,
     /// Reason of the failure that was logged last.
     logged: String,
+    /// What the status that was made last says.
+    conditions: Vec<Condition>,
     times: ConditionTimes,
 }
 
@@ -131,6 +133,7 @@ impl StatusRecorder {
             refused_until: None,
             lost: String::new(),
             logged: String::new(),
+            conditions: Vec::new(),
             times: ConditionTimes::default(),
         }
     }
@@ -157,7 +160,8 @@ impl StatusRecorder {
     }
 
     fn status(&mut self, overview: &Overview, health: &Health, memory: Option<Pressure>) -> Value {
-        let conditions = self.times.stamp(conditions(overview, health, memory), Timestamp::now());
+        self.conditions = conditions(overview, health, memory);
+        let conditions = self.times.stamp(&self.conditions, Timestamp::now());
         let covered: Vec<_> = covered(overview).collect();
         let summary = &overview.summary;
         let mut status = json!({
@@ -224,7 +228,8 @@ impl StatusRecorder {
         if !self.created {
             let object = self.api.patch(&name, &parameters, &apply_patch(&body(None))?).await?;
             self.created = true;
-            self.times.adopt(&object.data["status"]["conditions"], &mut status["conditions"]);
+            self.times.adopt(&object.data["status"]["conditions"]);
+            status["conditions"] = self.times.stamp(&self.conditions, Timestamp::now()).into();
         }
         let patched = self.api.patch_status(&name, &parameters, &apply_patch(&body(Some(status)))?).await;
         let created = std::mem::replace(&mut self.created, !is_missing(&patched));

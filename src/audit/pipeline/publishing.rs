@@ -101,6 +101,7 @@ impl Pipeline {
         }
         Overview {
             synced: self.gate.is_open(),
+            evaluated: self.evaluated,
             complete: self.is_complete(&summary),
             summary,
             coverage: self.coverage(),

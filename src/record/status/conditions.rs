@@ -23,7 +23,8 @@ const MESSAGE_BYTES: usize = 2_000;
 #[derive(Debug)]
 pub(super) struct Condition {
     kind: &'static str,
-    status: bool,
+    /// `None` if it is not known yet: what an earlier process wrote stays then.
+    status: Option<bool>,
     reason: &'static str,
     message: String,
 }
@@ -35,7 +36,7 @@ pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pr
         policies_loaded(overview),
         complete(overview),
         recording(health),
-        exceptions_valid(&overview.exceptions),
+        exceptions_valid(overview),
     ];
     always.into_iter().chain(memory.map(memory_pressure)).collect()
 }
@@ -49,7 +50,7 @@ fn synced(overview: &Overview) -> Condition {
     } else {
         (true, "GateOpen", String::new())
     };
-    Condition { kind: "Synced", status, reason, message }
+    Condition { kind: "Synced", status: Some(status), reason, message }
 }
 
 fn policies_loaded(overview: &Overview) -> Condition {
@@ -66,7 +67,7 @@ fn policies_loaded(overview: &Overview) -> Condition {
         None if !overview.inventory_error.is_empty() => (false, "InventoryFailed", overview.inventory_error.clone()),
         None => (true, "Loaded", String::new()),
     };
-    Condition { kind: "PoliciesLoaded", status, reason, message }
+    Condition { kind: "PoliciesLoaded", status: Some(status), reason, message }
 }
 
 /// A kind that is not read is named even while the gate is shut: it may be what is waited for.
@@ -91,17 +92,19 @@ fn complete(overview: &Overview) -> Condition {
         ("AllRead", String::new())
     };
     let reason = if overview.synced { reason } else { "Syncing" };
-    Condition { kind: "Complete", status: overview.synced && overview.complete, reason, message }
+    Condition { kind: "Complete", status: Some(overview.synced && overview.complete), reason, message }
 }
 
 fn recording(health: &Health) -> Condition {
     let status = health.trouble.is_empty();
     let (reason, message) = if status { ("Recording", &health.note) } else { ("WritesFail", &health.trouble) };
-    Condition { kind: "Recording", status, reason, message: message.clone() }
+    Condition { kind: "Recording", status: Some(status), reason, message: message.clone() }
 }
 
-/// Names the first of each that somebody should look at. One that is about to end is still as it should be.
-fn exceptions_valid(exceptions: &[ExceptionSummary]) -> Condition {
+/// Names the first of each that somebody should look at. One that is about to end is still as it should be. Which exceptions
+/// excuse nothing is known when everything was evaluated.
+fn exceptions_valid(overview: &Overview) -> Condition {
+    let exceptions: &[ExceptionSummary] = &overview.exceptions;
     let wrong = [
         (ExceptionState::Invalid, "Invalid"),
         (ExceptionState::Expired, "Expired"),
@@ -115,6 +118,7 @@ fn exceptions_valid(exceptions: &[ExceptionSummary]) -> Condition {
             .collect();
     let reason = wrong.iter().find(|(state, _)| exceptions.iter().any(|exception| exception.state == *state));
     let (status, reason) = reason.map_or((true, "Valid"), |(_, reason)| (false, *reason));
+    let status = overview.evaluated.then_some(status);
     Condition { kind: "ExceptionsValid", status, reason, message: noted.join("; ") }
 }
 
@@ -122,7 +126,7 @@ fn exceptions_valid(exceptions: &[ExceptionSummary]) -> Condition {
 fn memory_pressure(pressure: Pressure) -> Condition {
     let reason = if pressure.is_high { "NearLimit" } else { "BelowLimit" };
     let message = if pressure.is_high { pressure.message() } else { String::new() };
-    Condition { kind: "MemoryPressure", status: pressure.is_high, reason, message }
+    Condition { kind: "MemoryPressure", status: Some(pressure.is_high), reason, message }
 }
 
 /// The kinds in scope.
@@ -132,42 +136,49 @@ pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
 
 /// Since when each condition has its status: `lastTransitionTime`, by type.
 #[derive(Debug, Default)]
-pub(super) struct ConditionTimes(BTreeMap<&'static str, (bool, String)>);
+pub(super) struct ConditionTimes {
+    transitions: BTreeMap<&'static str, (bool, String)>,
+    /// The conditions that an earlier process wrote, by type.
+    earlier: BTreeMap<String, Value>,
+}
 
 impl ConditionTimes {
     /// Returns the conditions as they are written; `now` is the time of those whose status changed.
-    pub(super) fn stamp(&mut self, conditions: Vec<Condition>, now: Timestamp) -> Vec<Value> {
-        let stamped = conditions.into_iter().map(|Condition { kind, status, reason, message }| {
+    pub(super) fn stamp(&mut self, conditions: &[Condition], now: Timestamp) -> Vec<Value> {
+        let stamped = conditions.iter().filter_map(|Condition { kind, status, reason, message }| {
+            let earlier = self.earlier.get(*kind);
+            let Some(status) = *status else { return earlier.cloned() };
             let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let transition = self.0.entry(kind).or_insert_with(|| (status, now()));
+            let transition = self
+                .transitions
+                .entry(kind)
+                .or_insert_with(|| earlier.and_then(transition).unwrap_or_else(|| (status, now())));
             if transition.0 != status {
                 *transition = (status, now());
             }
-            let (status, message) = (if status { "True" } else { "False" }, truncate(&message, MESSAGE_BYTES));
-            json!({"type": kind, "status": status, "reason": reason, "message": message,
-                "lastTransitionTime": transition.1})
+            let (status, message) = (if status { "True" } else { "False" }, truncate(message, MESSAGE_BYTES));
+            Some(json!({"type": kind, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": transition.1}))
         });
         stamped.collect()
     }
 
-    /// Takes over the times of an `Audit` that an earlier process wrote: a condition whose status is as it was then has not
-    /// changed since. Corrects `conditions`, too, which were stamped without knowing.
-    pub(super) fn adopt(&mut self, before: &Value, conditions: &mut Value) {
-        let known: Vec<&Value> = before.as_array().into_iter().flatten().collect();
-        for condition in conditions.as_array_mut().into_iter().flatten() {
-            let same =
-                known.iter().find(|old| old["type"] == condition["type"] && old["status"] == condition["status"]);
-            let (Some(time), Some(kind)) =
-                (same.and_then(|old| old["lastTransitionTime"].as_str()), condition["type"].as_str())
-            else {
-                continue;
-            };
-            if let Some(transition) = self.0.get_mut(kind) {
-                time.clone_into(&mut transition.1);
+    /// Takes over the conditions of an `Audit` that an earlier process wrote: one whose status is as it was then has not changed
+    /// since, also if it has been stamped without knowing that.
+    pub(super) fn adopt(&mut self, before: &Value) {
+        for condition in before.as_array().into_iter().flatten() {
+            let (Some(kind), Some(earlier)) = (condition["type"].as_str(), transition(condition)) else { continue };
+            if let Some(known) = self.transitions.get_mut(kind).filter(|known| known.0 == earlier.0) {
+                *known = earlier;
             }
-            condition["lastTransitionTime"] = time.into();
+            self.earlier.insert(kind.to_owned(), condition.clone());
         }
     }
+}
+
+/// Returns the status of a condition that was written, and since when it has been that.
+fn transition(condition: &Value) -> Option<(bool, String)> {
+    Some((condition["status"] == "True", condition["lastTransitionTime"].as_str()?.to_owned()))
 }
 
 #[cfg(test)]

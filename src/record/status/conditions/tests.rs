@@ -51,6 +51,7 @@ fn kind(resource: &str, state: State, message: &str) -> Coverage {
 fn well() -> Overview {
     Overview {
         synced: true,
+        evaluated: true,
         complete: true,
         summary: Summary::default(),
         exceptions: vec![],
@@ -71,7 +72,7 @@ fn health(trouble: &str, note: &str) -> Health {
 fn each_condition_in_each_state() {
     let syncing = || {
         let coverage = vec![kind("pods", State::Syncing, ""), kind("nodes", State::Synced, "")];
-        Overview { synced: false, complete: false, coverage, ..well() }
+        Overview { synced: false, evaluated: false, complete: false, coverage, ..well() }
     };
     let unread = || {
         let coverage = vec![
@@ -92,7 +93,11 @@ fn each_condition_in_each_state() {
     let states: [(&str, Overview, Health); 13] = [
         ("all is well", well(), Health::default()),
         ("syncing", syncing(), Health::default()),
-        ("syncing, and a kind is not read", Overview { synced: false, ..unread() }, Health::default()),
+        (
+            "syncing, and a kind is not read",
+            Overview { synced: false, evaluated: false, ..unread() },
+            Health::default(),
+        ),
         ("kinds are not read", unread(), Health::default()),
         (
             "an object is not read",
@@ -124,6 +129,7 @@ fn each_condition_in_each_state() {
     for (name, overview, health) in states {
         writeln!(shown, "## {name}").unwrap();
         for Condition { kind, status, reason, message } in conditions(&overview, &health, None) {
+            let status = status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
             writeln!(shown, "{}", format!("{kind}={status} {reason}: {message}").trim_end_matches(": ")).unwrap();
         }
     }
@@ -136,7 +142,7 @@ fn the_memory_has_a_condition_where_it_has_a_limit() {
         let memory = MemoryUse { used: 240 << 20, limit: 256 << 20 };
         let conditions = conditions(&well(), &Health::default(), Some(Pressure { is_high, memory }));
         let Some(Condition { kind, status, reason, message }) = conditions.into_iter().nth(5) else { panic!() };
-        format!("{kind}={status} {reason}: {message}")
+        format!("{kind}={} {reason}: {message}", status.unwrap())
     };
     assert_eq!(shown(false), "MemoryPressure=false BelowLimit: ");
     assert!(shown(true).starts_with("MemoryPressure=true NearLimit: 240 of 256 MiB"), "{}", shown(true));
@@ -146,7 +152,7 @@ fn the_memory_has_a_condition_where_it_has_a_limit() {
 fn the_time_is_that_of_the_last_change_of_the_status() {
     let (mut known, at) = (ConditionTimes::default(), |second| Timestamp::from_second(second).unwrap());
     let mut stamps = |overview: &Overview, trouble: &str, now: Timestamp| -> Vec<String> {
-        let stamped = known.stamp(conditions(overview, &health(trouble, ""), None), now);
+        let stamped = known.stamp(&conditions(overview, &health(trouble, ""), None), now);
         stamped.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
     };
     let (first, second) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z");
@@ -164,20 +170,28 @@ fn the_time_is_that_of_the_last_change_of_the_status() {
 fn times_of_an_earlier_process_are_kept_where_the_status_is_the_same() {
     let (mut known, now) = (ConditionTimes::default(), Timestamp::from_second(1).unwrap());
     let before = json!([{"type": "Synced", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
-        {"type": "Recording", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
-    let mut stamped = Value::from(known.stamp(conditions(&well(), &Health::default(), None), now));
-    known.adopt(&before, &mut stamped);
-    let times = |conditions: &Value| [0, 3].map(|place| conditions[place]["lastTransitionTime"].clone());
+        {"type": "Recording", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+        {"type": "ExceptionsValid", "status": "True", "reason": "Valid", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
+    let syncing = Overview { evaluated: false, ..well() };
+    let stamp = |known: &mut ConditionTimes, overview, now| {
+        Value::from(known.stamp(&conditions(overview, &Health::default(), None), now))
+    };
+    stamp(&mut known, &syncing, now);
+    known.adopt(&before);
+    let stamped = stamp(&mut known, &syncing, now);
+    let times = |conditions: &Value| [0, 3].map(|index| conditions[index]["lastTransitionTime"].clone());
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
+    assert_eq!(stamped[4], before[2], "which exceptions are used is not known yet");
     let later = Timestamp::from_second(9).unwrap();
-    let stamped = Value::from(known.stamp(conditions(&well(), &Health::default(), None), later));
+    let stamped = stamp(&mut known, &well(), later);
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
+    assert_eq!(stamped[4]["lastTransitionTime"], "2020-01-01T00:00:00Z", "it is what it was");
 }
 
 #[test]
 fn long_messages_are_cut() {
     let overview = Overview { inventory_error: "ä".repeat(3_000), ..well() };
     let stamped =
-        ConditionTimes::default().stamp(conditions(&overview, &Health::default(), None), Timestamp::UNIX_EPOCH);
+        ConditionTimes::default().stamp(&conditions(&overview, &Health::default(), None), Timestamp::UNIX_EPOCH);
     assert_eq!(stamped[1]["message"].as_str().unwrap().len(), MESSAGE_BYTES);
 }

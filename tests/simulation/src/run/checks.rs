@@ -203,8 +203,7 @@ impl RunState {
             audit["metadata"].take();
             let conditions = audit["status"]["conditions"].as_array_mut();
             if let Some(conditions) = conditions {
-                // Until everything is evaluated, each exception counts as one that excuses nothing.
-                let begin_anew = ["Synced", "Complete", "ExceptionsValid"];
+                let begin_anew = ["Synced", "Complete"];
                 conditions.retain(|one| !begin_anew.iter().any(|kind| one["type"] == *kind));
             }
         }
