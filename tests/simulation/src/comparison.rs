@@ -178,6 +178,8 @@ pub struct ExpectedFindings {
     pub covered: BTreeSet<PolicyFinding>,
     /// The kinds that are read have no objects.
     pub found_nothing: bool,
+    /// What results of each policy are rated.
+    severities: BTreeMap<String, &'static str>,
     /// A kind and policies that are not compared.
     spared: Option<(&'static str, BTreeSet<String>)>,
 }
@@ -202,9 +204,10 @@ impl ExpectedFindings {
         listed.retain(|finding| !covered.contains(finding));
         // Where only these kinds are read, the others are no objects.
         let is_read = |kind: &usize| Some(*kind) != settings.excluded;
+        let severities = policies.clone().filter_map(|policy| Some((policy.name(), policy.severity()?))).collect();
         let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
         let found_nothing = settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
-        Self { listed, covered, found_nothing, spared: None }
+        Self { listed, covered, found_nothing, severities, spared: None }
     }
 
     /// Leaves out what is found by these policies, or of objects of a kind.
@@ -231,6 +234,12 @@ impl ExpectedFindings {
     ///
     /// When they say something else.
     pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
+        let is_rated = |entry: &&Value| matches!(entry["result"].as_str(), Some("fail" | "warn"));
+        for entry in cluster.reported().filter(is_rated) {
+            let expected = entry["policy"].as_str().and_then(|policy| self.severities.get(policy));
+            let is_right = expected.is_none_or(|severity| entry["severity"] == *severity) || self.spared.is_some();
+            ensure!(is_right, "reports: the severity of {} is {}", entry["policy"], entry["severity"]);
+        }
         let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0]));
         let recorded = recorded.filter(|finding| self.is_compared(finding)).collect();
         same("reports", &recorded, &self.listed).map_err(|failure| {

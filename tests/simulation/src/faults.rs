@@ -61,8 +61,8 @@ impl FaultRates {
     /// Returns any; one of four has no faults.
     pub fn any(random: &mut Rng) -> Self {
         let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
-        let groups = ["example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
-        rates.missing_group = (random.u8(..4) == 0).then(|| groups[random.usize(..4)]);
+        let groups = ["apps", "example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
+        rates.missing_group = (random.u8(..3) == 0).then(|| groups[random.usize(..groups.len())]);
         if random.u8(..4) == 0 {
             return rates;
         }

@@ -17,8 +17,10 @@ type ObjectState = ((usize, String, String), Value);
 /// What has been so.
 #[derive(Debug, Default)]
 pub struct History {
-    /// All states of all objects, by uid.
+    /// All states of all objects since the first replica started, by uid.
     states: BTreeMap<String, Vec<ObjectState>>,
+    /// All objects, after each change since then.
+    clusters: Vec<ObjectsByName>,
     /// All policies.
     policies: Vec<Policy>,
     /// Since when violations stood when everything was right last.
@@ -35,8 +37,16 @@ impl History {
         }
     }
 
+    /// Forgets how objects were: the first replica starts.
+    pub fn begin(&mut self, objects: ObjectsByName) {
+        self.states.clear();
+        self.clusters.clear();
+        self.note_objects(objects);
+    }
+
     /// Notes how objects are.
     pub fn note_objects(&mut self, objects: ObjectsByName) {
+        self.clusters.push(objects.clone());
         for (key, object) in objects {
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let states = self.states.entry(uid).or_default();
@@ -85,7 +95,7 @@ impl History {
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
         let states = self.states.get(&about.uid).map(Vec::as_slice).unwrap_or_default();
         states.iter().any(|((kind, namespace, name), object)| {
-            policies().any(|policy| policy.may_say((*kind, namespace, name), object, &about.message))
+            policies().any(|policy| policy.may_say((*kind, namespace, name), object, &self.clusters, &about.message))
         })
     }
 }

@@ -69,6 +69,8 @@ pub enum RunStep {
     Compare,
     /// The same, and then all replicas are restarted, which writes nothing.
     CompareRestarted,
+    /// Replicas stop as soon as they serve what is right, and have written it then.
+    CompareStopped,
 }
 
 impl RunStep {
@@ -83,6 +85,7 @@ impl RunStep {
                 | Self::CompareOthers
                 | Self::Compare
                 | Self::CompareRestarted
+                | Self::CompareStopped
         )
     }
 
@@ -134,7 +137,7 @@ const SMALL: Size = Size {
     teams: 2,
     policies: 3,
     objects: 12,
-    comparisons: 1,
+    comparisons: 2,
     steps: 10,
     waits: &[10, 1_000, 1_000, 10_000],
 };
@@ -249,8 +252,9 @@ impl Generator {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
         self.start(&mut steps);
-        for _ in 0..self.random.usize(1..=self.size.comparisons) {
-            let is_only_trouble = self.faults && self.random.u8(..4) == 0;
+        for number in 0..self.random.usize(1..=self.size.comparisons) {
+            // Only what changes after everything was right can be unnecessary.
+            let is_only_trouble = self.faults && number > 0 && self.random.bool();
             for _ in 0..self.random.usize(2..self.size.steps) {
                 let step = if is_only_trouble { self.trouble() } else { self.step() };
                 let is_configured = matches!(step, RunStep::Configure(_));
@@ -266,8 +270,19 @@ impl Generator {
             }
             steps.push(RunStep::Compare);
         }
-        if self.random.u8(..3) == 0 {
-            steps.push(RunStep::CompareRestarted);
+        match self.random.u8(..4) {
+            0 => steps.push(RunStep::CompareRestarted),
+            1 => {
+                for _ in 0..self.random.usize(1..6) {
+                    steps.push(if self.random.bool() {
+                        RunStep::Write(self.name(), self.contents())
+                    } else {
+                        RunStep::Delete(self.name())
+                    });
+                }
+                steps.extend([RunStep::CompareStopped, RunStep::Compare]);
+            }
+            _ => {}
         }
         steps
     }
@@ -316,16 +331,16 @@ impl Generator {
 
     fn step(&mut self) -> RunStep {
         match self.random.u8(..100) {
-            0..40 => RunStep::Write(self.name(), self.contents()),
-            40..52 => RunStep::Delete(self.name()),
-            52..57 => RunStep::Recreate(self.name(), self.contents()),
-            57..65 => {
+            0..34 => RunStep::Write(self.name(), self.contents()),
+            34..45 => RunStep::Delete(self.name()),
+            45..50 => RunStep::Recreate(self.name(), self.contents()),
+            50..59 => {
                 let number = self.number();
                 RunStep::SetPolicy(self.policy(number))
             }
-            65 => RunStep::RemovePolicy(self.number()),
-            66..69 => RunStep::Excuse(self.excuse()),
-            69 | 70 => self.end_excuse(),
+            59 | 60 => RunStep::RemovePolicy(self.number()),
+            61..66 => RunStep::Excuse(self.excuse()),
+            66..71 => self.end_excuse(),
             71 => self.configure(),
             72..79 => self.restart(),
             _ if !self.faults => RunStep::Write(self.name(), self.contents()),

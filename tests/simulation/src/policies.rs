@@ -131,10 +131,11 @@ impl Policy {
         let object = self.object();
         let judged = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
         let text = format!(
-            "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}{}}}\n{}",
+            "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}, severity: {}{}}}\n{}",
             self.number,
             self.edition,
             self.is_excusable,
+            self.severity().unwrap_or_default(),
             if self.dialect == Dialect::Trivy { ", id: P, input: {selector: [{type: kubernetes}]}" } else { "" },
             self.module(&judged)
         );
@@ -233,15 +234,33 @@ impl Policy {
         findings
     }
 
-    /// Whether it may say this of an object in this state, whatever else there is.
-    pub fn may_say(&self, (kind, namespace, name): (usize, &str, &str), object: &Value, message: &str) -> bool {
-        let depends_on_more = self.condition.looks_up("any").is_some() || self.condition == PolicyCondition::IsValid;
-        let says = |full_secrets: bool| {
-            let seen = (Timestamp::UNIX_EPOCH, full_secrets);
-            self.condition.messages((kind, namespace, name), object, &ObjectsByName::new(), seen)
-        };
-        let is_said = || [true, false].into_iter().any(|full| says(full).iter().any(|said| said == message));
-        self.kinds.contains(&kind) && (depends_on_more || is_said())
+    /// Whether it may say this of an object in this state, beside the other objects as they were at any time.
+    pub fn may_say(
+        &self,
+        (kind, namespace, name): (usize, &str, &str),
+        object: &Value,
+        clusters: &[ObjectsByName],
+        message: &str,
+    ) -> bool {
+        if !self.kinds.contains(&kind) {
+            return false;
+        }
+        // A date may have passed since.
+        if self.condition == PolicyCondition::IsValid {
+            return true;
+        }
+        let others = if self.condition.looks_up("any").is_some() { clusters } else { &clusters[..1] };
+        let mut seen = others.iter().flat_map(|others| [(others, true), (others, false)]);
+        seen.any(|(others, full_secrets)| {
+            let at = (Timestamp::UNIX_EPOCH, full_secrets);
+            self.condition.messages((kind, namespace, name), object, others, at).iter().any(|said| said == message)
+        })
+    }
+
+    /// Returns what its results are rated, if it says so.
+    pub fn severity(&self) -> Option<&'static str> {
+        let severities = ["low", "medium", "high"];
+        (self.dialect != Dialect::Gatekeeper).then(|| severities[usize::from(self.edition) % severities.len()])
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{task::LocalSet, time::sleep};
 
 use crate::{
-    cluster::{self, NAMESPACE},
+    cluster::{self, HOME, NAMESPACE},
     faults::SharedFaults,
     history::History,
     machine,
@@ -46,7 +46,7 @@ pub struct Report {
 pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     std::panic::set_hook(Box::new(note_panic));
     machine::enter(seed);
-    blocking::run_in_tasks();
+    blocking::run_in_tasks(slowness(seed));
     let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
@@ -66,6 +66,16 @@ pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     report
 }
 
+/// Returns how long work takes that keeps a processor busy: in some runs it is slow now and then, so that something else
+/// happens meanwhile.
+fn slowness(seed: u64) -> fn() -> Duration {
+    if seed.is_multiple_of(3) {
+        || Duration::from_millis(if fastrand::u8(..8) == 0 { fastrand::u64(..500) } else { 0 })
+    } else {
+        || Duration::ZERO
+    }
+}
+
 fn note_panic(info: &PanicHookInfo<'_>) {
     PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
 }
@@ -80,6 +90,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         replicas: BTreeMap::new(),
         killed: Vec::new(),
         forbidden: BTreeSet::new(),
+        has_started: false,
         kills: 0,
         had_faults: false,
         lost_leases: 0,
@@ -111,6 +122,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The state of a run.
+#[expect(clippy::struct_excessive_bools, reason = "each is something that has happened")]
 struct RunState {
     server: ApiServer,
     faults: SharedFaults,
@@ -120,6 +132,8 @@ struct RunState {
     /// Those that were killed, and may not have ended.
     killed: Vec<Replica>,
     forbidden: BTreeSet<usize>,
+    /// A replica has run.
+    has_started: bool,
     kills: usize,
     /// Something went wrong since everything was compared.
     had_faults: bool,
@@ -241,6 +255,7 @@ impl RunState {
             RunStep::CompareOthers => self.compare_others().await?,
             RunStep::Compare => self.compare().await?,
             RunStep::CompareRestarted => self.compare_restarted().await?,
+            RunStep::CompareStopped => self.compare_stopped().await?,
         }
         Ok(())
     }
@@ -248,6 +263,9 @@ impl RunState {
     fn start(&mut self, number: u8) -> anyhow::Result<()> {
         let runs = self.replicas.get(&number).is_some_and(|replica| !replica.has_ended());
         if !runs && !self.files.policies.is_empty() && number < self.settings.replicas {
+            if !std::mem::replace(&mut self.has_started, true) {
+                self.history.begin(self.list().audited());
+            }
             self.replicas.insert(number, Replica::start(&self.server, &self.faults, &self.settings, number)?);
         }
         Ok(())
@@ -304,6 +322,15 @@ impl RunState {
         }
     }
 
+    /// Fails if a Lease is still held, unless by a replica that was killed.
+    fn leases_are_free(&self) -> anyhow::Result<()> {
+        let leases = self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default();
+        let held =
+            leases.iter().find(|lease| lease["spec"]["holderIdentity"].as_str().is_some_and(|held| !held.is_empty()));
+        ensure!(held.is_none() || self.lost_leases > 0, "a Lease is held after all replicas stopped: {held:?}");
+        Ok(())
+    }
+
     /// Ends all replicas.
     async fn end(&mut self, politely: bool) -> anyhow::Result<()> {
         let mut outcome = Ok(());
@@ -320,6 +347,7 @@ impl RunState {
         }
         if politely {
             sleep(KEEPING).await;
+            outcome = outcome.and(self.leases_are_free());
         }
         outcome
     }

@@ -29,6 +29,8 @@ const PROMPT: Duration = Duration::from_secs(90);
 const OUTAGE: Duration = Duration::from_mins(5);
 /// How long it takes until everything is compared again.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The same where what is pending counts.
+const SHORTLY: Duration = Duration::from_millis(300);
 /// How long everything that happened before may have consequences.
 const CALM: Duration = Duration::from_mins(3);
 /// How long a replica takes at most to give up because it cannot begin.
@@ -167,6 +169,29 @@ impl RunState {
         sleep(QUIET).await;
         self.becomes_right(REEVALUATION).await.context("after a restart")?;
         if self.depend_on_time() { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
+    }
+
+    /// Stops all replicas as soon as they serve what is right, and sees that they write it before they end.
+    pub(super) async fn compare_stopped(&mut self) -> anyhow::Result<()> {
+        if self.files.policies.is_empty() {
+            return Ok(());
+        }
+        self.end_faults().await?;
+        let mut patience = PATIENCE;
+        while let Err(error) = self.compare_served(&self.expected().1).await {
+            self.all_run().await?;
+            if patience < SHORTLY {
+                return Err(error);
+            }
+            sleep(SHORTLY).await;
+            patience -= SHORTLY;
+            cluster::settle(&self.server);
+        }
+        let expected = self.expected().1;
+        self.stop_all().await?;
+        let cluster = self.list();
+        expected.compare_reports(&cluster).context("after all have stopped")?;
+        self.compare_events(&cluster, &expected).context("after all have stopped")
     }
 
     /// Sees that what is right stays so, and that nothing is written meanwhile.
