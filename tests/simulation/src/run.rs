@@ -322,7 +322,7 @@ impl RunState {
         }
     }
 
-    /// Fails if a Lease is still held, unless by a replica that was killed.
+    /// Fails if a Lease is still held, unless a replica may have lost one, or ended without giving it back.
     fn leases_are_free(&self) -> anyhow::Result<()> {
         let leases = self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default();
         let held =

@@ -29,7 +29,7 @@ const PROMPT: Duration = Duration::from_secs(90);
 const OUTAGE: Duration = Duration::from_mins(5);
 /// How long it takes until everything is compared again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The same where what is pending counts.
+/// The same where replicas are to have writes pending.
 const SHORTLY: Duration = Duration::from_millis(300);
 /// How long everything that happened before may have consequences.
 const CALM: Duration = Duration::from_mins(3);
@@ -126,28 +126,28 @@ impl RunState {
         if self.files.policies.is_empty() || self.replicas.is_empty() {
             return Ok(());
         }
-        let mut patience = OUTAGE;
-        while let Err(error) = self.other_difference(outage).await {
-            self.all_run().await?;
-            if patience.is_zero() {
-                return Err(error);
-            }
-            sleep(PAUSE).await;
-            patience -= PAUSE;
-            cluster::settle(&self.server);
-        }
-        Ok(())
+        self.becomes_so(OUTAGE, PAUSE, async |run| run.other_difference(outage).await).await
     }
 
     /// Waits until everything is right.
-    async fn becomes_right(&mut self, mut patience: Duration) -> anyhow::Result<()> {
-        while let Err(error) = self.difference().await {
+    async fn becomes_right(&mut self, patience: Duration) -> anyhow::Result<()> {
+        self.becomes_so(patience, PAUSE, async |run| run.difference().await).await
+    }
+
+    /// Waits until there is no difference, which is looked for every `pause`, while all replicas run and controllers work.
+    async fn becomes_so(
+        &mut self,
+        mut patience: Duration,
+        pause: Duration,
+        difference: impl AsyncFn(&Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        while let Err(error) = difference(self).await {
             self.all_run().await?;
-            if patience < PAUSE {
+            if patience < pause {
                 return Err(error);
             }
-            sleep(PAUSE).await;
-            patience -= PAUSE;
+            sleep(pause).await;
+            patience -= pause;
             cluster::settle(&self.server);
         }
         Ok(())
@@ -177,16 +177,7 @@ impl RunState {
             return Ok(());
         }
         self.end_faults().await?;
-        let mut patience = PATIENCE;
-        while let Err(error) = self.compare_served(&self.expected().1).await {
-            self.all_run().await?;
-            if patience < SHORTLY {
-                return Err(error);
-            }
-            sleep(SHORTLY).await;
-            patience -= SHORTLY;
-            cluster::settle(&self.server);
-        }
+        self.becomes_so(PATIENCE, SHORTLY, async |run| run.compare_served(&run.expected().1).await).await?;
         let expected = self.expected().1;
         self.stop_all().await?;
         let cluster = self.list();
@@ -228,15 +219,14 @@ impl RunState {
             audit["metadata"].take();
             let conditions = audit["status"]["conditions"].as_array_mut();
             if let Some(conditions) = conditions {
-                let begin_anew = ["Synced", "Complete"];
-                conditions.retain(|one| !begin_anew.iter().any(|kind| one["type"] == *kind));
+                conditions.retain(|one| one["type"] != "Synced" && one["type"] != "Complete");
             }
         }
         stored
     }
 
     /// Compares what is recorded, and what a fresh check says, with what is right.
-    async fn difference(&mut self) -> anyhow::Result<()> {
+    async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
         let (cluster, expected) = self.expected();
         expected.compare_reports(&cluster)?;
@@ -250,7 +240,7 @@ impl RunState {
     }
 
     /// Compares what does not depend on what cannot be requested.
-    async fn other_difference(&mut self, outage: Outage) -> anyhow::Result<()> {
+    async fn other_difference(&self, outage: Outage) -> anyhow::Result<()> {
         let (cluster, expected) = self.expected();
         match outage {
             Outage::Events => expected.compare_reports(&cluster)?,
