@@ -135,11 +135,6 @@ impl Span {
         Self(Some(parent.with_span(span)))
     }
 
-    /// Whether there is a span.
-    pub fn is_on(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Sets attributes, which are made only if somebody will see them.
     pub fn set<const N: usize>(&self, attributes: impl FnOnce() -> [(&'static str, Value); N]) {
         if let Some(context) = self.0.as_ref().filter(|context| context.span().is_recording()) {

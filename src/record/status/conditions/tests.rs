@@ -129,8 +129,8 @@ fn each_condition_in_each_state() {
     for (name, overview, health) in states {
         writeln!(shown, "## {name}").unwrap();
         for Condition { kind, status, reason, message } in conditions(&overview, &health, None) {
-            let status = status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
-            writeln!(shown, "{}", format!("{kind}={status} {reason}: {message}").trim_end_matches(": ")).unwrap();
+            let known = status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+            writeln!(shown, "{}", format!("{kind}={known} {reason}: {message}").trim_end_matches(": ")).unwrap();
         }
     }
     insta::assert_snapshot!(shown);
