@@ -1,12 +1,13 @@
 //! The long run: what a cluster holds, and every change, until a signal comes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use kube::Api;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -41,6 +42,9 @@ use crate::{
     },
     telemetry::Span,
 };
+
+/// How long the last lines may take once everything else is written.
+const PRINTING: Duration = Duration::from_secs(2);
 
 /// What a long run begins with.
 pub(super) struct Run {
@@ -91,10 +95,11 @@ pub(super) async fn run(
     }
     let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));
+    let mut printing = JoinSet::new();
     let terms = Terms {
         settings,
         overview: wiring.overview(),
-        lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
+        lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut printing))),
         pipeline: commands.clone(),
         over: CancellationToken::new(),
     };
@@ -129,6 +134,8 @@ pub(super) async fn run(
         Ok(())
     };
     tokio::try_join!(stopping, Box::pin(terms.run(candidate, &clients)))?;
+    // A reader may have stopped reading, but not closed standard output.
+    let _unread = timeout(PRINTING, printing.join_next()).await;
     Ok(0)
 }
 

@@ -77,6 +77,15 @@ impl ListedObjects {
         self.excused().any(|(_, end)| end.is_some())
     }
 
+    /// Returns group, version and kind of what Audits say was read.
+    pub fn covered(&self) -> impl Iterator<Item = (String, String, String)> {
+        let kinds =
+            self.of("Audit").iter().flat_map(|audit| audit["status"]["coverage"].as_array().into_iter().flatten());
+        kinds
+            .filter(|kind| kind["state"] == "synced")
+            .map(|kind| (text(&kind["group"]), text(&kind["version"]), text(&kind["kind"])))
+    }
+
     /// Returns the results in all reports.
     fn reported(&self) -> impl Iterator<Item = &Value> {
         let reports = ["Report", "ClusterReport"].into_iter().flat_map(|kind| self.of(kind));

@@ -101,6 +101,11 @@ impl ReplicaSettings {
         arguments
     }
 
+    /// Returns how many replicas record at the same time, once all run.
+    pub const fn leaders(&self) -> u8 {
+        if self.sharded { self.replicas } else { 1 }
+    }
+
     /// Returns the arguments of the long run of a replica.
     pub fn long_arguments(&self, number: u8) -> Vec<String> {
         let mut arguments = self.arguments();

@@ -303,7 +303,7 @@ impl RunState {
                 self.start(number)?;
             }
         }
-        let needed = if self.settings.sharded { self.settings.replicas } else { 1 };
+        let needed = self.settings.leaders();
         if self.replicas.len() < usize::from(needed) {
             self.disturbed = machine::elapsed();
             for number in 0..needed {

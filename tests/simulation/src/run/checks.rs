@@ -177,12 +177,26 @@ impl RunState {
             return Ok(());
         }
         self.end_faults().await?;
-        self.becomes_so(PATIENCE, SHORTLY, async |run| run.compare_served(&run.expected().1).await).await?;
+        let is_served = async |run: &Self| {
+            run.have_leaders().await?;
+            run.compare_served(&run.expected().1).await
+        };
+        self.becomes_so(PATIENCE, SHORTLY, is_served).await?;
         let expected = self.expected().1;
         self.stop_all().await?;
         let cluster = self.list();
         expected.compare_reports(&cluster).context("after all have stopped")?;
         self.compare_events(&cluster, &expected).context("after all have stopped")
+    }
+
+    /// Fails if no replica may record, for a shard or for the cluster: the Lease of one that was killed has not expired.
+    async fn have_leaders(&self) -> anyhow::Result<()> {
+        let mut leaders = 0;
+        for replica in self.replicas.values() {
+            leaders += usize::from(replica.get("/metrics").await?.lines().any(|line| line == "kaudit_leader 1"));
+        }
+        ensure!(leaders >= usize::from(self.settings.leaders()), "{leaders} replicas lead");
+        Ok(())
     }
 
     /// Sees that what is right stays so, and that nothing is written meanwhile.
@@ -232,6 +246,7 @@ impl RunState {
         expected.compare_reports(&cluster)?;
         self.compare_events(&cluster, &expected)?;
         expected.compare_status(&cluster, &self.settings)?;
+        self.coverage_is_served(&cluster)?;
         self.compare_served(&expected).await?;
         self.compare_receivers(&cluster, &expected)?;
         let outcome = replica::once(&self.server, &self.settings, ADMIN).await.context("check --once");
@@ -253,6 +268,15 @@ impl RunState {
         }
         self.compare_served(&expected).await?;
         self.compare_receivers(&cluster, &expected)
+    }
+
+    /// Fails if an Audit has a kind that is not served any more.
+    fn coverage_is_served(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
+        for (group, version, kind) in cluster.covered() {
+            let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
+            ensure!(self.server.list(&api_version, &kind, "").is_ok(), "Audit: {kind} is not served");
+        }
+        Ok(())
     }
 
     async fn compare_served(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
@@ -348,12 +372,20 @@ fn first_change(old: &Value, new: &Value) -> String {
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
             let different = old.iter().zip(new).find(|(old, new)| old != new);
-            let name = |item: &Value| item["type"].as_str().unwrap_or("…").to_owned();
+            let name =
+                |item: &Value| ["type", "kind"].iter().find_map(|key| item[*key].as_str()).unwrap_or("…").to_owned();
             different.map_or_else(String::new, |(old, new)| format!("[{}]{}", name(old), first_change(old, new)))
         }
-        _ => {
-            let short = |value: &Value| value.to_string().chars().take(200).collect::<String>();
-            format!(": {} becomes {}", short(old), short(new))
+        (Value::Array(old), Value::Array(new)) => {
+            let missing = |these: &[Value], those: &[Value]| {
+                these.iter().find(|item| !those.contains(item)).map_or_else(String::new, short)
+            };
+            format!(": {} becomes {}", missing(old, new), missing(new, old))
         }
+        _ => format!(": {} becomes {}", short(old), short(new)),
     }
+}
+
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(200).collect()
 }
