@@ -31,6 +31,7 @@ mod ownership;
 pub mod policy;
 pub mod reads;
 pub mod rule;
+pub mod rule_settings;
 pub mod set;
 pub(crate) mod sharing;
 pub mod sources;

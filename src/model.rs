@@ -4,6 +4,7 @@ pub mod body;
 pub mod coverage;
 pub mod digest;
 pub mod exception;
+pub mod glob;
 pub mod object;
 pub mod shard;
 pub(crate) mod spelling;

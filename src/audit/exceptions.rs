@@ -23,7 +23,7 @@ use self::{
 };
 use super::result::ExceptionSummary;
 use crate::{
-    judge::{rule::Rule, set::PolicySet},
+    judge::{rule::Rule, rule_settings::SkippedRule, set::PolicySet},
     model::{
         body::Body,
         exception::ExceptionState,
@@ -132,6 +132,10 @@ impl Exceptions {
                 // Two sources may have a rule of one name, if one of them is a Constraint: neither decides for the other.
                 *known.entry(Arc::clone(&rule.name)).or_insert(true) &= excusable(rule);
             }
+        }
+        // An exception from a rule that is switched off is not wrong.
+        for SkippedRule { policy, rule, .. } in &policies.rule_changes.skipped {
+            self.rules.entry(Arc::clone(policy)).or_default().entry(Arc::clone(rule)).or_insert(true);
         }
         let given = self.given.iter_mut().map(|(_, exception)| exception);
         let all = given.chain(self.found.values_mut().flatten());

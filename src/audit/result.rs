@@ -18,6 +18,7 @@ use crate::{
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         rule::RuleText,
+        rule_settings::SkippedRule,
         unjudged::Unjudged,
     },
     model::{
@@ -63,6 +64,15 @@ pub struct AuditResult {
     /// Policies that are valid but not judged by, e.g. templates in CEL; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
+    /// Rules that are switched off; sorted by policy and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped_rules: Vec<SkippedRule>,
+    /// The least severity that is reported, if one is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_severity: Option<Severity>,
+    /// Namespaces whose objects are not checked, as globs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_namespaces: Vec<String>,
     /// The exceptions, and what is to be said of each; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionSummary>,
@@ -128,6 +138,9 @@ impl AuditResult {
             bundles: vec![],
             refused: vec![],
             not_judged: vec![],
+            skipped_rules: vec![],
+            min_severity: None,
+            excluded_namespaces: vec![],
             exceptions: vec![],
             baseline: None,
             results: vec![],

@@ -432,6 +432,8 @@ fn values(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, String> {
         (ArgAction::SetTrue, other) => Err(format!("expected true or false, found {}", type_of(other))),
         (ArgAction::Append, Value::Array(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
         (ArgAction::Append, one) => scalar(one).map(|one| vec![Some(one)]),
+        // The option takes the same as a text.
+        (_, Value::Object(_)) if arg.get_id() == "rules" => Ok(vec![Some(value.to_string())]),
         (_, Value::Array(_)) => Err("expected one value, found a list".into()),
         (_, one) => scalar(one).map(|one| vec![Some(one)]),
     }

@@ -1,6 +1,6 @@
 //! Where policies are, and the options of `kaudit policies`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
@@ -9,7 +9,15 @@ use super::{
     cluster::ClusterArgs,
     values,
 };
-use crate::{bundle::settings::BundleSettings, judge::sources::PolicySource, rego::limits::Limits};
+use crate::{
+    bundle::settings::BundleSettings,
+    judge::{
+        rule_settings::{RulePattern, RuleSettings},
+        sources::PolicySource,
+    },
+    model::verdict::Severity,
+    rego::limits::Limits,
+};
 
 /// Where the policies are.
 #[derive(Debug, Clone, Args)]
@@ -43,6 +51,20 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',')]
     pub framework: Vec<String>,
 
+    /// Switch off this rule: POLICY/RULE, or the name of a policy or rule, or an id such as IMG-01; a glob for several;
+    /// repeatable
+    #[arg(long, env = "KAUDIT_SKIP_RULE", value_name = "RULE|ID|GLOB", value_delimiter = ',', value_parser = values::rule_pattern)]
+    pub skip_rule: Vec<RulePattern>,
+
+    /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; in the --config file a
+    /// mapping
+    #[arg(long, env = "KAUDIT_RULES", value_name = "SETTINGS", value_parser = values::rule_settings)]
+    pub rules: Option<RuleSettings>,
+
+    /// Report only violations of this severity or a worse one, in all outputs; those without a severity are reported, too
+    #[arg(long, env = "KAUDIT_MIN_SEVERITY", value_enum, value_name = "SEVERITY")]
+    pub min_severity: Option<Severity>,
+
     /// How bundles are trusted and kept.
     #[command(flatten)]
     pub bundles: BundleArgs,
@@ -53,9 +75,14 @@ pub struct ReadingArgs {
 }
 
 impl ReadingArgs {
-    /// Returns `sources` with the choice of frameworks.
+    /// Returns `sources` with the choice of frameworks and rules.
     pub fn chosen(&self, mut sources: Vec<PolicySource>) -> Vec<PolicySource> {
         sources.extend(self.framework.iter().cloned().map(PolicySource::Framework));
+        let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
+        rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()));
+        if !rules.is_empty() {
+            sources.push(PolicySource::Rules(Arc::new(rules)));
+        }
         sources
     }
 

@@ -8,7 +8,7 @@ use super::values;
 use crate::{
     audit::result::{AuditScope, ObjectSource},
     judge::set::PolicySet,
-    model::shard::Shard,
+    model::{glob::Glob, shard::Shard},
     source::{
         received::Secrets,
         selection::{KindPattern, Selection},
@@ -105,6 +105,11 @@ pub struct ScopeArgs {
     )]
     pub namespace: Vec<String>,
 
+    /// Do not check objects in namespaces that match this glob, such as kube-system or 'kube-*'; rules can still look them up;
+    /// repeatable
+    #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
+    pub exclude_namespace: Vec<Glob>,
+
     /// Judge these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
@@ -142,6 +147,7 @@ impl ScopeArgs {
         let policies: Vec<_> = policies.into_iter().cloned().collect();
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
+            excluded_namespaces: self.exclude_namespace.clone(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             shard: self.shard(),

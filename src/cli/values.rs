@@ -10,8 +10,11 @@ use jiff::SignedDuration;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
-    judge::sources::PolicySource,
-    model::{shard::Shard, spelling::nearest, text},
+    judge::{
+        rule_settings::{RulePattern, RuleSettings},
+        sources::PolicySource,
+    },
+    model::{glob::Glob, shard::Shard, spelling::nearest, text},
     output::{Format, Target},
 };
 
@@ -69,6 +72,26 @@ pub(super) fn days(text: &str) -> Result<SignedDuration, String> {
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     duration(text)
         .and_then(|time| if time < Duration::from_secs(3) { Err("must be at least 3s".into()) } else { Ok(time) })
+}
+
+/// Parses a glob over names of namespaces.
+pub(super) fn namespace_glob(text: &str) -> Result<Glob, String> {
+    let is_pattern = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-*?".contains(c);
+    if text.is_empty() || !text.chars().all(is_pattern) {
+        return Err("expected the name of a namespace, in which * is any text and ? one character".into());
+    }
+    Ok(Glob::new(text))
+}
+
+/// Parses what is decided about rules: a mapping in YAML or JSON.
+pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
+    RuleSettings::parse(text)
+}
+
+/// Parses a pattern that names rules.
+pub(super) fn rule_pattern(text: &str) -> Result<RulePattern, String> {
+    let pattern = RulePattern::new(text);
+    if pattern.to_string().is_empty() { Err("names no rule".into()) } else { Ok(pattern) }
 }
 
 /// Parses a shard; `auto` takes its ordinal from the end of the host name.

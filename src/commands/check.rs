@@ -83,6 +83,10 @@ async fn judge(
     }
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());
+    // In the long run, policies may come later.
+    if !watching {
+        policies.rule_changes.check(&policies.policies)?;
+    }
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
     let mut exceptions = exceptions::load(&check.exceptions.given).await?;

@@ -73,7 +73,7 @@ pub(crate) fn compile<'f>(
     limits: &Limits,
     missing: Missing,
     problems: &mut Vec<Problem>,
-    purpose: Purpose,
+    purpose: Purpose<'_>,
 ) -> Option<(Vec<Policy>, Unit)> {
     let UnitModules { own: mut files, imported } = modules.into();
     let names = imported.iter().map(|file| Arc::clone(&file.shown)).collect();
@@ -145,7 +145,7 @@ struct Compiler<'a> {
     limits: &'a Limits,
     /// What the files defined that were refused.
     missing: Missing,
-    purpose: Purpose,
+    purpose: Purpose<'a>,
     /// The names of modules of other sources.
     imported: BTreeSet<Arc<str>>,
     /// Whether no file was left out yet.
@@ -285,7 +285,7 @@ impl Compiler<'_> {
             .collect();
         let graph = &Graph::new(nodes);
         let trivy = &match self.purpose {
-            Purpose::Directory | Purpose::Test => trivy::packages(modules, &annotations, graph),
+            Purpose::Directory(_) | Purpose::Test => trivy::packages(modules, &annotations, graph),
             Purpose::Template | Purpose::Kubescape => BTreeMap::new(),
         };
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
@@ -327,7 +327,7 @@ impl Compiler<'_> {
         problems.extend(faults);
         problems.extend(checked.problems());
         match self.purpose {
-            Purpose::Directory => problems.extend(lint::warnings(&checked)),
+            Purpose::Directory(_) => problems.extend(lint::warnings(&checked)),
             Purpose::Test => return (Vec::new(), Vec::new(), problems),
             Purpose::Template => problems.extend(template::check(files, modules, nodes, self.limits)),
             Purpose::Kubescape => {}

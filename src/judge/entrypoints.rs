@@ -19,6 +19,7 @@ use super::{
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
     rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleText},
+    rule_settings::RuleSelection,
     trivy::{self, Kinds},
     unit::Group,
 };
@@ -35,9 +36,9 @@ use crate::{
 
 /// What modules are loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// All `.rego` files together; rules judge by their names.
-    Directory,
+pub(crate) enum Purpose<'r> {
+    /// All `.rego` files together; rules judge by their names, if they are not switched off.
+    Directory(&'r RuleSelection),
     /// The same with their tests, to run these.
     Test,
     /// One Gatekeeper template; the first module has the rule that judges.
@@ -62,7 +63,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) graph: &'a Graph<'a>,
     /// The packages that are checks of Trivy's, and which kinds they judge.
     pub(crate) trivy: &'a BTreeMap<Path, Option<Kinds>>,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: Purpose<'a>,
     /// The names of files of other sources, whose rules do not judge.
     pub(crate) imported: &'a BTreeSet<Arc<str>>,
 }
@@ -100,7 +101,7 @@ impl Reading<'_> {
                 continue;
             }
             let wanted = match self.purpose {
-                Purpose::Directory | Purpose::Test => judges(&package) && self.asks(&package, name),
+                Purpose::Directory(_) | Purpose::Test => judges(&package) && self.asks(&package, name),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
                 Purpose::Kubescape => package == [PACKAGE] && Some(name) == sets.as_ref(),
             };
@@ -139,8 +140,8 @@ impl Reading<'_> {
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entrypoints() {
             let dialect = match self.purpose {
-                Purpose::Directory | Purpose::Test if self.trivy.contains_key(&package) => Dialect::Trivy,
-                Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
+                Purpose::Directory(_) | Purpose::Test if self.trivy.contains_key(&package) => Dialect::Trivy,
+                Purpose::Directory(_) | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
                 Purpose::Kubescape => Dialect::Kubescape,
             };
@@ -165,7 +166,8 @@ impl Reading<'_> {
                 let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
                 Some(Entrypoint { transition: depends.transition, kinds: kinds.clone(), ..entrypoint })
             };
-            let entrypoints: Vec<Entrypoint> = paths.iter().filter_map(entrypoint).collect();
+            let entrypoints = paths.iter().filter_map(entrypoint);
+            let entrypoints: Vec<Entrypoint> = entrypoints.filter(|entrypoint| self.is_on(entrypoint)).collect();
             let Some(first) = entrypoints.first() else { continue };
             policies.push(Policy {
                 name: Arc::clone(&policy_name),
@@ -183,6 +185,14 @@ impl Reading<'_> {
             group.entrypoints.extend(entrypoints);
         }
         (policies, groups.into_values().collect())
+    }
+
+    /// Whether a rule is not switched off.
+    fn is_on(&self, Entrypoint { policy, rule, .. }: &Entrypoint) -> bool {
+        match self.purpose {
+            Purpose::Directory(selection) => selection.takes(policy, &rule.name, &rule.metadata),
+            _ => true,
+        }
     }
 
     fn versions(&self, path: &Path) -> BTreeSet<Version> {

@@ -141,9 +141,14 @@ fn verdict(
         );
     }
     let unfinished = standing.unfinished || transitions.unfinished;
-    let undecided = std::mem::take(&mut standing.undecided);
-    let (results, mut passed) = standing.finish();
+    let (changes, namespace) = (&job.policies.rule_changes, job.object.key.own_namespace());
+    let mut undecided = std::mem::take(&mut standing.undecided);
+    undecided.retain(|[policy, rule]| changes.applies(policy, rule, namespace));
+    let (mut results, mut passed) = standing.finish();
     let (mut transitions, _) = transitions.finish();
+    for findings in [&mut results, &mut transitions] {
+        changes.apply(findings, namespace);
+    }
     transitions.retain(|finding| !results.iter().any(|standing| standing.is_same_result(finding)));
     let source = |file: &str| job.policies.source_of(file);
     let (mut results, transitions) = (results::bounded(results, source), results::bounded(transitions, source));

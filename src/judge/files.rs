@@ -73,7 +73,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 problems.push(problem.help("name the directory that it was made of"));
                 continue;
             }
-            PolicySource::Framework(_) => continue,
+            PolicySource::Framework(_) | PolicySource::Rules(_) => continue,
             PolicySource::Cluster(_) => {
                 problems.push(Problem::refused(&source.shown(), "needs a cluster, which this command does not ask"));
                 continue;

@@ -18,6 +18,8 @@ use super::{
     ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
     policy::Policy,
     reads::TOKEN_VOLUME,
+    rule::Rule,
+    rule_settings::RuleSelection,
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::PolicySource,
@@ -127,9 +129,10 @@ fn load(
         return Err(LoadError { problems });
     }
     let frameworks = || sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
+    let choices = sources.iter().filter(|source| matches!(source, PolicySource::Framework(_) | PolicySource::Rules(_)));
     let tests = owners.iter_mut().flat_map(|owner| owner.files.extract_if(.., |file| file.is_test()));
     let tests: Vec<File> = tests.collect();
-    let digest = digest(owners.iter().flat_map(|owner| &owner.files), frameworks().map(PolicySource::shown));
+    let digest = digest(owners.iter().flat_map(|owner| &owner.files), choices.map(PolicySource::shown));
     let sources_of_files: BTreeMap<Arc<str>, usize> = (owners.iter().enumerate())
         .flat_map(|(source, owner)| owner.files.iter().map(move |file| (Arc::clone(&file.shown), source)))
         .collect();
@@ -137,11 +140,13 @@ fn load(
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let compiled = compile_all(sources, &owners, missing, (limits, point), &mut problems);
+    let selection = RuleSelection::new(PolicySource::rule_settings(sources));
+    let compiled = compile_all(sources, &owners, missing, (limits, point, &selection), &mut problems);
     if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
         return Err(LoadError::new(problems));
     }
-    let Compiled { units, policies, unjudged, left_out, config } = compiled;
+    let Compiled { units, mut policies, unjudged, left_out, config } = compiled;
+    let rule_changes = selection.finish(&mut policies);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
     let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
@@ -156,6 +161,7 @@ fn load(
         files: sources_of_files,
         package_owners,
         policies,
+        rule_changes,
         problems,
         limits: *limits,
         unjudged,
@@ -195,7 +201,7 @@ fn compile_all(
     sources: &[PolicySource],
     owners: &SourcePackages<'_>,
     missing: Vec<Missing>,
-    (limits, point): (&Limits, EnforcementPoint),
+    (limits, point, selection): (&Limits, EnforcementPoint, &RuleSelection),
     problems: &mut Vec<Problem>,
 ) -> Compiled {
     let mut gatekeeper = gatekeeper::Library::default();
@@ -224,12 +230,13 @@ fn compile_all(
         let data = owners.data(number, &all, &mut parsed, problems);
         let modules = UnitModules { own: modules, imported: foreign };
         let mut found = Vec::new();
-        let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
+        let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory(selection));
         let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
         problems.extend(found);
         let (policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
         let found = &mut Vec::new();
-        let of_kubescape = kubescape.load(sources, limits, found);
+        let mut of_kubescape = kubescape.load(sources, limits, found);
+        retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);
         problems.extend(frameworks.take(found));
         compiled.add(policies, units);
         compiled.add_kubescape(of_kubescape, problems);
@@ -237,7 +244,8 @@ fn compile_all(
     problems.extend(frameworks.of_all(owners.all.len()));
     // What is used elsewhere is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
-    let of_gatekeeper = gatekeeper.load(limits, point, problems);
+    let mut of_gatekeeper = gatekeeper.load(limits, point, problems);
+    retain_bound(selection, &mut of_gatekeeper.policies, &mut of_gatekeeper.units);
     compiled.add(of_gatekeeper.policies, of_gatekeeper.units);
     compiled.unjudged.extend(of_gatekeeper.unjudged);
     compiled.config = of_gatekeeper.config;
@@ -342,6 +350,24 @@ impl UnknownFrameworks {
     }
 }
 
+/// Removes the Constraints and controls that are switched off, and the units that are left without any.
+fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &mut Vec<Unit>) {
+    let is_on = |policy: &Arc<str>, rule: &Rule| selection.takes(policy, &rule.name, &rule.metadata);
+    policies.retain(|policy| policy.rules.iter().all(|rule| is_on(&policy.name, rule)));
+    units.retain_mut(|unit| {
+        let constraints = unit.template.as_mut().map(|template| {
+            template.constraints.retain(|constraint| is_on(&constraint.policy, &constraint.rule));
+            template.constraints.len()
+        });
+        // Nothing else holds it yet.
+        let controls = unit.kubescape.as_mut().and_then(Arc::get_mut).map(|rule| {
+            rule.controls.retain(|control| is_on(&control.policy, &control.rule));
+            rule.controls.len()
+        });
+        constraints.or(controls) != Some(0)
+    });
+}
+
 /// Removes the packages that are the source of a template: they only judge as a part of one.
 fn without_sources(
     plain: Option<(Vec<Policy>, Unit)>,
@@ -373,9 +399,15 @@ fn without_sources(
 
 /// Returns the problem of sources without a rule that judges.
 fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
-    let shown: Vec<String> = sources.iter().map(ToString::to_string).collect();
+    let places = sources.iter().filter(|source| !matches!(source, PolicySource::Rules(_)));
+    let shown: Vec<String> = places.map(ToString::to_string).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
+    let skipped = set.rule_changes.skipped.len();
+    if skipped > 0 {
+        let message = format!("no rule is left: {skipped} are switched off");
+        return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
+    }
     let message = format!("no rule to judge by in {modules} .rego files");
     let mut unjudged = set.unjudged.iter().chain(&set.left_out);
     if let Some(first) = unjudged.next() {
@@ -391,9 +423,9 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     Problem::refused(&shown, message).help(help)
 }
 
-fn digest<'f>(files: impl Iterator<Item = &'f File>, frameworks: impl Iterator<Item = Arc<str>>) -> Digest {
+fn digest<'f>(files: impl Iterator<Item = &'f File>, choices: impl Iterator<Item = Arc<str>>) -> Digest {
     let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), &*file.text)).collect();
-    names.extend(frameworks.map(|shown| (shown.to_string(), "")));
+    names.extend(choices.map(|shown| (shown.to_string(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

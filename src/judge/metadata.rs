@@ -46,6 +46,14 @@ pub struct RelatedResource {
 }
 
 impl Metadata {
+    /// Returns the ids by which the rule is known: its own, and those that Trivy's checks have in other places.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        let text = |key: &str| self.custom.get(key).and_then(Value::as_str);
+        let aliases = self.custom.get("aliases").and_then(Value::as_array).into_iter().flatten();
+        let others = [text("long_id"), text("avd_id")].into_iter().flatten();
+        self.id.as_deref().into_iter().chain(others).chain(aliases.filter_map(Value::as_str))
+    }
+
     /// Returns the same with what is missing filled in from a wider scope.
     pub(crate) fn or(&self, wider: &Self) -> Self {
         let mut custom = wider.custom.clone();

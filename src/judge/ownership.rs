@@ -105,7 +105,7 @@ impl SourceOrigin {
     /// `None` if the source brings no files.
     fn of(source: &PolicySource) -> Option<Self> {
         Some(match source {
-            PolicySource::Framework(_) => return None,
+            PolicySource::Framework(_) | PolicySource::Rules(_) => return None,
             PolicySource::Builtin(_) => Self::Builtin,
             PolicySource::Unpacked(_) | PolicySource::Bundle(_) => Self::Bundle,
             PolicySource::Tree(tree) => Self::of_tree(tree),

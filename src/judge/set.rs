@@ -17,6 +17,7 @@ use super::{
     ownership::PackageOwners,
     policy::Policy,
     reads::{InventoryReads, LookupReach, Projection, lookups::LookupState},
+    rule_settings::RuleChanges,
     sharing::Sharing,
     unit::Unit,
     unjudged::Unjudged,
@@ -44,6 +45,8 @@ pub struct PolicySet {
     pub(super) package_owners: PackageOwners,
     /// The policies, sorted by name.
     pub policies: Vec<Policy>,
+    /// What the user decides about rules.
+    pub rule_changes: RuleChanges,
     /// Warnings, and why files were refused.
     pub problems: Vec<Problem>,
     /// The bounds of evaluation.

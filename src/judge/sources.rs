@@ -12,6 +12,7 @@ pub use super::tree::{FileTree, TreeFile};
 use super::{
     builtin,
     bundle::{Bundle, BundleReference},
+    rule_settings::RuleSettings,
 };
 
 /// Where some policies come from.
@@ -27,6 +28,8 @@ pub enum PolicySource {
     Cluster(ClusterSource),
     /// No place, but a choice: of the rules in Kubescape's layout those of this framework.
     Framework(String),
+    /// No place, but what the user decides about rules, whatever they come from.
+    Rules(Arc<RuleSettings>),
     /// What is published as a bundle, which has to be read first, as [`PolicySource::Unpacked`].
     Bundle(BundleReference),
     /// A bundle that was read.
@@ -61,6 +64,22 @@ impl PolicySource {
         }
     }
 
+    /// What is decided about rules, if it is that.
+    fn rules(&self) -> Option<&RuleSettings> {
+        match self {
+            Self::Rules(settings) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Joins what `sources` decide about rules; later ones take precedence.
+    pub(super) fn rule_settings(sources: &[Self]) -> RuleSettings {
+        sources.iter().filter_map(Self::rules).fold(RuleSettings::default(), |mut all, later| {
+            all.extend(later.clone());
+            all
+        })
+    }
+
     /// As messages name it, which is how a user would name it.
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
@@ -86,6 +105,7 @@ impl fmt::Display for PolicySource {
             Self::Tree(tree) => f.write_str(&tree.name),
             Self::Cluster(source) => source.fmt(f),
             Self::Framework(name) => write!(f, "--framework {name}"),
+            Self::Rules(settings) => settings.fmt(f),
             Self::Bundle(reference) => reference.fmt(f),
             Self::Unpacked(bundle) => f.write_str(&bundle.edition.source),
         }

@@ -132,6 +132,12 @@ impl ObjectKey {
         Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
     }
 
+    /// Returns the namespace that it is in or, of a Namespace, its own name.
+    pub fn own_namespace(&self) -> Option<&str> {
+        let own = || self.kind.is("", "Namespace").then_some(&*self.name);
+        self.namespace.as_deref().or_else(own)
+    }
+
     /// Returns `namespace/name`, or the name alone.
     pub fn path(&self) -> String {
         self.namespace.as_ref().map_or_else(|| self.name.to_string(), |namespace| format!("{namespace}/{}", self.name))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{digest::Digest, exception::Excuse, object::ObjectKey};
@@ -38,7 +39,7 @@ impl Outcome {
 }
 
 /// Severity as the report APIs define it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say all")]
 pub enum Severity {

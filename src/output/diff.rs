@@ -49,8 +49,10 @@ fn render(format: Format, diff: &AuditDiff, options: &RenderOptions, out: &mut d
 /// Returns the exit code of a comparison: 1 if something counts by `fail_on` that did not before, else 3 where not all that
 /// appears is known, else 0.
 pub fn diff_exit_code(diff: &AuditDiff, fail_on: FailOn) -> u8 {
-    let worse = |changed: &ChangedEntry| fail_on.counts(changed.after.result) && !fail_on.counts(changed.before.result);
-    if diff.appears.iter().any(|entry| fail_on.counts(entry.result)) || diff.changes.iter().any(worse) {
+    let counts = |entry: &Entry| fail_on.counts(entry.result, entry.severity);
+    let counted = |changed: &ChangedEntry| fail_on.counts(changed.before.result, changed.before.severity);
+    let worse = |changed: &ChangedEntry| counts(&changed.after) && !counted(changed);
+    if diff.appears.iter().any(counts) || diff.changes.iter().any(worse) {
         1
     } else if diff.complete {
         0

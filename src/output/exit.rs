@@ -2,23 +2,46 @@
 
 use clap::ValueEnum;
 
-use crate::{audit::result::AuditResult, model::verdict::Outcome};
+use crate::{
+    audit::result::AuditResult,
+    model::verdict::{Outcome, Severity},
+};
 
-/// The least result that makes the exit code 1.
+/// The least violation that makes the exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// Only fail
+    /// Fail and warn, if critical
+    Critical,
+    /// The same from high on
+    High,
+    /// The same from medium on
+    Medium,
+    /// The same from low on
+    Low,
+    /// The same from info on
+    Info,
+    /// Only fail, whatever the severity
     Fail,
-    /// Fail and warn
+    /// Fail and warn, whatever the severity
     Warn,
-    /// No result
+    /// No violation
     None,
 }
 
 impl FailOn {
-    /// Whether a result is reason enough for the exit code 1.
-    pub fn counts(self, result: Outcome) -> bool {
+    /// Whether a result is reason enough for the exit code 1. By severity, a fail without one counts, and a warn without one does
+    /// not.
+    pub fn counts(self, result: Outcome, severity: Option<Severity>) -> bool {
+        let from = |least: Severity| {
+            let is_severe = severity.map_or(result == Outcome::Fail, |severity| severity <= least);
+            result.is_violation() && is_severe
+        };
         match self {
+            Self::Critical => from(Severity::Critical),
+            Self::High => from(Severity::High),
+            Self::Medium => from(Severity::Medium),
+            Self::Low => from(Severity::Low),
+            Self::Info => from(Severity::Info),
             Self::Fail => result == Outcome::Fail,
             Self::Warn => result.is_violation(),
             Self::None => false,
@@ -31,8 +54,7 @@ impl FailOn {
 pub fn exit_code(result: &AuditResult, fail_on: FailOn, recorded: bool) -> u8 {
     let summary = &result.summary;
     let is_incomparable = result.baseline.as_ref().is_some_and(|baseline| !baseline.incomparable.is_empty());
-    let counts = [(Outcome::Fail, summary.fail), (Outcome::Warn, summary.warn)];
-    if counts.into_iter().any(|(result, number)| number > 0 && fail_on.counts(result)) {
+    if result.results.iter().any(|entry| fail_on.counts(entry.result, entry.severity)) {
         1
     } else if !result.complete || summary.error > 0 || !recorded || is_incomparable {
         3

@@ -15,8 +15,11 @@ use super::{
 };
 use crate::{
     audit::result::{AuditResult, AuditScope, Entry, PolicySummary, Summary},
-    judge::{bundle::Edition, unjudged::Unjudged},
-    model::coverage::{Coverage, State},
+    judge::{bundle::Edition, rule_settings::SkippedRule, unjudged::Unjudged},
+    model::{
+        coverage::{Coverage, State},
+        verdict::Severity,
+    },
     rego::problem::Problem,
 };
 
@@ -38,6 +41,12 @@ struct LastLine<'a> {
     refused: &'a [Problem],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_judged: &'a [Unjudged],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    skipped_rules: &'a [SkippedRule],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_severity: Option<Severity>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    excluded_namespaces: &'a [String],
 }
 
 /// One line of the long run.
@@ -62,12 +71,22 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     }
     let coverage = result.coverage.iter().filter(|kind| kind.is_gap() || kind.state == State::Excluded).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
-    let scope = result.scope.as_ref();
-    let AuditResult { policies, bundles, refused, not_judged, .. } = result;
-    line(
-        &LastLine { api_version, kind, scope, complete, summary, coverage, policies, bundles, refused, not_judged },
-        out,
-    )
+    let last = LastLine {
+        api_version,
+        kind,
+        scope: result.scope.as_ref(),
+        complete,
+        summary,
+        coverage,
+        policies: &result.policies,
+        bundles: &result.bundles,
+        refused: &result.refused,
+        not_judged: &result.not_judged,
+        skipped_rules: &result.skipped_rules,
+        min_severity: result.min_severity,
+        excluded_namespaces: &result.excluded_namespaces,
+    };
+    line(&last, out)
 }
 
 /// Writes what happened to one violation.

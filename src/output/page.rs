@@ -111,6 +111,8 @@ impl Page {
             bundles: self.result.bundles.clone(),
             refused: self.result.refused.clone(),
             not_judged: self.result.not_judged.clone(),
+            skipped_rules: self.result.skipped_rules.clone(),
+            excluded_namespaces: self.result.excluded_namespaces.clone(),
             scope: self.result.scope.clone(),
             baseline: None,
             namespaces: BTreeMap::new(),

@@ -19,6 +19,8 @@ use crate::{
     rego::problem::Problem,
 };
 
+/// Rules that are named in the summary.
+const NAMED_RULES: usize = 10;
 /// Files that are named in the summary.
 const NAMED: usize = 3;
 /// Violations of a baseline that are named in the summary.
@@ -90,7 +92,30 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
         && summary.objects > 0
         && summary.fail + summary.warn + summary.error == 0;
     let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
-    format!("{clean}{judged}{then} {}{}{}", counts.join(", "), inactive(&result.coverage), left_out(&result.coverage))
+    let mut sentence = vec![format!("{clean}{judged}{then} {}", counts.join(", "))];
+    sentence.extend(inactive(&result.coverage));
+    sentence.extend(left_out(&result.coverage));
+    sentence.extend(by_choice(result));
+    sentence.join("; ")
+}
+
+/// Returns what the user has left out: rules, namespaces and severities.
+pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
+    let mut choices = Vec::new();
+    let rules = &result.skipped_rules;
+    if !rules.is_empty() {
+        let named: Vec<String> = rules.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();
+        let more = rules.len().saturating_sub(NAMED_RULES);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        choices.push(format!("{} switched off ({}{more})", count(rules.len(), "rule"), named.join(", ")));
+    }
+    if !result.excluded_namespaces.is_empty() {
+        choices.push(format!("excluded namespaces: {}", result.excluded_namespaces.join(", ")));
+    }
+    if let Some(least) = result.min_severity {
+        choices.push(format!("only severity {} and worse", least.word()));
+    }
+    choices
 }
 
 /// Returns the kinds of the objects that were evaluated. One that can be read in one of two namespaces only has objects, and
@@ -150,19 +175,19 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
 }
 
 /// Counts what was not judged as it is over.
-fn inactive(coverage: &[Coverage]) -> String {
+fn inactive(coverage: &[Coverage]) -> Option<String> {
     let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
-    if number == 0 { String::new() } else { format!("; {} not judged", count(number, "inactive object")) }
+    (number > 0).then(|| format!("{} not judged", count(number, "inactive object")))
 }
 
 /// Names the first files in which tools have their settings, and counts the others.
-fn left_out(coverage: &[Coverage]) -> String {
+fn left_out(coverage: &[Coverage]) -> Option<String> {
     let files: Vec<String> = coverage.iter().filter_map(Coverage::settings_file).map(shown_line).collect();
     match files.len().checked_sub(NAMED) {
-        _ if files.is_empty() => String::new(),
-        None | Some(0) => format!("; skipped without objects: {}", files.join(", ")),
+        _ if files.is_empty() => None,
+        None | Some(0) => Some(format!("skipped without objects: {}", files.join(", "))),
         Some(more) => {
-            format!("; skipped without objects: {} and {}", files[..NAMED].join(", "), count(more, "more file"))
+            Some(format!("skipped without objects: {} and {}", files[..NAMED].join(", "), count(more, "more file")))
         }
     }
 }

@@ -6,7 +6,11 @@ use super::discovery::Served;
 use crate::{
     cluster::identity::{OWN_GROUP, is_exception},
     judge::set::PolicySet,
-    model::{object::Kind, shard::Shard},
+    model::{
+        glob::Glob,
+        object::{Kind, ObjectKey},
+        shard::Shard,
+    },
 };
 
 /// One KIND of `--include` and `--exclude`: a plural, singular, kind or short name, each with or without a group.
@@ -73,6 +77,8 @@ fn names(kind: &Kind) -> impl Iterator<Item = &String> {
 pub struct Selection {
     /// The only namespaces; empty is the whole cluster.
     pub namespaces: BTreeSet<String>,
+    /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
+    pub excluded_namespaces: Vec<Glob>,
     /// Audited in any case, except kaudit's own output.
     pub include: Vec<KindPattern>,
     /// Not audited, unless included.
@@ -206,6 +212,16 @@ impl Selection {
     /// Whether objects of a kind are evaluated if they are read.
     pub fn evaluates(&self, kind: &Kind) -> bool {
         self.of_files || !is_noise(kind) || self.chooses(kind) == Some(true)
+    }
+
+    /// Whether a namespace is left out.
+    pub fn excludes_namespace(&self, namespace: &str) -> bool {
+        self.excluded_namespaces.iter().any(|glob| glob.matches(namespace))
+    }
+
+    /// Whether an object is in a namespace that is left out, or is one itself.
+    pub fn excludes_namespace_of(&self, key: &ObjectKey) -> bool {
+        key.own_namespace().is_some_and(|own| self.excludes_namespace(own))
     }
 
     /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.

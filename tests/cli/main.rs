@@ -12,6 +12,7 @@ mod baselines;
 mod builtin;
 mod bundles;
 mod check;
+mod choices;
 mod diff;
 mod explain;
 #[path = "../support/files.rs"]

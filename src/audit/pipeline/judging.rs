@@ -69,11 +69,13 @@ impl Pipeline {
         }
     }
 
-    /// Whether an object is judged here. What belongs to another shard is judged there, and what is over by nobody; here it
-    /// is only looked up.
+    /// Whether an object is evaluated here. Objects of other shards are evaluated there, and those that are inactive or in
+    /// excluded namespaces nowhere; here both only serve lookups.
     fn is_judged(&self, key: &ObjectKey) -> bool {
         let settings = &self.settings;
-        settings.shard.owns(key.namespace.as_deref()) && (settings.judge_inactive || !self.cache.is_inactive(key))
+        settings.shard.owns(key.namespace.as_deref())
+            && (settings.judge_inactive || !self.cache.is_inactive(key))
+            && !self.selection.as_ref().is_some_and(|selection| selection.excludes_namespace_of(key))
     }
 
     /// Resolves what stands of an object that is not judged any more.

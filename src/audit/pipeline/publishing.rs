@@ -137,6 +137,11 @@ impl Pipeline {
         (nothing && namespaces.is_empty()).then(|| "no object was found".to_owned())
     }
 
+    fn excluded_namespaces(&self) -> Vec<String> {
+        let globs = self.selection.iter().flat_map(|selection| &selection.excluded_namespaces);
+        globs.map(ToString::to_string).collect()
+    }
+
     /// Returns how many objects are in each namespace that is read on its own.
     pub(super) fn objects_by_namespace(&self) -> BTreeMap<Arc<str>, usize> {
         let mut namespaces = BTreeMap::new();
@@ -160,6 +165,8 @@ impl Pipeline {
                 *namespaces.entry(namespace).or_default() += 1;
             }
         }
+        let excludes = |name: &str| self.selection.as_ref().is_some_and(|selection| selection.excludes_namespace(name));
+        namespaces.retain(|name, _| !name.as_deref().is_some_and(excludes));
         namespaces
     }
 
@@ -215,6 +222,9 @@ impl Pipeline {
             bundles: self.policies.set.bundles.clone(),
             refused: self.policies.set.refused().cloned().collect(),
             not_judged: self.policies.set.unjudged.clone(),
+            skipped_rules: self.policies.set.rule_changes.skipped.clone(),
+            min_severity: self.policies.set.rule_changes.min_severity,
+            excluded_namespaces: self.excluded_namespaces(),
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             baseline: None,
             results,

@@ -35,6 +35,7 @@ pub(super) async fn run(
     let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
     let secrets = check.source.manifests.secrets;
     wiring.select(&selection);
+    let excluded = Selection { excluded_namespaces: selection.excluded_namespaces.clone(), ..Selection::default() };
     // Which objects were read says what of a baseline is fixed.
     let listed = baseline.is_some();
     let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));
@@ -46,7 +47,8 @@ pub(super) async fn run(
     result.scope = Some(check.scope.audited(&check.source));
     baseline::settle(&mut result, check, &policies, baseline, Some(&content))?;
     let unplaced = content.has_unplaced.then_some((None, 1));
-    result.namespaces = content.namespaces.into_iter().map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
+    let checked = content.namespaces.into_iter().filter(|namespace| !excluded.excludes_namespace(namespace));
+    result.namespaces = checked.map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
     result.repeated = content.repeated;
     let writing = Span::begin("write results");
     output::write_all(&check.output, &result, check.log.color, &check.rendering())?;

@@ -210,7 +210,13 @@ pub(super) fn shown(key: &ObjectKey) -> String {
 
 /// The scope of everything.
 fn everything() -> ScopeArgs {
-    ScopeArgs { namespace: Vec::new(), include: Vec::new(), exclude: Vec::new(), part: PartArgs::WHOLE }
+    ScopeArgs {
+        namespace: Vec::new(),
+        exclude_namespace: Vec::new(),
+        include: Vec::new(),
+        exclude: Vec::new(),
+        part: PartArgs::WHOLE,
+    }
 }
 
 /// Collects what a source reads, until it ends.

@@ -30,7 +30,7 @@ use crate::{
         rules::{Rules, page},
         safe::{shown, shown_line, write_json_pretty},
         style::{Paint, count},
-        summary::unjudged,
+        summary::{by_choice, unjudged},
     },
 };
 
@@ -137,6 +137,7 @@ impl<'r> Run<'r> {
             ));
         }
         notifications.extend(limited("error", unjudged(result, Paint(false))));
+        notifications.extend(limited("note", by_choice(result)));
         let of = |outcome| result.results.iter().filter(move |entry| entry.result == outcome);
         let told = |entry: &Entry, what: &str| {
             format!("{}: {} {what}: {}", self.names.object(&entry.resource), rule_name(entry), message(entry))

@@ -1,0 +1,370 @@
+//! What the user decides about rules: some are switched off, have another severity, or apply in some namespaces only.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize, de::Error as _};
+use serde_json::Value;
+
+use super::{metadata::Metadata, policy::Policy};
+use crate::{
+    model::{
+        glob::Glob,
+        spelling::nearest,
+        verdict::{Finding, Outcome, Severity},
+    },
+    rego::yaml,
+};
+
+/// Names rules: `POLICY/RULE`, or a policy, a rule or an id alone; each may be a glob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RulePattern {
+    policy: Option<Glob>,
+    name: Glob,
+    written: Arc<str>,
+}
+
+impl RulePattern {
+    /// Parses a pattern.
+    pub fn new(written: &str) -> Self {
+        let written = written.trim();
+        let (policy, name) = match written.split_once('/') {
+            Some((policy, rule)) => (Some(Glob::new(policy)), rule),
+            None => (None, written),
+        };
+        Self { policy, name: Glob::new(name), written: written.into() }
+    }
+
+    /// Whether it has wildcards.
+    fn is_glob(&self) -> bool {
+        self.written.contains(['*', '?'])
+    }
+
+    /// Whether it names a rule.
+    pub fn matches(&self, policy: &str, rule: &str, metadata: &Metadata) -> bool {
+        match &self.policy {
+            Some(own) => own.matches(policy) && self.name.matches(rule),
+            None => {
+                self.name.matches(policy) || self.name.matches(rule) || metadata.ids().any(|id| self.name.matches(id))
+            }
+        }
+    }
+}
+
+/// Shows the pattern as the user wrote it.
+impl fmt::Display for RulePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+/// What is decided about some rules. What is not set stays as the policy has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleChange {
+    off: Option<bool>,
+    severity: Option<Severity>,
+    namespaces: Option<Arc<[Glob]>>,
+}
+
+impl RuleChange {
+    /// Switches rules off.
+    const OFF: Self = Self { off: Some(true), severity: None, namespaces: None };
+
+    /// Whether rules apply in a namespace; `None` is what is in none.
+    fn applies_in(&self, namespace: Option<&str>) -> bool {
+        let is_in = |globs: &Arc<[Glob]>| namespace.is_some_and(|own| globs.iter().any(|glob| glob.matches(own)));
+        self.namespaces.as_ref().is_none_or(is_in)
+    }
+
+    /// Returns both; `later` takes precedence.
+    fn and(self, later: &Self) -> Self {
+        Self {
+            off: later.off.or(self.off),
+            severity: later.severity.or(self.severity),
+            namespaces: later.namespaces.clone().or(self.namespaces),
+        }
+    }
+}
+
+/// As it is written: `off`, or a mapping with `severity`, `off` and `namespaces`.
+impl<'de> Deserialize<'de> for RuleChange {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Mapping {
+            off: Option<bool>,
+            severity: Option<String>,
+            namespaces: Option<Vec<String>>,
+        }
+        let value = Value::deserialize(deserializer)?;
+        // In YAML 1.1 `off` is the boolean false.
+        if value == "off" || value == false {
+            return Ok(Self::OFF);
+        }
+        if !value.is_object() {
+            return Err(D::Error::custom("expected off, or a mapping with severity, off or namespaces"));
+        }
+        let Mapping { off, severity, namespaces } = Mapping::deserialize(value).map_err(D::Error::custom)?;
+        let severity = severity.map(|word| {
+            Severity::from_word(&word).ok_or_else(|| {
+                D::Error::custom(format!("unknown severity {word:?}: use critical, high, medium, low or info"))
+            })
+        });
+        let namespaces = namespaces.map(|globs| globs.iter().map(|glob| Glob::new(glob)).collect());
+        Ok(Self { off, severity: severity.transpose()?, namespaces })
+    }
+}
+
+/// What is decided about rules; later entries take precedence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleSettings {
+    entries: Vec<(RulePattern, RuleChange)>,
+    /// The least severity that is reported.
+    min_severity: Option<Severity>,
+}
+
+impl RuleSettings {
+    /// Switches rules off.
+    pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
+        let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::OFF)).collect();
+        Self { entries, min_severity: None }
+    }
+
+    /// Has only violations of this severity and worse ones reported, and those without any.
+    #[must_use]
+    pub fn from_severity(self, min_severity: Option<Severity>) -> Self {
+        Self { min_severity: min_severity.or(self.min_severity), ..self }
+    }
+
+    /// Reads a mapping from patterns to what is decided about their rules, in YAML or JSON. Names take precedence over globs.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let entries: BTreeMap<String, RuleChange> = serde_saphyr::from_str(text).map_err(|why| yaml::reason(&why))?;
+        let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_by_key(|(pattern, _)| !pattern.is_glob());
+        Ok(Self { entries, min_severity: None })
+    }
+
+    /// Adds settings that take precedence.
+    pub fn extend(&mut self, later: Self) {
+        self.entries.extend(later.entries);
+        self.min_severity = later.min_severity.or(self.min_severity);
+    }
+
+    /// Whether nothing is decided.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.min_severity.is_none()
+    }
+
+    /// Returns what is decided about a rule.
+    fn of(&self, policy: &str, rule: &str, metadata: &Metadata) -> RuleChange {
+        let matching = self.entries.iter().filter(|(pattern, _)| pattern.matches(policy, rule, metadata));
+        matching.fold(RuleChange::default(), |all, (_, later)| all.and(later))
+    }
+}
+
+/// Shows what makes a difference between two of them.
+impl fmt::Display for RuleSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rules:")?;
+        self.min_severity.map_or(Ok(()), |least| write!(f, " from {}", least.word()))?;
+        for (pattern, RuleChange { off, severity, namespaces }) in &self.entries {
+            write!(f, " {pattern}")?;
+            off.map_or(Ok(()), |off| write!(f, " off={off}"))?;
+            severity.map_or(Ok(()), |severity| write!(f, " severity={}", severity.word()))?;
+            for glob in namespaces.iter().flat_map(|globs| &**globs) {
+                write!(f, " namespace={glob}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rule that is switched off.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SkippedRule {
+    /// Package without `data.`, or a Constraint's kind.
+    pub policy: Arc<str>,
+    /// Name of the rule's head, or of the Constraint.
+    pub rule: Arc<str>,
+    /// `custom.id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Arc<str>>,
+}
+
+/// Its id, or else its policy and name.
+impl fmt::Display for SkippedRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.id {
+            Some(id) => f.write_str(id),
+            None => write!(f, "{}/{}", self.policy, self.rule),
+        }
+    }
+}
+
+/// Settings while policies are loaded, and the rules that they switch off.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleSelection {
+    settings: RuleSettings,
+    skipped: RefCell<BTreeSet<SkippedRule>>,
+}
+
+impl RuleSelection {
+    pub(crate) fn new(settings: RuleSettings) -> Self {
+        Self { settings, skipped: RefCell::default() }
+    }
+
+    /// Whether a rule judges; one that does not is noted.
+    pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
+        let is_off = self.settings.of(policy, rule, metadata).off == Some(true);
+        if is_off {
+            let skipped = SkippedRule { policy: policy.clone(), rule: rule.clone(), id: metadata.id.clone() };
+            self.skipped.borrow_mut().insert(skipped);
+        }
+        !is_off
+    }
+
+    /// Ends the load of `policies`, and gives their rules the severities that are set.
+    pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
+        let Self { settings, skipped } = self;
+        let mut changes = HashMap::new();
+        let unmatched = settings.entries.iter().map(|(pattern, _)| pattern).filter(|pattern| {
+            let mut rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+            let is_named = rules.any(|(policy, rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata));
+            let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
+                pattern.matches(policy, rule, &Metadata { id: id.clone(), ..Metadata::default() })
+            };
+            !is_named && !skipped.borrow().iter().any(is_skipped)
+        });
+        let unmatched = unmatched.map(|pattern| Arc::clone(&pattern.written)).collect();
+        for policy in policies {
+            for rule in &mut policy.rules {
+                let change = settings.of(&policy.name, &rule.name, &rule.metadata);
+                if let Some(severity) = change.severity {
+                    Arc::make_mut(&mut rule.metadata).severity = Some(severity);
+                }
+                if change.severity.is_some() || change.namespaces.is_some() {
+                    changes.insert((Arc::clone(&policy.name), Arc::clone(&rule.name)), change);
+                }
+            }
+        }
+        let mut skipped: Vec<SkippedRule> = skipped.into_inner().into_iter().collect();
+        skipped.sort_by_cached_key(ToString::to_string);
+        RuleChanges { changes, min_severity: settings.min_severity, skipped, unmatched }
+    }
+}
+
+/// What is decided about the rules of a [`PolicySet`](super::set::PolicySet).
+#[derive(Debug, Clone, Default)]
+pub struct RuleChanges {
+    /// By policy and rule.
+    changes: HashMap<(Arc<str>, Arc<str>), RuleChange>,
+    /// The least severity that is reported; violations without any are, too.
+    pub min_severity: Option<Severity>,
+    /// Rules that are switched off, sorted as they are shown.
+    pub skipped: Vec<SkippedRule>,
+    /// Patterns that match no rule.
+    pub unmatched: Vec<Arc<str>>,
+}
+
+impl RuleChanges {
+    /// Gives findings about an object the severities that are set, and removes those of rules that do not apply in its
+    /// namespace. That of a Namespace is itself; what is in none is in no namespace of any list.
+    pub(crate) fn apply(&self, findings: &mut Vec<Finding>, namespace: Option<&str>) {
+        if self.changes.is_empty() && self.min_severity.is_none() {
+            return;
+        }
+        findings.retain_mut(|finding| {
+            let change = self.of(&finding.policy, &finding.rule);
+            finding.severity = change.and_then(|change| change.severity).or(finding.severity);
+            let is_severe =
+                || self.min_severity.zip(finding.severity).is_none_or(|(least, severity)| severity <= least);
+            change.is_none_or(|change| change.applies_in(namespace))
+                && (finding.outcome == Outcome::Error || is_severe())
+        });
+    }
+
+    /// Whether a rule applies in a namespace.
+    pub(crate) fn applies(&self, policy: &Arc<str>, rule: &Arc<str>, namespace: Option<&str>) -> bool {
+        self.of(policy, rule).is_none_or(|change| change.applies_in(namespace))
+    }
+
+    fn of(&self, policy: &Arc<str>, rule: &Arc<str>) -> Option<&RuleChange> {
+        if self.changes.is_empty() { None } else { self.changes.get(&(Arc::clone(policy), Arc::clone(rule))) }
+    }
+
+    /// Fails for patterns that match no rule.
+    ///
+    /// # Errors
+    /// Names each of them, and the nearest rule or id.
+    pub fn check(&self, policies: &[Policy]) -> anyhow::Result<()> {
+        let rules = || policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+        let names: BTreeSet<String> = rules()
+            .flat_map(|(policy, rule)| {
+                let ids = rule.metadata.ids().map(str::to_owned);
+                ids.chain([format!("{}/{}", policy.name, rule.name), rule.name.to_string(), policy.name.to_string()])
+            })
+            .collect();
+        let lines: Vec<String> = (self.unmatched.iter())
+            .map(|pattern| {
+                let near = nearest(pattern, names.iter().map(String::as_str));
+                let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                format!("no rule or policy matches {pattern}{near}")
+            })
+            .collect();
+        anyhow::ensure!(lines.is_empty(), "{}\n  help: kaudit policies lists all rules", lines.join("\n"));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(id: &str) -> Metadata {
+        Metadata { id: Some(id.into()), ..Metadata::default() }
+    }
+
+    #[test]
+    fn patterns_name_policies_rules_and_ids() {
+        let matches =
+            |pattern: &str| RulePattern::new(pattern).matches("images", "deny_latest_tag", &metadata("IMG-01"));
+        for pattern in ["images", "deny_latest_tag", "IMG-01", "images/deny_latest_tag", "im*", "*/deny_*", "IMG-0?"] {
+            assert!(matches(pattern), "{pattern}");
+        }
+        for pattern in ["image", "IMG-0", "images/IMG-01", "deny", "images/", "other/deny_latest_tag", ""] {
+            assert!(!matches(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn later_settings_take_precedence_and_mistakes_are_named() {
+        let mut settings = RuleSettings::parse(
+            "{IMG-01: off, 'images/*': {severity: LOW, namespaces: [shop-*]}, other: {off: false}}",
+        )
+        .unwrap();
+        let of = |settings: &RuleSettings, id: &str| settings.of("images", "deny_latest_tag", &metadata(id));
+        let change = of(&settings, "IMG-01");
+        assert_eq!((change.off, change.severity), (Some(true), Some(Severity::Low)));
+        assert_eq!(of(&settings, "IMG-02").off, None);
+        settings.extend(RuleSettings::parse("{'images/deny_latest_tag': {off: false, severity: high}}").unwrap());
+        let change = of(&settings, "IMG-01");
+        assert_eq!((change.off, change.severity), (Some(false), Some(Severity::High)));
+        for (text, part) in [
+            ("{a: on}", "expected off"),
+            ("{a: {severity: bad}}", "unknown severity \"bad\""),
+            ("{a: {sevrity: low}}", "unknown field `sevrity`"),
+            ("[a]", "mapping"),
+        ] {
+            let error = RuleSettings::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

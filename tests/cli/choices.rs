@@ -1,0 +1,171 @@
+//! Rules, namespaces and severities that the user leaves out, and the severity that decides about the exit code.
+
+use std::fs;
+
+use clap::ValueEnum as _;
+use insta_cmd::assert_cmd_snapshot;
+use kaudit::output::Format;
+use serde_json::Value;
+
+use crate::{files, kaudit};
+
+const POLICIES: &str = r#"
+# METADATA
+# scope: package
+# custom: {category: Labels}
+package labels
+
+# METADATA
+# title: Team
+# custom: {id: LBL-01, severity: high}
+deny_team contains "no team" if not input.metadata.labels.team
+
+# METADATA
+# custom: {id: LBL-02, severity: low}
+warn_app contains "no app" if not input.metadata.labels.app
+
+# A result may say how severe it is.
+deny_owner contains {"msg": "no owner", "severity": "medium"} if not input.metadata.labels.owner
+"#;
+
+const PLAIN: &str = "package plain\n\ndeny contains \"no severity\" if not input.metadata.labels.plain\n";
+
+fn objects() -> String {
+    ["shop", "kube-system", "kube-public"]
+        .map(|namespace| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: {namespace}}}\n"))
+        .join("---\n")
+}
+
+fn folder() -> tempfile::TempDir {
+    files::folder(&[("policies/labels.rego", POLICIES), ("policies/plain.rego", PLAIN), ("a.yaml", &objects())])
+}
+
+/// Runs a check of the manifests; returns the exit code and the result.
+fn check(folder: &tempfile::TempDir, arguments: &[&str]) -> (i32, Value) {
+    let command = [&["check", "-f", "a.yaml", "-o", "json"], arguments].concat();
+    let ended = kaudit(folder.path(), &command).output().unwrap();
+    (ended.status.code().unwrap(), serde_json::from_slice(&ended.stdout).unwrap_or_default())
+}
+
+/// Returns namespace, rule and severity of each violation.
+fn found(result: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let one = |entry: &Value| [&entry["resource"]["namespace"], &entry["rule"], &entry["severity"]].map(text).join(" ");
+    result["results"].as_array().into_iter().flatten().map(one).collect()
+}
+
+#[test]
+fn rules_are_switched_off_by_name_id_and_glob() {
+    let folder = folder();
+    let rules = |arguments: &[&str]| {
+        let found = found(&check(&folder, &[arguments, &["--exclude-namespace", "kube-*"]].concat()).1);
+        found.iter().map(|line| line.split(' ').nth(1).unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(rules(&[]), "deny_owner deny_team warn_app deny");
+    for (pattern, left) in [
+        ("LBL-01", "deny_owner warn_app deny"),
+        ("LBL-0?,plain", "deny_owner"),
+        ("labels/deny_*", "warn_app deny"),
+        ("labels", "deny"),
+        ("deny_team", "deny_owner warn_app deny"),
+        ("*/deny*", "warn_app"),
+    ] {
+        assert_eq!(rules(&["--skip-rule", pattern]), left, "{pattern}");
+    }
+    assert_cmd_snapshot!(
+        "choices_unknown",
+        kaudit(folder.path(), &["check", "-f", "a.yaml", "--skip-rule=LBL-03,team"])
+    );
+    assert_cmd_snapshot!("choices_all_off", kaudit(folder.path(), &["check", "-f", "a.yaml", "--skip-rule=*"]));
+}
+
+#[test]
+fn namespaces_are_left_out_but_looked_up() {
+    let folder = folder();
+    let lookup = "package services\n\ndeny contains name if data.kubernetes.configmaps[\"kube-system\"][name]\n";
+    fs::write(folder.path().join("policies/services.rego"), lookup).unwrap();
+    let arguments = ["--exclude-namespace", "kube-*", "--skip-rule", "labels", "--skip-rule", "plain"];
+    let (code, result) = check(&folder, &arguments);
+    assert_eq!((code, found(&result)), (1, vec!["shop deny -".to_owned()]));
+    assert_eq!(result["excludedNamespaces"], serde_json::json!(["kube-*"]));
+    assert_eq!(result["summary"]["objects"], 1);
+    for wrong in ["Kube", "", "a b"] {
+        assert_eq!(check(&folder, &["--exclude-namespace", wrong]).0, 2, "{wrong}");
+    }
+}
+
+#[test]
+fn settings_of_rules_are_read_from_the_file_and_the_environment() {
+    let folder = folder();
+    let file = "rules:\n  LBL-02: off\n  labels/*: {severity: info}\n  labels/deny_owner: {namespaces: [shop]}\n  \
+                plain: {namespaces: [kube-*], severity: critical}\n";
+    fs::write(folder.path().join("kaudit.yaml"), file).unwrap();
+    let expected = [
+        "kube-public deny_team info",
+        "kube-public deny critical",
+        "kube-system deny_team info",
+        "kube-system deny critical",
+        "shop deny_owner info",
+        "shop deny_team info",
+    ];
+    let (code, result) = check(&folder, &["--config", "kaudit.yaml", "--fail-on", "high"]);
+    assert_eq!((code, found(&result)), (1, expected.map(str::to_owned).to_vec()));
+    assert_eq!(result["skippedRules"], serde_json::json!([{"policy": "labels", "rule": "warn_app", "id": "LBL-02"}]));
+    for (text, part) in [
+        ("rules: [a]\n", "rules"),
+        ("rules:\n  LBL-01: {severity: bad}\n", "unknown severity"),
+        ("rules:\n  LBL-01: {level: low}\n", "unknown field"),
+        ("rules:\n  LBL-09: off\n", "did you mean LBL-0"),
+    ] {
+        fs::write(folder.path().join("kaudit.yaml"), text).unwrap();
+        let mut command = kaudit(folder.path(), &["check", "-f", "a.yaml", "--config", "kaudit.yaml"]);
+        let ended = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && stderr.contains(part), "{text}: {stderr}");
+    }
+    fs::remove_file(folder.path().join("kaudit.yaml")).unwrap();
+    let mut command = kaudit(folder.path(), &["check", "-f", "a.yaml", "-o", "json"]);
+    let ended =
+        command.env("KAUDIT_RULES", r#"{"labels": "off"}"#).env("KAUDIT_SKIP_RULE", "plain/x,plain").output().unwrap();
+    assert_eq!(ended.status.code(), Some(2), "every rule is off");
+}
+
+#[test]
+fn severity_decides_about_the_exit_code_and_what_is_reported() {
+    let folder = folder();
+    let code = |arguments: &[&str]| check(&folder, arguments).0;
+    let only = |rule: &'static str| -> Vec<&'static str> {
+        let all = ["labels/deny_team", "labels/warn_app", "labels/deny_owner", "plain"];
+        all.into_iter().filter(|one| *one != rule).flat_map(|one| ["--skip-rule", one]).collect()
+    };
+    // A fail without a severity counts, and so does everything that is as severe.
+    for (rule, codes) in [
+        ("labels/deny_team", [0, 1, 1, 1, 1]),
+        ("labels/warn_app", [0, 0, 0, 1, 1]),
+        ("labels/deny_owner", [0, 0, 1, 1, 1]),
+        ("plain", [1, 1, 1, 1, 1]),
+    ] {
+        let severities = ["critical", "high", "medium", "low", "info"];
+        let found = severities.map(|severity| code(&[&only(rule)[..], &["--fail-on", severity]].concat()));
+        assert_eq!(found, codes, "{rule}");
+    }
+    let (code, result) = check(&folder, &["--min-severity", "medium", "--exclude-namespace", "kube-*"]);
+    let expected = ["shop deny_owner medium", "shop deny_team high", "shop deny -"];
+    assert_eq!((code, found(&result)), (1, expected.map(str::to_owned).to_vec()));
+    assert_eq!((&result["minSeverity"], &result["summary"]["fail"]), (&"medium".into(), &3.into()));
+}
+
+#[test]
+fn every_format_names_what_is_left_out() {
+    let folder = folder();
+    let choices = ["--skip-rule", "LBL-02", "--exclude-namespace", "kube-*", "--min-severity", "medium"];
+    for format in Format::value_variants() {
+        let command = [&["check", "-f", "a.yaml", "-o", format.name()], &choices[..]].concat();
+        let ended = kaudit(folder.path(), &command).output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        let named = ["LBL-02", "kube-"].map(|name| text.contains(name));
+        // Lists of issues and of reports have no place for it.
+        let expected = !matches!(format, Format::Gitlab | Format::Openreport);
+        assert_eq!(named, [expected; 2], "{}: {text}", format.name());
+    }
+}
