@@ -77,13 +77,27 @@ impl ListedObjects {
         self.excused().any(|(_, end)| end.is_some())
     }
 
-    /// Returns group, version and kind of what Audits say was read.
-    pub fn covered(&self) -> impl Iterator<Item = (String, String, String)> {
-        let kinds =
-            self.of("Audit").iter().flat_map(|audit| audit["status"]["coverage"].as_array().into_iter().flatten());
-        kinds
-            .filter(|kind| kind["state"] == "synced")
-            .map(|kind| (text(&kind["group"]), text(&kind["version"]), text(&kind["kind"])))
+    /// Returns the Audit objects of these names.
+    fn audits(&self, names: &[String]) -> Vec<&Value> {
+        let is_audit = |audit: &&Value| {
+            let metadata = &audit["metadata"];
+            metadata["namespace"] == HOME && names.iter().any(|name| metadata["name"] == **name)
+        };
+        self.of("Audit").iter().filter(is_audit).collect()
+    }
+
+    /// Returns the number of objects of each API version and kind that Audits say were read.
+    pub fn covered(&self, settings: &ReplicaSettings) -> BTreeMap<(String, String), usize> {
+        let mut covered = BTreeMap::new();
+        let audits = self.audits(&settings.audits());
+        let kinds = audits.iter().flat_map(|audit| audit["status"]["coverage"].as_array().into_iter().flatten());
+        for kind in kinds.filter(|kind| kind["state"] == "synced") {
+            let (group, version) = (text(&kind["group"]), text(&kind["version"]));
+            let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
+            let objects = kind["objects"].as_u64().and_then(|objects| usize::try_from(objects).ok());
+            *covered.entry((api_version, text(&kind["kind"]))).or_default() += objects.unwrap_or_default();
+        }
+        covered
     }
 
     /// Returns the results in all reports.
@@ -228,6 +242,19 @@ impl ExpectedFindings {
         self
     }
 
+    /// Leaves out what is found of `dependents`, and announcements about them: what an owner covered until a moment ago is not
+    /// announced yet.
+    #[must_use]
+    pub fn without_dependents(
+        mut self,
+        dependents: &BTreeSet<(String, String, String)>,
+        announcements: &mut Vec<Announcement>,
+    ) -> Self {
+        self.listed.retain(|one| !dependents.contains(&ViolationKey::expected(one).object));
+        announcements.retain(|one| !dependents.contains(&one.about.object));
+        self
+    }
+
     fn is_compared(&self, finding: &PolicyFinding) -> bool {
         self.spared.as_ref().is_none_or(|(kind, policies)| finding.kind != *kind && !policies.contains(&finding.policy))
     }
@@ -313,11 +340,7 @@ impl ExpectedFindings {
     /// When they say something else.
     pub fn compare_status(&self, cluster: &ListedObjects, settings: &ReplicaSettings) -> anyhow::Result<()> {
         let names = settings.audits();
-        let is_audit = |audit: &&Value| {
-            let metadata = &audit["metadata"];
-            metadata["namespace"] == HOME && names.iter().any(|name| metadata["name"] == **name)
-        };
-        let audits: Vec<&Value> = cluster.of("Audit").iter().filter(is_audit).collect();
+        let audits = cluster.audits(&names);
         ensure!(audits.len() == names.len(), "{} Audits, not {}", audits.len(), names.len());
         for result in ["fail", "warn", "error"] {
             let expected = self.listed.iter().filter(|finding| finding.result == result).count();

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    cluster::KINDS,
     comparison::{self, Announcement, ListedObjects, ViolationKey},
     policies::{ObjectsByName, Policy},
 };
@@ -54,6 +55,15 @@ impl History {
                 states.push((key, object));
             }
         }
+    }
+
+    /// Returns kind, namespace and name of the objects that have had owners.
+    pub fn dependents(&self) -> BTreeSet<(String, String, String)> {
+        let states = self.states.values().flatten();
+        let dependents = states.filter(|(_, object)| object["metadata"]["ownerReferences"].is_array());
+        dependents
+            .map(|((kind, namespace, name), _)| (KINDS[*kind].kind.to_owned(), namespace.clone(), name.clone()))
+            .collect()
     }
 
     /// Checks, when everything is right, that no Event is about a state that never was, and that times at which violations

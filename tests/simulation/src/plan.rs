@@ -1,6 +1,6 @@
 //! What happens in a run: a list of steps that follows from a seed. Leaving out any of them leaves a list that can be run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
@@ -273,11 +273,14 @@ impl Generator {
         match self.random.u8(..4) {
             0 => steps.push(RunStep::CompareRestarted),
             1 => {
-                for _ in 0..self.random.usize(1..6) {
+                // Policies and what was changed before are known then.
+                steps.push(RunStep::Wait(30_000));
+                let names: BTreeSet<ObjectName> = (0..self.random.usize(1..6)).map(|_| self.name()).collect();
+                for name in names {
                     steps.push(if self.random.bool() {
-                        RunStep::Write(self.name(), self.contents())
+                        RunStep::Write(name, self.contents())
                     } else {
-                        RunStep::Delete(self.name())
+                        RunStep::Delete(name)
                     });
                 }
                 steps.extend([RunStep::CompareStopped, RunStep::Compare]);
