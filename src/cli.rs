@@ -15,12 +15,14 @@ pub mod diff;
 pub mod exceptions;
 pub mod explain;
 pub mod filter;
+mod hints;
 pub mod init;
 pub mod logging;
 pub mod plugin;
 pub mod policies;
 pub mod rbac;
 pub mod scope;
+mod short_help;
 pub mod test;
 pub(crate) mod values;
 
@@ -31,7 +33,7 @@ use self::{
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
-#[command(name = "kaudit", version, disable_help_subcommand = true)]
+#[command(name = "kaudit", version)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -65,6 +67,8 @@ pub enum Subcommand {
     /// Write a directory of policies to start from: the library, a policy with its test, and settings
     #[command(after_help = init::AFTER_HELP)]
     Init(InitArgs),
+    /// Print the version
+    Version,
     /// Write a completion script for a shell to standard output
     Completions {
         /// The shell to complete for

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
+use clap::{
+    Args, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
@@ -27,11 +30,14 @@ KINDS:
   *                                   All kinds
 
 FORMATS:
-  text                        For people: grouped by object
-  json, ndjson                For programs: one document, one line a result
+  text                        For people: by namespace and object, worst first
+  json                        For programs: one document
+  ndjson                      For programs: one line a result
+  csv                         For spreadsheets: one row a result
   sarif                       Code scanning (SARIF 2.1.0)
   junit                       Test reports of a pipeline (JUnit XML)
-  github, gitlab              Annotations of GitHub, code quality of GitLab
+  github                      Annotations of GitHub
+  gitlab                      Code quality of GitLab
   markdown                    The summary of a job, or with --for comment
                               a comment on a pull request
   html                        One page to keep or send, without a network
@@ -44,24 +50,31 @@ SETTINGS:
     -n a -n b         KAUDIT_NAMESPACE=a,b   namespace: [a, b]
     --log-level info  KAUDIT_LOG=info        log-level: info
   The command line wins over the environment, the environment over the file
+  Without --config, kaudit.yaml is read from the working directory, or from
+  beside the policies. Such a file may not name clusters, keys or ports, nor
+  files to write
 
 EXIT CODES:
   0  Clean
   1  Violations at or above --fail-on
-  2  Usage, configuration, policy or connection error: nothing was judged
+  2  Usage, configuration, policy or connection error: nothing was checked
   3  Incomplete: no violation found, but a kind could not be read,
      a policy failed while running or was refused, the sync timed out,
      or a signal came before all of it was recorded
 
 EXAMPLES:
-  Watch the cluster and judge every change
+  Check files and directories, without a cluster
+    kaudit check manifests
+  Check rendered manifests
+    helm template chart | kaudit check -f -
+  Watch the cluster and check every change
     kaudit check -p policies
-  Judge what is in two namespaces now, for a pipeline
+  Check two namespaces once, in a pipeline
     kaudit check --once -n shop -n billing -o text -o sarif=audit.sarif
-  Judge Deployments and StatefulSets only
+  Check Deployments and StatefulSets only
     kaudit check --once --exclude '*' --include deploy,sts
-  Judge rendered manifests, without a cluster
-    helm template chart | kaudit check -f -";
+  See how a rule comes to a result
+    kaudit explain -f manifests Deployment shop/api IMG-01";
 
 /// Options of `kaudit check`.
 ///
@@ -71,6 +84,10 @@ pub struct CheckArgs {
     /// Where the objects are.
     #[command(flatten)]
     pub source: SourceArgs,
+
+    /// Manifests without an option, as other tools take them.
+    #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
+    pub paths: Vec<PathBuf>,
 
     /// Which objects to judge.
     #[command(flatten)]
@@ -110,6 +127,10 @@ pub struct CheckArgs {
         help_heading = "Output"
     )]
     pub output: Vec<Target>,
+
+    /// Show only the tables by severity, namespace and rule, in text
+    #[arg(long, env = "KAUDIT_SUMMARY", value_parser = BoolishValueParser::new(), help_heading = "Output")]
+    pub summary: bool,
 
     /// What one entry is about.
     #[command(flatten)]
@@ -363,6 +384,8 @@ impl CheckArgs {
         RenderOptions {
             place: self.place,
             tree: WorkTree::here(),
+            verbose: self.log.verbose,
+            summary: self.summary,
             sarif_id: sarif_id.clone(),
             report_name: report_name.clone(),
             ..RenderOptions::default()

@@ -66,8 +66,8 @@ pub enum GroupBy {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
-    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
-    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME")]
+    /// Check manifests instead of a cluster: files, directories with all below, https URLs, or - for standard input
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME", num_args = 1..)]
     pub filename: Vec<PathBuf>,
 
     /// Replace the values of Secrets before anything else sees them, or keep them for the policies
@@ -94,7 +94,7 @@ pub struct SyncArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ScopeArgs {
-    /// Judge only objects in this namespace; repeatable [default: everything]
+    /// Check only objects in this namespace; repeatable [default: all namespaces]
     #[arg(
         short,
         long,
@@ -105,8 +105,13 @@ pub struct ScopeArgs {
     )]
     pub namespace: Vec<String>,
 
-    /// Do not check objects in namespaces that match this glob, such as kube-system or 'kube-*'; rules can still look them up;
-    /// repeatable
+    /// Check all namespaces and what is in none, which is the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+
+    /// Do not check objects in namespaces that match this glob, such as 'kube-*'; repeatable
+    ///
+    /// Rules can still look them up. A Namespace is in itself.
     #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
     pub exclude_namespace: Vec<Glob>,
 

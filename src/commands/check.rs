@@ -25,7 +25,7 @@ use tracing::info;
 use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
-    commands::sources::{self, Sources},
+    commands::sources::Sources,
     judge::set::PolicySet,
     telemetry::{Span, Telemetry},
 };
@@ -71,7 +71,7 @@ async fn judge(
 ) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
-    let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
+    let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
     let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;

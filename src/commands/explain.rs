@@ -21,10 +21,7 @@ use self::{
     explanation::Explained,
     objects::{Objects, Wanted},
 };
-use super::{
-    check::policies,
-    sources::{self, Sources},
-};
+use super::{check::policies, sources::Sources};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
@@ -66,7 +63,7 @@ enum Subject {
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
-    let sources = Sources::chosen(&policies.sources, reading, cluster, None, sources::note).await?.now();
+    let sources = Sources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
     let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);
@@ -87,7 +84,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     };
     if let [(first, _), _, ..] = &jobs[..] {
         let (kind, number) = (&first.object.key.kind.kind, jobs.len());
-        sources::note(&format!(
+        crate::output::note(&format!(
             "the manifests have {number} objects {kind} {}: each is explained",
             objects::shown(&first.object.key)
         ));

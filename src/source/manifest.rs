@@ -25,7 +25,7 @@ use std::{
 use tokio::sync::mpsc;
 use tracing::warn;
 
-pub use self::files::{ManifestFile, files};
+pub use self::files::{ManifestFile, download, files};
 pub(crate) use self::parse::kind_of;
 use self::{
     chunks::Sizes,

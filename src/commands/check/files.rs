@@ -30,7 +30,8 @@ pub(super) async fn run(
     stop: CancellationToken,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
-    let files = manifest::files(&check.source.manifests.filename)?;
+    let mut files = manifest::files(&check.source.manifests.filename)?;
+    manifest::download(&mut files).await?;
     let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
     let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
     let secrets = check.source.manifests.secrets;
