@@ -89,7 +89,7 @@ pub struct CheckArgs {
     #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
     pub paths: Vec<PathBuf>,
 
-    /// Which objects to judge.
+    /// Which objects to check.
     #[command(flatten)]
     pub scope: ScopeArgs,
 
@@ -151,7 +151,9 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub naming: NamingArgs,
 
-    /// Exit with 1 on this result or a worse one
+    /// Exit with 1 if there is such a violation or a worse one: by severity, or by result
+    ///
+    /// By severity, a fail without a severity counts, and a warn without one does not.
     #[arg(
         long,
         env = "KAUDIT_FAIL_ON",
@@ -174,7 +176,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub writing: WritingArgs,
 
-    /// When to judge.
+    /// When to check.
     #[command(flatten)]
     pub timing: TimingArgs,
 
@@ -182,7 +184,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub sync: SyncArgs,
 
-    /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
+    /// Do not evaluate an object again after changes that no policy can see; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_UPDATE_FILTER",
@@ -250,8 +252,8 @@ pub struct WritingArgs {
     )]
     pub events_per_second: u32,
 
-    /// What an earlier run reported less than this ago and has no Event is told of after a restart: not longer than the API
-    /// server keeps Events (its --event-ttl)
+    /// How long the API server keeps Events (its --event-ttl). After a restart, violations first reported within this time that
+    /// have no Event get one
     #[arg(
         long,
         env = "KAUDIT_EVENT_TTL",
@@ -261,8 +263,7 @@ pub struct WritingArgs {
     )]
     pub event_ttl: Duration,
 
-    /// Tell the receivers in this YAML file of violations that appear and are resolved: webhooks, CloudEvents, Slack,
-    /// Alertmanager, files
+    /// Send new and resolved violations to the receivers in this YAML file: webhooks, CloudEvents, Slack, Alertmanager, files
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_NOTIFY", value_name = "FILE")]
     pub notify: Option<PathBuf>,
@@ -278,11 +279,11 @@ pub struct WritingArgs {
     pub report_layout: reports::Layout,
 }
 
-/// When objects of a cluster are judged.
+/// When objects of a cluster are checked.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
-    /// Judge what is there at the start, or only what changes later
+    /// Check what is there at the start, or only what changes later
     #[arg(
         long,
         env = "KAUDIT_INITIAL",
@@ -292,7 +293,7 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
+    /// Check what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
@@ -343,9 +344,9 @@ pub struct ServingArgs {
 /// What happens to the objects that are there at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Initial {
-    /// Judge them
+    /// Check them
     Judge,
-    /// Judge only what changes later
+    /// Check only what changes later
     Skip,
 }
 
@@ -398,7 +399,7 @@ impl CheckArgs {
         self.recording.wants(target, self.mode() == Mode::Watch && is_in_pod)
     }
 
-    /// Returns which part of the objects is judged.
+    /// Returns which part of the objects is checked.
     pub fn shard(&self) -> Shard {
         self.scope.shard()
     }

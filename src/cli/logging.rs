@@ -20,7 +20,7 @@ use crate::output::{safe::Escaping, shown_lines, silence};
 #[command(next_help_heading = "Running")]
 #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
 pub struct LogArgs {
-    /// Show titles and links of rules, and log more
+    /// Show more: titles and links of rules, passed tests with what they printed, and more of the log
     #[arg(short, long, env = "KAUDIT_VERBOSE", value_parser = BoolishValueParser::new(), help_heading = "Output")]
     pub verbose: bool,
 

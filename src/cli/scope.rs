@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
-    /// Judge everything once and exit, instead of watching
+    /// Check everything once and exit, instead of watching
     #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new())]
     pub once: bool,
 
@@ -39,7 +39,7 @@ pub struct SourceArgs {
 pub enum Inactive {
     /// Count them only
     Skip,
-    /// Judge them
+    /// Check them
     Judge,
 }
 
@@ -67,7 +67,7 @@ pub enum GroupBy {
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
     /// Check manifests instead of a cluster: files, directories with all below, https URLs, or - for standard input
-    #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME", num_args = 1..)]
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME")]
     pub filename: Vec<PathBuf>,
 
     /// Replace the values of Secrets before anything else sees them, or keep them for the policies
@@ -79,7 +79,7 @@ pub struct ManifestArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct SyncArgs {
-    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
+    /// Check without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
     #[arg(
         long,
         env = "KAUDIT_SYNC_TIMEOUT",
@@ -90,7 +90,7 @@ pub struct SyncArgs {
     pub sync_timeout: Duration,
 }
 
-/// Which objects to judge.
+/// Which objects to check.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ScopeArgs {
@@ -115,7 +115,7 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
     pub exclude_namespace: Vec<Glob>,
 
-    /// Judge these kinds even if they are left out, by default or by --exclude; repeatable
+    /// Check these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 
@@ -132,7 +132,7 @@ pub struct ScopeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
-    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    /// Check only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
     #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
     pub shard: Option<Shard>,
 
@@ -168,7 +168,7 @@ impl ScopeArgs {
         AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard() }
     }
 
-    /// Returns which part of the objects is judged.
+    /// Returns which part of the objects is checked.
     pub fn shard(&self) -> Shard {
         self.part.shard.unwrap_or_default()
     }

@@ -255,7 +255,7 @@ pub struct Verdict {
     /// What the policies say of the transition (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
     /// is: reported once, never standing.
     pub transitions: Vec<Finding>,
-    /// Rules that were evaluated without a result.
+    /// Rules that are about the object's kind, match it, and have no result.
     pub passed: u32,
     /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
     pub unfinished: bool,

@@ -10,7 +10,7 @@ use csv::Writer;
 use super::{names::worst_first, rules::Rules, safe::shown_line};
 use crate::{audit::result::AuditResult, model::verdict::Severity};
 
-const HEAD: [&str; 15] = [
+const HEAD: [&str; 14] = [
     "severity",
     "result",
     "namespace",
@@ -23,7 +23,6 @@ const HEAD: [&str; 15] = [
     "message",
     "file",
     "line",
-    "since",
     "excusedBy",
     "id",
 ];
@@ -33,7 +32,7 @@ const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 /// Writes all results, the worst first.
 pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let rules = Rules::of(result);
-    let mut rows = Writer::from_writer(out);
+    let mut rows = Writer::from_writer(Vec::new());
     rows.write_record(HEAD)?;
     for entry in worst_first(&result.results) {
         let about = rules.about(&entry.policy, &entry.rule);
@@ -52,12 +51,12 @@ pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
             cell(&entry.message),
             text(location.map(|location| &*location.file)),
             location.map_or(String::new(), |location| location.line.to_string()),
-            entry.since.map_or(String::new(), |since| since.to_string()),
             text(entry.excuse.as_ref().map(|excuse| &*excuse.by)),
             entry.id.to_string(),
         ])?;
     }
-    rows.flush()
+    let bytes = rows.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(&bytes)
 }
 
 fn cell(text: &str) -> String {

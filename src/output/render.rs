@@ -21,14 +21,14 @@ pub fn render(
     match format {
         Format::Json => return json::render(result, out),
         Format::Ndjson => return json::render_lines(result, out),
-        Format::Csv => return csv::render(&result.rolled_up(), out),
         _ => {}
     }
     let result = &result.rolled_up();
     let out = &mut if format == Format::Github { Guarded::with_commands(out) } else { Guarded::new(out) };
     match format {
         Format::Text => text::render(result, options, out),
-        Format::Json | Format::Ndjson | Format::Csv => Ok(()),
+        Format::Json | Format::Ndjson => Ok(()),
+        Format::Csv => csv::render(result, out),
         Format::Sarif => forms::sarif(result, options, out),
         Format::Junit => forms::junit(result, out),
         Format::Github => forms::github(result, options, out),

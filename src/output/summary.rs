@@ -9,11 +9,12 @@ use super::{
     style::{DIM, GREEN, Paint, count, style_of},
 };
 use crate::{
-    audit::result::{AuditResult, BaselineEntry, ExceptionSummary, IncomparableEntry},
+    audit::result::{AuditResult, BaselineEntry, Entry, ExceptionSummary, IncomparableEntry},
     cluster::identity::OWN_GROUP,
     judge::unjudged::Unjudged,
     model::{
         coverage::{Coverage, State},
+        object::{Location, ObjectRef},
         verdict::Outcome,
     },
     rego::problem::Problem,
@@ -36,7 +37,7 @@ pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     }
     lines.push(sentence(result, paint));
     if !result.complete {
-        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was checked"));
     }
     if !is_compared(result) {
         let words = "incomplete: not everything could be compared with the baseline";
@@ -66,37 +67,54 @@ pub(super) fn headline(result: &AuditResult) -> String {
 /// Returns the counts as one sentence.
 pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
     let summary = &result.summary;
-    let kinds = kinds_with_objects(&result.coverage).count();
-    let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
-    let judged =
-        format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
-    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
     let parts = [
-        (summary.fail, "fail", style_of(Outcome::Fail)),
-        (summary.warn, "warn", style_of(Outcome::Warn)),
+        (summary.fail, "failure", style_of(Outcome::Fail)),
+        (summary.warn, "warning", style_of(Outcome::Warn)),
         (summary.error, "error", style_of(Outcome::Error)),
-        (summary.skip.saturating_sub(known), "skipped", DIM),
-        (known, "in the baseline", DIM),
     ];
-    let mut counts: Vec<String> = parts
-        .into_iter()
-        .filter(|(number, ..)| *number > 0)
-        .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
+    let counts: Vec<String> = (parts.into_iter().filter(|(number, ..)| *number > 0))
+        .map(|(number, noun, style)| paint.with(style, &count(number, noun)))
         .collect();
-    counts.push(format!("{} pass", summary.pass));
-    if summary.covered > 0 {
-        counts.push(format!("{} at dependents", summary.covered));
-    }
-    let clean = result.complete
-        && is_compared(result)
-        && summary.objects > 0
-        && summary.fail + summary.warn + summary.error == 0;
-    let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
-    let mut sentence = vec![format!("{clean}{judged}{then} {}", counts.join(", "))];
+    let kinds = count(kinds_with_objects(&result.coverage).count(), "kind");
+    let rules = count(result.policies.iter().map(|policy| policy.rules.len()).sum(), "rule");
+    let objects = count(summary.objects, "object");
+    let passes = match summary.pass {
+        1 => "1 pass".to_owned(),
+        number => format!("{number} passes"),
+    };
+    let first = if counts.is_empty() {
+        let is_clean = result.complete && is_compared(result) && summary.objects > 0;
+        let clean = if is_clean { format!("{}: ", paint.with(GREEN, "clean")) } else { String::new() };
+        format!("{clean}{objects} of {kinds} checked by {rules}, {passes}")
+    } else {
+        let is_counted = |entry: &&Entry| entry.result != Outcome::Skip && entry.covered_by.is_none();
+        let with: BTreeSet<(&ObjectRef, Option<&Location>)> = (result.results.iter().filter(is_counted))
+            .map(|entry| (&*entry.resource, entry.location.as_ref()))
+            .collect();
+        let (with, counts) = (with.len(), listed(&counts));
+        format!("{counts} in {with} of {objects}; {kinds}, {rules}, {passes}")
+    };
+    let mut sentence = vec![first];
+    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
+    let others = [
+        (summary.skip.saturating_sub(known), "excused"),
+        (known, "in the baseline"),
+        (summary.covered, "covered by results of their owners"),
+    ];
+    let others = others.into_iter().filter(|(number, _)| *number > 0);
+    sentence.extend(others.map(|(number, words)| paint.with(DIM, &format!("{number} {words}"))));
     sentence.extend(inactive(&result.coverage));
     sentence.extend(left_out(&result.coverage));
     sentence.extend(by_choice(result));
     sentence.join("; ")
+}
+
+/// Joins words: `a, b and c`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [words @ .., last] if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        words => words.concat(),
+    }
 }
 
 /// Returns what the user has left out: rules, namespaces and severities.
@@ -177,7 +195,7 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
 /// Counts what was not judged as it is over.
 fn inactive(coverage: &[Coverage]) -> Option<String> {
     let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
-    (number > 0).then(|| format!("{} not judged", count(number, "inactive object")))
+    (number > 0).then(|| format!("{} skipped", count(number, "inactive object")))
 }
 
 /// Names the first files in which tools have their settings, and counts the others.
@@ -193,7 +211,7 @@ fn left_out(coverage: &[Coverage]) -> Option<String> {
 }
 
 fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not used:");
     let number = policies.len();
     let noun = if number == 1 { "policy" } else { "policies" };
     let controls = policies.iter().flat_map(|policy| &policy.controls).collect::<BTreeSet<_>>().len();
@@ -203,7 +221,7 @@ fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not used:");
     format!("{words} {}: {}", shown_line(&problem.place()), shown_line(&problem.message))
 }
 
@@ -219,7 +237,7 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
         State::Failed | State::Synced | State::Excluded => "failed",
     };
     let colon = if gap.message.is_empty() { "" } else { ": " };
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not checked:");
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }
 
