@@ -7,7 +7,7 @@
 //! No label has a name that Prometheus gives to what it scrapes (`namespace`, `pod`, `job`): it would be renamed, or taken for
 //! that of kaudit itself.
 
-mod recent;
+pub mod recent;
 mod table;
 
 use std::{
@@ -31,9 +31,6 @@ use crate::model::{
     exception::ExceptionState,
     verdict::{Class, Finding, Severity, Shared},
 };
-
-/// The name under which the namespaces are summed up that are not named; no namespace can have it.
-pub const OTHER: &str = "_other";
 
 /// Of a metric that is not there before it is set.
 type NoLabels = [(&'static str, &'static str); 0];

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::OTHER;
+/// The name under which the namespaces are summed up that are not named; no namespace can have it.
+pub const OTHER: &str = "_other";
 
 /// How long a namespace keeps its series; alerts look back 15 minutes.
 const KEPT: Duration = Duration::from_hours(1);

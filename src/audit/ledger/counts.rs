@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{metrics::OTHER, model::verdict::Class};
+use crate::{metrics::recent::OTHER, model::verdict::Class};
 
 /// How many results there are of each class.
 pub type Totals = BTreeMap<Class, usize>;
