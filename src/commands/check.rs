@@ -20,7 +20,7 @@ use std::{future::pending, sync::Arc};
 use anyhow::Context;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
@@ -86,6 +86,9 @@ async fn judge(
     // In the long run, policies may come later.
     if !watching {
         policies.rule_changes.check(&policies.policies)?;
+    } else if !policies.rule_changes.unmatched.is_empty() {
+        let patterns = policies.rule_changes.unmatched.join(", ");
+        warn!(patterns, "No loaded rule matches these settings of rules");
     }
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;

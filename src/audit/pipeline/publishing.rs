@@ -90,7 +90,11 @@ impl Pipeline {
     fn overview(&self) -> Overview {
         let summary = self.summary();
         let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
-        for (Class { policy, outcome, .. }, count) in self.ledger.counts() {
+        let mut by_severity = BTreeMap::new();
+        for (Class { policy, severity, outcome }, count) in self.ledger.counts() {
+            if outcome.is_violation() {
+                *by_severity.entry(*severity).or_default() += count;
+            }
             let slot = match outcome {
                 Outcome::Fail => 0,
                 Outcome::Warn => 1,
@@ -106,6 +110,7 @@ impl Pipeline {
             summary,
             coverage: self.coverage(),
             policies: Arc::clone(&self.policies.set),
+            by_severity,
             by_policy,
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             policy_error: self.policies.error.clone(),
