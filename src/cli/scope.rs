@@ -106,7 +106,7 @@ pub struct ScopeArgs {
     pub namespace: Vec<String>,
 
     /// Check all namespaces and what is in none, which is the default
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    #[arg(short = 'A', long, env = "KAUDIT_ALL_NAMESPACES", value_parser = BoolishValueParser::new(), conflicts_with = "namespace")]
     pub all_namespaces: bool,
 
     /// Do not check objects in namespaces that match this glob, such as 'kube-*'; repeatable

@@ -43,8 +43,11 @@ pub(super) fn shorten(command: Command) -> Command {
 fn shorten_option(arg: Arg) -> Arg {
     let known = OPTIONS.iter().find(|(id, ..)| arg.get_id() == id);
     let Some((_, value, help)) = known else { return arg.hide(true) };
-    let arg = arg.help(*help).help_heading(None).hide_default_value(true).hide_possible_values(true);
-    value.map_or(arg.clone(), |value| arg.value_name(value).num_args(1))
+    let arg = arg.help(*help).help_heading(None);
+    match value {
+        Some(value) => arg.value_name(value).hide_default_value(true).hide_possible_values(true),
+        None => arg,
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const WIDEST_RULE: usize = 40;
 /// A message that has fewer columns than this goes below its rule.
 const NARROWEST_MESSAGE: usize = 30;
 /// Fewer results than this are seen at a glance, and not summed up in tables.
-const TABLES_FROM: usize = 10;
+const TABLES_FROM: usize = 30;
 
 /// Writes all results, tables, the summary, and what to do about what was not checked.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
