@@ -6,6 +6,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     io,
 };
 
@@ -223,7 +224,11 @@ impl Columns {
             text.push_str(&" ".repeat(indent));
             (indent, self.width.saturating_sub(indent))
         };
-        let lines = wrap(&message(entry), room.max(1));
+        let mut message = message(entry);
+        if let Some(line) = entry.field_line {
+            let _ = write!(message, " (line {line})");
+        }
+        let lines = wrap(&message, room.max(1));
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
         text

@@ -101,10 +101,7 @@ fn a_part_says_nothing_of_other_places() {
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
     let part = page.part(&places(&[Some("shop")]));
     let text = part.html(&Query::default(), Some("reader"));
-    assert!(
-        text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"),
-        "{text}"
-    );
+    assert!(text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"), "{text}");
     assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
     assert_eq!(part.entries(&Query::default()).count(), 2);
     let cluster = page.part(&places(&[None])).html(&Query::default(), None);
