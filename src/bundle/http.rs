@@ -15,7 +15,7 @@ use crate::cluster::{error::reasons, http_client};
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a download may take.
-const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often an answer may lead elsewhere.
 const REDIRECTS: usize = 5;
 /// How much of a refusal is shown, in bytes.

@@ -54,7 +54,9 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
     };
     let origins = Origins::new(&matches);
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    hints::unknown_variables(&command, variables).iter().for_each(|line| note(line));
+    for line in hints::unknown_variables(&command, variables) {
+        note(&line);
+    }
 
     let mut from_file = Vec::new();
     if let Some((name, path, is_found)) = config_path(&matches) {

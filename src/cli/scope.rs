@@ -123,6 +123,10 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
 
+    /// Accept that these kinds may not be read: they are named, but the result is complete; repeatable
+    #[arg(long, value_name = "KIND", env = "KAUDIT_ALLOW_MISSING", value_delimiter = ',')]
+    pub allow_missing: Vec<KindPattern>,
+
     /// Which part of the rest is read.
     #[command(flatten)]
     pub part: PartArgs,
@@ -153,6 +157,7 @@ impl ScopeArgs {
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             excluded_namespaces: self.exclude_namespace.clone(),
+            allow_missing: self.allow_missing.clone(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             shard: self.shard(),

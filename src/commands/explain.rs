@@ -25,6 +25,7 @@ use super::{check::policies, sources::Sources};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
+        ledger::{self, Id},
         recorded::RecordedObject,
         result::{About, Entry},
     },
@@ -51,9 +52,18 @@ use crate::{
 /// What is to be explained.
 enum Subject {
     /// A result.
-    Result(Fingerprint),
+    Result(ResultId),
     /// A rule for an object.
     Rule { kind: KindPattern, namespace: Option<String>, name: String, rule: String },
+}
+
+/// How a result is named.
+#[derive(Debug, Clone, Copy)]
+enum ResultId {
+    /// As in results and baselines.
+    Result(Fingerprint),
+    /// As in Events, reports and notifications.
+    Violation(Id),
 }
 
 /// Runs `kaudit explain`; returns the exit code.
@@ -122,10 +132,14 @@ impl Subject {
     fn parse(what: &[String]) -> anyhow::Result<Self> {
         match what {
             [id] => {
-                let id = Fingerprint::parse(id).with_context(|| {
-                    format!("{id:?} is no id of a result, which has 16 hex digits; or name KIND NAME RULE")
+                let known = Fingerprint::parse(id).map(ResultId::Result);
+                let known = known.or_else(|| Id::parse(id).map(ResultId::Violation)).with_context(|| {
+                    format!(
+                        "{id:?} is not a result id (16 hexadecimal digits in results, 32 in Events and reports); you can also \
+                         name KIND, NAMESPACE/NAME and RULE"
+                    )
                 })?;
-                Ok(Self::Result(id))
+                Ok(Self::Result(known))
             }
             [kind, name, rule] => {
                 let (namespace, name) =
@@ -147,7 +161,11 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
     let full = |policy: &Policy, rule: &Rule| format!("{}/{}", policy.name, rule.name);
     let all = || policies.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
     let is_meant = |(policy, rule): &(&Policy, &Rule)| {
-        if wanted.contains('/') { full(policy, rule) == wanted } else { &*rule.name == wanted }
+        if wanted.contains('/') {
+            full(policy, rule) == wanted
+        } else {
+            &*rule.name == wanted || rule.metadata.ids().any(|id| id.eq_ignore_ascii_case(wanted))
+        }
     };
     let found: Vec<_> = all().filter(is_meant).collect();
     match &found[..] {
@@ -173,18 +191,26 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
 }
 
 /// Finds a result among those of all objects, and its object.
-fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(&Object, Entry)> {
+fn find_result(objects: &Objects, id: ResultId) -> anyhow::Result<(&Object, Entry)> {
     let by_uid = objects.by_uid();
     for object in &objects.all {
         let owner = topmost_owner(object, &by_uid);
-        let found = entries(&objects.job(object), owner.as_ref()).into_iter().find(|entry| entry.id == id);
-        if let Some(entry) = found {
-            return Ok((object, entry));
+        let Object { key, uid, location, .. } = object;
+        let resource = Arc::new(ObjectRef::new(key, uid));
+        for finding in evaluate(&objects.job(object)).results {
+            let entry = Entry::new(&finding, &resource, location.as_ref(), owner.as_ref());
+            let is_it = match id {
+                ResultId::Result(id) => entry.id == id,
+                ResultId::Violation(id) => Id::new(ledger::Subject::new(key, uid), &finding) == id,
+            };
+            if is_it {
+                return Ok((object, entry));
+            }
         }
     }
     let unread = objects.unread.first().map_or(String::new(), |why| format!("; not everything could be read: {why}"));
     anyhow::bail!(
-        "none of {} objects has a result with the id {id} by these policies{unread}\n  help: what is resolved has no \
+        "none of {} objects has a result with this id by these policies{unread}\n  help: what is resolved has no \
          result any more; name the policies and manifests of that audit",
         objects.all.len()
     )

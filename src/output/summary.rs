@@ -13,7 +13,7 @@ use crate::{
     cluster::identity::OWN_GROUP,
     judge::unjudged::Unjudged,
     model::{
-        coverage::{Coverage, State},
+        coverage::{Coverage, State, UNNEEDED},
         object::{Location, ObjectRef},
         verdict::Outcome,
     },
@@ -160,6 +160,13 @@ pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -
     gaps.chain(refused.iter().map(|problem| refused_line(problem, paint))).collect()
 }
 
+/// Names the kinds that may not be read and are not needed.
+fn unneeded_line(coverage: &[Coverage]) -> Option<String> {
+    let unneeded = coverage.iter().filter(|kind| kind.message.starts_with(UNNEEDED));
+    let names: Vec<String> = unneeded.map(|kind| shown_line(&kind.name())).collect();
+    (!names.is_empty()).then(|| format!("may not be read, and not needed: {}", names.join(", ")))
+}
+
 /// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
 pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
@@ -169,7 +176,7 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
         let entries = if not_found == 1 { "entry of the baseline is" } else { "entries of the baseline are" };
         format!("not found: {not_found} {entries} about objects that were not given")
     });
-    let exceptions = exceptions.chain(not_found);
+    let exceptions = exceptions.chain(not_found).chain(unneeded_line(&result.coverage));
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
 }
 
@@ -241,27 +248,31 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }
 
-/// Returns one line for each sort of gap, however many kinds it concerns.
+/// Returns one line for each sort of gap, with all kinds that it concerns.
 fn advice(result: &AuditResult) -> Vec<String> {
-    let first = |state: State| {
-        let mut gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents());
-        gaps.find(|gap| gap.state == state).map(|gap| quoted(&gap.name()))
+    let all = |state: State| {
+        let gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents() && gap.state == state);
+        let names: Vec<String> = gaps.map(|gap| quoted(&gap.name())).collect();
+        (!names.is_empty()).then(|| names.join(","))
     };
     let mut lines = Vec::new();
-    if let Some(name) = first(State::Forbidden) {
-        lines.push(format!("  Grant list and watch on what is forbidden, or leave it out: --exclude {name}"));
+    if let Some(names) = all(State::Forbidden) {
+        lines.push(format!(
+            "  Grant list and watch on what is forbidden, leave it out (--exclude {names}), or accept the gap (--allow-missing \
+             {names})"
+        ));
     }
-    if let Some(name) = first(State::Failed) {
-        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {name}"));
+    if let Some(names) = all(State::Failed) {
+        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {names}"));
     }
-    if first(State::TimedOut).is_some() {
+    if all(State::TimedOut).is_some() {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
     if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty()) {
         lines.push("  --prune-baseline removes from the baseline what is fixed".to_owned());
     }
     if result.summary.error > 0 {
-        lines.push("  Where a policy itself failed (error), it did not judge the object".to_owned());
+        lines.push("  Where a policy itself failed (error), it did not check the object".to_owned());
     }
     lines
 }

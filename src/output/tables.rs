@@ -158,7 +158,8 @@ impl Table {
                 let pad = " ".repeat(wide.saturating_sub(columns_of(text)));
                 let gap = if column == 0 { "" } else { "  " };
                 let is_text = column == 0 || self.is_text.contains(&column);
-                line += &if is_text { format!("{gap}{text}{pad}") } else { format!("{gap}{pad}{text}") };
+                let cell = if is_text { [gap, text, &pad] } else { [gap, &pad, text] };
+                line.extend(cell);
             }
             lines.push(cut(line.trim_end(), width));
         }

@@ -17,6 +17,7 @@ mod diff;
 mod explain;
 #[path = "../support/files.rs"]
 mod files;
+mod habits;
 mod init;
 mod manifests;
 mod nothing;

@@ -217,6 +217,7 @@ fn everything() -> ScopeArgs {
         exclude_namespace: Vec::new(),
         include: Vec::new(),
         exclude: Vec::new(),
+        allow_missing: Vec::new(),
         part: PartArgs::WHOLE,
     }
 }

@@ -27,7 +27,7 @@ struct Node {
     line: u32,
     is_mapping: bool,
     /// Those of a mapping, each with its key and the line of that; the keys of a list are the indices.
-    children: Vec<(String, u32, Node)>,
+    children: Vec<(String, u32, Self)>,
 }
 
 /// One part of the name of a field.
@@ -52,7 +52,7 @@ impl FieldLines {
             match event.data {
                 EventData::StreamEnd => return Some(Self { documents }),
                 EventData::StreamStart { .. } | EventData::DocumentStart { .. } | EventData::DocumentEnd { .. } => {}
-                _ => documents.push(node(&mut parser, event, 0)?),
+                _ => documents.push(node(&mut parser, &event, 0)?),
             }
         }
     }
@@ -82,7 +82,7 @@ impl Node {
 }
 
 /// Reads the value that begins with an event; `None` if the text is not YAML.
-fn node(parser: &mut Parser<&mut &[u8]>, event: Event, depth: usize) -> Option<Node> {
+fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<Node> {
     let line = u32::try_from(event.start_mark.line).ok()?.saturating_add(1);
     if depth > TOO_DEEP {
         return None;
@@ -91,38 +91,36 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: Event, depth: usize) -> Option<N
     let mut children = Vec::new();
     let is_kept = depth < DEEPEST;
     match event.data {
-        EventData::SequenceStart { .. } => {
-            while let Some(item) = next(parser, |data| matches!(data, EventData::SequenceEnd))? {
-                let child = node(parser, item, depth + 1)?;
-                if is_kept {
-                    children.push((children.len().to_string(), child.line, child));
-                }
+        EventData::SequenceStart { .. } => loop {
+            let item = parser.parse().ok()?;
+            if matches!(item.data, EventData::SequenceEnd) {
+                break;
             }
-        }
-        EventData::MappingStart { .. } => {
-            while let Some(key) = next(parser, |data| matches!(data, EventData::MappingEnd))? {
-                let place = u32::try_from(key.start_mark.line).ok()?.saturating_add(1);
-                let name = match &key.data {
-                    EventData::Scalar { value, .. } => value.clone(),
-                    _ => String::new(),
-                };
-                node(parser, key, depth + 1)?;
-                let value = parser.parse().ok()?;
-                let child = node(parser, value, depth + 1)?;
-                if is_kept {
-                    children.push((name, place, child));
-                }
+            let child = node(parser, &item, depth + 1)?;
+            if is_kept {
+                children.push((children.len().to_string(), child.line, child));
             }
-        }
+        },
+        EventData::MappingStart { .. } => loop {
+            let key = parser.parse().ok()?;
+            if matches!(key.data, EventData::MappingEnd) {
+                break;
+            }
+            let place = u32::try_from(key.start_mark.line).ok()?.saturating_add(1);
+            let name = match &key.data {
+                EventData::Scalar { value, .. } => value.clone(),
+                _ => String::new(),
+            };
+            node(parser, &key, depth + 1)?;
+            let value = parser.parse().ok()?;
+            let child = node(parser, &value, depth + 1)?;
+            if is_kept {
+                children.push((name, place, child));
+            }
+        },
         _ => {}
     }
     Some(Node { line, is_mapping, children })
-}
-
-/// Returns the next event, or `None` inside if it ends the collection.
-fn next(parser: &mut Parser<&mut &[u8]>, ends: impl Fn(&EventData) -> bool) -> Option<Option<Event>> {
-    let event = parser.parse().ok()?;
-    Some((!ends(&event.data)).then_some(event))
 }
 
 /// Splits the name of a field.
