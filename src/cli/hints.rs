@@ -96,6 +96,8 @@ fn advise_option(error: &mut clap::Error, command: &Command) {
         error.remove(ContextKind::SuggestedArg);
         return tip(error, advice);
     }
+    // Nobody means to pass an option on as a value.
+    error.remove(ContextKind::Suggested);
     let Some(ContextValue::String(near)) = error.get(ContextKind::SuggestedArg) else { return };
     let near = near.split([' ', '=']).next().unwrap_or_default().to_owned();
     let mut arguments = command.get_subcommands().flat_map(Command::get_arguments);

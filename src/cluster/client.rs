@@ -1,6 +1,6 @@
 //! Clients of the API server: which cluster, as whom, and how long to wait for it.
 
-use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::{
@@ -10,7 +10,7 @@ use http::{
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
-    client::{Body, ClientBuilder, DynBody, retry::RetryPolicy},
+    client::{AuthError, Body, ClientBuilder, DynBody, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use tower::{
@@ -144,7 +144,7 @@ impl Clients {
 fn builder(config: &Config, transport: Option<&Transport>) -> anyhow::Result<ClientBuilder<ClientService>> {
     match transport {
         Some(transport) => Ok(ClientBuilder::new((transport.connect)(), &*transport.namespace)),
-        None => ClientBuilder::try_from(config.clone()).map_err(|error| unusable(&error)),
+        None => ClientBuilder::try_from(config.clone()).map_err(|error| unusable(&error, config)),
     }
 }
 
@@ -176,7 +176,12 @@ fn is_near(config: &Config) -> bool {
 
 /// Says why there is no client. Go takes client certificates of X.509 version 1, which `openssl x509 -req` makes if it is
 /// given no extensions; rustls takes version 3 alone.
-fn unusable(error: &kube::Error) -> anyhow::Error {
+fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
+    if let kube::Error::Auth(why) = error
+        && let Some(message) = plugin_failure(why, config)
+    {
+        return anyhow::Error::msg(message);
+    }
     let why = reasons(error);
     if why.contains("UnsupportedCertVersion") {
         return anyhow::anyhow!(
@@ -187,15 +192,39 @@ fn unusable(error: &kube::Error) -> anyhow::Error {
     anyhow::anyhow!("the credentials in the kubeconfig cannot be used: {why}")
 }
 
+/// Names the credential plugin that could not be run, or failed, with the last line that it wrote.
+fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
+    let plugin = config.auth_info.exec.as_ref()?;
+    let command = plugin.command.as_deref().unwrap_or_default();
+    match error {
+        AuthError::AuthExecStart(why) if why.kind() == io::ErrorKind::NotFound => {
+            Some(format!("the credential plugin {command} of the kubeconfig is not installed, or not in PATH"))
+        }
+        AuthError::AuthExecStart(why) => {
+            Some(format!("the credential plugin {command} of the kubeconfig cannot be run: {why}"))
+        }
+        AuthError::AuthExecRun { out, .. } => {
+            let arguments = plugin.args.iter().flatten().map(String::as_str);
+            let line = [command].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
+            let written = String::from_utf8_lossy(&out.stderr).into_owned();
+            let last = written.lines().rev().find(|line| !line.trim().is_empty());
+            let last = last.map_or(String::new(), |last| format!(": {}", last.trim()));
+            Some(format!("the credential plugin `{line}` of the kubeconfig failed ({}){last}", out.status))
+        }
+        _ => None,
+    }
+}
+
 async fn config(access: &Access) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-    let kubeconfig = match &access.kubeconfig {
-        Some(path) => {
-            Some(Kubeconfig::read_from(path).with_context(|| format!("cannot use the kubeconfig {}", path.display()))?)
-        }
-        None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
-        None => None,
-    };
+    let kubeconfig =
+        match &access.kubeconfig {
+            Some(path) => Some(Kubeconfig::read_from(path).map_err(|error| {
+                anyhow::anyhow!("cannot read the kubeconfig {}: {}", path.display(), reasons(&error))
+            })?),
+            None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
+            None => None,
+        };
     let Some(kubeconfig) = kubeconfig else {
         let mut config = Config::infer().await.map_err(|error| {
             anyhow::anyhow!(

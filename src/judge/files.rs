@@ -22,10 +22,13 @@ use super::{
     links::LinkBoundary,
     sources::{FileTree, PolicySource, TreeFile, shown},
 };
-use crate::rego::{
-    file::{Declared, File, Form},
-    limits::Limits,
-    problem::Problem,
+use crate::{
+    model::spelling::nearest,
+    rego::{
+        file::{Declared, File, Form},
+        limits::Limits,
+        problem::Problem,
+    },
 };
 
 /// Directories nested deeper are a mistake, or a loop that is not made of links.
@@ -201,7 +204,16 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
         Ok(metadata) => metadata,
         Err(why) => {
             let message = match why.kind() {
-                io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+                io::ErrorKind::NotFound => {
+                    let parts = builtin::parts().into_iter().map(|part| format!("{}:{part}", builtin::NAME));
+                    let known: Vec<String> = parts.chain([builtin::NAME.to_owned()]).collect();
+                    let written = root.to_string_lossy();
+                    let part = known.iter().find(|known| known.strip_prefix("builtin:") == Some(&*written));
+                    let near = nearest(&written, known.iter().map(String::as_str));
+                    let near = part.map(String::as_str).or(near.filter(|_| !written.contains('/')));
+                    let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                    format!("no such file or directory{near}")
+                }
                 _ => format!("cannot be read: {why}"),
             };
             let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
