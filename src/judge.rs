@@ -16,6 +16,7 @@ pub(crate) mod depth;
 pub mod dialect;
 mod entrypoints;
 pub mod evaluate;
+pub mod excusable;
 pub mod files;
 pub mod gatekeeper;
 pub mod inventory;

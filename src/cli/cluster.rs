@@ -122,7 +122,7 @@ pub enum RecordTarget {
     Events,
     /// Reports of what violates policies, for each namespace
     Reports,
-    /// The status of the Audit object
+    /// The status of the Audit object and of PolicyExceptions
     Status,
     /// Nothing
     None,

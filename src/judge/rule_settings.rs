@@ -10,7 +10,11 @@ use std::{
 use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{metadata::Metadata, policy::Policy};
+use super::{
+    excusable::{ExcusablePattern, excusability},
+    metadata::Metadata,
+    policy::Policy,
+};
 use crate::{
     model::{
         glob::Glob,
@@ -46,11 +50,14 @@ impl RulePattern {
 
     /// Whether it names a rule.
     pub fn matches(&self, policy: &str, rule: &str, metadata: &Metadata) -> bool {
+        self.matches_ids(policy, rule, metadata.ids())
+    }
+
+    /// Whether it names a rule that has these ids.
+    pub(crate) fn matches_ids<'a>(&self, policy: &str, rule: &str, mut ids: impl Iterator<Item = &'a str>) -> bool {
         match &self.policy {
             Some(own) => own.matches(policy) && self.name.matches(rule),
-            None => {
-                self.name.matches(policy) || self.name.matches(rule) || metadata.ids().any(|id| self.name.matches(id))
-            }
+            None => self.name.matches(policy) || self.name.matches(rule) || ids.any(|id| self.name.matches(id)),
         }
     }
 }
@@ -125,19 +132,27 @@ pub struct RuleSettings {
     entries: Vec<(RulePattern, RuleChange)>,
     /// The least severity that is reported.
     min_severity: Option<Severity>,
+    /// The rules that a namespace may excuse; empty leaves that to the default.
+    excusable: Vec<ExcusablePattern>,
 }
 
 impl RuleSettings {
     /// Switches rules off.
     pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
         let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::OFF)).collect();
-        Self { entries, min_severity: None }
+        Self { entries, ..Self::default() }
     }
 
     /// Has only violations of this severity and worse ones reported, and those without any.
     #[must_use]
     pub fn from_severity(self, min_severity: Option<Severity>) -> Self {
         Self { min_severity: min_severity.or(self.min_severity), ..self }
+    }
+
+    /// Has these rules be those that a namespace may excuse.
+    #[must_use]
+    pub fn with_excusable(self, excusable: Vec<ExcusablePattern>) -> Self {
+        Self { excusable, ..self }
     }
 
     /// Reads a mapping from patterns to what is decided about their rules, in YAML or JSON. Names take precedence over globs.
@@ -149,18 +164,21 @@ impl RuleSettings {
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|(pattern, _)| !pattern.is_glob());
-        Ok(Self { entries, min_severity: None })
+        Ok(Self { entries, ..Self::default() })
     }
 
     /// Adds settings that take precedence.
     pub fn extend(&mut self, later: Self) {
         self.entries.extend(later.entries);
         self.min_severity = later.min_severity.or(self.min_severity);
+        if !later.excusable.is_empty() {
+            self.excusable = later.excusable;
+        }
     }
 
     /// Whether nothing is decided.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.min_severity.is_none()
+        self.entries.is_empty() && self.min_severity.is_none() && self.excusable.is_empty()
     }
 
     /// Returns what is decided about a rule.
@@ -183,7 +201,7 @@ impl fmt::Display for RuleSettings {
                 write!(f, " namespace={glob}")?;
             }
         }
-        Ok(())
+        self.excusable.iter().try_for_each(|pattern| write!(f, " excusable={pattern}"))
     }
 }
 
@@ -231,11 +249,13 @@ impl RuleSelection {
         !is_off
     }
 
-    /// Ends the load of `policies`, and gives their rules the severities that are set.
+    /// Ends the load of `policies`: gives their rules the severities that are set, and decides which may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
         let Self { settings, skipped } = self;
         let mut changes = HashMap::new();
-        let unmatched = settings.entries.iter().map(|(pattern, _)| pattern).filter(|pattern| {
+        let excusable = settings.excusable.iter().filter_map(ExcusablePattern::rules);
+        let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
+        let unmatched = patterns.filter(|pattern| {
             let mut rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
             let is_named = rules.any(|(policy, rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata));
             let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
@@ -245,7 +265,8 @@ impl RuleSelection {
         });
         let unmatched = unmatched.map(|pattern| Arc::clone(&pattern.written)).collect();
         for policy in policies {
-            for rule in &mut policy.rules {
+            let mut rules = std::mem::take(&mut policy.rules);
+            for rule in &mut rules {
                 let change = settings.of(&policy.name, &rule.name, &rule.metadata);
                 if let Some(severity) = change.severity {
                     Arc::make_mut(&mut rule.metadata).severity = Some(severity);
@@ -253,7 +274,9 @@ impl RuleSelection {
                 if change.severity.is_some() || change.namespaces.is_some() {
                     changes.insert((Arc::clone(&policy.name), Arc::clone(&rule.name)), change);
                 }
+                rule.excusable = excusability(&settings.excusable, policy, rule);
             }
+            policy.rules = rules;
         }
         let mut skipped: Vec<SkippedRule> = skipped.into_inner().into_iter().collect();
         skipped.sort_by_cached_key(ToString::to_string);
