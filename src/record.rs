@@ -11,6 +11,7 @@ pub mod memory;
 mod patch;
 
 pub mod events;
+mod exceptions;
 pub mod notify;
 pub mod reports;
 pub mod status;

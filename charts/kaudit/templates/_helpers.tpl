@@ -138,6 +138,11 @@ true
 {{- if and (has "events" .Values.record) (ne .Values.events "none") }}
 {{ include "kaudit.eventRule" (list "create" "list") }}
 {{- end }}
+{{- if has "status" .Values.record }}
+- apiGroups: ["kaudit.dev"]
+  resources: ["policyexceptions/status"]
+  verbs: ["patch"]
+{{- end }}
 {{- if has "reports" .Values.record }}
 {{- if has .Values.reports.api (list "auto" "openreports") }}
 - apiGroups: ["openreports.io"]
