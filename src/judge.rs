@@ -32,6 +32,7 @@ mod ownership;
 pub mod policy;
 pub mod reads;
 pub mod rule;
+pub mod rule_pattern;
 pub mod rule_settings;
 pub mod set;
 pub(crate) mod sharing;

@@ -4,6 +4,7 @@
 //! server costs records, which are counted, never judging.
 
 mod earlier;
+mod exception_notice;
 mod failure;
 pub mod health;
 mod lifecycle;

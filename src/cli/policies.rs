@@ -12,9 +12,7 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        excusable::ExcusablePattern,
-        rule_settings::{RulePattern, RuleSettings},
-        sources::PolicySource,
+        excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
     rego::limits::Limits,

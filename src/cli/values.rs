@@ -11,9 +11,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
     judge::{
-        excusable::ExcusablePattern,
-        rule_settings::{RulePattern, RuleSettings},
-        sources::PolicySource,
+        excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::{glob::Glob, shard::Shard, spelling::nearest, text},
     output::{Format, Target},

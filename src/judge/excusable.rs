@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{policy::Policy, rule::Rule, rule_settings::RulePattern};
+use super::{metadata::Metadata, rule_pattern::RulePattern};
 use crate::model::verdict::Severity;
 
 /// The least severe threshold by default, which is for rules of the builtin library only: excusing a worse violation is a
@@ -98,10 +98,10 @@ impl ExcusablePattern {
         if let Self::Rules(pattern) = self { Some(pattern) } else { None }
     }
 
-    fn of(&self, policy: &Policy, rule: &Rule) -> Excusability {
+    fn of(&self, policy: &str, rule: &str, metadata: &Metadata) -> Excusability {
         match self {
-            Self::Rules(pattern) if pattern.matches(&policy.name, &rule.name, &rule.metadata) => Excusability::Always,
-            Self::Severity(threshold) => from(*threshold, rule),
+            Self::Rules(pattern) if pattern.matches(policy, rule, metadata) => Excusability::Always,
+            Self::Severity(threshold) => from(*threshold, metadata),
             Self::None | Self::Rules(_) => Excusability::Never,
         }
     }
@@ -119,19 +119,27 @@ impl fmt::Display for ExcusablePattern {
 }
 
 /// Returns whether a namespace may excuse a rule; `patterns` are the values of `--excusable`, and empty if it is not given. The
-/// severity of the rule is the one in force, after the settings of rules.
-pub(super) fn excusability(patterns: &[ExcusablePattern], policy: &Policy, rule: &Rule) -> Excusability {
-    match rule.metadata.custom.get("excusable") {
+/// severity in `metadata` is the one in force, after the settings of rules.
+pub(super) fn excusability(
+    patterns: &[ExcusablePattern],
+    (policy, is_builtin): (&str, bool),
+    rule: &str,
+    metadata: &Metadata,
+) -> Excusability {
+    match metadata.custom.get("excusable") {
         Some(Value::Bool(true)) => Excusability::Always,
         Some(_) => Excusability::Never,
-        None if patterns.is_empty() && policy.is_builtin => from(DEFAULT_THRESHOLD, rule),
-        None => patterns.iter().map(|pattern| pattern.of(policy, rule)).fold(Excusability::Never, Excusability::or),
+        None if patterns.is_empty() && is_builtin => from(DEFAULT_THRESHOLD, metadata),
+        None => {
+            let each = patterns.iter().map(|pattern| pattern.of(policy, rule, metadata));
+            each.fold(Excusability::Never, Excusability::or)
+        }
     }
 }
 
 /// Returns what a threshold allows. A rule without a severity may be about anything, so no threshold includes it.
-fn from(threshold: Severity, rule: &Rule) -> Excusability {
-    let is_included = rule.metadata.severity.is_some_and(|severity| severity >= threshold);
+fn from(threshold: Severity, metadata: &Metadata) -> Excusability {
+    let is_included = metadata.severity.is_some_and(|severity| severity >= threshold);
     if is_included { Excusability::From(threshold) } else { Excusability::Never }
 }
 

@@ -14,6 +14,7 @@ use super::{
     excusable::{ExcusablePattern, excusability},
     metadata::Metadata,
     policy::Policy,
+    rule_pattern::RulePattern,
 };
 use crate::{
     model::{
@@ -23,51 +24,6 @@ use crate::{
     },
     rego::yaml,
 };
-
-/// Names rules: `POLICY/RULE`, or a policy, a rule or an id alone; each may be a glob.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RulePattern {
-    policy: Option<Glob>,
-    name: Glob,
-    written: Arc<str>,
-}
-
-impl RulePattern {
-    /// Parses a pattern.
-    pub fn new(written: &str) -> Self {
-        let written = written.trim();
-        let (policy, name) = match written.split_once('/') {
-            Some((policy, rule)) => (Some(Glob::new(policy)), rule),
-            None => (None, written),
-        };
-        Self { policy, name: Glob::new(name), written: written.into() }
-    }
-
-    /// Whether it has wildcards.
-    fn is_glob(&self) -> bool {
-        self.written.contains(['*', '?'])
-    }
-
-    /// Whether it names a rule.
-    pub fn matches(&self, policy: &str, rule: &str, metadata: &Metadata) -> bool {
-        self.matches_ids(policy, rule, metadata.ids())
-    }
-
-    /// Whether it names a rule that has these ids.
-    pub(crate) fn matches_ids<'a>(&self, policy: &str, rule: &str, mut ids: impl Iterator<Item = &'a str>) -> bool {
-        match &self.policy {
-            Some(own) => own.matches(policy) && self.name.matches(rule),
-            None => self.name.matches(policy) || self.name.matches(rule) || ids.any(|id| self.name.matches(id)),
-        }
-    }
-}
-
-/// Shows the pattern as the user wrote it.
-impl fmt::Display for RulePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
-    }
-}
 
 /// What is decided about some rules. What is not set stays as the policy has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -263,20 +219,19 @@ impl RuleSelection {
             };
             !is_named && !skipped.borrow().iter().any(is_skipped)
         });
-        let unmatched = unmatched.map(|pattern| Arc::clone(&pattern.written)).collect();
+        let unmatched = unmatched.map(|pattern| Arc::clone(pattern.written())).collect();
         for policy in policies {
-            let mut rules = std::mem::take(&mut policy.rules);
-            for rule in &mut rules {
+            for rule in &mut policy.rules {
                 let change = settings.of(&policy.name, &rule.name, &rule.metadata);
                 if let Some(severity) = change.severity {
                     Arc::make_mut(&mut rule.metadata).severity = Some(severity);
                 }
+                let of = (&*policy.name, policy.is_builtin);
+                rule.excusable = excusability(&settings.excusable, of, &rule.name, &rule.metadata);
                 if change.severity.is_some() || change.namespaces.is_some() {
                     changes.insert((Arc::clone(&policy.name), Arc::clone(&rule.name)), change);
                 }
-                rule.excusable = excusability(&settings.excusable, policy, rule);
             }
-            policy.rules = rules;
         }
         let mut skipped: Vec<SkippedRule> = skipped.into_inner().into_iter().collect();
         skipped.sort_by_cached_key(ToString::to_string);
@@ -353,18 +308,6 @@ mod tests {
 
     fn metadata(id: &str) -> Metadata {
         Metadata { id: Some(id.into()), ..Metadata::default() }
-    }
-
-    #[test]
-    fn patterns_name_policies_rules_and_ids() {
-        let matches =
-            |pattern: &str| RulePattern::new(pattern).matches("images", "deny_latest_tag", &metadata("IMG-01"));
-        for pattern in ["images", "deny_latest_tag", "IMG-01", "images/deny_latest_tag", "im*", "*/deny_*", "IMG-0?"] {
-            assert!(matches(pattern), "{pattern}");
-        }
-        for pattern in ["image", "IMG-0", "images/IMG-01", "deny", "images/", "other/deny_latest_tag", ""] {
-            assert!(!matches(pattern), "{pattern}");
-        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! In: overviews, which have the exceptions with the status that the server has. Out: server-side apply of a status that
 //! differs, and Events. Invariant: a quiet cluster causes no writes, also across restarts.
 
-mod notice;
 mod wanted;
 
 use std::{
@@ -24,9 +23,14 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-pub(crate) use self::notice::ExceptionNotice;
-use self::{notice::ReportedNotice, wanted::wanted};
-use super::{events::EventSink, failure::WriteFailure, health::Health, patch::apply_patch};
+use self::wanted::wanted;
+use super::{
+    events::EventSink,
+    exception_notice::{self, ReportedNotice},
+    failure::WriteFailure,
+    health::Health,
+    patch::apply_patch,
+};
 use crate::{
     audit::{
         exceptions::{ExceptionObject, ExceptionStatus, ExceptionSummary},
@@ -176,7 +180,7 @@ impl ExceptionRecorder {
             known.object = Arc::clone(object);
             if let Some(events) = &self.settings.events {
                 let ttl = SignedDuration::try_from(self.settings.event_ttl).unwrap_or(SignedDuration::MAX);
-                if let Some(notice) = notice::due(summary, object, &mut known.reported, (now, ttl)) {
+                if let Some(notice) = exception_notice::due(summary, object, &mut known.reported, (now, ttl)) {
                     events.exception(notice);
                 }
             }

@@ -10,11 +10,7 @@ use std::{
 
 use super::exception::{Author, Exception, PolicyRules, is_pattern};
 use crate::{
-    judge::{
-        excusable::Excusability,
-        rule_settings::{RulePattern, SkippedRule},
-        set::PolicySet,
-    },
+    judge::{excusable::Excusability, rule_pattern::RulePattern, rule_settings::SkippedRule, set::PolicySet},
     model::{glob::Glob, spelling::nearest},
 };
 

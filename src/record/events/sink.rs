@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
 use crate::{
     audit::{ledger::Delta, queue::Lane},
-    record::{exceptions::ExceptionNotice, lifecycle::Lifecycle},
+    record::{exception_notice::ExceptionNotice, lifecycle::Lifecycle},
 };
 
 /// Takes deltas and never blocks.

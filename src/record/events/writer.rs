@@ -26,7 +26,7 @@ use crate::{
         verdict::Excused,
     },
     record::{
-        exceptions::ExceptionNotice,
+        exception_notice::ExceptionNotice,
         failure::WriteFailure,
         lifecycle::{Lifecycle, message_name},
     },

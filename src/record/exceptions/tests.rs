@@ -5,7 +5,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 
-use super::{notice::due, *};
+use super::{exception_notice::due, *};
 use crate::model::exception::{ExceptionProblem, ExceptionState};
 
 const TTL: SignedDuration = SignedDuration::from_hours(1);
