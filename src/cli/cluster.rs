@@ -123,6 +123,7 @@ pub enum RecordTarget {
     /// Reports of what violates policies, for each namespace
     Reports,
     /// The status of the Audit object and of PolicyExceptions
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     Status,
     /// Nothing
     None,

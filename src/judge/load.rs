@@ -234,7 +234,9 @@ fn compile_all(
         let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
         problems.extend(found);
         let (mut policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
-        policies.iter_mut().for_each(|policy| policy.is_builtin = owners.all[number].is_builtin());
+        for policy in &mut policies {
+            policy.is_builtin = owners.all[number].is_builtin();
+        }
         let found = &mut Vec::new();
         let mut of_kubescape = kubescape.load(sources, limits, found);
         retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);

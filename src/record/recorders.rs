@@ -271,8 +271,8 @@ impl Recorders {
         }
         let exceptions = (settings.status || sinks.events.is_some()).then(|| {
             let guard = guard("exceptions", &of_exceptions);
-            let recorder = exceptions::run(settings.exceptions(sinks.events.clone()), overview, of_exceptions);
-            tasks.spawn(guard.watch(recorder))
+            let settings = settings.exceptions(sinks.events.clone());
+            tasks.spawn(guard.watch(exceptions::run(settings, overview, of_exceptions)))
         });
         let of_overviews = status.into_iter().chain(exceptions).collect();
         let recorders = Self { tasks, of_overviews, unread, losses, settings: settings.clone() };

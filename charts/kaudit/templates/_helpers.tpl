@@ -138,11 +138,6 @@ true
 {{- if and (has "events" .Values.record) (ne .Values.events "none") }}
 {{ include "kaudit.eventRule" (list "create" "list") }}
 {{- end }}
-{{- if has "status" .Values.record }}
-- apiGroups: ["kaudit.dev"]
-  resources: ["policyexceptions/status"]
-  verbs: ["patch"]
-{{- end }}
 {{- if has "reports" .Values.record }}
 {{- if has .Values.reports.api (list "auto" "openreports") }}
 - apiGroups: ["openreports.io"]
@@ -154,6 +149,11 @@ true
   resources: {{ empty .Values.namespaces | ternary (list "clusterpolicyreports" "policyreports") (list "policyreports") | toJson }}
   verbs: ["list", "create", "patch", "delete"]
 {{- end }}
+{{- end }}
+{{- if has "status" .Values.record }}
+- apiGroups: ["kaudit.dev"]
+  resources: ["policyexceptions/status"]
+  verbs: ["patch"]
 {{- end }}
 {{- end }}
 

@@ -4,7 +4,7 @@
 //! write exceptions, with many patterns.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -104,16 +104,13 @@ impl RulesInForce {
         for word in ids.iter().chain([policy, rule]) {
             self.by_word.entry(Arc::clone(word)).or_default().insert(index);
         }
-        match self.rules.get_mut(index) {
+        if let Some(known) = self.rules.get_mut(index) {
             // Two sources may have a rule of one name, if one of them is a Constraint: neither decides for the other.
-            Some(known) => {
-                known.excusable = known.excusable.and(excusable);
-                known.ids.extend(ids);
-            }
-            None => {
-                let (policy, rule) = (Arc::clone(policy), Arc::clone(rule));
-                self.rules.push(RuleInForce { policy, rule, ids, excusable });
-            }
+            known.excusable = known.excusable.and(excusable);
+            known.ids.extend(ids);
+        } else {
+            let (policy, rule) = (Arc::clone(policy), Arc::clone(rule));
+            self.rules.push(RuleInForce { policy, rule, ids, excusable });
         }
     }
 
@@ -160,8 +157,10 @@ impl RulesInForce {
         let rules = || of_policies.iter().filter_map(|index| Some((*index, self.rules.get(*index)?)));
         let mut by_word: HashMap<&str, Vec<RuleIndex>> = HashMap::new();
         for (index, rule) in rules() {
-            let words: HashSet<&str> = rule.ids().chain([&*rule.rule]).collect();
-            words.into_iter().for_each(|word| by_word.entry(word).or_default().push(index));
+            let words: BTreeSet<&str> = rule.ids().chain([&*rule.rule]).collect();
+            for word in words {
+                by_word.entry(word).or_default().push(index);
+            }
         }
         let matching = |name: &str| {
             if !is_pattern(name) {

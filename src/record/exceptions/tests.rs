@@ -120,7 +120,7 @@ fn recorder(code: u16, answer: &'static str) -> (ExceptionRecorder, Written) {
         shard: Shard::WHOLE,
         status: true,
         events: None,
-        event_ttl: Duration::from_secs(3_600),
+        event_ttl: Duration::from_hours(1),
         metrics: Arc::default(),
     };
     (ExceptionRecorder::new(settings, watch::Sender::default()), written)
