@@ -267,6 +267,7 @@ impl Exceptions {
             location: None,
             message,
             problem: Some(ExceptionProblem::Unreadable),
+            refused_rules: 0,
             object: None,
         };
         let found = self.found.iter().map(|(key, found)| {
@@ -321,6 +322,7 @@ impl Exceptions {
             location,
             message,
             problem: problem.map(|(problem, _)| problem),
+            refused_rules: exception.named.refused,
             object: None,
         }
     }

@@ -36,7 +36,7 @@ pub struct ExceptionArgs {
     #[command(flatten)]
     pub given: ExceptionFileArgs,
 
-    /// Write an exception for each violation to this file, which lacks nothing but the reasons
+    /// Write a draft exception for each violation to this file; add the reasons
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_EXCEPTIONS")]
     pub write_exceptions: Option<PathBuf>,
 

@@ -49,6 +49,8 @@ pub(super) struct NamedRules {
     pub(super) unknown: Option<String>,
     /// A name that matches only rules which a namespace may not excuse.
     pub(super) not_excusable: Option<String>,
+    /// How many of the rules a namespace may not excuse, if the exception is one of a namespace.
+    pub(super) refused: usize,
 }
 
 #[derive(Debug)]
@@ -137,6 +139,9 @@ impl RulesInForce {
                 }
                 indexes.extend(found);
             }
+        }
+        if exception.author == Author::Team {
+            named.refused = indexes.iter().filter(|index| !self.excusability(**index).is_possible()).count();
         }
         named.rules = RuleIndexes::new(&indexes);
         named

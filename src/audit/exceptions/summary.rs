@@ -34,6 +34,9 @@ pub struct ExceptionSummary {
     /// Why it is `invalid`.
     #[serde(skip)]
     pub problem: Option<ExceptionProblem>,
+    /// How many of the rules that it names a namespace may not excuse.
+    #[serde(skip)]
+    pub refused_rules: usize,
     /// The object whose status is about it, if it is one of the cluster.
     #[serde(skip)]
     pub object: Option<Arc<ExceptionObject>>,

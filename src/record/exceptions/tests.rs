@@ -34,6 +34,7 @@ fn summary(state: ExceptionState, object: ExceptionObject) -> ExceptionSummary {
         location: None,
         message: message.to_owned(),
         problem: (state == ExceptionState::Invalid).then_some(ExceptionProblem::NotExcusable),
+        refused_rules: 0,
         object: Some(Arc::new(object)),
     }
 }
@@ -60,6 +61,10 @@ fn the_status_follows_the_state_and_keeps_the_time_of_its_transition() {
     assert_eq!(invalid.transition, "2027-01-20T13:00:00Z");
     let ended = status(ExceptionState::Expired, Some(&invalid), time("2027-03-01T00:00:00Z"));
     assert_eq!((ended.transition, ended.days_left, &*ended.reason), (invalid.transition, None, "Expired"));
+    // What is in force only for some of the rules says so.
+    let partly = ExceptionSummary { refused_rules: 2, ..summary(ExceptionState::Unused, object("a", None)) };
+    let message = wanted(&partly, &partly.object.clone().unwrap(), None, now).message;
+    assert_eq!(message, "no violation matches it; 2 of its rules cannot be excused by a namespace");
     // Time alone changes nothing.
     assert_eq!(status(ExceptionState::Active, Some(&active), now + SignedDuration::from_hours(24)), active);
 }

@@ -38,10 +38,18 @@ pub(super) fn wanted(
 
 /// Returns status and message of the condition `Accepted`.
 fn condition(summary: &ExceptionSummary) -> (bool, String) {
+    let in_force = |message: &str| {
+        let refused = match summary.refused_rules {
+            0 => String::new(),
+            number => format!("{number} of its rules cannot be excused by a namespace"),
+        };
+        let texts = [message, &refused].into_iter().filter(|text| !text.is_empty());
+        (true, texts.collect::<Vec<_>>().join("; "))
+    };
     match summary.state {
-        ExceptionState::Active => (true, String::new()),
-        ExceptionState::Expiring => (true, "ends within two weeks".to_owned()),
-        ExceptionState::Unused => (true, "no violation matches it".to_owned()),
+        ExceptionState::Active => in_force(""),
+        ExceptionState::Expiring => in_force("ends within two weeks"),
+        ExceptionState::Unused => in_force("no violation matches it"),
         ExceptionState::Expired => (false, summary.message.clone()),
         ExceptionState::Invalid => (false, summary.sentence()),
     }
