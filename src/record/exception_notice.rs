@@ -1,4 +1,4 @@
-//! Events about exceptions: one when it is not in force, one when it is about to end, and one when it has ended.
+//! Decides when a team gets an Event about its exception: when it is not in force, ends within two weeks, or has ended.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct ExceptionNotice {
     pub(crate) object: Arc<ExceptionObject>,
     /// The reason of the Event.
     pub(crate) reason: &'static str,
-    /// What is the same for the same notice, also after a restart.
+    /// Equal for equal notices, also after a restart: a part of the name of the Event.
     pub(crate) identity: String,
     pub(crate) note: String,
     pub(crate) at: Timestamp,

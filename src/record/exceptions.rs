@@ -54,7 +54,7 @@ const COUNTS_EVERY: Duration = Duration::from_secs(10);
 const AT_LEAST: Duration = Duration::from_secs(1);
 /// How long a status that others change is left to them: two kaudits with different options would otherwise write in turns.
 const RESTORE_AFTER: Duration = Duration::from_mins(5);
-/// How often it is looked whether time alone has changed a status.
+/// How often statuses are compared although no overview came: the days left change with time.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// How long to wait after a write that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(super) struct ExceptionSettings {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Records until the pipeline ends, and then what is left.
+/// Writes statuses and sends Events until the pipeline ends, then writes the remaining statuses.
 pub(super) async fn run(
     settings: ExceptionSettings,
     mut overview: watch::Receiver<Option<Arc<Overview>>>,
@@ -167,7 +167,7 @@ impl ExceptionRecorder {
         shard.owns(Some(namespace)) && (namespaces.is_empty() || namespaces.iter().any(|own| own == namespace))
     }
 
-    /// Finds out what is to be written about exceptions, and sends the Events.
+    /// Computes the statuses to write, and sends the Events.
     fn compare(&mut self, exceptions: &[ExceptionSummary], now: Timestamp) {
         let mut present = BTreeSet::new();
         for summary in exceptions {
@@ -263,7 +263,7 @@ impl ExceptionRecorder {
         }
     }
 
-    /// Writes what is left, with one attempt each.
+    /// Writes the remaining statuses, with one attempt each.
     async fn finish(mut self) {
         let left: Vec<ExceptionName> =
             self.known.iter().filter(|(_, known)| known.wanted.is_some()).map(|(name, _)| name.clone()).collect();

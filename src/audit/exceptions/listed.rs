@@ -44,7 +44,7 @@ impl ListedException {
 /// An exception of the cluster, or of a manifest.
 #[derive(Debug)]
 pub(super) struct FoundException {
-    /// Its object, as far as its status is about it.
+    /// The metadata and the status of its object.
     pub(super) object: Arc<ExceptionObject>,
     /// The exception, or why it cannot be read.
     pub(super) read: Result<ListedException, String>,

@@ -187,7 +187,7 @@ impl RulesInForce {
         self.rules.iter().enumerate().filter(|(_, rule)| matches(rule)).map(|(index, _)| index).collect()
     }
 
-    /// Says that a name matches nothing, and which name does.
+    /// Returns the message for a name that matches no rule, with the nearest name that does.
     fn unknown(&self, entry: &PolicyRules, rule: Option<&str>) -> String {
         let policy = &entry.name;
         let near = |word: &str, known: Vec<&str>| {
@@ -214,7 +214,7 @@ impl RulesInForce {
         }
     }
 
-    /// Says that a namespace may not excuse the rules that a name matches.
+    /// Returns the message for a name whose rules a namespace may not excuse.
     fn not_excusable(&self, entry: &PolicyRules, rule: Option<&str>) -> String {
         let policy = &entry.name;
         match rule {

@@ -1,4 +1,4 @@
-//! The status of a `PolicyException`: what kaudit writes into the object for the team that owns it.
+//! The status of a `PolicyException`, which kaudit writes for the team that owns the exception.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::object::Object;
 /// The type of the only condition.
 const ACCEPTED: &str = "Accepted";
 
-/// A `PolicyException` of the cluster, as far as its status is about it.
+/// The metadata and the status of a `PolicyException` object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExceptionObject {
     /// Its namespace; empty for a manifest without one.
@@ -25,18 +25,18 @@ pub struct ExceptionObject {
     pub status: Option<ExceptionStatus>,
 }
 
-/// The status, without what others write into it.
+/// The status as kaudit writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExceptionStatus {
     /// Whether it is in force.
     pub accepted: bool,
-    /// Why, in one word.
+    /// The reason of the condition.
     pub reason: String,
-    /// Why, in a sentence; empty if nothing is to be said.
+    /// The message of the condition; may be empty.
     pub message: String,
-    /// The generation that this is about.
+    /// The generation of the object that the status describes.
     pub observed_generation: i64,
-    /// Since when `accepted` is what it is.
+    /// When `accepted` last changed.
     pub transition: String,
     /// How many results it excuses.
     pub results: usize,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_status_is_read_again_unchanged() {
         let status = ExceptionStatus {
             accepted: false,
             reason: "NotExcusable".to_owned(),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_no_status() {
+    fn a_status_without_the_condition_of_kaudit_counts_as_none() {
         for status in
             [json!(null), json!([]), json!({}), json!({"conditions": 7}), json!({"conditions": [{"type": "Ready"}]})]
         {

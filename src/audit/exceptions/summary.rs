@@ -1,4 +1,4 @@
-//! What users see of one exception: its state, and what somebody should do about it.
+//! The summary of one exception that all outputs share: its state, and a message about problems.
 
 use std::sync::Arc;
 
@@ -37,13 +37,13 @@ pub struct ExceptionSummary {
     /// How many of the rules that it names a namespace may not excuse.
     #[serde(skip)]
     pub refused_rules: usize,
-    /// The object whose status is about it, if it is one of the cluster.
+    /// Its object, if it is one of the cluster.
     #[serde(skip)]
     pub object: Option<Arc<ExceptionObject>>,
 }
 
 impl ExceptionSummary {
-    /// Returns what is to be said of it as a part of a sentence, with what it means for an exception that is invalid.
+    /// Returns its message as the rest of a sentence about it; for an invalid exception that says whether it is in force.
     pub fn sentence(&self) -> String {
         match self.state {
             ExceptionState::Invalid if self.is_of_files() => self.message.clone(),
