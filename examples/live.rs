@@ -71,7 +71,7 @@ async fn demonstrate(plane: &ControlPlane) -> Result<()> {
     show(plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
     until_events(plane, "", "PolicyViolation", 15).await?;
     show(plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
-    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 11 ")) }).await?;
+    until_failures(plane, "11").await?;
     show(plane, &["get", "audits", "-A"]).await?;
 
     let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
@@ -108,8 +108,14 @@ async fn demonstrate(plane: &ControlPlane) -> Result<()> {
         ],
     )
     .await?;
-    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 10 ")) }).await?;
+    until_failures(plane, "10").await?;
     show(plane, &["get", "audits", "-A"]).await
+}
+
+/// Waits until the status counts so many failures.
+async fn until_failures(plane: &ControlPlane, count: &str) -> Result<()> {
+    let failures = ["-n", NAMESPACE, "get", "audit/kaudit", "-o", "jsonpath={.status.summary.fail}"];
+    wait_for(|| async { Ok(plane.kubectl(&failures).await? == count) }).await
 }
 
 /// Returns the chart's objects without the Deployment, since there is no node to run it.

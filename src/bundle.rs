@@ -13,6 +13,7 @@ mod digest;
 mod download;
 pub mod follower;
 mod http;
+pub(crate) use self::http::download;
 mod key;
 mod keyless;
 mod manifest;

@@ -15,12 +15,14 @@ pub mod diff;
 pub mod exceptions;
 pub mod explain;
 pub mod filter;
+mod hints;
 pub mod init;
 pub mod logging;
 pub mod plugin;
 pub mod policies;
 pub mod rbac;
 pub mod scope;
+mod short_help;
 pub mod test;
 pub(crate) mod values;
 
@@ -31,7 +33,7 @@ use self::{
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
-#[command(name = "kaudit", version, disable_help_subcommand = true)]
+#[command(name = "kaudit", version)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -41,19 +43,19 @@ pub struct Cli {
 /// The commands of `kaudit`, each with its options.
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
-    /// Judge the objects of a cluster, continuously or once, or those in manifest files
+    /// Check the objects of a cluster, continuously or once, or those in manifest files
     #[command(after_help = check::AFTER_HELP)]
     Check(Box<CheckArgs>),
-    /// Compare what two sets of policies find in the same objects, or two audits: what appears, resolves, stays
+    /// Compare the results of two sets of policies for the same objects, or of two audits
     #[command(after_help = diff::AFTER_HELP)]
     Diff(Box<DiffArgs>),
-    /// Show how a rule comes to its result for an object, line by line, and what to mend
+    /// Show how a rule comes to its result for an object, line by line, and what to fix
     #[command(after_help = explain::AFTER_HELP)]
     Explain(Box<ExplainArgs>),
-    /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
+    /// List the policies: their rules and dialect, and the kinds that they check and read
     #[command(after_help = policies::AFTER_HELP)]
     Policies(Box<PoliciesArgs>),
-    /// Print the smallest roles that kaudit check needs with the same options, as YAML
+    /// Print the smallest roles that kaudit check needs with the same options
     #[command(after_help = rbac::AFTER_HELP)]
     Rbac(Box<RbacArgs>),
     /// Run the unit tests of policies: test_ rules and Gatekeeper suites
@@ -62,9 +64,11 @@ pub enum Subcommand {
     /// Publish policies as an artifact of an OCI registry
     #[command(after_help = bundles::AFTER_HELP)]
     Push(PushArgs),
-    /// Write a directory of policies to start from: the library, a policy with its test, and settings
+    /// Write a directory of policies to start from, with a test and settings
     #[command(after_help = init::AFTER_HELP)]
     Init(InitArgs),
+    /// Print the version
+    Version,
     /// Write a completion script for a shell to standard output
     Completions {
         /// The shell to complete for

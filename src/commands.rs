@@ -18,6 +18,7 @@ use tokio::runtime::Builder;
 
 use crate::{
     cli::{self, Subcommand, check::Mode, logging},
+    output::print,
     record::memory::process_limit,
     rego::memory,
     telemetry::Telemetry,
@@ -35,6 +36,10 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         memory::limit_process(bytes, thread::available_parallelism().map_or(1, NonZero::get));
     }
     match subcommand {
+        Subcommand::Version => {
+            print(|out| writeln!(out, "kaudit {}", env!("CARGO_PKG_VERSION")))?;
+            Ok(0)
+        }
         Subcommand::Completions { shell } => {
             cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)

@@ -7,13 +7,14 @@
 //! No label has a name that Prometheus gives to what it scrapes (`namespace`, `pod`, `job`): it would be renamed, or taken for
 //! that of kaudit itself.
 
+pub mod recent;
 mod table;
 
 use std::{
     borrow::Cow,
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -24,11 +25,11 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::table::Table;
+use self::{recent::RecentNamespaces, table::Table};
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
-    verdict::{Class, Severity, Shared},
+    verdict::{Class, Finding, Severity, Shared},
 };
 
 /// Of a metric that is not there before it is set.
@@ -73,6 +74,17 @@ struct ViolationLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToldLabels {
     policy: Arc<str>,
+    severity: &'static str,
+    result: &'static str,
+    lane: &'static str,
+}
+
+/// The labels of new violations that say where they are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct AppearedByRuleLabels {
+    resource_namespace: Arc<str>,
+    policy: Arc<str>,
+    rule: Arc<str>,
     severity: &'static str,
     result: &'static str,
     lane: &'static str,
@@ -125,6 +137,8 @@ macro_rules! metrics {
             registry: Registry,
             /// The reasons that were met, so that the series of a kind can be found again.
             restart_reasons: Mutex<BTreeSet<&'static str>>,
+            /// The namespaces that new violations are counted by.
+            recent_namespaces: Mutex<RecentNamespaces<AppearedByRuleLabels>>,
             $($name: $metric,)*
         }
 
@@ -133,7 +147,8 @@ macro_rules! metrics {
                 let mut registry = Registry::with_prefix("kaudit");
                 registry.register("build", "What was built", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
                 $(let $name = metrics!(@register registry $name $help $($buckets)?);)*
-                let metrics = Self { registry, restart_reasons: Mutex::default(), $($name,)* };
+                let metrics = Self { registry, restart_reasons: Mutex::default(),
+                    recent_namespaces: Mutex::default(), $($name,)* };
                 metrics.start_time_seconds.set(Timestamp::now().as_second());
                 metrics
             }
@@ -165,6 +180,8 @@ metrics! {
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
     violations_appeared: Family<ToldLabels, Counter>, "Violations that were told to be new, after a change of their object or \
         when many objects were judged";
+    violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace of their \
+        objects; series begin with the first violation and end when others need their namespace's place";
     violations_resolved: Family<ToldLabels, Counter>, "Violations that were told to be resolved, after a change of their object \
         or when many objects were judged";
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
@@ -251,9 +268,29 @@ impl Metrics {
         }
     }
 
-    /// Counts a violation that is told to be new.
-    pub fn violation_appeared(&self, class: &Class, lane: &'static str) {
-        self.violations_appeared.get_or_create(&told(class, lane)).inc();
+    /// Sets how many namespaces new violations are counted by; with 0 none is named.
+    pub fn limit_namespaces(&self, most: usize) {
+        self.recent_namespaces.lock().unwrap_or_else(PoisonError::into_inner).limit(most);
+    }
+
+    /// Counts a violation that is reported as new, of an object in `namespace`.
+    pub fn violation_appeared(&self, finding: &Finding, namespace: Option<&Arc<str>>, lane: &'static str) {
+        let class = finding.class();
+        self.violations_appeared.get_or_create(&told(&class, lane)).inc();
+        let labels = |resource_namespace| AppearedByRuleLabels {
+            resource_namespace,
+            policy: Arc::clone(&class.policy),
+            rule: Arc::clone(&finding.rule),
+            severity: severity(&class),
+            result: class.outcome.word(),
+            lane,
+        };
+        let mut recent = self.recent_namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let (labels, ended) = recent.label(namespace, Instant::now(), labels);
+        for series in ended {
+            self.violations_appeared_by_rule.remove(&series);
+        }
+        self.violations_appeared_by_rule.get_or_create(&labels).inc();
     }
 
     /// Counts a violation that is told to be resolved.

@@ -3,6 +3,7 @@
 //! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes. Where they go is
 //! for [`write`](mod@write) to say, and what they mean for a pipeline for [`exit_code`].
 
+mod csv;
 mod diff;
 mod draft;
 mod exit;
@@ -10,6 +11,7 @@ mod format;
 mod forms;
 mod json;
 mod names;
+mod notes;
 pub mod page;
 mod policy_list;
 pub(crate) mod policy_table;
@@ -20,6 +22,7 @@ pub(crate) mod safe;
 mod stream;
 mod style;
 mod summary;
+mod tables;
 mod text;
 mod tree;
 pub mod write;
@@ -31,6 +34,7 @@ pub use self::{
     diff::{diff_exit_code, write_diff},
     exit::{FailOn, exit_code},
     format::{Format, Place, RenderOptions, StreamEvent, Target},
+    notes::{note, silence},
     policy_list::PolicyList,
     render::{render, stream_line},
     safe::shown_lines,

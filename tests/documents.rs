@@ -32,7 +32,7 @@ const COVERED_ELSEWHERE: &[(&str, &str, &str)] = &[
         "docker/build-push-action",
     ),
     (
-        "helm install kaudit charts/kaudit --namespace kaudit --create-namespace --set image.repository=registry.example.com/kaudit",
+        "helm install kaudit charts/kaudit --namespace kaudit --create-namespace --wait --set image.repository=registry.example.com/kaudit",
         "tests/cluster/chart.rs",
         "fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_used",
     ),

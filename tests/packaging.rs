@@ -14,7 +14,10 @@ use clap::CommandFactory;
 use kaudit::{
     audit::result::Summary,
     cli::Cli,
-    model::coverage::{Coverage, State},
+    model::{
+        coverage::{Coverage, State},
+        verdict::Severity,
+    },
 };
 use serde_json::Value;
 
@@ -317,13 +320,19 @@ fn properties(path: &str) -> Value {
 fn kubectl_shows_the_columns() {
     let columns = audits()["additionalPrinterColumns"].clone();
     let columns = columns.as_array().unwrap();
-    let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["Synced", "Kinds", "Objects", "Fail", "Warn", "Error", "Age"]);
+    let shown = |wide: bool| {
+        let columns = columns.iter().filter(|column| wide || column["priority"].as_u64().unwrap_or_default() == 0);
+        columns.map(|column| column["name"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(false), ["Complete", "Policies", "Critical", "High", "Fail", "Warn", "Excused", "Age"]);
+    let wide = ["Synced", "Kinds", "Objects", "Medium", "Low", "Error"];
+    assert_eq!(shown(true), [&shown(false)[..7], &wide[..], &["Age"]].concat());
     // A column whose path leads nowhere stays empty.
     for column in columns {
         let path = column["jsonPath"].as_str().unwrap();
         if let Some(count) = path.strip_prefix(".status.summary.") {
-            assert_eq!(properties("summary")[count]["type"], column["type"], "{column}");
+            let (parent, count) = count.split_once('.').unwrap_or(("", count));
+            assert_eq!(properties(&format!("summary/{parent}"))[count]["type"], column["type"], "{column}");
         }
     }
 }
@@ -357,7 +366,7 @@ fn the_status_fits_the_schema() {
         ("summary", serde_json::to_value(Summary::default()).unwrap()),
     ] {
         for key in written.as_object().unwrap().keys() {
-            // What a schema does not know the server throws away.
+            // What a schema does not know, the server drops.
             assert!(properties(path).get(key).is_some(), "{path}/{key}");
         }
     }
@@ -373,6 +382,86 @@ fn the_conditions_are_those_that_are_promised() {
     for condition in conditions {
         assert!(recorder.contains(&format!("\"{condition}\"")), "{condition}");
     }
+}
+
+const CHART_README: &str = include_str!("../charts/kaudit/README.md");
+
+fn schema() -> Value {
+    serde_json::from_str(include_str!("../charts/kaudit/values.schema.json")).unwrap()
+}
+
+#[test]
+fn the_schema_lists_the_parts_of_the_library() {
+    let packages = files("policies").into_iter().filter_map(|file| {
+        let path = file.strip_prefix("policies/")?.strip_suffix(".rego")?;
+        (!path.starts_with("lib/") && !path.ends_with("_test")).then(|| path.replace('/', "."))
+    });
+    // A part is a package, or what several packages begin with.
+    let parts = packages.flat_map(|package| {
+        let ends = package.match_indices('.').map(|(dot, _)| dot).chain([package.len()]).collect::<Vec<_>>();
+        ends.into_iter().map(|end| package[..end].to_owned()).collect::<Vec<_>>()
+    });
+    let parts: BTreeSet<String> = parts.collect();
+    let listed = schema()["properties"]["policies"]["properties"]["parts"]["items"]["enum"].clone();
+    let listed: Vec<_> = listed.as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
+    assert_eq!(listed, Vec::from_iter(&parts));
+}
+
+#[test]
+fn the_schema_lists_the_severities() {
+    let listed = schema()["definitions"]["severity"]["enum"].clone();
+    let severities: Vec<_> = Severity::ALL.iter().map(|severity| Value::from(severity.word())).collect();
+    assert_eq!(listed.as_array().unwrap(), &severities);
+}
+
+/// The paths of all values that are no mappings, or that are empty ones.
+fn paths_of_values(prefix: &str, value: &Value) -> Vec<String> {
+    match value.as_object().filter(|fields| !fields.is_empty()) {
+        None => vec![prefix.to_owned()],
+        Some(fields) => {
+            let dot = if prefix.is_empty() { "" } else { "." };
+            fields.iter().flat_map(|(name, value)| paths_of_values(&format!("{prefix}{dot}{name}"), value)).collect()
+        }
+    }
+}
+
+#[test]
+fn each_value_is_in_the_schema_and_in_the_table_of_the_readme() {
+    let (_, table) = CHART_README.split_once("| value | default | |\n|---|---|---|\n").unwrap();
+    let names = table.lines().take_while(|line| line.starts_with('|')).flat_map(|row| {
+        let first = row.trim_start_matches('|').split('|').next().unwrap();
+        first.split(',').map(|name| name.trim().trim_matches('`').to_owned()).collect::<Vec<_>>()
+    });
+    let documented: BTreeSet<String> = names.collect();
+    let schema = schema();
+    for path in paths_of_values("", &yaml(VALUES)) {
+        let parents = path.match_indices('.').map(|(dot, _)| &path[..dot]).chain([path.as_str()]);
+        assert!(parents.into_iter().any(|path| documented.contains(path)), "README has no row for {path}");
+        let mut known = &schema;
+        for step in path.split('.') {
+            // A schema without properties takes any.
+            let Some(properties) = known.get("properties") else { break };
+            known = properties.get(step).unwrap_or_else(|| panic!("the schema has no {path}"));
+        }
+    }
+    for name in &documented {
+        let pointer = format!("/{}", name.replace('.', "/"));
+        assert!(yaml(VALUES).pointer(&pointer).is_some(), "README has a row for {name}, which is no value");
+    }
+}
+
+#[test]
+fn each_alert_has_a_section() {
+    let alerts: Vec<_> = include_str!("../charts/kaudit/templates/prometheusrule.yaml")
+        .lines()
+        .filter_map(|line| line.strip_prefix("- alert: "))
+        .collect();
+    let sections: Vec<_> = CHART_README.lines().filter_map(|line| line.strip_prefix("#### Kaudit")).collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    for alert in &alerts {
+        assert!(sections.contains(&alert.trim_start_matches("Kaudit")), "{alert}");
+    }
+    assert_eq!(sections.len(), alerts.len(), "{sections:?}");
 }
 
 /// All Rust files below a folder.

@@ -256,10 +256,15 @@ impl Gate {
         self.scopes.iter().filter(|(_, known)| known.state == State::Syncing).map(|(scope, _)| scope)
     }
 
-    /// Whether everything in scope is known.
-    pub fn is_complete(&self) -> bool {
+    /// Whether everything in scope is known, but for kinds that may not be read and are not needed.
+    pub fn is_complete(&self, is_needed: impl Fn(&Kind) -> bool) -> bool {
+        let is_known = |(scope, known): (&WatchScope, &ScopeState)| match known.state {
+            State::Synced => known.has_all(),
+            State::Forbidden => !is_needed(&scope.kind),
+            _ => false,
+        };
         self.discovered.as_ref().is_some_and(|discovered| discovered.unserved.is_empty())
-            && self.scopes.values().all(|known| known.state == State::Synced && known.has_all())
+            && self.scopes.iter().all(is_known)
     }
 
     /// Returns the coverage by kind; `objects` says how many objects a scope holds, and how many of them are inactive.
@@ -354,7 +359,7 @@ mod tests {
             states,
             [("nodes".into(), State::TimedOut), ("pods".into(), State::Synced), ("secrets".into(), State::Forbidden)]
         );
-        assert!(!gate.is_complete());
+        assert!(!gate.is_complete(|_| true));
     }
 
     #[test]
@@ -365,10 +370,10 @@ mod tests {
         gate.unreadable(&scope("secrets", None), forbidden());
         assert!(gate.try_open(now));
         assert!(gate.synced(&scope("secrets", None)), "the first whole list");
-        assert!(gate.lets_through(&scope("secrets", None)) && gate.is_complete());
+        assert!(gate.lets_through(&scope("secrets", None)) && gate.is_complete(|_| true));
         gate.unreadable(&scope("secrets", None), forbidden());
         assert!(gate.lets_through(&scope("secrets", None)), "old verdicts stay and late changes are judged");
-        assert!(!gate.is_complete());
+        assert!(!gate.is_complete(|_| true));
         assert!(!gate.synced(&scope("secrets", None)), "not for the first time");
     }
 
@@ -474,17 +479,17 @@ mod tests {
         gate.synced(&scope("pods", None));
         gate.discovered(Discovered::default());
         gate.skipped(&scope("pods", None), "n/a", "expected a string");
-        assert!(!gate.is_complete());
+        assert!(!gate.is_complete(|_| true));
         let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
         gate.readable(&scope("pods", None), &key);
-        assert!(gate.is_complete(), "it was mended");
+        assert!(gate.is_complete(|_| true), "it was mended");
         gate.skipped(&scope("pods", None), "n/a", "expected a string");
         gate.listing(&scope("pods", None), now);
-        assert!(gate.is_complete(), "a new list will say");
+        assert!(gate.is_complete(|_| true), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
         gate.discovered(Discovered { unserved, ..Discovered::default() });
-        assert!(!gate.is_complete());
+        assert!(!gate.is_complete(|_| true));
         assert_eq!(gate.coverage(|_| (0, 0)).last().map(|group| group.kind.clone()), Some("*".into()));
     }
 }

@@ -485,7 +485,7 @@ impl Ledger {
         self.counts.totals()
     }
 
-    /// Returns the same by namespace: "" is what is in none, and [`OTHER`](counts::OTHER) those that are not among the worst.
+    /// Returns the same by namespace: "" is what is in none, and [`OTHER`](crate::metrics::recent::OTHER) those that are not among the worst.
     pub fn counts_by_namespace(&mut self) -> Vec<(Arc<str>, Class, usize)> {
         self.counts.by_namespace()
     }

@@ -3,7 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{exceptions::ExceptionSummary, result::Summary};
-use crate::{judge::set::PolicySet, model::coverage::Coverage, rego::problem::LoadError};
+use crate::{
+    judge::set::PolicySet,
+    model::{coverage::Coverage, verdict::Severity},
+    rego::problem::LoadError,
+};
 
 /// How far the initial sync and the judging are, for readiness and the progress bar.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Overview {
     pub coverage: Vec<Coverage>,
     /// The policies in force.
     pub policies: Arc<PolicySet>,
+    /// Open violations of each severity; `None` counts those without one.
+    pub by_severity: BTreeMap<Option<Severity>, usize>,
     /// Fail, warn and error of each policy.
     pub by_policy: BTreeMap<Arc<str>, [usize; 3]>,
     /// The exceptions.

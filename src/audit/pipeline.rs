@@ -201,6 +201,7 @@ impl Pipeline {
         outputs: Outputs,
     ) -> Self {
         exceptions.judged_by(&policies);
+        outputs.metrics.limit_namespaces(settings.metrics_namespaces);
         let streams = settings.initial == InitialObjects::Stream;
         let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces, settings.handover);
         ledger.judged_by(&policies);

@@ -98,7 +98,7 @@ impl Recording {
         if self.is_on() {
             let lane = delta.lane.as_str();
             for new in delta.appeared.iter().chain(&delta.transitions) {
-                self.metrics.violation_appeared(&new.finding.class(), lane);
+                self.metrics.violation_appeared(&new.finding, delta.object.namespace.as_ref(), lane);
             }
             for ended in &delta.resolved {
                 self.metrics.violation_resolved(&ended.finding.class(), lane);

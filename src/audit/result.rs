@@ -413,6 +413,9 @@ pub struct Entry {
     /// Where the manifest stands; only with `-f`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<Location>,
+    /// The line of the field that the result is about, in the file of the manifest; only with `-f`.
+    #[serde(default, rename = "fieldLine", skip_serializing_if = "Option::is_none")]
+    pub field_line: Option<usize>,
     /// When it was seen first, by this process or one that recorded it; `None` where only the present is known.
     #[serde(skip)]
     pub since: Option<Timestamp>,
@@ -458,6 +461,7 @@ impl Entry {
             owner: owner.cloned(),
             covered_by: None,
             dependents: 0,
+            field_line: None,
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),

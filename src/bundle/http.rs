@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use anyhow::Context as _;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{AUTHORIZATION, LOCATION},
@@ -13,6 +14,8 @@ use crate::cluster::{error::reasons, http_client};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a download may take.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often an answer may lead elsewhere.
 const REDIRECTS: usize = 5;
 /// How much of a refusal is shown, in bytes.
@@ -138,6 +141,20 @@ impl Http {
     pub(super) async fn speaks_tls(&self, url: &Url) -> bool {
         !matches!(self.0.get(url.clone()).send().await, Err(error) if error.is_connect())
     }
+}
+
+/// Downloads what is at a URL, with `https` or on this machine, of at most so many bytes.
+///
+/// # Errors
+/// When the server cannot be reached, refuses, or sends more.
+pub(crate) async fn download(url: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let url: Url = url.parse().context("is no URL")?;
+    anyhow::ensure!(url.scheme() == "https" || is_loopback(&url), "only https is read");
+    let answer = Http::new(DOWNLOAD_TIMEOUT, None)?.send(Request::get(url, limit)).await?;
+    if !answer.status.is_success() {
+        return Err(answer.refusal("it cannot be downloaded").into());
+    }
+    Ok(answer.body)
 }
 
 fn unreachable(url: &Url, error: reqwest::Error) -> FetchError {

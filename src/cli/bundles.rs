@@ -81,7 +81,7 @@ pub struct BundleArgs {
     #[arg(long, env = "KAUDIT_TRUSTED_ROOT", value_name = "FILE", requires = "signer")]
     pub trusted_root: Option<PathBuf>,
 
-    /// Keep the last good bundles in this directory, to judge by them where a registry is down at the start
+    /// Keep the last good bundles in this directory, and use them where a registry is down at the start
     #[arg(long, env = "KAUDIT_BUNDLE_CACHE", value_name = "DIR")]
     pub bundle_cache: Option<PathBuf>,
 }

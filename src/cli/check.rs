@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
+use clap::{
+    Args, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
@@ -27,11 +30,14 @@ KINDS:
   *                                   All kinds
 
 FORMATS:
-  text                        For people: grouped by object
-  json, ndjson                For programs: one document, one line a result
+  text                        For people: by namespace and object, worst first
+  json                        For programs: one document
+  ndjson                      For programs: one line a result
+  csv                         For spreadsheets: one row a result
   sarif                       Code scanning (SARIF 2.1.0)
   junit                       Test reports of a pipeline (JUnit XML)
-  github, gitlab              Annotations of GitHub, code quality of GitLab
+  github                      Annotations of GitHub
+  gitlab                      Code quality of GitLab
   markdown                    The summary of a job, or with --for comment
                               a comment on a pull request
   html                        One page to keep or send, without a network
@@ -44,24 +50,31 @@ SETTINGS:
     -n a -n b         KAUDIT_NAMESPACE=a,b   namespace: [a, b]
     --log-level info  KAUDIT_LOG=info        log-level: info
   The command line wins over the environment, the environment over the file
+  Without --config, kaudit.yaml is read from the working directory, or from
+  beside the policies. Such a file may not name clusters, keys or ports, nor
+  files to write
 
 EXIT CODES:
   0  Clean
   1  Violations at or above --fail-on
-  2  Usage, configuration, policy or connection error: nothing was judged
+  2  Usage, configuration, policy or connection error: nothing was checked
   3  Incomplete: no violation found, but a kind could not be read,
      a policy failed while running or was refused, the sync timed out,
      or a signal came before all of it was recorded
 
 EXAMPLES:
-  Watch the cluster and judge every change
+  Check files and directories, without a cluster
+    kaudit check manifests
+  Check rendered manifests
+    helm template chart | kaudit check -f -
+  Watch the cluster and check every change
     kaudit check -p policies
-  Judge what is in two namespaces now, for a pipeline
+  Check two namespaces once, in a pipeline
     kaudit check --once -n shop -n billing -o text -o sarif=audit.sarif
-  Judge Deployments and StatefulSets only
+  Check Deployments and StatefulSets only
     kaudit check --once --exclude '*' --include deploy,sts
-  Judge rendered manifests, without a cluster
-    helm template chart | kaudit check -f -";
+  See how a rule comes to a result
+    kaudit explain -f manifests Deployment shop/api IMG-01";
 
 /// Options of `kaudit check`.
 ///
@@ -72,7 +85,11 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Which objects to judge.
+    /// Manifests without an option, as other tools take them.
+    #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
+    pub paths: Vec<PathBuf>,
+
+    /// Which objects to check.
     #[command(flatten)]
     pub scope: ScopeArgs,
 
@@ -111,6 +128,10 @@ pub struct CheckArgs {
     )]
     pub output: Vec<Target>,
 
+    /// Show only the tables by severity, namespace and rule, in text
+    #[arg(long, env = "KAUDIT_SUMMARY", value_parser = BoolishValueParser::new(), help_heading = "Output")]
+    pub summary: bool,
+
     /// What one entry is about.
     #[command(flatten)]
     pub grouping: GroupingArgs,
@@ -130,7 +151,9 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub naming: NamingArgs,
 
-    /// Exit with 1 on this result or a worse one
+    /// Exit with 1 if there is such a violation or a worse one: by severity, or by result
+    ///
+    /// By severity, a fail without a severity counts, and a warn without one does not.
     #[arg(
         long,
         env = "KAUDIT_FAIL_ON",
@@ -153,7 +176,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub writing: WritingArgs,
 
-    /// When to judge.
+    /// When to check.
     #[command(flatten)]
     pub timing: TimingArgs,
 
@@ -161,7 +184,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub sync: SyncArgs,
 
-    /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
+    /// Do not evaluate an object again after changes that no policy can see; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_UPDATE_FILTER",
@@ -229,8 +252,8 @@ pub struct WritingArgs {
     )]
     pub events_per_second: u32,
 
-    /// What an earlier run reported less than this ago and has no Event is told of after a restart: not longer than the API
-    /// server keeps Events (its --event-ttl)
+    /// How long the API server keeps Events (its --event-ttl). After a restart, violations first reported within this time that
+    /// have no Event get one
     #[arg(
         long,
         env = "KAUDIT_EVENT_TTL",
@@ -240,8 +263,7 @@ pub struct WritingArgs {
     )]
     pub event_ttl: Duration,
 
-    /// Tell the receivers in this YAML file of violations that appear and are resolved: webhooks, CloudEvents, Slack,
-    /// Alertmanager, files
+    /// Send new and resolved violations to the receivers in this YAML file: webhooks, CloudEvents, Slack, Alertmanager, files
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_NOTIFY", value_name = "FILE")]
     pub notify: Option<PathBuf>,
@@ -257,11 +279,11 @@ pub struct WritingArgs {
     pub report_layout: reports::Layout,
 }
 
-/// When objects of a cluster are judged.
+/// When objects of a cluster are checked.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
-    /// Judge what is there at the start, or only what changes later
+    /// Check what is there at the start, or only what changes later
     #[arg(
         long,
         env = "KAUDIT_INITIAL",
@@ -271,7 +293,7 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
+    /// Check what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
@@ -322,9 +344,9 @@ pub struct ServingArgs {
 /// What happens to the objects that are there at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Initial {
-    /// Judge them
+    /// Check them
     Judge,
-    /// Judge only what changes later
+    /// Check only what changes later
     Skip,
 }
 
@@ -363,6 +385,8 @@ impl CheckArgs {
         RenderOptions {
             place: self.place,
             tree: WorkTree::here(),
+            verbose: self.log.verbose,
+            summary: self.summary,
             sarif_id: sarif_id.clone(),
             report_name: report_name.clone(),
             ..RenderOptions::default()
@@ -375,7 +399,7 @@ impl CheckArgs {
         self.recording.wants(target, self.mode() == Mode::Watch && is_in_pod)
     }
 
-    /// Returns which part of the objects is judged.
+    /// Returns which part of the objects is checked.
     pub fn shard(&self) -> Shard {
         self.scope.shard()
     }

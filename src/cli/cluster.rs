@@ -66,7 +66,7 @@ pub struct RecordingArgs {
     )]
     pub audit_name: String,
 
-    /// Record only while this replica holds a Lease, so that one of several replicas records; all of them judge
+    /// Record only while this replica holds a Lease, so that one of several replicas records; all of them check
     #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 
@@ -84,7 +84,7 @@ pub struct RecordingArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct UiAuthArgs {
-    /// Whom to show the page
+    /// Who may see the page
     #[arg(long, env = "KAUDIT_UI_AUTH", value_enum, value_name = "HOW", default_value_t = UiAuth::None)]
     pub ui_auth: UiAuth,
 }
@@ -92,9 +92,9 @@ pub struct UiAuthArgs {
 /// Who may see the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UiAuth {
-    /// Everybody on this machine: it is served on loopback only
+    /// Everybody who can connect: it is served on loopback only
     None,
-    /// Those whose token of the cluster may get the Audit object; of namespaces, those whose reports they may list
+    /// Users with a token of the cluster that may get the Audit object; they see the namespaces whose reports they may list
     Token,
 }
 

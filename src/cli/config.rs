@@ -21,17 +21,18 @@ use serde_json::Value;
 use crate::{
     cli::{
         self, Cli, Subcommand,
+        bundles::{BundleArgs, RegistryArgs},
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
-        plugin,
+        hints, plugin,
         scope::{PartArgs, SyncArgs},
-        values,
+        short_help, values,
     },
     judge::sources::PolicySource,
     model::spelling::nearest,
-    output::{Format, Target},
+    output::{Format, Target, note},
     rego::yaml,
 };
 
@@ -42,13 +43,25 @@ use crate::{
 /// Also for `--help` and `--version`; `clap::Error::print` and `clap::Error::exit_code` do what is right for each.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
-    let mut command = plugin::named(cli::command(), &argv);
-    let matches = command.try_get_matches_from_mut(&argv)?;
+    let mut command = cli::command();
+    if argv.iter().any(|argument| argument == "-h") {
+        command = short_help::shorten(command);
+    }
+    let mut command = plugin::named(command, &argv);
+    let matches = match command.try_get_matches_from_mut(&argv) {
+        Ok(matches) => matches,
+        Err(error) => return Err(hints::advise(error, &command)),
+    };
     let origins = Origins::new(&matches);
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for line in hints::unknown_variables(&command, variables) {
+        note(&line);
+    }
 
     let mut from_file = Vec::new();
-    if let Some((name, path)) = config_path(&matches) {
-        let file = ConfigFile::read(path).map_err(|message| file_error(ErrorKind::Io, &message))?;
+    if let Some((name, path, is_found)) = config_path(&matches) {
+        let mut file = ConfigFile::read(&path).map_err(|message| file_error(ErrorKind::Io, &message))?;
+        file.is_found = is_found;
         let arguments = file
             .arguments(&command, name, &origins)
             .map_err(|message| file_error(ErrorKind::ValueValidation, &message))?;
@@ -75,6 +88,7 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
         Subcommand::Check(check) => {
             split_policies(&mut check.policies.sources);
             split_environment("filename", &mut check.source.manifests.filename, shown, origins);
+            check.source.manifests.filename.append(&mut check.paths);
             split_environment("exceptions", &mut check.exceptions.given.files, shown, origins);
             settle(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
         }
@@ -88,7 +102,7 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
             settle_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
-        Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Completions { .. } => {}
+        Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Version | Subcommand::Completions { .. } => {}
     }
     Ok(parsed)
 }
@@ -108,10 +122,20 @@ fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
     clap::Error::raw(kind, format!("{}\n", message.trim_end()))
 }
 
-fn config_path(matches: &ArgMatches) -> Option<(&str, &PathBuf)> {
+/// Returns the subcommand and its file: that of `--config`, or else one that is [found](CONFIG), which is true then.
+fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
-    let path = matches.try_get_one::<PathBuf>("config").ok()??;
-    Some((name, path))
+    if let Some(path) = matches.try_get_one::<PathBuf>("config").ok()? {
+        return Some((name, path.clone(), false));
+    }
+    let mut policies = matches.try_get_many::<PolicySource>("policies").ok().flatten().into_iter().flatten();
+    let beside = match (policies.next(), policies.next()) {
+        (Some(PolicySource::Path(only)), None) => only.parent().map(|folder| folder.join(CONFIG)),
+        _ => None,
+    };
+    let found = [Some(PathBuf::from(CONFIG)), beside].into_iter().flatten().find(|path| path.is_file())?;
+    note(&format!("settings are read from {}; --config names another file", found.display()));
+    Some((name, found, true))
 }
 
 /// Where the value of an option comes from; the greatest wins.
@@ -318,9 +342,17 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
     Ok(())
 }
 
+/// The file that is read without being named: in the working directory, or beside the only path of policies.
+const CONFIG: &str = "kaudit.yaml";
+
+/// Settings that a file may have only if it is named: a change to the tree that is checked may have added it.
+const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
+
 /// The settings of a file, with their lines for messages.
 struct ConfigFile {
     path: PathBuf,
+    /// Whether it was found, not named.
+    is_found: bool,
     settings: Vec<Setting>,
 }
 
@@ -342,7 +374,7 @@ impl ConfigFile {
             let line = error.location().map_or(String::new(), |place| format!(":{}", place.line()));
             format!("{}{line}: {}", path.display(), plain_message(&error))
         })?;
-        Ok(Self { path: path.to_owned(), settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
+        Ok(Self { path: path.to_owned(), is_found: false, settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
     }
 
     /// Returns `--key=value` for every setting of this subcommand that nothing more direct gives, with the id of
@@ -360,6 +392,10 @@ impl ConfigFile {
                 return Err(self.unknown(setting, command));
             }
             let Some(arg) = own else { continue };
+            if self.is_found && is_reserved(command.find_subcommand(subcommand), arg, &setting.value) {
+                let why = "may not be set in a file that is found: name the file with --config";
+                return Err(self.at(setting.line, &setting.key, why));
+            }
             let values =
                 values(arg, &setting.value).map_err(|message| self.at(setting.line, &setting.key, &message))?;
             let id = arg.get_id().to_string();
@@ -411,6 +447,26 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
     let line = yaml::reason(error);
     let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
     line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
+}
+
+/// Whether a setting reaches into clusters, opens ports, trusts keys or writes files.
+fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
+    let groups = [
+        ClusterArgs::group_id(),
+        RecordingArgs::group_id(),
+        WritingArgs::group_id(),
+        ServingArgs::group_id(),
+        UiAuthArgs::group_id(),
+        BundleArgs::group_id(),
+        RegistryArgs::group_id(),
+    ];
+    let own = command.into_iter().flat_map(clap::Command::get_groups);
+    let is_of_group = |group: &&ArgGroup| {
+        groups.contains(&Some(group.get_id().clone())) && group.get_args().any(|id| id == arg.get_id())
+    };
+    own.filter(is_of_group).count() > 0
+        || RESERVED.contains(&arg.get_id().as_str())
+        || arg.get_id() == "output" && value.to_string().contains('=')
 }
 
 /// Whether an option may stand in a file.

@@ -67,7 +67,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Which objects to judge.
+    /// Which objects to check.
     #[command(flatten)]
     pub scope: ScopeArgs,
 

@@ -13,7 +13,7 @@ use super::{
 
 pub(super) const AFTER_HELP: &str = "\
 WHAT TO EXPLAIN:
-  KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest
+  KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest_tag
                    (NAME alone for what is in no namespace, RULE with or
                    without its policy; a Constraint is KIND/NAME)
   ID               A result by its id, as -o json shows it; to find it the

@@ -27,7 +27,7 @@ pub struct InitArgs {
     #[arg(value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
 
-    /// Copy the library inside kaudit, or a part of it; none judges by it as each version of kaudit has it; repeatable
+    /// Copy the library inside kaudit, or a part of it; with none, the library of each version of kaudit is used; repeatable
     #[arg(
         long,
         env = "KAUDIT_INIT_FROM",

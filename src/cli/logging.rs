@@ -6,20 +6,28 @@
 use std::io;
 
 use anyhow::Context as _;
-use clap::{Args, ColorChoice, ValueEnum};
+use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter, field::MakeExt as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 use super::values;
-use crate::output::{safe::Escaping, shown_lines};
+use crate::output::{safe::Escaping, shown_lines, silence};
 
 /// What to log, and how.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
 pub struct LogArgs {
+    /// Show more: titles and links of rules, passed tests with what they printed, and more of the log
+    #[arg(short, long, env = "KAUDIT_VERBOSE", value_parser = BoolishValueParser::new(), help_heading = "Output")]
+    pub verbose: bool,
+
+    /// Write only results: no notes and no warnings
+    #[arg(short, long, env = "KAUDIT_QUIET", value_parser = BoolishValueParser::new(), conflicts_with = "verbose", help_heading = "Output")]
+    pub quiet: bool,
+
     /// Log at this level, or by a filter such as info,kaudit::source=debug [default: info when watching, else warn]
     #[arg(
         long = "log-level",
@@ -64,6 +72,9 @@ const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyp
 /// # Errors
 /// When the filter is wrong, or a log was started before.
 pub fn init(log: &LogArgs, watching: bool) -> anyhow::Result<()> {
+    if log.quiet {
+        silence();
+    }
     let filter = EnvFilter::try_new(directives(log, watching)).context("reading --log-level")?;
     let registry = tracing_subscriber::registry().with(filter);
     match log.format {
@@ -99,7 +110,12 @@ fn fields() -> impl for<'w> fmt::FormatFields<'w> + Send + Sync + 'static {
 
 /// Returns the whole filter: what is silent, then what the user asked for, or the default.
 fn directives(log: &LogArgs, watching: bool) -> String {
-    let default = if watching { "info" } else { "warn" };
+    let default = match (log.quiet, log.verbose, watching) {
+        (true, ..) => "error",
+        (_, true, true) => "debug",
+        (_, true, false) | (_, _, true) => "info",
+        _ => "warn",
+    };
     match log.level.as_deref().unwrap_or(default).trim() {
         "off" => "off".to_owned(),
         level => format!("{QUIET},{level}"),
@@ -119,7 +135,8 @@ mod tests {
     use super::*;
 
     fn shown(level: Option<&str>, watching: bool) -> String {
-        let log = LogArgs { level: level.map(str::to_owned), format: LogFormat::Text, color: ColorChoice::Never };
+        let (verbose, quiet, format) = (false, false, LogFormat::Text);
+        let log = LogArgs { verbose, quiet, level: level.map(str::to_owned), format, color: ColorChoice::Never };
         EnvFilter::try_new(directives(&log, watching)).unwrap().to_string()
     }
 

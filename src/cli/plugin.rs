@@ -93,7 +93,10 @@ mod tests {
     fn words_are_completed_where_they_are_known() {
         assert_eq!(words(&["ch"]), ["check", NO_FILES]);
         assert_eq!(words(&["check", "--fail"]), ["--fail-on", NO_FILES]);
-        assert_eq!(words(&["check", "--fail-on", ""]), ["fail", "warn", "none", NO_FILES]);
+        assert_eq!(
+            words(&["check", "--fail-on", ""]),
+            ["critical", "high", "medium", "low", "info", "fail", "warn", "none", NO_FILES]
+        );
         assert_eq!(words(&["check", "--fail-on=w"]), ["--fail-on=warn", NO_FILES]);
         assert_eq!(words(&["policies", "-o", "j"]), ["json", NO_FILES]);
         assert!(words(&[""]).contains(&"init".to_owned()));

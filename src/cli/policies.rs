@@ -105,7 +105,7 @@ impl ReadingArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct EvaluationArgs {
-    /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
+    /// Check with the other policies when files are refused; the result is incomplete then, as it is when watching
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
 
@@ -134,7 +134,7 @@ pub struct EvaluationArgs {
     )]
     pub evaluator: EvaluatorName,
 
-    /// Judge replicas and other objects that look the same only once; off is for diagnosis
+    /// Evaluate replicas and other objects that look the same once; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_SHARE_VERDICTS",
@@ -151,7 +151,7 @@ pub struct EvaluationArgs {
 pub enum ShareVerdicts {
     /// Between objects that look the same
     On,
-    /// Each object is judged
+    /// Each object is checked
     Off,
 }
 

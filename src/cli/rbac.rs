@@ -31,7 +31,7 @@ EXAMPLES:
 /// Options of `kaudit rbac`: those of `kaudit check` that rights depend on, and whom to give them.
 #[derive(Debug, Args)]
 pub struct RbacArgs {
-    /// Which objects will be judged.
+    /// Which objects will be checked.
     #[command(flatten)]
     pub scope: ScopeArgs,
 

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
-    /// Judge everything once and exit, instead of watching
+    /// Check everything once and exit, instead of watching
     #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new())]
     pub once: bool,
 
@@ -39,7 +39,7 @@ pub struct SourceArgs {
 pub enum Inactive {
     /// Count them only
     Skip,
-    /// Judge them
+    /// Check them
     Judge,
 }
 
@@ -66,8 +66,8 @@ pub enum GroupBy {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
-    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
-    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME")]
+    /// Check manifests instead of a cluster: files, directories with all below, https URLs, or - for standard input
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME")]
     pub filename: Vec<PathBuf>,
 
     /// Replace the values of Secrets before anything else sees them, or keep them for the policies
@@ -79,7 +79,7 @@ pub struct ManifestArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct SyncArgs {
-    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
+    /// Check without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
     #[arg(
         long,
         env = "KAUDIT_SYNC_TIMEOUT",
@@ -90,11 +90,11 @@ pub struct SyncArgs {
     pub sync_timeout: Duration,
 }
 
-/// Which objects to judge.
+/// Which objects to check.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ScopeArgs {
-    /// Judge only objects in this namespace; repeatable [default: everything]
+    /// Check only objects in this namespace; repeatable [default: all namespaces]
     #[arg(
         short,
         long,
@@ -105,18 +105,27 @@ pub struct ScopeArgs {
     )]
     pub namespace: Vec<String>,
 
-    /// Do not check objects in namespaces that match this glob, such as kube-system or 'kube-*'; rules can still look them up;
-    /// repeatable
+    /// Check all namespaces and what is in none, which is the default
+    #[arg(short = 'A', long, env = "KAUDIT_ALL_NAMESPACES", value_parser = BoolishValueParser::new(), conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+
+    /// Do not check objects in namespaces that match this glob, such as 'kube-*'; repeatable
+    ///
+    /// Rules can still look them up. A Namespace is in itself.
     #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
     pub exclude_namespace: Vec<Glob>,
 
-    /// Judge these kinds even if they are left out, by default or by --exclude; repeatable
+    /// Check these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 
     /// Leave these kinds out; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
+
+    /// Accept that these kinds may not be read: they are named, but the result is complete; repeatable
+    #[arg(long, value_name = "KIND", env = "KAUDIT_ALLOW_MISSING", value_delimiter = ',')]
+    pub allow_missing: Vec<KindPattern>,
 
     /// Which part of the rest is read.
     #[command(flatten)]
@@ -127,7 +136,7 @@ pub struct ScopeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
-    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    /// Check only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
     #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
     pub shard: Option<Shard>,
 
@@ -148,6 +157,7 @@ impl ScopeArgs {
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             excluded_namespaces: self.exclude_namespace.clone(),
+            allow_missing: self.allow_missing.clone(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             shard: self.shard(),
@@ -163,7 +173,7 @@ impl ScopeArgs {
         AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard() }
     }
 
-    /// Returns which part of the objects is judged.
+    /// Returns which part of the objects is checked.
     pub fn shard(&self) -> Shard {
         self.part.shard.unwrap_or_default()
     }

@@ -70,10 +70,6 @@ pub struct TestArgs {
     )]
     pub timeout: Duration,
 
-    /// Also report what passed, what all tests printed and how long they took
-    #[arg(short, long, env = "KAUDIT_TEST_VERBOSE", value_parser = BoolishValueParser::new())]
-    pub verbose: bool,
-
     /// What to log, and how.
     #[command(flatten)]
     pub log: LogArgs,

@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(target("json=out.json"), Ok(Target { format: Format::Json, file: Some("out.json".into()) }));
         assert_eq!(target("text=-"), Ok(Target { format: Format::Text, file: None }));
         let known =
-            "unknown format (known: text, json, ndjson, sarif, junit, github, gitlab, markdown, html, openreport)";
+            "unknown format (known: text, json, ndjson, sarif, junit, csv, github, gitlab, markdown, html, openreport)";
         assert_eq!(target("jsno").unwrap_err(), format!("{known}; did you mean json?"));
         assert_eq!(target("zzz").unwrap_err(), known);
         assert!(target("json=").is_err());

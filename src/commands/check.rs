@@ -20,12 +20,12 @@ use std::{future::pending, sync::Arc};
 use anyhow::Context;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
-    commands::sources::{self, Sources},
+    commands::sources::Sources,
     judge::set::PolicySet,
     telemetry::{Span, Telemetry},
 };
@@ -71,7 +71,7 @@ async fn judge(
 ) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
-    let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
+    let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
     let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
@@ -86,6 +86,9 @@ async fn judge(
     // In the long run, policies may come later.
     if !watching {
         policies.rule_changes.check(&policies.policies)?;
+    } else if !policies.rule_changes.unmatched.is_empty() {
+        let patterns = policies.rule_changes.unmatched.join(", ");
+        warn!(patterns, "No loaded rule matches these settings of rules");
     }
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;

@@ -21,13 +21,11 @@ use self::{
     explanation::Explained,
     objects::{Objects, Wanted},
 };
-use super::{
-    check::policies,
-    sources::{self, Sources},
-};
+use super::{check::policies, sources::Sources};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
+        ledger::{self, Id},
         recorded::RecordedObject,
         result::{About, Entry},
     },
@@ -54,9 +52,18 @@ use crate::{
 /// What is to be explained.
 enum Subject {
     /// A result.
-    Result(Fingerprint),
+    Result(ResultId),
     /// A rule for an object.
     Rule { kind: KindPattern, namespace: Option<String>, name: String, rule: String },
+}
+
+/// How a result is named.
+#[derive(Debug, Clone, Copy)]
+enum ResultId {
+    /// As in results and baselines.
+    Result(Fingerprint),
+    /// As in Events, reports and notifications.
+    Violation(Id),
 }
 
 /// Runs `kaudit explain`; returns the exit code.
@@ -66,7 +73,7 @@ enum Subject {
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
-    let sources = Sources::chosen(&policies.sources, reading, cluster, None, sources::note).await?.now();
+    let sources = Sources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
     let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);
@@ -87,7 +94,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     };
     if let [(first, _), _, ..] = &jobs[..] {
         let (kind, number) = (&first.object.key.kind.kind, jobs.len());
-        sources::note(&format!(
+        crate::output::note(&format!(
             "the manifests have {number} objects {kind} {}: each is explained",
             objects::shown(&first.object.key)
         ));
@@ -125,10 +132,14 @@ impl Subject {
     fn parse(what: &[String]) -> anyhow::Result<Self> {
         match what {
             [id] => {
-                let id = Fingerprint::parse(id).with_context(|| {
-                    format!("{id:?} is no id of a result, which has 16 hex digits; or name KIND NAME RULE")
+                let known = Fingerprint::parse(id).map(ResultId::Result);
+                let known = known.or_else(|| Id::parse(id).map(ResultId::Violation)).with_context(|| {
+                    format!(
+                        "{id:?} is not a result id (16 hexadecimal digits in results, 32 in Events and reports); you can also \
+                         name KIND, NAMESPACE/NAME and RULE"
+                    )
                 })?;
-                Ok(Self::Result(id))
+                Ok(Self::Result(known))
             }
             [kind, name, rule] => {
                 let (namespace, name) =
@@ -150,7 +161,11 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
     let full = |policy: &Policy, rule: &Rule| format!("{}/{}", policy.name, rule.name);
     let all = || policies.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
     let is_meant = |(policy, rule): &(&Policy, &Rule)| {
-        if wanted.contains('/') { full(policy, rule) == wanted } else { &*rule.name == wanted }
+        if wanted.contains('/') {
+            full(policy, rule) == wanted
+        } else {
+            &*rule.name == wanted || rule.metadata.ids().any(|id| id.eq_ignore_ascii_case(wanted))
+        }
     };
     let found: Vec<_> = all().filter(is_meant).collect();
     match &found[..] {
@@ -176,18 +191,26 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
 }
 
 /// Finds a result among those of all objects, and its object.
-fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(&Object, Entry)> {
+fn find_result(objects: &Objects, id: ResultId) -> anyhow::Result<(&Object, Entry)> {
     let by_uid = objects.by_uid();
     for object in &objects.all {
         let owner = topmost_owner(object, &by_uid);
-        let found = entries(&objects.job(object), owner.as_ref()).into_iter().find(|entry| entry.id == id);
-        if let Some(entry) = found {
-            return Ok((object, entry));
+        let Object { key, uid, location, .. } = object;
+        let resource = Arc::new(ObjectRef::new(key, uid));
+        for finding in evaluate(&objects.job(object)).results {
+            let entry = Entry::new(&finding, &resource, location.as_ref(), owner.as_ref());
+            let is_it = match id {
+                ResultId::Result(id) => entry.id == id,
+                ResultId::Violation(id) => Id::new(ledger::Subject::new(key, uid), &finding) == id,
+            };
+            if is_it {
+                return Ok((object, entry));
+            }
         }
     }
     let unread = objects.unread.first().map_or(String::new(), |why| format!("; not everything could be read: {why}"));
     anyhow::bail!(
-        "none of {} objects has a result with the id {id} by these policies{unread}\n  help: what is resolved has no \
+        "none of {} objects has a result with this id by these policies{unread}\n  help: what is resolved has no \
          result any more; name the policies and manifests of that audit",
         objects.all.len()
     )

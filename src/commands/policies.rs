@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use super::sources::{self, Sources};
+use super::sources::Sources;
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
@@ -16,7 +16,7 @@ use crate::{
 /// When a source outside of the file system cannot be read, or standard output cannot be written to.
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let PoliciesArgs { sources, reading, cluster, .. } = options;
-    let sources = Sources::chosen(sources, reading, cluster, None, sources::note).await?.now();
+    let sources = Sources::chosen(sources, reading, cluster, None, crate::output::note).await?.now();
     let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),

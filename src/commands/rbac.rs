@@ -17,10 +17,7 @@ use crate::{
         scope::KindFilter,
     },
     cluster::identity::OWN_GROUP,
-    commands::{
-        connect::connect,
-        sources::{self, Sources},
-    },
+    commands::{connect::connect, sources::Sources},
     judge::{
         set::PolicySet,
         sources::{ClusterSource, PolicySource},
@@ -138,7 +135,7 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::All => None,
         KindFilter::Judged => {
             let RbacArgs { policies, reading, cluster, .. } = options;
-            let sources = Sources::chosen(policies, reading, cluster, None, sources::note).await?.now();
+            let sources = Sources::chosen(policies, reading, cluster, None, crate::output::note).await?.now();
             Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
         }
     };

@@ -1,12 +1,6 @@
 //! Which policies a command uses where none are named, and those that have to be read from elsewhere first.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use super::connect::reach;
 use crate::{
@@ -16,7 +10,6 @@ use crate::{
     },
     cli::{cluster::ClusterArgs, policies::ReadingArgs},
     judge::sources::PolicySource,
-    output::shown_lines,
     source::policies::{self, FollowedPolicies},
 };
 
@@ -101,10 +94,4 @@ impl Sources {
         });
         sources.flatten().collect()
     }
-}
-
-/// Writes a line for the user to standard error.
-pub(super) fn note(text: &str) {
-    // Nothing is left to report to where standard error is closed.
-    let _closed = writeln!(io::stderr(), "note: {}", shown_lines(text));
 }

@@ -16,6 +16,11 @@ fn deployments(state: State) -> Coverage {
     }
 }
 
+fn finding(class: &Class) -> Finding {
+    let Class { policy, severity, outcome } = class.clone();
+    Finding { policy, rule: "deny_latest_tag".into(), severity, outcome, ..Finding::object_error("") }
+}
+
 /// Everything once.
 fn sample() -> Metrics {
     let metrics = Metrics::default();
@@ -29,7 +34,8 @@ fn sample() -> Metrics {
     metrics.set_violations([("gone".into(), class.clone(), 2)]);
     metrics.set_violations([("shop".into(), class.clone(), 1), ("".into(), class.clone(), 0)]);
     metrics.expect_violations(&class, "change");
-    metrics.violation_appeared(&class, "change");
+    metrics.limit_namespaces(1);
+    metrics.violation_appeared(&finding(&class), Some(&"shop".into()), "change");
     metrics.set_exceptions(&[(ExceptionState::Expiring, Some(AT)), (ExceptionState::Expired, None)]);
     metrics.set_policies(3);
     metrics.recording_start_time_seconds.get_or_create(&[]).set(AT.as_second());

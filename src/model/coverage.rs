@@ -41,6 +41,9 @@ impl State {
 /// What stands behind the name of a file that was read and left out, in the message of its coverage.
 pub const NO_OBJECTS: &str = ": no objects";
 
+/// How the message of a kind begins that may not be read and is not needed.
+pub const UNNEEDED: &str = "may not be read, and is not needed: ";
+
 /// How far one kind was covered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {

@@ -51,11 +51,12 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// All of them, the worst first.
+    pub const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
+
     /// Parses a severity as policies write it: in upper or lower case.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info]
-            .into_iter()
-            .find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))
+        Self::ALL.into_iter().find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))
     }
 
     /// Returns the word for it in reports, which is lower case.
@@ -255,7 +256,7 @@ pub struct Verdict {
     /// What the policies say of the transition (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
     /// is: reported once, never standing.
     pub transitions: Vec<Finding>,
-    /// Rules that were evaluated without a result.
+    /// Rules that are about the object's kind, match it, and have no result.
     pub passed: u32,
     /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
     pub unfinished: bool,

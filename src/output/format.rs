@@ -20,6 +20,8 @@ pub enum Format {
     Sarif,
     /// `JUnit` XML.
     Junit,
+    /// One row a result.
+    Csv,
     /// Workflow commands of GitHub.
     Github,
     /// Code quality of GitLab.
@@ -41,6 +43,7 @@ impl Format {
             Self::Ndjson => "ndjson",
             Self::Sarif => "sarif",
             Self::Junit => "junit",
+            Self::Csv => "csv",
             Self::Github => "github",
             Self::Gitlab => "gitlab",
             Self::Markdown => "markdown",
@@ -92,6 +95,10 @@ pub struct RenderOptions {
     pub color: bool,
     /// Columns to wrap at; `usize::MAX` does not wrap.
     pub width: usize,
+    /// Whether text has titles and links of rules.
+    pub verbose: bool,
+    /// Whether text has tables only.
+    pub summary: bool,
     /// Where Markdown goes.
     pub place: Place,
     /// The repository that files are in, where a format names files as it does.
@@ -105,7 +112,16 @@ pub struct RenderOptions {
 /// Plain and unwrapped, as for a file or a pipe.
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { color: false, width: usize::MAX, place: Place::Summary, tree: None, sarif_id: None, report_name: None }
+        Self {
+            color: false,
+            width: usize::MAX,
+            verbose: false,
+            summary: false,
+            place: Place::Summary,
+            tree: None,
+            sarif_id: None,
+            report_name: None,
+        }
     }
 }
 

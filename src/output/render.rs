@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{
+    csv,
     format::{Format, RenderOptions, StreamEvent},
     forms, json, page,
     safe::Guarded,
@@ -27,6 +28,7 @@ pub fn render(
     match format {
         Format::Text => text::render(result, options, out),
         Format::Json | Format::Ndjson => Ok(()),
+        Format::Csv => csv::render(result, out),
         Format::Sarif => forms::sarif(result, options, out),
         Format::Junit => forms::junit(result, out),
         Format::Github => forms::github(result, options, out),

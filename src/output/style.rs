@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::model::verdict::Outcome;
+use crate::model::verdict::{Outcome, Severity};
 
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -21,10 +21,21 @@ impl Paint {
 
 pub(super) fn style_of(outcome: Outcome) -> Style {
     match outcome {
-        Outcome::Fail => AnsiColor::Red.on_default().bold(),
-        Outcome::Warn => AnsiColor::Yellow.on_default(),
+        Outcome::Fail => BOLD,
+        Outcome::Warn => Style::new(),
         Outcome::Error => AnsiColor::Magenta.on_default(),
         Outcome::Skip => DIM,
+    }
+}
+
+/// Returns the style of a severity; `None` is that of none.
+pub(super) fn severity_style(severity: Option<Severity>) -> Style {
+    match severity {
+        Some(Severity::Critical) => AnsiColor::Red.on_default().bold(),
+        Some(Severity::High) => AnsiColor::Red.on_default(),
+        Some(Severity::Medium) => AnsiColor::Yellow.on_default(),
+        Some(Severity::Low) => AnsiColor::Cyan.on_default(),
+        Some(Severity::Info) | None => DIM,
     }
 }
 

@@ -11,12 +11,13 @@ use super::{
 use crate::{
     audit::{
         exceptions::ExceptionSummary,
-        result::{AuditResult, BaselineEntry, IncomparableEntry},
+        result::{AuditResult, BaselineEntry, Entry, IncomparableEntry},
     },
     cluster::identity::OWN_GROUP,
     judge::unjudged::Unjudged,
     model::{
-        coverage::{Coverage, State},
+        coverage::{Coverage, State, UNNEEDED},
+        object::{Location, ObjectRef},
         verdict::Outcome,
     },
     rego::problem::Problem,
@@ -39,7 +40,7 @@ pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     }
     lines.push(sentence(result, paint));
     if !result.complete {
-        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was checked"));
     }
     if !is_compared(result) {
         let words = "incomplete: not everything could be compared with the baseline";
@@ -69,37 +70,54 @@ pub(super) fn headline(result: &AuditResult) -> String {
 /// Returns the counts as one sentence.
 pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
     let summary = &result.summary;
-    let kinds = kinds_with_objects(&result.coverage).count();
-    let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
-    let judged =
-        format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
-    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
     let parts = [
-        (summary.fail, "fail", style_of(Outcome::Fail)),
-        (summary.warn, "warn", style_of(Outcome::Warn)),
+        (summary.fail, "failure", style_of(Outcome::Fail)),
+        (summary.warn, "warning", style_of(Outcome::Warn)),
         (summary.error, "error", style_of(Outcome::Error)),
-        (summary.skip.saturating_sub(known), "skipped", DIM),
-        (known, "in the baseline", DIM),
     ];
-    let mut counts: Vec<String> = parts
-        .into_iter()
-        .filter(|(number, ..)| *number > 0)
-        .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
+    let counts: Vec<String> = (parts.into_iter().filter(|(number, ..)| *number > 0))
+        .map(|(number, noun, style)| paint.with(style, &count(number, noun)))
         .collect();
-    counts.push(format!("{} pass", summary.pass));
-    if summary.covered > 0 {
-        counts.push(format!("{} at dependents", summary.covered));
-    }
-    let clean = result.complete
-        && is_compared(result)
-        && summary.objects > 0
-        && summary.fail + summary.warn + summary.error == 0;
-    let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
-    let mut sentence = vec![format!("{clean}{judged}{then} {}", counts.join(", "))];
+    let kinds = count(kinds_with_objects(&result.coverage).count(), "kind");
+    let rules = count(result.policies.iter().map(|policy| policy.rules.len()).sum(), "rule");
+    let objects = count(summary.objects, "object");
+    let passes = match summary.pass {
+        1 => "1 pass".to_owned(),
+        number => format!("{number} passes"),
+    };
+    let first = if counts.is_empty() {
+        let is_clean = result.complete && is_compared(result) && summary.objects > 0;
+        let clean = if is_clean { format!("{}: ", paint.with(GREEN, "clean")) } else { String::new() };
+        format!("{clean}{objects} of {kinds} checked by {rules}, {passes}")
+    } else {
+        let is_counted = |entry: &&Entry| entry.result != Outcome::Skip && entry.covered_by.is_none();
+        let with: BTreeSet<(&ObjectRef, Option<&Location>)> = (result.results.iter().filter(is_counted))
+            .map(|entry| (&*entry.resource, entry.location.as_ref()))
+            .collect();
+        let (with, counts) = (with.len(), listed(&counts));
+        format!("{counts} in {with} of {objects}; {kinds}, {rules}, {passes}")
+    };
+    let mut sentence = vec![first];
+    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
+    let others = [
+        (summary.skip.saturating_sub(known), "excused"),
+        (known, "in the baseline"),
+        (summary.covered, "covered by results of their owners"),
+    ];
+    let others = others.into_iter().filter(|(number, _)| *number > 0);
+    sentence.extend(others.map(|(number, words)| paint.with(DIM, &format!("{number} {words}"))));
     sentence.extend(inactive(&result.coverage));
     sentence.extend(left_out(&result.coverage));
     sentence.extend(by_choice(result));
     sentence.join("; ")
+}
+
+/// Joins words: `a, b and c`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [words @ .., last] if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        words => words.concat(),
+    }
 }
 
 /// Returns what the user has left out: rules, namespaces and severities.
@@ -145,6 +163,13 @@ pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -
     gaps.chain(refused.iter().map(|problem| refused_line(problem, paint))).collect()
 }
 
+/// Names the kinds that may not be read and are not needed.
+fn unneeded_line(coverage: &[Coverage]) -> Option<String> {
+    let unneeded = coverage.iter().filter(|kind| kind.message.starts_with(UNNEEDED));
+    let names: Vec<String> = unneeded.map(|kind| shown_line(&kind.name())).collect();
+    (!names.is_empty()).then(|| format!("may not be read, and not needed: {}", names.join(", ")))
+}
+
 /// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
 pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
@@ -154,7 +179,7 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
         let entries = if not_found == 1 { "entry of the baseline is" } else { "entries of the baseline are" };
         format!("not found: {not_found} {entries} about objects that were not given")
     });
-    let exceptions = exceptions.chain(not_found);
+    let exceptions = exceptions.chain(not_found).chain(unneeded_line(&result.coverage));
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
 }
 
@@ -180,7 +205,7 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
 /// Counts what was not judged as it is over.
 fn inactive(coverage: &[Coverage]) -> Option<String> {
     let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
-    (number > 0).then(|| format!("{} not judged", count(number, "inactive object")))
+    (number > 0).then(|| format!("{} skipped", count(number, "inactive object")))
 }
 
 /// Names the first files in which tools have their settings, and counts the others.
@@ -196,7 +221,7 @@ fn left_out(coverage: &[Coverage]) -> Option<String> {
 }
 
 fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not used:");
     let number = policies.len();
     let noun = if number == 1 { "policy" } else { "policies" };
     let controls = policies.iter().flat_map(|policy| &policy.controls).collect::<BTreeSet<_>>().len();
@@ -206,7 +231,7 @@ fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not used:");
     format!("{words} {}: {}", shown_line(&problem.place()), shown_line(&problem.message))
 }
 
@@ -222,31 +247,35 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
         State::Failed | State::Synced | State::Excluded => "failed",
     };
     let colon = if gap.message.is_empty() { "" } else { ": " };
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged:");
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not checked:");
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }
 
-/// Returns one line for each sort of gap, however many kinds it concerns.
+/// Returns one line for each sort of gap, with all kinds that it concerns.
 fn advice(result: &AuditResult) -> Vec<String> {
-    let first = |state: State| {
-        let mut gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents());
-        gaps.find(|gap| gap.state == state).map(|gap| quoted(&gap.name()))
+    let all = |state: State| {
+        let gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents() && gap.state == state);
+        let names: Vec<String> = gaps.map(|gap| quoted(&gap.name())).collect();
+        (!names.is_empty()).then(|| names.join(","))
     };
     let mut lines = Vec::new();
-    if let Some(name) = first(State::Forbidden) {
-        lines.push(format!("  Grant list and watch on what is forbidden, or leave it out: --exclude {name}"));
+    if let Some(names) = all(State::Forbidden) {
+        lines.push(format!(
+            "  Grant list and watch on what is forbidden, leave it out (--exclude {names}), or accept the gap (--allow-missing \
+             {names})"
+        ));
     }
-    if let Some(name) = first(State::Failed) {
-        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {name}"));
+    if let Some(names) = all(State::Failed) {
+        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {names}"));
     }
-    if first(State::TimedOut).is_some() {
+    if all(State::TimedOut).is_some() {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
     if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty()) {
         lines.push("  --prune-baseline removes from the baseline what is fixed".to_owned());
     }
     if result.summary.error > 0 {
-        lines.push("  Where a policy itself failed (error), it did not judge the object".to_owned());
+        lines.push("  Where a policy itself failed (error), it did not check the object".to_owned());
     }
     lines
 }

@@ -237,6 +237,11 @@ fn exit_codes_follow_the_worst() {
     let code = |(fail, warn, error, skip, complete), fail_on| {
         let mut result = empty();
         result.summary = Summary { fail, warn, error, skip, ..result.summary };
+        let counts = [(fail, Outcome::Fail), (warn, Outcome::Warn), (error, Outcome::Error), (skip, Outcome::Skip)];
+        for (count, outcome) in counts {
+            let one = entry(resource("v1", "Pod", "shop", "web"), "image", "deny", outcome, "bad");
+            result.results.extend(std::iter::repeat_n(one, count));
+        }
         result.complete = complete;
         (exit_code(&result, fail_on, true), exit_code(&result, fail_on, false))
     };

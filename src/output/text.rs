@@ -1,9 +1,10 @@
-//! Results for people: grouped by object, the worst first, and one line that sums up.
+//! Results for people: by namespace and object, the worst first, then tables, and a sentence that sums up.
 //!
 //! Messages and names come from policies and from everybody who may create objects, so nothing in them that could move a
 //! cursor or reverse text reaches a terminal: see [`safe`](super::safe).
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io,
@@ -11,17 +12,18 @@ use std::{
 
 use super::{
     format::{RenderOptions, StreamEvent, shown_time},
-    names::{Names, is_known, message, object_name, rule_name, urgency},
+    names::{Names, is_known, message, object_name, rule_name},
     rules::Rules,
     safe::shown_line,
-    style::{BOLD, DIM, GREEN, Paint, columns_of, style_of, wrap},
+    style::{BOLD, DIM, GREEN, Paint, columns_of, severity_style, style_of, wrap},
     summary::closing_lines,
+    tables::{namespace, tables},
 };
 use crate::{
     audit::result::{AuditResult, Entry},
     model::{
         object::{Location, ObjectRef},
-        verdict::Severity,
+        verdict::{Outcome, Severity},
     },
 };
 
@@ -29,30 +31,25 @@ use crate::{
 const WIDEST_RULE: usize = 40;
 /// A message that has fewer columns than this goes below its rule.
 const NARROWEST_MESSAGE: usize = 30;
+/// Fewer results than this are seen at a glance, and not summed up in tables.
+const TABLES_FROM: usize = 30;
 
-/// Writes all results, the summary, and what to do about what was not judged.
+/// Writes all results, tables, the summary, and what to do about what was not checked.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
-    let columns = Columns::of(&result.results, options.width);
-    let names = Names::of(&result.results);
-    let mut objects: BTreeMap<(&ObjectRef, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
-    for entry in result.results.iter().filter(|entry| !is_known(entry)) {
-        objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
+    let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_known(entry)).collect();
+    if !options.summary {
+        List::new(result, options).render(&entries, out)?;
     }
-    for ((resource, location), mut entries) in objects {
-        write!(out, "{}", paint.with(BOLD, &names.object(resource)))?;
-        if let Some(Location { file, line }) = location {
-            write!(out, "  {}", paint.with(DIM, &format!("{}:{line}", shown_line(file))))?;
+    if options.verbose {
+        for line in about_rules(result) {
+            writeln!(out, "{}", paint.with(DIM, &line))?;
         }
-        writeln!(out)?;
-        entries.sort_by_key(|entry| urgency(entry));
-        for entry in entries {
-            out.write_all(columns.entry(entry, paint).as_bytes())?;
-        }
-        writeln!(out)?;
     }
-    for line in about_rules(result) {
-        writeln!(out, "{}", paint.with(DIM, &line))?;
+    if options.summary || entries.len() >= TABLES_FROM {
+        for line in tables(result, &entries, options.width, paint) {
+            writeln!(out, "{line}")?;
+        }
     }
     for line in closing_lines(result, paint) {
         let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len());
@@ -60,6 +57,102 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
         writeln!(out, "{}", lines.join(&format!("\n{indent}")))?;
     }
     Ok(())
+}
+
+/// The list of all results by namespace and object, the worst first.
+struct List<'r> {
+    names: Names<'r>,
+    rules: Rules<'r>,
+    columns: Columns,
+    paint: Paint,
+}
+
+/// An object with its results, the worst first.
+type Listed<'r> = ((&'r ObjectRef, Option<&'r Location>), Vec<&'r Entry>);
+
+impl<'r> List<'r> {
+    fn new(result: &'r AuditResult, options: &RenderOptions) -> Self {
+        let rules = Rules::of(result);
+        Self {
+            columns: Columns::of(&result.results, &rules, options.width),
+            names: Names::of(&result.results),
+            rules,
+            paint: Paint(options.color),
+        }
+    }
+
+    fn render(&self, entries: &[&'r Entry], out: &mut dyn io::Write) -> io::Result<()> {
+        let mut namespaces: BTreeMap<Option<&str>, BTreeMap<_, Vec<&Entry>>> = BTreeMap::new();
+        for entry in entries {
+            let objects = namespaces.entry(entry.resource.namespace.as_deref()).or_default();
+            objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
+        }
+        let mut namespaces: Vec<Vec<Listed<'_>>> = namespaces.into_values().map(sorted).collect();
+        namespaces.sort_by_key(|objects| objects.first().map(|(_, entries)| worst(entries)));
+        let has_several = namespaces.len() > 1;
+        for objects in namespaces {
+            if has_several {
+                self.heading(&objects, out)?;
+            }
+            for object in objects {
+                self.object(object, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the name of a namespace, and how many violations of each severity it has.
+    fn heading(&self, objects: &[Listed<'_>], out: &mut dyn io::Write) -> io::Result<()> {
+        let Some(((resource, _), _)) = objects.first() else { return Ok(()) };
+        let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
+        for entry in objects.iter().flat_map(|(_, entries)| entries).filter(|entry| entry.result.is_violation()) {
+            *counts.entry((entry.severity.is_none(), entry.severity)).or_default() += 1;
+        }
+        let parts = counts.iter().map(|((_, severity), number)| {
+            let word = severity.map_or("without severity", Severity::word);
+            self.paint.with(severity_style(*severity), &format!("{number} {word}"))
+        });
+        let parts: Vec<String> = parts.collect();
+        let colon = if parts.is_empty() { "" } else { ": " };
+        writeln!(out, "{}{colon}{}\n", self.paint.with(BOLD, &namespace(resource)), parts.join(", "))
+    }
+
+    fn object(&self, ((resource, location), entries): Listed<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        write!(out, "{}", self.paint.with(BOLD, &self.names.object(resource)))?;
+        if let Some(Location { file, line }) = location {
+            write!(out, "  {}", self.paint.with(DIM, &format!("{}:{line}", shown_line(file))))?;
+        }
+        writeln!(out)?;
+        for entry in entries {
+            out.write_all(self.columns.entry(entry, &short_name(entry, &self.rules), self.paint).as_bytes())?;
+        }
+        writeln!(out)
+    }
+}
+
+/// Sorts the results of objects, and objects by their worst result, their number of results, and their name.
+fn sorted<'r>(objects: BTreeMap<(&'r ObjectRef, Option<&'r Location>), Vec<&'r Entry>>) -> Vec<Listed<'r>> {
+    let mut objects: Vec<Listed<'r>> = objects.into_iter().collect();
+    for (_, entries) in &mut objects {
+        entries.sort_by_key(|entry| severest(entry));
+    }
+    objects.sort_by_key(|(_, entries)| (worst(entries), Reverse(entries.len())));
+    objects
+}
+
+fn worst(entries: &[&Entry]) -> Option<impl Ord + use<>> {
+    entries.iter().map(|entry| severest(entry)).min()
+}
+
+/// Returns what sorts results by severity, then by outcome; skipped ones are last.
+fn severest(entry: &Entry) -> impl Ord + use<> {
+    (entry.result == Outcome::Skip, entry.severity.is_none(), entry.severity, entry.result)
+}
+
+/// Returns the id of a result's rule, or else its policy and name.
+fn short_name(entry: &Entry, rules: &Rules<'_>) -> String {
+    let id = rules.about(&entry.policy, &entry.rule).and_then(|about| about.id.as_deref());
+    id.map_or_else(|| rule_name(entry), shown_line)
 }
 
 /// Writes one line about one violation; a message of several lines becomes one.
@@ -99,30 +192,31 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(entries: &[Entry], width: usize) -> Self {
+    fn of(entries: &[Entry], rules: &Rules<'_>, width: usize) -> Self {
         let severities = entries.iter().filter_map(|entry| entry.severity.map(Severity::word));
         let severity = severities.map(|name| name.len() + 2).max().unwrap_or(0);
-        let rules = entries.iter().map(|entry| columns_of(&rule_name(entry)));
-        let rule = rules.filter(|wide| *wide <= WIDEST_RULE).max().unwrap_or(0);
+        let names = entries.iter().map(|entry| columns_of(&short_name(entry, rules)));
+        let rule = names.filter(|wide| *wide <= WIDEST_RULE).max().unwrap_or(0);
         let message =
             width.checked_sub(Self::before_rule(severity) + rule + 2).filter(|left| *left >= NARROWEST_MESSAGE);
         Self { severity, rule, message, width }
     }
 
-    /// Two to indent, the level, two of space and the severity.
+    /// Two to indent, the severity, the outcome and two of space.
     fn before_rule(severity: usize) -> usize {
-        2 + 5 + 2 + severity
+        2 + severity + 5 + 2
     }
 
-    fn entry(&self, entry: &Entry, paint: Paint) -> String {
+    fn entry(&self, entry: &Entry, rule: &str, paint: Paint) -> String {
         let (word, style) = (entry.result.word(), style_of(entry.result));
         let severity = entry.severity.map_or("", Severity::word);
-        let rule = rule_name(entry);
-        let mut text = format!("  {}{}", paint.with(style, word), " ".repeat(7 - word.len()));
-        let _ = write!(text, "{severity:<0$}{1}", self.severity, paint.with(DIM, &rule));
-        let beside = self.message.filter(|_| columns_of(&rule) <= self.rule);
+        let pad = " ".repeat(self.severity.saturating_sub(severity.len()));
+        let severity = paint.with(severity_style(entry.severity), severity);
+        let mut text = format!("  {severity}{pad}{}{}", paint.with(style, word), " ".repeat(7 - word.len()));
+        text.push_str(&paint.with(DIM, rule));
+        let beside = self.message.filter(|_| columns_of(rule) <= self.rule);
         let (indent, room) = if let Some(room) = beside {
-            text.push_str(&" ".repeat(self.rule + 2 - columns_of(&rule)));
+            text.push_str(&" ".repeat(self.rule + 2 - columns_of(rule)));
             (Self::before_rule(self.severity) + self.rule + 2, room)
         } else {
             let indent = if self.message.is_some() { Self::before_rule(self.severity) } else { 4 };
@@ -130,7 +224,11 @@ impl Columns {
             text.push_str(&" ".repeat(indent));
             (indent, self.width.saturating_sub(indent))
         };
-        let lines = wrap(&message(entry), room.max(1));
+        let mut message = message(entry);
+        if let Some(line) = entry.field_line {
+            let _ = write!(message, " (line {line})");
+        }
+        let lines = wrap(&message, room.max(1));
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
         text

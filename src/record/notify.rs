@@ -68,7 +68,8 @@ pub fn start(
     mut health: impl FnMut() -> watch::Sender<Health>,
 ) -> (NotifySink, Vec<BoxFuture<'static, ()>>) {
     let NotifySettings { config, namespace, audit_name, pipeline, metrics } = settings;
-    let surroundings = Surroundings { teller: Teller { namespace, name: audit_name }, pipeline, metrics };
+    let teller = Teller { namespace, name: audit_name, cluster: config.cluster() };
+    let surroundings = Surroundings { teller, pipeline, metrics };
     let (mut receivers, mut runs) = (Vec::new(), Vec::new());
     for receiver in config.receivers() {
         let (sender, incoming) = mpsc::unbounded_channel();

@@ -3,6 +3,7 @@
 mod conditions;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,13 +22,13 @@ use tracing::{info, warn};
 
 use self::conditions::{Condition, ConditionTimes, conditions, covered};
 use crate::{
-    audit::overview::Overview,
+    audit::{overview::Overview, result::Summary},
     cluster::{
         error::describe,
         identity::{API_VERSION, CONTROLLER, MANAGED_BY, OWN_GROUP, OWN_VERSION},
     },
     metrics::Metrics,
-    model::coverage::State,
+    model::{coverage::State, verdict::Severity},
     record::{failure::WriteFailure, health::Health, memory::Pressure, patch::apply_patch},
     telemetry::Span,
 };
@@ -39,6 +40,8 @@ const AT_LEAST: Duration = Duration::from_millis(500);
 /// How often the status is applied again although nothing changed, which restores what others have changed or deleted.
 /// Otherwise the server writes nothing.
 const RESTORE_EVERY: Duration = Duration::from_secs(30);
+/// The key of violations whose rule has no severity.
+const UNRATED: &str = "unrated";
 /// How long to wait after a write that failed until somebody changes something, such as a CRD that is missing.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -163,12 +166,9 @@ impl StatusRecorder {
         self.conditions = conditions(overview, health, memory);
         let conditions = self.times.stamp(&self.conditions, Timestamp::now());
         let covered: Vec<_> = covered(overview).collect();
-        let summary = &overview.summary;
         let mut status = json!({
             "conditions": conditions,
-            "summary": {"kinds": covered.iter().filter(|kind| kind.state == State::Synced).count(), "objects": summary.objects,
-                "pass": summary.pass, "fail": summary.fail, "warn": summary.warn, "error": summary.error, "skip": summary.skip,
-                "covered": summary.covered},
+            "summary": summary(overview, covered.iter().filter(|kind| kind.state == State::Synced).count()),
             "coverage": covered,
             "policies": policies(overview),
             "policyDigest": overview.policies.digest.to_string(),
@@ -273,6 +273,20 @@ fn is_missing<T>(patched: &kube::Result<T>) -> bool {
     matches!(patched, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
+/// Returns the counts of the whole audit. Every severity is listed, so that a column of kubectl shows 0 instead of nothing.
+fn summary(overview: &Overview, kinds: usize) -> Value {
+    let Summary { objects, pass, fail, warn, error, skip, covered } = overview.summary;
+    let (policies, by_severity) = (overview.policies.policies.len(), by_severity(&overview.by_severity));
+    json!({"kinds": kinds, "objects": objects, "policies": policies, "pass": pass, "fail": fail, "warn": warn, "error": error,
+        "skip": skip, "covered": covered, "bySeverity": by_severity})
+}
+
+fn by_severity(counts: &BTreeMap<Option<Severity>, usize>) -> BTreeMap<&'static str, usize> {
+    let severities = Severity::ALL.map(|severity| (severity.word(), Some(severity)));
+    let all = severities.into_iter().chain([(UNRATED, None)]);
+    all.map(|(word, severity)| (word, counts.get(&severity).copied().unwrap_or_default())).collect()
+}
+
 /// Returns the counts of each policy. Constraints of one kind are one policy each, but counted together.
 fn policies(overview: &Overview) -> Vec<Value> {
     let kinds = overview.policies.policies.chunk_by(|a, b| a.name == b.name);
@@ -286,4 +300,22 @@ fn policies(overview: &Overview) -> Vec<Value> {
         )
     });
     counts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_severity_is_counted_and_known_to_the_schema() {
+        let counts = by_severity(&[(Some(Severity::High), 2), (None, 3)].into());
+        let expected = [("critical", 0), ("high", 2), ("info", 0), ("low", 0), ("medium", 0), ("unrated", 3)];
+        assert_eq!(counts, expected.into());
+        let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/kaudit/crds/audits.kaudit.dev.yaml");
+        let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(crd).unwrap()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+        let known = schema["properties"]["summary"]["properties"]["bySeverity"]["properties"].as_object().unwrap();
+        // What a schema does not know, the server drops.
+        assert!(known.keys().eq(counts.keys()), "{known:?}");
+    }
 }

@@ -7,6 +7,7 @@ mod block;
 mod chunks;
 mod duplicates;
 mod encoding;
+mod field_lines;
 mod field_types;
 mod files;
 mod kinds;
@@ -25,11 +26,14 @@ use std::{
 use tokio::sync::mpsc;
 use tracing::warn;
 
-pub use self::files::{ManifestFile, files};
 pub(crate) use self::parse::kind_of;
 use self::{
     chunks::Sizes,
     parse::{ManifestItem, ManifestParser},
+};
+pub use self::{
+    field_lines::FieldLines,
+    files::{ManifestFile, download, files},
 };
 use crate::{
     model::{

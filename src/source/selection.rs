@@ -79,6 +79,8 @@ pub struct Selection {
     pub namespaces: BTreeSet<String>,
     /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
+    /// Kinds that need not be read if they may not be.
+    pub allow_missing: Vec<KindPattern>,
     /// Audited in any case, except kaudit's own output.
     pub include: Vec<KindPattern>,
     /// Not audited, unless included.
@@ -212,6 +214,20 @@ impl Selection {
     /// Whether objects of a kind are evaluated if they are read.
     pub fn evaluates(&self, kind: &Kind) -> bool {
         self.of_files || !is_noise(kind) || self.chooses(kind) == Some(true)
+    }
+
+    /// Whether an audit is incomplete if a kind may not be read. kaudit's own kinds are not needed, nor those of `--allow-missing`.
+    /// Of some namespaces, which a team audits with the rights that it has, only the kinds are that a rule names.
+    pub fn needs(&self, kind: &Kind) -> bool {
+        let is_named = || {
+            self.policies.iter().any(|set| {
+                let mut policies = set.policies.iter();
+                policies.any(|policy| policy.matches.names(&kind.kind)) || set.inventory_reads().names(kind)
+            })
+        };
+        !is_exception(kind)
+            && !self.allow_missing.iter().any(|pattern| pattern.matches(kind))
+            && (self.namespaces.is_empty() || is_named())
     }
 
     /// Whether a namespace is left out.

@@ -118,6 +118,7 @@ fn what_appears_decides_the_exit_code() {
     fs::write(folder.path().join("kaudit.yaml"), "output: [sarif=a.sarif]\nfail-on: none\npolicies: [old]\n").unwrap();
     assert_eq!(code(&["old", "new", "--config", "kaudit.yaml"]), Some(0));
     assert!(!folder.path().join("a.sarif").exists());
+    fs::remove_file(folder.path().join("kaudit.yaml")).unwrap();
     // What counts now and did not before counts as what appears.
     let stricter = OLD.replace("warn_host", "deny_host");
     fs::write(folder.path().join("new/images.rego"), &stricter).unwrap();

@@ -18,6 +18,7 @@ mod excusable;
 mod explain;
 #[path = "../support/files.rs"]
 mod files;
+mod habits;
 mod init;
 mod manifests;
 mod nothing;
@@ -58,6 +59,7 @@ fn help_and_version_are_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
+    assert_cmd_snapshot!("help_check_short", kaudit(folder.path(), &["check", "-h"]));
     assert_cmd_snapshot!("help_diff", kaudit(folder.path(), &["diff", "--help"]));
     assert_cmd_snapshot!("help_explain", kaudit(folder.path(), &["explain", "--help"]));
     assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
@@ -65,9 +67,16 @@ fn help_and_version_are_no_errors() {
     assert_cmd_snapshot!("help_init", kaudit(folder.path(), &["init", "--help"]));
     assert_cmd_snapshot!("help_rbac", kaudit(folder.path(), &["rbac", "--help"]));
     assert_cmd_snapshot!("help_push", kaudit(folder.path(), &["push", "--help"]));
-    let version = kaudit(folder.path(), &["--version"]).output().unwrap();
-    assert!(version.status.success());
-    assert_eq!(String::from_utf8_lossy(&version.stdout), concat!("kaudit ", env!("CARGO_PKG_VERSION"), "\n"));
+    let stdout = |arguments: &[&str]| {
+        let ended = kaudit(folder.path(), arguments).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        String::from_utf8_lossy(&ended.stdout).into_owned()
+    };
+    for arguments in [["--version"], ["version"]] {
+        assert_eq!(stdout(&arguments), concat!("kaudit ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    assert_eq!(stdout(&["help"]), stdout(&["--help"]));
+    assert_eq!(stdout(&["help", "check"]), stdout(&["check", "--help"]));
 }
 
 #[test]

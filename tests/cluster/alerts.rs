@@ -31,6 +31,7 @@ const QUIET: &[(&str, &str)] = &[
     (r#"kaudit_violations{policy="p",severity="critical",result="fail"}"#, "3x120"),
     (r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="change"}"#, "7x120"),
     (r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="snapshot"}"#, "7x120"),
+    (BY_RULE, "7x120"),
     (r#"kaudit_exceptions{state="expired"}"#, "0x120"),
     (r#"kaudit_exceptions{state="unused"}"#, "1x120"),
     // A hundred days from the beginning.
@@ -45,6 +46,10 @@ const QUIET: &[(&str, &str)] = &[
 ];
 
 const CHANGE: &str = r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="change"}"#;
+const BY_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="shop",policy="p",rule="r",severity="critical",result="fail",lane="change"}"#;
+/// A series that begins with its first violation.
+const OTHER_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="bank",policy="p",rule="s",severity="critical",result="fail",lane="change"}"#;
+const SNAPSHOT_BY_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="bank",policy="p",rule="s",severity="critical",result="fail",lane="snapshot"}"#;
 const LOW: &str = r#"kaudit_violations_appeared_total{policy="p",severity="low",result="fail",lane="change"}"#;
 const SNAPSHOT: &str =
     r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="snapshot"}"#;
@@ -70,11 +75,21 @@ const CASES: &[(&[(&str, &str)], &str)] = &[
     (&[("kaudit_policies_refused{}", "2x120")], "KauditPoliciesRefused"),
     (&[("kaudit_bundles_stale{}", "1x120")], "KauditBundlesStale"),
     (&[(r#"kaudit_violations{policy="p",severity="",result="error"}"#, "1x120")], "KauditPolicyErrors"),
-    (&[(CHANGE, "7x115 8x5")], "KauditNewViolations"),
+    (&[(CHANGE, "7x115 8x5"), (BY_RULE, "7x115 8x5")], "KauditNewViolations"),
+    (&[(CHANGE, "7x115 8x5"), (OTHER_RULE, "_x115 1x5")], "KauditNewViolations"),
+    // Prometheus was down a quarter of an hour ago: nothing is new.
+    (&[(BY_RULE, "7x98 _x14 7x8")], ""),
     (&[(LOW, "7x115 8x5")], ""),
-    (&[(SNAPSHOT, "7x115 8x5")], "KauditNewViolations"),
+    (&[(SNAPSHOT, "7x115 8x5"), (SNAPSHOT_BY_RULE, "_x115 1x5")], "KauditNewViolations"),
     // What is found at the start was there before.
-    (&[(SNAPSHOT, "0x112 500x8"), ("kaudit_recording_start_time_seconds{}", "6600x120")], ""),
+    (
+        &[
+            (SNAPSHOT, "0x112 500x8"),
+            (SNAPSHOT_BY_RULE, "_x112 500x8"),
+            ("kaudit_recording_start_time_seconds{}", "6600x120"),
+        ],
+        "",
+    ),
     (&[("kaudit_exceptions_next_end_timestamp_seconds{}", "266400x120")], "KauditExceptionsEndSoon"),
     (&[(r#"kaudit_exceptions{state="expired"}"#, "1x120")], "KauditExceptionsNotInForce"),
     (&[(r#"kaudit_exceptions{state="invalid"}"#, "1x120")], "KauditExceptionsNotInForce"),
@@ -106,13 +121,24 @@ fn case(input: &[Value], firing: &str) -> Value {
         {"expr": firing, "eval_time": "120m", "exp_samples": samples}]})
 }
 
+/// Two rules in two namespaces become two alerts, and each says where.
+fn where_it_is(labels: &str) -> Value {
+    let input = [(CHANGE, "7x115 9x5"), (BY_RULE, "7x115 8x5"), (OTHER_RULE, "_x115 1x5")];
+    let input: Vec<Value> = input.iter().map(|known| series(labels, *known)).collect();
+    let firing = r#"count by (resource_namespace, rule) (ALERTS{alertname="KauditNewViolations",alertstate="firing"})"#;
+    let sample =
+        |namespace, rule| json!({"labels": format!("{{resource_namespace={namespace:?}, rule={rule:?}}}"), "value": 1});
+    json!({"interval": "1m", "input_series": input, "promql_expr_test": [
+        {"expr": firing, "eval_time": "120m", "exp_samples": [sample("bank", "s"), sample("shop", "r")]}]})
+}
+
 /// All cases for a kaudit that is scraped with these labels.
 fn cases(labels: &str) -> Vec<Value> {
     let changed = CASES.iter().map(|(changes, firing)| {
         let same = QUIET.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         case(&same.chain(changes.iter()).map(|known| series(labels, *known)).collect::<Vec<_>>(), firing)
     });
-    changed.chain([case(&[series(labels, ("other{}", "1x120"))], "KauditDown")]).collect()
+    changed.chain([case(&[series(labels, ("other{}", "1x120"))], "KauditDown"), where_it_is(labels)]).collect()
 }
 
 /// Whether kaudit has a metric of this name.
@@ -178,6 +204,9 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
         "prometheusRule.thresholds.memoryPercent=50",
         "prometheusRule.selector=job=\"mine\"",
         "shards=3",
+        "clusterName=prod",
+        "notify.externalURL=https://kaudit.example.com/",
+        "prometheusRule.runbookURL=https://docs.example.com/kaudit",
     ];
     let rendered = render("kaudit", &settings).await;
     let rule = rendered.of_kinds(&["PrometheusRule"]).next().unwrap();
@@ -188,9 +217,20 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
     assert!(alerts.iter().all(
         |alert| alert["labels"]["team"] == "platform" && alert["expr"].as_str().unwrap().contains(r#"job="mine""#)
     ));
+    for alert in alerts {
+        let (labels, annotations) = (&alert["labels"], &alert["annotations"]);
+        assert_eq!(labels["cluster"], "prod");
+        let section = alert["alert"].as_str().unwrap().to_lowercase();
+        assert_eq!(annotations["runbook_url"], format!("https://docs.example.com/kaudit#{section}"));
+        let page = annotations["page"].as_str().unwrap();
+        let filtered = alert["alert"] == "KauditNewViolations";
+        assert!(page.starts_with("https://kaudit.example.com/") && page.contains("?policy=") == filtered, "{page}");
+    }
     assert!(alert("KauditMemoryHigh").unwrap()["expr"].as_str().unwrap().ends_with("> 50"));
     assert!(alert("KauditNoLeader").unwrap()["expr"].as_str().unwrap().ends_with("< 3"));
     assert_eq!(render("kaudit", &[]).await.of_kinds(&["PrometheusRule"]).count(), 0, "off by default");
+    let bare = render("kaudit", &["prometheusRule.enabled=true", "prometheusRule.runbookURL="]).await;
+    assert!(!["runbook_url", "page:", "cluster:"].iter().any(|name| bare.text.contains(name)), "{}", bare.text);
 }
 
 /// The dashboard of a release.

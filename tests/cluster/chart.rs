@@ -468,6 +468,199 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
     }
 }
 
+/// The first object of a kind.
+fn first<'r>(rendered: &'r Rendered, kind: &str) -> &'r Value {
+    rendered.objects.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+/// Has helm refuse settings; returns what it says.
+async fn refused(settings: &[&str]) -> String {
+    let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    let ended = helm(&[&["template", "kaudit", chart().to_str().unwrap()][..], &settings].concat()).await;
+    assert_eq!(ended.code, Some(1), "{settings:?}");
+    ended.stderr
+}
+
+#[tokio::test]
+async fn rules_and_namespaces_are_chosen_by_values() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = [
+        "excludeNamespaces={kube-system,kube-*}",
+        "skipRules={IMG-02,probes/*}",
+        "minSeverity=medium",
+        "rules.IMG-01=off",
+        "rules.RES-01.severity=low",
+        "rules.RES-01.namespaces={shop-*}",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    let container = &first(&rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    let arguments = rendered.arguments("builtin");
+    let wanted = [
+        "--exclude-namespace=kube-system",
+        "--exclude-namespace=kube-*",
+        "--skip-rule=IMG-02",
+        "--skip-rule=probes/*",
+        "--min-severity=medium",
+    ];
+    assert!(wanted.iter().all(|wanted| arguments.iter().any(|argument| argument == wanted)), "{arguments:?}");
+    assert_eq!(container["env"][0]["name"], "KAUDIT_RULES", "{container}");
+    let rules = container["env"][0]["value"].as_str().unwrap();
+    let skip = ["--skip-rule=IMG-02", "--skip-rule=probes/*", "--min-severity=medium", "--rules", rules];
+    let listed = run(Path::new("none"), &[&["policies", "builtin", "-o", "json"][..], &skip].concat()).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    let default = render("kaudit", &[]).await.text;
+    let none = ["--exclude-namespace", "--skip-rule", "--min-severity", "KAUDIT_RULES"];
+    assert!(!none.iter().any(|option| default.contains(option)), "{default}");
+    for (setting, named) in [
+        ("excludeNamespaces={Kube}", "excludeNamespaces"),
+        ("skipRules[0]=a b", "skipRules"),
+        ("minSeverity=urgent", "minSeverity"),
+        ("rules.IMG-01.level=low", "rules"),
+        ("policies.parts={nope}", "parts"),
+    ] {
+        let why = refused(&[setting]).await;
+        assert!(why.contains("schema") && why.contains(named), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn pods_have_additional_volumes_and_are_spread() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = [
+        "extraVolumes[0].name=ca",
+        "extraVolumes[0].configMap.name=own-ca",
+        "extraVolumeMounts[0].name=ca",
+        "extraVolumeMounts[0].mountPath=/ca",
+        "replicas=2",
+        "podDisruptionBudget.enabled=true",
+        "topologySpreadConstraints[0].maxSkew=1",
+        "topologySpreadConstraints[0].topologyKey=kubernetes.io/hostname",
+        "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        "topologySpreadConstraints[1].maxSkew=1",
+        "topologySpreadConstraints[1].topologyKey=zone",
+        "topologySpreadConstraints[1].whenUnsatisfiable=DoNotSchedule",
+        "topologySpreadConstraints[1].labelSelector.matchLabels.own=yes",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    let workload = &first(&rendered, "Deployment")["spec"];
+    let pod = &workload["template"]["spec"];
+    assert_eq!(pod["volumes"], serde_json::json!([{"name": "ca", "configMap": {"name": "own-ca"}}]));
+    assert_eq!(pod["containers"][0]["volumeMounts"], serde_json::json!([{"name": "ca", "mountPath": "/ca"}]));
+    let spread = &pod["topologySpreadConstraints"];
+    assert_eq!(spread[0]["labelSelector"], workload["selector"]);
+    assert_eq!(spread[1]["labelSelector"], serde_json::json!({"matchLabels": {"own": "yes"}}));
+    let budget = &first(&rendered, "PodDisruptionBudget")["spec"];
+    assert_eq!((&budget["maxUnavailable"], &budget["selector"]), (&1.into(), &workload["selector"]));
+    assert_eq!(render("kaudit", &[]).await.of_kinds(&["PodDisruptionBudget"]).count(), 0);
+}
+
+#[tokio::test]
+async fn the_page_has_routes_only_with_tokens() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let token = ["ui.enabled=true", "ui.auth=token"];
+    let ingress = ["ui.ingress.enabled=true", "ui.ingress.host=kaudit.example.com"];
+    let route = [
+        "ui.httpRoute.enabled=true",
+        "ui.httpRoute.hostnames={kaudit.example.com}",
+        "ui.httpRoute.parentRefs[0].name=public",
+    ];
+    let receiver = ["notify.receivers[0].name=a"];
+    let file = |rendered: &Rendered| first(rendered, "ConfigMap")["data"]["notify.yaml"].as_str().unwrap().to_owned();
+
+    let rendered = render("kaudit", &[&token[..], &ingress, &receiver].concat()).await;
+    let (service, found) = (first(&rendered, "Service"), &first(&rendered, "Ingress")["spec"]);
+    let backend = &found["rules"][0]["http"]["paths"][0]["backend"]["service"];
+    assert_eq!((&backend["name"], &backend["port"]["name"]), (&service["metadata"]["name"], &"ui".into()));
+    assert_eq!(found["tls"], serde_json::json!([{"hosts": ["kaudit.example.com"]}]));
+    assert!(file(&rendered).contains("externalURL: \"https://kaudit.example.com\""), "{}", file(&rendered));
+
+    let rendered = render("kaudit", &[&token[..], &route, &receiver, &["clusterName=prod"]].concat()).await;
+    let backend = &first(&rendered, "HTTPRoute")["spec"]["rules"][0]["backendRefs"][0];
+    assert_eq!((&backend["name"], &backend["port"]), (&service["metadata"]["name"], &8082.into()));
+    assert!(file(&rendered).contains("externalURL: \"https://kaudit.example.com\""), "{}", file(&rendered));
+    assert!(file(&rendered).contains("cluster: \"prod\""), "{}", file(&rendered));
+
+    // Whoever serves the page to people need not be allowed to read the metrics, and the other way round.
+    let from = ["networkPolicy.from[0].podSelector.matchLabels.app=prometheus"];
+    let ui_from = ["networkPolicy.uiFrom[0].podSelector.matchLabels.app=ingress"];
+    for (settings, page) in [([&from[..], &ui_from].concat(), "ingress"), (from.to_vec(), "prometheus")] {
+        let rendered = render("kaudit", &[&token[..], &settings].concat()).await;
+        let rules = first(&rendered, "NetworkPolicy")["spec"]["ingress"].as_array().unwrap();
+        let who = |port: &str| {
+            let rule = rules.iter().find(|rule| rule["ports"][0]["port"] == port).unwrap();
+            rule["from"][0]["podSelector"]["matchLabels"]["app"].clone()
+        };
+        assert_eq!((who("http"), who("ui")), ("prometheus".into(), page.into()));
+    }
+
+    for (settings, why) in [
+        (ingress.to_vec(), "ui.auth: token"),
+        ([&["ui.enabled=true"][..], &route].concat(), "ui.auth: token"),
+        ([&token[..], &ingress[..1]].concat(), "ui.ingress.host"),
+        ([&token[..], &route[..1]].concat(), "parentRefs"),
+        ([&token[..], &ingress, &["shards=2"]].concat(), "exclude shards"),
+    ] {
+        let told = refused(&settings).await;
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn optional_objects_pass_the_schemas_of_the_server() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = reports::plane().await;
+    let release = plane.temp_namespace("kaudit").await.unwrap();
+    let settings = [
+        "ui.enabled=true",
+        "ui.auth=token",
+        "ui.ingress.enabled=true",
+        "ui.ingress.host=kaudit.example.com",
+        "ui.ingress.className=public",
+        "ui.ingress.tlsSecret=tls",
+        "networkPolicy.uiFrom[0].podSelector.matchLabels.app=ingress",
+        "podDisruptionBudget.enabled=true",
+        "podDisruptionBudget.maxUnavailable=50%",
+        "topologySpreadConstraints[0].maxSkew=1",
+        "topologySpreadConstraints[0].topologyKey=kubernetes.io/hostname",
+        "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        "extraVolumes[0].name=ca",
+        "extraVolumes[0].configMap.name=own-ca",
+        "extraVolumeMounts[0].name=ca",
+        "extraVolumeMounts[0].mountPath=/ca",
+        "rules.IMG-01=off",
+        "reports.installCRDs=true",
+    ];
+    render(&release, &settings).await.install(&plane).await;
+}
+
+#[tokio::test]
+async fn the_report_kinds_are_installed_if_wanted_and_kept() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let rendered = render("kaudit", &["reports.installCRDs=true"]).await;
+    let published: Vec<Value> = serde_saphyr::from_multiple(reports::OPENREPORTS).unwrap();
+    let found: Vec<_> = rendered.of_kinds(&["CustomResourceDefinition"]).collect();
+    assert_eq!(found.len(), 2);
+    for kind in &published {
+        let same = found.iter().find(|other| other["metadata"]["name"] == kind["metadata"]["name"]).unwrap();
+        assert_eq!(same["spec"], kind["spec"]);
+        assert_eq!(same["metadata"]["annotations"]["helm.sh/resource-policy"], "keep", "{}", same["metadata"]);
+        assert_eq!(same["metadata"]["labels"]["app.kubernetes.io/instance"], "kaudit");
+    }
+    assert_eq!(render("kaudit", &[]).await.of_kinds(&["CustomResourceDefinition"]).count(), 0);
+    let why = refused(&["reports.installCRDs=true", "reports.api=wgpolicy"]).await;
+    assert!(why.contains("reports.installCRDs"), "{why}");
+}
+
 #[tokio::test]
 async fn bundles_have_what_it_takes_to_read_and_verify_them() {
     if !require_tool(Tool::Helm) {
@@ -655,7 +848,16 @@ async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
     }
     let all = ["serviceMonitor.enabled=true", "networkPolicy.enabled=true"];
     let notify = ["notify.receivers[0].name=a", "notify.secrets={b}"];
-    for settings in [&[][..], &["namespaces={shop,bank}"], &all, &["replicas=2"], &["shards=3"], &notify] {
+    let routes = [
+        "ui.enabled=true",
+        "ui.auth=token",
+        "ui.ingress.enabled=true",
+        "ui.ingress.host=kaudit.example.com",
+        "ui.ingress.tlsSecret=kaudit-tls",
+        "podDisruptionBudget.enabled=true",
+        "reports.installCRDs=true",
+    ];
+    for settings in [&[][..], &["namespaces={shop,bank}"], &all, &["replicas=2"], &["shards=3"], &notify, &routes] {
         let rendered = render("kaudit", settings).await;
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");
@@ -727,9 +929,13 @@ async fn the_commands_in_the_notes_are_ones_that_kubectl_takes() {
         &["reports.api=wgpolicy"],
         &["replicas=2"],
         &["shards=2"],
+        &["reports.api=openreports"],
+        &["reports.installCRDs=true"],
         &["ui.enabled=true"],
+        &["ui.enabled=true", "ui.auth=token", "ui.ingress.enabled=true", "ui.ingress.host=kaudit.example.com"],
         &["record={status}"],
         &["record={events}"],
+        &["events=none"],
     ] {
         let chart = chart();
         let base = ["install", "kaudit", chart.to_str().unwrap(), "--dry-run=client", "--namespace", &release];
@@ -739,6 +945,9 @@ async fn the_commands_in_the_notes_are_ones_that_kubectl_takes() {
         let notes = ended.stdout.split_once("NOTES:").expect("a release has notes").1;
         let commands: Vec<&str> = notes.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
         assert!(commands.len() > 2, "{notes}");
+        let has_page = settings.contains(&"ui.enabled=true");
+        assert_eq!(notes.contains("Open the page at "), has_page, "{notes}");
+        assert_eq!(notes.contains(":8082"), has_page, "{notes}");
         for command in commands {
             // As a shell splits these: the only quotes are those around a path.
             let quoted = command.split('\'').enumerate();

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-pub(crate) const OPENREPORTS: &str = include_str!("reports/openreports.yaml");
+pub(crate) const OPENREPORTS: &str = include_str!("../../charts/kaudit/files/openreports.yaml");
 const WGPOLICY: &str = include_str!("reports/wgpolicy.yaml");
 const GROUPS: [&str; 2] = ["openreports.io", "wgpolicyk8s.io"];
 pub(crate) const NAMES: [[&str; 2]; 2] = [

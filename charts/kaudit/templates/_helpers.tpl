@@ -83,8 +83,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The file of receivers. */}}
 {{- define "kaudit.notifyFile" -}}
-{{- with .Values.notify.externalURL }}
+{{- with include "kaudit.externalURL" . }}
 externalURL: {{ . | quote }}
+{{- end }}
+{{- with .Values.clusterName }}
+cluster: {{ . | quote }}
 {{- end }}
 receivers:
   {{- toYaml .Values.notify.receivers | nindent 2 }}
@@ -176,6 +179,19 @@ true
 {{/* Whether the page is served beyond the pod, to those who say who they are; empty if it is not. */}}
 {{- define "kaudit.uiIsServed" -}}
 {{- if and .Values.ui.enabled (ne .Values.ui.auth "none") }}true{{ end }}
+{{- end }}
+
+{{/* Where people reach the page; empty if that is not known. */}}
+{{- define "kaudit.externalURL" -}}
+{{- if .Values.notify.externalURL }}
+{{- .Values.notify.externalURL }}
+{{- else if .Values.ui.ingress.enabled }}
+{{- printf "https://%s" .Values.ui.ingress.host }}
+{{- else if .Values.ui.httpRoute.enabled }}
+{{- with first .Values.ui.httpRoute.hostnames }}
+{{- if not (hasPrefix "*" .) }}{{ printf "https://%s" . }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* How many namespaces are in /metrics by name; empty if the arguments or kaudit's default say so. */}}

@@ -8,10 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::model::verdict::Class;
-
-/// What the namespaces that are not shown are summed up as; no namespace can have this name.
-pub const OTHER: &str = "_other";
+use crate::{metrics::recent::OTHER, model::verdict::Class};
 
 /// How many results there are of each class.
 pub type Totals = BTreeMap<Class, usize>;

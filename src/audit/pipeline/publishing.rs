@@ -17,11 +17,11 @@ use crate::{
     cluster::identity::API_VERSION,
     judge::set::PolicySet,
     model::{
-        coverage::{Coverage, State},
-        object::ObjectRef,
+        coverage::{Coverage, State, UNNEEDED},
+        object::{Kind, ObjectRef},
         verdict::{Class, Outcome},
     },
-    source::selection::Selection,
+    source::{change::WatchScope, selection::Selection},
 };
 
 /// How often the metric of watch activity is set if nothing changes: most kinds are heard of once a minute.
@@ -66,6 +66,17 @@ impl Pipeline {
     fn coverage(&self) -> Vec<Coverage> {
         let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
         let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
+        let needs = |scope: &&WatchScope| self.selection.as_ref().is_none_or(|selection| selection.needs(&scope.kind));
+        for scope in self.gate.scopes().filter(|scope| !needs(scope)) {
+            let kind = &scope.kind;
+            let is_forbidden = |one: &&mut Coverage| {
+                one.state == State::Forbidden && one.group == kind.group && one.resource == kind.plural
+            };
+            if let Some(unneeded) = all.iter_mut().find(is_forbidden) {
+                unneeded.state = State::Excluded;
+                unneeded.message = format!("{UNNEEDED}{}", unneeded.message);
+            }
+        }
         for scope in self.gate.joined().filter(|scope| !self.evaluates(&scope.kind)) {
             let kind = &scope.kind;
             let is_kind = |one: &&mut Coverage| one.group == kind.group && one.resource == kind.plural;
@@ -90,7 +101,11 @@ impl Pipeline {
     fn overview(&self) -> Overview {
         let summary = self.summary();
         let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
-        for (Class { policy, outcome, .. }, count) in self.ledger.counts() {
+        let mut by_severity = BTreeMap::new();
+        for (Class { policy, severity, outcome }, count) in self.ledger.counts() {
+            if outcome.is_violation() {
+                *by_severity.entry(*severity).or_default() += count;
+            }
             let slot = match outcome {
                 Outcome::Fail => 0,
                 Outcome::Warn => 1,
@@ -106,6 +121,7 @@ impl Pipeline {
             summary,
             coverage: self.coverage(),
             policies: Arc::clone(&self.policies.set),
+            by_severity,
             by_policy,
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             policy_error: self.policies.error.clone(),
@@ -117,7 +133,8 @@ impl Pipeline {
     /// Whether every kind in scope was read, with at least one object, and every policy ran.
     fn is_complete(&self, summary: &Summary) -> bool {
         let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
-        self.gate.is_complete() && judged && self.nothing_found().is_none()
+        let is_needed = |kind: &Kind| self.selection.as_ref().is_none_or(|selection| selection.needs(kind));
+        self.gate.is_complete(is_needed) && judged && self.nothing_found().is_none()
     }
 
     /// Returns where no object was found at all, if that is so: nothing is checked there, which is not clean. Of a shard

@@ -1,8 +1,10 @@
 //! `check -f`: manifests, once, without a cluster.
 
-use std::sync::Arc;
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use serde_json::Value;
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -11,16 +13,34 @@ use super::{
     wiring::{self, Rules, Wiring},
 };
 use crate::{
+    audit::result::Entry,
     blocking::spawn_blocking,
     cli::check::CheckArgs,
     metrics::Metrics,
     output,
-    source::{manifest, selection::Selection},
+    source::{
+        manifest::{self, FieldLines},
+        selection::Selection,
+    },
     telemetry::Span,
 };
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
 const DOCUMENTS: usize = 128;
+
+/// Finds the lines of the fields that results are about.
+fn locate_fields(results: &mut [Entry]) {
+    let mut files: HashMap<Arc<str>, Option<FieldLines>> = HashMap::new();
+    for entry in results {
+        let (Some(location), Some(field)) = (&entry.location, entry.details.get("field").and_then(Value::as_str))
+        else {
+            continue;
+        };
+        let lines =
+            files.entry(Arc::clone(&location.file)).or_insert_with(|| FieldLines::read(Path::new(&*location.file)));
+        entry.field_line = lines.as_ref().and_then(|lines| lines.line(location.line, field));
+    }
+}
 
 /// Judges manifests; returns the exit code.
 pub(super) async fn run(
@@ -30,7 +50,8 @@ pub(super) async fn run(
     stop: CancellationToken,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
-    let files = manifest::files(&check.source.manifests.filename)?;
+    let mut files = manifest::files(&check.source.manifests.filename)?;
+    manifest::download(&mut files).await?;
     let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
     let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
     let secrets = check.source.manifests.secrets;
@@ -50,6 +71,7 @@ pub(super) async fn run(
     let checked = content.namespaces.into_iter().filter(|namespace| !excluded.excludes_namespace(namespace));
     result.namespaces = checked.map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
     result.repeated = content.repeated;
+    block_in_place(|| locate_fields(&mut result.results));
     let writing = Span::begin("write results");
     output::write_all(&check.output, &result, check.log.color, &check.rendering())?;
     writing.end();

@@ -101,7 +101,8 @@ async fn judge(
     rules: [Rules; 2],
     stop: CancellationToken,
 ) -> anyhow::Result<(AuditResult, AuditResult)> {
-    let files = manifest::files(&options.source.manifests.filename)?;
+    let mut files = manifest::files(&options.source.manifests.filename)?;
+    manifest::download(&mut files).await?;
     let of_files = !options.source.manifests.filename.is_empty();
     let selection = Selection { of_files, ..options.scope.selection(rules.iter().map(|rules| &rules.policies)) };
     let (mut reading, mut client) = (None, None);

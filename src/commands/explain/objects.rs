@@ -81,7 +81,8 @@ impl Objects {
             client = Some(clients.plain.clone());
             helpers.spawn(Informer::new(clients, selection, ReadOptions::once(secrets), changes).run(served));
         } else {
-            let files = manifest::files(&options.manifests.filename)?;
+            let mut files = manifest::files(&options.manifests.filename)?;
+            manifest::download(&mut files).await?;
             helpers.spawn_blocking(move || drop(manifest::read(&files, &selection, secrets, false, &changes)));
         }
         let (all, unread) = collect(received).await;
@@ -212,9 +213,11 @@ pub(super) fn shown(key: &ObjectKey) -> String {
 fn everything() -> ScopeArgs {
     ScopeArgs {
         namespace: Vec::new(),
+        all_namespaces: false,
         exclude_namespace: Vec::new(),
         include: Vec::new(),
         exclude: Vec::new(),
+        allow_missing: Vec::new(),
         part: PartArgs::WHOLE,
     }
 }

@@ -18,9 +18,9 @@ mod text;
 pub(super) fn write(run: &TestRun, options: &TestArgs) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     match options.output {
-        TestFormat::Text => text::render(run, options.verbose, &mut bytes),
-        TestFormat::Json => json::render(run, options.verbose, &mut bytes),
-        TestFormat::Junit => junit::render(run, options.verbose, &mut bytes),
+        TestFormat::Text => text::render(run, options.log.verbose, &mut bytes),
+        TestFormat::Json => json::render(run, options.log.verbose, &mut bytes),
+        TestFormat::Junit => junit::render(run, options.log.verbose, &mut bytes),
     }
     .context("writing the results")?;
     if options.output == TestFormat::Text {

@@ -36,11 +36,7 @@ impl Judge<'_> {
     /// Evaluates the rules of a group that can give results for the kind: all by one query, or one by one if that fails or
     /// not all are asked.
     pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
-        let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
-            let rules = group.entrypoints.iter().enumerate();
-            let judging = rules.filter(|(rule, entrypoint)| part.judges(*rule) && entrypoint.kinds.contain(kind));
-            return judging.for_each(|_| self.results.pass());
-        };
+        let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else { return };
         let answers = self.answers(unit, group, part, kind, query, input);
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
@@ -50,7 +46,9 @@ impl Judge<'_> {
             }
         }
         let judging = group.entrypoints.iter().zip(answers).enumerate();
-        let judging = judging.filter(|(rule, (entrypoint, _))| part.judges(*rule) && entrypoint.kinds.contain(kind));
+        // A rule that says nothing about the kind has not passed.
+        let is_asked = |rule: usize| part.judges(rule) && query.rules.contains(&rule);
+        let judging = judging.filter(|(rule, (entrypoint, _))| is_asked(*rule) && entrypoint.kinds.contain(kind));
         for (rule, (entrypoint, answer)) in judging {
             if let Some(why) = self.unread(query, group, rule) {
                 let Entrypoint { policy, rule, .. } = entrypoint;

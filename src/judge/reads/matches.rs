@@ -21,6 +21,11 @@ impl Matches {
         }
     }
 
+    /// Whether a kind is named, and not only one of all.
+    pub fn names(&self, kind: &str) -> bool {
+        matches!(self, Self::Kinds(kinds) if kinds.contains(kind))
+    }
+
     /// Leaves only the kinds that are also among `names`; `None` limits nothing.
     pub(crate) fn and(self, names: Option<Vec<&str>>) -> Self {
         let Some(names) = names else { return self };

@@ -27,12 +27,12 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Returns the line of the manifest. An object of a cluster, or of standard input, is in no file: for it that is the line
+    /// Returns the line of the field in the manifest, or else of the object. An object of a cluster, or of standard input, is in no file: for it that is the line
     /// of the rule, which is in the repository of the policies.
     pub(super) fn of(entry: &Entry, tree: Option<&WorkTree>) -> Self {
         let manifest = entry.location.as_ref().filter(|location| &*location.file != "-");
         match manifest {
-            Some(location) => Self::new(&in_tree(&location.file, tree), location.line),
+            Some(location) => Self::new(&in_tree(&location.file, tree), entry.field_line.unwrap_or(location.line)),
             None => Self { line: entry.source.line.max(1) as usize, ..Self::of_policies(&entry.source.file, tree) },
         }
     }

@@ -101,7 +101,7 @@ fn a_part_says_nothing_of_other_places() {
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
     let part = page.part(&places(&[Some("shop")]));
     let text = part.html(&Query::default(), Some("reader"));
-    assert!(text.contains("2 fail, 1 pass") && text.contains("are left out") && text.contains("reader"), "{text}");
+    assert!(text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"), "{text}");
     assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
     assert_eq!(part.entries(&Query::default()).count(), 2);
     let cluster = page.part(&places(&[None])).html(&Query::default(), None);
@@ -169,8 +169,8 @@ fn what_trust_rests_on_is_said() {
         "shut until all lists are read: 2 of 9 so far",
         "none seen yet",
         "<li>newer policies are not in force: policies/a.rego:3: unsafe variable</li>",
-        "<li>not judged: secrets",
-        "<li>not judged by: policies/b.rego:7: no such function: nope",
+        "<li>not checked: secrets",
+        "<li>not used: policies/b.rego:7: no such function: nope",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }

@@ -20,6 +20,7 @@ use super::{
         Format,
         alertmanager::Alertmanager,
         cloudevents::{CloudEvents, Mode},
+        slack::Slack,
         webhook::Webhook,
     },
     http::{self, Endpoint, HttpCredentials},
@@ -43,6 +44,8 @@ const MAX_ITEMS_FOR_PEOPLE: usize = 1_000;
 const MAX_QUEUED: usize = 10_000;
 /// How often alerts are sent again.
 const RESEND_EVERY: Duration = Duration::from_mins(1);
+/// Longest name of a cluster.
+const CLUSTER_BYTES: usize = 253;
 /// How large a file of notifications grows, and how many are kept.
 const MAX_FILE_BYTES: u64 = 100 << 20;
 const MAX_FILES: usize = 5;
@@ -50,6 +53,7 @@ const MAX_FILES: usize = 5;
 /// The receivers of notifications.
 #[derive(Debug)]
 pub struct NotifyConfig {
+    cluster: Option<Arc<str>>,
     receivers: Vec<Arc<Receiver>>,
 }
 
@@ -58,6 +62,7 @@ pub struct NotifyConfig {
 struct Document {
     #[serde(default, rename = "externalURL")]
     external_url: Option<Spanned<String>>,
+    cluster: Option<Spanned<String>>,
     receivers: Spanned<Vec<ReceiverDocument>>,
 }
 
@@ -223,6 +228,11 @@ impl NotifyConfig {
         self.receivers.iter().flat_map(|receiver| receiver.matching.label_keys()).cloned().collect()
     }
 
+    /// Returns the name of the cluster, if the file has one.
+    pub(super) fn cluster(&self) -> Option<Arc<str>> {
+        self.cluster.clone()
+    }
+
     pub(super) fn receivers(&self) -> &[Arc<Receiver>] {
         &self.receivers
     }
@@ -243,14 +253,25 @@ impl NotifyConfig {
                     .map_err(|why| Mistake::at(url, format!("externalURL: {why}")))
             })
             .transpose()?;
+        let cluster = document.cluster.map(cluster_name).transpose()?;
         let mut names = BTreeSet::new();
         let mut receivers = Vec::new();
         for receiver in document.receivers.value {
             check_name(&receiver.name, &mut names)?;
             receivers.push(Arc::new(receiver.settle(external_url.as_ref())?));
         }
-        Ok(Self { receivers })
+        Ok(Self { cluster, receivers })
     }
+}
+
+/// Checks the name of the cluster, which becomes a label and part of a line.
+fn cluster_name(name: Spanned<String>) -> Result<Arc<str>, Mistake> {
+    let is_valid = (1..=CLUSTER_BYTES).contains(&name.value.len()) && !name.value.contains(char::is_control);
+    if is_valid {
+        return Ok(name.value.into());
+    }
+    let what = format!("cluster: expected a name of 1 to {CLUSTER_BYTES} bytes on one line");
+    Err(Mistake::at(&name, what))
 }
 
 fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<(), Mistake> {
@@ -340,7 +361,8 @@ impl ReceiverDocument {
         }
         if let Some(SlackDocument { url }) = self.slack.take() {
             let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
-            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack, url) }));
+            let slack = Slack { external_url: external_url.cloned() };
+            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack(slack), url) }));
         }
         let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else {
             return Ok(None);

@@ -8,9 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
 use serde_json::json;
 
-use super::notification::Batch;
+use super::notification::{Batch, Teller};
 
 /// A file that is rotated by its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,16 +23,26 @@ pub(super) struct RotatedFile {
     pub(super) max_files: usize,
 }
 
+/// A line, with the name of the cluster if there is one.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    #[serde(flatten)]
+    content: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a str>,
+}
+
 /// Returns the lines that tell a batch.
-pub(super) fn lines(batch: &Batch) -> serde_json::Result<Vec<u8>> {
+pub(super) fn lines(batch: &Batch, teller: &Teller) -> serde_json::Result<Vec<u8>> {
     let mut lines = Vec::new();
+    let cluster = teller.cluster.as_deref();
     if let Some(first) = batch.notifications.first().filter(|_| batch.left_out > 0) {
-        let line = json!({"event": "leftOut", "time": first.time, "leftOut": batch.left_out});
-        lines.extend(line.to_string().into_bytes());
+        let content = json!({"event": "leftOut", "time": first.time, "leftOut": batch.left_out});
+        serde_json::to_writer(&mut lines, &Line { content, cluster })?;
         lines.push(b'\n');
     }
     for notification in &batch.notifications {
-        serde_json::to_writer(&mut lines, notification)?;
+        serde_json::to_writer(&mut lines, &Line { content: &**notification, cluster })?;
         lines.push(b'\n');
     }
     Ok(lines)

@@ -5,7 +5,7 @@ pub(super) mod cloudevents;
 pub(super) mod slack;
 pub(super) mod webhook;
 
-use self::{alertmanager::Alertmanager, cloudevents::CloudEvents, webhook::Webhook};
+use self::{alertmanager::Alertmanager, cloudevents::CloudEvents, slack::Slack, webhook::Webhook};
 use super::{
     http::Message,
     notification::{Batch, Teller},
@@ -16,7 +16,7 @@ use super::{
 pub(super) enum Format {
     Webhook(Webhook),
     CloudEvents(CloudEvents),
-    Slack,
+    Slack(Slack),
     Alertmanager(Alertmanager),
 }
 
@@ -29,7 +29,7 @@ impl Format {
         match self {
             Self::Webhook(webhook) => webhook.messages(batch, teller),
             Self::CloudEvents(cloud_events) => cloud_events.messages(batch, teller),
-            Self::Slack => slack::messages(batch),
+            Self::Slack(slack) => slack.messages(batch, teller),
             Self::Alertmanager(alertmanager) => alertmanager.messages(batch, teller),
         }
     }

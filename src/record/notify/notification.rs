@@ -134,6 +134,13 @@ impl Notification {
         format!("{}/{}", self.policy, self.rule)
     }
 
+    /// Returns the URL of the object's view on the page.
+    pub(super) fn page(&self, external_url: &str) -> String {
+        let object = format!("{}/{}", self.resource.group_kind(), self.resource.path());
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("object", &object).finish();
+        format!("{}/?{query}", external_url.trim_end_matches('/'))
+    }
+
     /// Returns the message as an Event has it: with the number of dependents, if it has any.
     pub(super) fn text(&self) -> String {
         let Self { message, dependents: number, .. } = self;
@@ -224,6 +231,8 @@ impl Batch {
 pub(super) struct Teller {
     pub(super) namespace: String,
     pub(super) name: String,
+    /// The name of the cluster, if the file of receivers has one.
+    pub(super) cluster: Option<Arc<str>>,
 }
 
 #[cfg(test)]
@@ -237,6 +246,6 @@ impl Batch {
 #[cfg(test)]
 impl Teller {
     pub(super) fn sample() -> Self {
-        Self { namespace: "kaudit".to_owned(), name: "kaudit".to_owned() }
+        Self { namespace: "kaudit".to_owned(), name: "kaudit".to_owned(), cluster: Some("prod".into()) }
     }
 }

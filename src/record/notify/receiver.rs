@@ -38,7 +38,7 @@ impl Receiver {
     /// When the batch cannot be told, ever.
     pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
         let Target::Http(http) = &self.target else {
-            let body = Bytes::from(file::lines(batch).map_err(|error| error.to_string())?);
+            let body = Bytes::from(file::lines(batch, teller).map_err(|error| error.to_string())?);
             let (id, tells) = (String::new(), batch.notifications.len());
             return Ok(vec![Message { id, content_type: "application/x-ndjson", headers: Vec::new(), body, tells }]);
         };

@@ -69,7 +69,7 @@ pub(super) enum Content {
 
 /// Returns the chunks of a file in their order.
 pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chunk> + use<> {
-    let ManifestFile { path, is_settings, problem } = file.clone();
+    let ManifestFile { path, is_settings, problem, content } = file.clone();
     Chunks {
         file: path.to_string_lossy().into(),
         is_settings,
@@ -78,12 +78,17 @@ pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chun
         rest: Vec::new(),
         unmarked: 0,
         within: Within::Documents(Values::default()),
-        input: problem.map_or(Input::Closed(path), Input::Refused),
+        input: match (problem, content) {
+            (Some(why), _) => Input::Refused(why),
+            (None, Some(content)) => Input::Downloaded(content),
+            (None, None) => Input::Closed(path),
+        },
     }
 }
 
 enum Input {
     Closed(PathBuf),
+    Downloaded(Arc<[u8]>),
     /// It is not to be read, and why.
     Refused(String),
     Open(Box<dyn Read + Send>),
@@ -146,6 +151,9 @@ impl Chunks {
             Input::Closed(path) => {
                 let input = if is_stdin(path) { decoded(io::stdin()) } else { decoded(File::open(path)?) };
                 self.input = Input::Open(input?);
+            }
+            Input::Downloaded(content) => {
+                self.input = Input::Open(decoded(io::Cursor::new(Arc::clone(content)))?);
             }
             Input::Open(_) | Input::End => {}
         }

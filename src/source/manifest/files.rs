@@ -4,12 +4,15 @@ use std::{
     fs::Metadata,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::Context;
 
-use crate::judge::links::LinkBoundary;
+use crate::{bundle, judge::links::LinkBoundary};
 
+/// The largest download, in bytes.
+const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
 /// Name that stands for standard input.
 const STDIN: &str = "-";
 /// How the names of settings begin that lie beside manifests, in lower case: those of Kustomize, Helm, Helmfile, Skaffold,
@@ -38,12 +41,14 @@ pub struct ManifestFile {
     pub is_settings: bool,
     /// Why it is not read, for a file that was found in a directory.
     pub problem: Option<String>,
+    /// What was downloaded, for a URL.
+    pub content: Option<Arc<[u8]>>,
 }
 
 impl ManifestFile {
     /// A file that the user named, which is read whatever it is.
     pub fn named(path: PathBuf) -> Self {
-        Self { path, is_settings: false, problem: None }
+        Self { path, is_settings: false, problem: None, content: None }
     }
 }
 
@@ -54,10 +59,11 @@ impl ManifestFile {
 /// # Errors
 /// When a path cannot be read, or a directory holds no manifest.
 pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
-    let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path).filter(|path| !is_stdin(path)));
+    let is_local = |path: &&Path| !is_stdin(path) && url(path).is_none();
+    let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path).filter(is_local));
     let mut walk = ManifestWalk { links, above: Vec::new(), files: Vec::new() };
     for path in paths {
-        if is_stdin(path) || !path.metadata().with_context(|| cannot_read(path))?.is_dir() {
+        if is_stdin(path) || url(path).is_some() || !path.metadata().with_context(|| cannot_read(path))?.is_dir() {
             walk.files.push(ManifestFile::named(path.clone()));
             continue;
         }
@@ -66,6 +72,25 @@ pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
         anyhow::ensure!(walk.files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
     }
     Ok(walk.files)
+}
+
+/// Downloads the files that are URLs.
+///
+/// # Errors
+/// Names the first that cannot be downloaded.
+pub async fn download(files: &mut [ManifestFile]) -> anyhow::Result<()> {
+    for file in files {
+        if let Some(url) = url(&file.path) {
+            let content = bundle::download(url, LARGEST_DOWNLOAD).await.with_context(|| cannot_read(&file.path))?;
+            file.content = Some(content.into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the URL that a path is.
+fn url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.starts_with("https://") || text.starts_with("http://"))
 }
 
 /// Whether a path stands for standard input.
@@ -110,7 +135,12 @@ impl ManifestWalk {
                 Err(_) if is_hidden || !is_manifest(&path) && path.is_file() => continue,
                 Err(why) => Some(why.to_string()),
             };
-            self.files.push(ManifestFile { is_settings: is_hidden || is_settings(&name), path, problem });
+            self.files.push(ManifestFile {
+                is_settings: is_hidden || is_settings(&name),
+                path,
+                problem,
+                content: None,
+            });
         }
         self.above.pop();
         Ok(())

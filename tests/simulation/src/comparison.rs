@@ -348,6 +348,10 @@ impl ExpectedFindings {
             let found: u64 = counts.sum();
             ensure!(usize::try_from(found)? == expected, "Audit: {found} with {result}, not {expected}");
         }
+        let expected = self.listed.iter().filter(|finding| ["fail", "warn"].contains(&finding.result)).count();
+        let severities = audits.iter().filter_map(|audit| audit["status"]["summary"]["bySeverity"].as_object());
+        let found: u64 = severities.flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
+        ensure!(usize::try_from(found)? == expected, "Audit: {found} violations by severity, not {expected}");
         let mut is_complete = true;
         // Other shards may have objects.
         let found_nothing = self.found_nothing && !settings.sharded;

@@ -59,6 +59,22 @@ async fn violations_are_counted_by_namespace_and_as_they_are_told() {
 }
 
 #[tokio::test]
+async fn new_violations_are_counted_where_they_are_as_far_as_namespaces_are_named() {
+    let by_rule = |namespace: &str, lane: &str| {
+        format!(
+            r#"kaudit_violations_appeared_by_rule_total{{resource_namespace="{namespace}",policy="hosts",rule="deny",severity="critical",result="fail",lane="{lane}"}}"#
+        )
+    };
+    let live = Live::start(load(&[("hosts.rego", BAD_HOST)]), SETTINGS);
+    live.sync(vec![ingress("a", "1", 1, "bad"), ingress("a", "2", 1, "bad")]).await;
+    until(&live, &by_rule("a", "snapshot"), 2).await;
+    live.seen(ingress("a", "3", 1, "bad")).await;
+    until(&live, &by_rule("a", "change"), 1).await;
+    live.seen(ingress("b", "1", 1, "bad")).await;
+    until(&live, &by_rule("_other", "change"), 1).await;
+}
+
+#[tokio::test]
 async fn who_records_nothing_tells_nothing() {
     let live = Live::recording(load(&[("hosts.rego", BAD_HOST)]), SETTINGS, None);
     live.sync(vec![ingress("a", "1", 1, "bad")]).await;

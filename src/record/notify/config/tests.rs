@@ -22,6 +22,7 @@ fn all_settings_are_read() {
     let config = load(&format!(
         r"
 externalURL: https://kaudit.example.com
+cluster: production
 receivers:
   - name: all
     webhook:
@@ -54,6 +55,7 @@ receivers:
         file.display()
     ))
     .unwrap();
+    assert_eq!(config.cluster().as_deref(), Some("production"));
     assert_eq!(config.label_keys().into_iter().collect::<Vec<_>>(), ["team"]);
     let shown = format!("{config:?}");
     assert!(!shown.contains("hidden"), "{shown}");
@@ -99,6 +101,8 @@ fn mistakes_are_named_with_their_place_and_no_secret() {
         receivers("webhook:\n  url: https://a\n  template: |\n    {{ notification }}"),
         "receivers:\n- {name: Shop, webhook: {url: 'http://a'}}".to_owned(),
         "receivers:\n- {name: a, webhook: {url: 'http://a'}}\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
+        "cluster: ''\nreceivers:\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
+        "cluster: \"two\\nlines\"\nreceivers:\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
         "externalURL: kaudit\nreceivers:\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
     ];
     let told = wrong.map(|text| format!("{text}\n=> {:#}\n", load(&text).map(drop).unwrap_err()));

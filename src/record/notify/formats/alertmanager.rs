@@ -26,7 +26,7 @@ const VALUE_BYTES: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Alertmanager {
     pub(crate) resend_every: Duration,
-    /// Labels that every alert has, such as the name of the cluster.
+    /// Labels of every alert.
     pub(crate) labels: BTreeMap<String, String>,
     /// Where the page is that shows the violation.
     pub(crate) external_url: Option<String>,
@@ -67,7 +67,7 @@ impl Alertmanager {
             starts_at: starts.to_string(),
             // The API takes no alert that ends before it begins, as one does by clocks that differ.
             ends_at: ends.max(starts).to_string(),
-            generator_url: self.external_url.as_ref().map(|url| page(url, told)),
+            generator_url: self.external_url.as_ref().map(|url| told.page(url)),
         }
     }
 
@@ -87,7 +87,9 @@ impl Alertmanager {
         ];
         let own = own.into_iter().filter(|(_, value)| !value.is_empty());
         let own = own.map(|(name, value)| (name.to_owned(), shortened(value, VALUE_BYTES).into_owned()));
-        self.labels.clone().into_iter().chain(own).collect()
+        // The receiver's own labels take precedence over the name of the cluster.
+        let cluster = teller.cluster.iter().map(|name| ("cluster".to_owned(), name.to_string()));
+        cluster.chain(self.labels.clone()).chain(own).collect()
     }
 }
 
@@ -103,13 +105,6 @@ fn annotations(told: &Notification) -> BTreeMap<&'static str, String> {
     given.map(|(name, value)| (name, shortened(&value, VALUE_BYTES).into_owned())).collect()
 }
 
-/// Returns the view of the object.
-fn page(external_url: &str, told: &Notification) -> String {
-    let object = format!("{}/{}", told.resource.group_kind(), told.resource.path());
-    let query = form_urlencoded::Serializer::new(String::new()).append_pair("object", &object).finish();
-    format!("{}/?{query}", external_url.trim_end_matches('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +113,7 @@ mod tests {
     fn an_alert_fires_until_its_violation_is_resolved() {
         let alertmanager = Alertmanager {
             resend_every: Duration::from_mins(1),
-            labels: [("cluster".to_owned(), "prod".to_owned())].into(),
+            labels: [("team".to_owned(), "platform".to_owned())].into(),
             external_url: Some("https://kaudit.example.com/".to_owned()),
         };
         let before = Timestamp::now();
@@ -133,6 +128,14 @@ mod tests {
             }
         }
         insta::assert_snapshot!(serde_json::to_string_pretty(&alerts).unwrap());
+    }
+
+    #[test]
+    fn labels_of_the_receiver_replace_the_name_of_the_cluster() {
+        let labels = [("cluster".to_owned(), "own".to_owned())].into();
+        let alertmanager = Alertmanager { resend_every: Duration::from_mins(1), labels, external_url: None };
+        let told = Notification::sample(Lifecycle::Appeared, "a");
+        assert_eq!(alertmanager.labels(&told, &Teller::sample())["cluster"], "own");
     }
 
     #[test]

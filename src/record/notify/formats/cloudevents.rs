@@ -1,5 +1,7 @@
 //! `CloudEvents` 1.0 over HTTP, in each of the three modes of its HTTP protocol binding.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -44,6 +46,9 @@ struct Event {
     subject: String,
     time: String,
     datacontenttype: &'static str,
+    /// An extension: `id` and `source` are the same in all clusters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<Arc<str>>,
     data: Value,
 }
 
@@ -69,7 +74,8 @@ impl CloudEvents {
             Mode::Binary => {
                 let binary = |event: Event| {
                     let (body, tells) = (json(&event.data)?, tells(&event));
-                    let headers = vec![
+                    let cluster = event.cluster.map(|name| ("ce-cluster", header_value(&name)));
+                    let headers = [
                         ("ce-specversion", event.specversion.to_owned()),
                         ("ce-id", event.id.clone()),
                         ("ce-source", event.source),
@@ -77,6 +83,7 @@ impl CloudEvents {
                         ("ce-subject", header_value(&event.subject)),
                         ("ce-time", event.time),
                     ];
+                    let headers = headers.into_iter().chain(cluster).collect();
                     Ok(Message { id: event.id, content_type: JSON, headers, body, tells })
                 };
                 events.into_iter().map(binary).collect()
@@ -94,6 +101,7 @@ fn event(notification: &Notification, teller: &Teller) -> Event {
         subject: format!("{}/{}", notification.resource.group_kind(), notification.resource.path()),
         time: notification.time.to_string(),
         datacontenttype: JSON,
+        cluster: teller.cluster.clone(),
         data: serde_json::to_value(notification).unwrap_or_default(),
     }
 }
@@ -113,6 +121,7 @@ fn left_out(batch: &Batch, teller: &Teller) -> Option<Event> {
         subject: format!("{}/{}", teller.namespace, teller.name),
         time: before.time.to_string(),
         datacontenttype: JSON,
+        cluster: teller.cluster.clone(),
         data: json!({"leftOut": batch.left_out}),
     })
 }

@@ -1,30 +1,46 @@
 //! Incoming webhooks of Slack, and of what takes the same: Mattermost, Rocket.Chat and others.
 //!
 //! One text in Slack's `mrkdwn`, as not all of them know blocks. `&`, `<` and `>` are escaped as Slack demands, so nothing in
-//! a message becomes a link or a mention, and `@` does not reach anybody where it does without brackets.
+//! a message becomes a link or a mention, and `@` does not reach anybody where it does without brackets. The only links are
+//! those to kaudit's own page. Signs are characters rather than names of emoji, which differ between services.
 
 use serde_json::json;
 
 use crate::record::notify::{
     http::{Message, json},
-    notification::{Batch, Notification},
+    notification::{Batch, Notification, Teller},
 };
-use crate::{model::text::shortened, record::lifecycle::Lifecycle};
+use crate::{
+    model::{text::shortened, verdict::Severity},
+    record::lifecycle::Lifecycle,
+};
 
 /// Slack shows longer texts badly, and cuts those of more than 40,000 characters.
 const TEXT_BYTES: usize = 4_000;
 /// Longest line, so that one message does not take the place of all others.
 const LINE_BYTES: usize = 600;
+/// Longest URL in a line; an object with a longer one is no link.
+const URL_BYTES: usize = 500;
 
-/// Returns the one request that tells a batch.
-pub(super) fn messages(batch: &Batch) -> Result<Vec<Message>, String> {
-    let body = json(&json!({"text": text(batch), "unfurl_links": false, "unfurl_media": false}))?;
-    let (id, tells) = (batch.name(), batch.notifications.len());
-    Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
+/// A chat.
+#[derive(Debug, Default)]
+pub(crate) struct Slack {
+    /// Where people reach the page; objects are links to it.
+    pub(crate) external_url: Option<String>,
+}
+
+impl Slack {
+    /// Returns the one request that tells a batch.
+    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
+        let text = text(batch, teller, self.external_url.as_deref());
+        let body = json(&json!({"text": text, "unfurl_links": false, "unfurl_media": false}))?;
+        let (id, tells) = (batch.name(), batch.notifications.len());
+        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
+    }
 }
 
 /// Returns the counts, then as many notifications as fit, the worst first.
-fn text(batch: &Batch) -> String {
+fn text(batch: &Batch, teller: &Teller, external_url: Option<&str>) -> String {
     let mut notifications: Vec<&Notification> = batch.notifications.iter().map(|told| &**told).collect();
     let rank = |told: &Notification| (told.event == Lifecycle::Resolved, told.severity.is_none(), told.severity);
     notifications.sort_by_key(|told| rank(told));
@@ -35,12 +51,13 @@ fn text(batch: &Batch) -> String {
         let violations = if *number == 1 { "violation" } else { "violations" };
         if place == 0 { format!("{number} {violations} {word}") } else { format!("{number} {word}") }
     });
-    let mut text = format!("*{}*", counts.collect::<Vec<_>>().join(", "));
+    let place = teller.cluster.as_ref().map_or(String::new(), |cluster| format!(" in {}", escaped(cluster)));
+    let mut text = format!("*{}*{place}", counts.collect::<Vec<_>>().join(", "));
     let left_out =
         |number: u64| if number == 0 { String::new() } else { format!("\n_and {number} more were left out_") };
     let mut shown = 0;
     for told in &notifications {
-        let line = line(told);
+        let line = line(told, external_url);
         // Room for the last two lines.
         if text.len() + line.len() + 100 > TEXT_BYTES {
             break;
@@ -55,17 +72,35 @@ fn text(batch: &Batch) -> String {
     text + &left_out(batch.left_out)
 }
 
-fn line(told: &Notification) -> String {
+fn line(told: &Notification, external_url: Option<&str>) -> String {
     let sign = match told.event {
-        Lifecycle::Resolved if told.excused.is_some() => ":white_circle: excused:",
-        Lifecycle::Resolved => ":white_check_mark: resolved:",
-        Lifecycle::Appeared | Lifecycle::Transient => ":red_circle:",
+        Lifecycle::Resolved if told.excused.is_some() => "\u{2611}\u{fe0f} excused:",
+        Lifecycle::Resolved => "\u{2705} resolved:",
+        Lifecycle::Appeared | Lifecycle::Transient => sign(told.severity),
     };
     let severity = told.severity.map_or(String::new(), |severity| format!(" *{}*", severity.word()));
-    let what = format!("{}: {}: {}", told.resource.title(), told.rule_path(), told.text());
+    let title = told.resource.title();
+    let object = match external_url.map(|url| told.page(url)).filter(|url| url.len() <= URL_BYTES) {
+        Some(url) => format!("<{}|{}>", escaped(&url), escaped(&title)),
+        None => escaped(&title),
+    };
     let why = told.excused.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-    let words = format!("{what}{why}").split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("\n{sign}{severity} {}", escaped(&shortened(&words, LINE_BYTES)))
+    let words = format!("{}: {}{why}", told.rule_path(), told.text());
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = shortened(&words, LINE_BYTES.saturating_sub(title.len()));
+    format!("\n{sign}{severity} {object}: {}", escaped(&words))
+}
+
+/// Returns a circle in the colour of a severity.
+fn sign(severity: Option<Severity>) -> &'static str {
+    match severity {
+        Some(Severity::Critical) => "\u{1f534}",
+        Some(Severity::High) => "\u{1f7e0}",
+        Some(Severity::Medium) => "\u{1f7e1}",
+        Some(Severity::Low) => "\u{1f535}",
+        Some(Severity::Info) => "\u{26aa}",
+        None => "\u{26ab}",
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -80,7 +115,8 @@ mod tests {
     use crate::model::verdict::Severity;
 
     fn sent(batch: &Batch) -> String {
-        let message = &messages(batch).unwrap()[0];
+        let slack = Slack { external_url: Some("https://kaudit.example.com/".to_owned()) };
+        let message = &slack.messages(batch, &Teller::sample()).unwrap()[0];
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         body["text"].as_str().unwrap().to_owned()
     }
@@ -95,9 +131,20 @@ mod tests {
         let hostile =
             Notification::sample(Lifecycle::Appeared, "<!channel> & @all <https://example.com|click>\nsecond");
         let text = sent(&Batch { notifications: vec![hostile.into()], left_out: 0 });
-        assert!(!text.contains(['<', '>']) && !text.contains("@all"), "{text}");
+        let link = "<https://kaudit.example.com/?object=ReplicaSet.apps%2Fshop%2Fapi|ReplicaSet shop/api>";
+        let rest = text.replace(link, "");
+        assert!(!rest.contains(['<', '>']) && !text.contains("@all"), "{text}");
         assert!(text.contains("&lt;!channel&gt; &amp; @\u{200b}all"), "{text}");
         assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn each_severity_has_a_colour_and_without_a_page_there_is_no_link() {
+        let of = |severity| Notification { severity, ..Notification::sample(Lifecycle::Appeared, "a") };
+        let severities = Severity::ALL.map(Some).into_iter().chain([None]);
+        let notifications = severities.map(|severity| of(severity).into()).collect();
+        let teller = Teller { cluster: None, ..Teller::sample() };
+        insta::assert_snapshot!(text(&Batch { notifications, left_out: 0 }, &teller, None));
     }
 
     #[test]
@@ -110,8 +157,8 @@ mod tests {
         let text = sent(&Batch { notifications, left_out: 12 });
         assert!(text.len() < TEXT_BYTES, "{}", text.len());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "*1001 violations appeared*");
-        assert!(lines[1].starts_with(":red_circle: *critical*"), "{}", lines[1]);
+        assert_eq!(lines[0], "*1001 violations appeared* in prod");
+        assert!(lines[1].starts_with("\u{1f534} *critical*"), "{}", lines[1]);
         assert!(lines[lines.len() - 2].ends_with(" more_"));
         assert_eq!(lines[lines.len() - 1], "_and 12 more were left out_");
     }

@@ -45,7 +45,7 @@ impl Webhook {
         environment.set_syntax(syntax.map_err(|error| shown(&error))?);
         environment.add_template_owned(TEMPLATE, template).map_err(|error| shown(&error))?;
         let webhook = Self { template: Some(environment) };
-        let teller = Teller { namespace: "kaudit".to_owned(), name: "kaudit".to_owned() };
+        let teller = Teller { namespace: "kaudit".to_owned(), name: "kaudit".to_owned(), cluster: None };
         let samples = Notification::samples();
         let alone = samples.iter().map(std::slice::from_ref);
         for (notifications, left_out) in alone.zip(0..).chain([(&samples[..], 7)]) {

@@ -57,6 +57,7 @@ fn well() -> Overview {
         exceptions: vec![],
         coverage: vec![kind("pods", State::Synced, ""), kind("events", State::Excluded, "by default")],
         policies: Arc::new(load(&[("good.rego", GOOD)]).unwrap()),
+        by_severity: BTreeMap::new(),
         by_policy: BTreeMap::new(),
         policy_error: None,
         inventory_error: String::new(),

@@ -1,0 +1,91 @@
+//! Results for spreadsheets: one row a result, with a head.
+//!
+//! Each cell is one line without control characters. A cell that a spreadsheet would take for a formula begins with an apostrophe, as
+//! OWASP recommends, since names and messages are written by others.
+
+use std::io;
+
+use csv::Writer;
+
+use super::{names::worst_first, rules::Rules, safe::shown_line};
+use crate::{audit::result::AuditResult, model::verdict::Severity};
+
+const HEAD: [&str; 14] = [
+    "severity",
+    "result",
+    "namespace",
+    "kind",
+    "name",
+    "policy",
+    "rule",
+    "ruleId",
+    "title",
+    "message",
+    "file",
+    "line",
+    "excusedBy",
+    "id",
+];
+/// What formulas begin with.
+const FORMULA: [char; 4] = ['=', '+', '-', '@'];
+
+/// Writes all results, the worst first.
+pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let rules = Rules::of(result);
+    let mut rows = Writer::from_writer(Vec::new());
+    rows.write_record(HEAD)?;
+    for entry in worst_first(&result.results) {
+        let about = rules.about(&entry.policy, &entry.rule);
+        let text = |text: Option<&str>| cell(text.unwrap_or_default());
+        let location = entry.location.as_ref();
+        rows.write_record([
+            text(entry.severity.map(Severity::word)),
+            cell(entry.result.word()),
+            text(entry.resource.namespace.as_deref()),
+            cell(&entry.resource.kind),
+            cell(&entry.resource.name),
+            cell(&entry.policy),
+            cell(&entry.rule),
+            text(about.and_then(|about| about.id.as_deref())),
+            text(about.and_then(|about| about.title.as_deref())),
+            cell(&entry.message),
+            text(location.map(|location| &*location.file)),
+            location.map_or(String::new(), |location| location.line.to_string()),
+            text(entry.excuse.as_ref().map(|excuse| &*excuse.by)),
+            entry.id.to_string(),
+        ])?;
+    }
+    let bytes = rows.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(&bytes)
+}
+
+fn cell(text: &str) -> String {
+    let text = shown_line(text);
+    if text.starts_with(FORMULA) { format!("'{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::verdict::Outcome,
+        output::tests::{audit, entry, resource},
+    };
+
+    #[test]
+    fn cells_are_quoted_and_no_formulas() {
+        let pod = resource("v1", "Pod", "shop", "web");
+        let results = ["=HYPERLINK(\"x\")", "a, \"b\"\n::error::c", "plain"]
+            .map(|message| entry(pod.clone(), "images", "deny", Outcome::Fail, message));
+        let mut out = Vec::new();
+        render(&audit(results.to_vec(), vec![], 0), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(
+            text.contains("\"'=HYPERLINK(\"\"x\"\")\"") && text.contains(",fail,shop,Pod,web,images,deny,"),
+            "{text}"
+        );
+        assert!(lines.iter().all(|line| !line.starts_with("::")), "{text}");
+    }
+}

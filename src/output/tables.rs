@@ -1,0 +1,183 @@
+//! Tables that sum up results: by severity, namespace and rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    names::{rule_name, urgency},
+    rules::Rules,
+    safe::shown_line,
+    style::{BOLD, Paint, columns_of, severity_style},
+};
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::{
+        object::ObjectRef,
+        verdict::{Outcome, Severity},
+    },
+};
+
+/// Namespaces and rules that a table has at most; the others are counted.
+const ROWS: usize = 20;
+/// What the results of a cluster that are in no namespace are listed under.
+const NO_NAMESPACE: &str = "(no namespace)";
+/// What results without a severity are counted under.
+const NO_SEVERITY: &str = "none";
+
+/// Returns the lines of all tables, each with an empty line behind, for results of which none is in a baseline.
+pub(super) fn tables(result: &AuditResult, entries: &[&Entry], width: usize, paint: Paint) -> Vec<String> {
+    let open: Vec<&Entry> = entries.iter().copied().filter(|entry| entry.result != Outcome::Skip).collect();
+    if open.is_empty() {
+        return Vec::new();
+    }
+    let mut tables = vec![by_severity(&open, paint)];
+    tables.extend(by_namespace(&open, paint));
+    tables.push(by_rule(result, &open, paint));
+    tables.iter().flat_map(|table| table.lines(width)).collect()
+}
+
+/// Returns the severities that results have, the worst first and `None` last.
+fn severities(entries: &[&Entry]) -> Vec<Option<Severity>> {
+    let found: BTreeSet<(bool, Option<Severity>)> =
+        entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).collect();
+    found.into_iter().map(|(_, severity)| severity).collect()
+}
+
+fn word(severity: Option<Severity>) -> &'static str {
+    severity.map_or(NO_SEVERITY, Severity::word)
+}
+
+fn painted(severity: Option<Severity>, paint: Paint) -> String {
+    paint.with(severity_style(severity), word(severity))
+}
+
+fn by_severity(entries: &[&Entry], paint: Paint) -> Table {
+    let outcomes = [Outcome::Fail, Outcome::Warn, Outcome::Error];
+    let has = |outcome: &Outcome| entries.iter().any(|entry| entry.result == *outcome);
+    let outcomes: Vec<Outcome> = outcomes.into_iter().filter(has).collect();
+    let head = [vec!["SEVERITY".to_owned()], outcomes.iter().map(|one| one.word().to_uppercase()).collect()].concat();
+    let mut table = Table::new(&head, paint);
+    for severity in severities(entries) {
+        let count = |outcome: &Outcome| {
+            let counted = entries.iter().filter(|entry| entry.result == *outcome && entry.severity == severity);
+            counted.count().to_string()
+        };
+        table.rows.push([vec![painted(severity, paint)], outcomes.iter().map(count).collect()].concat());
+    }
+    table
+}
+
+/// Returns the namespace that an object is in, as it is shown.
+pub(super) fn namespace(resource: &ObjectRef) -> String {
+    resource.namespace.as_deref().map_or_else(|| NO_NAMESPACE.to_owned(), shown_line)
+}
+
+/// Returns the table, unless there is one namespace only.
+fn by_namespace(entries: &[&Entry], paint: Paint) -> Option<Table> {
+    let mut namespaces: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        namespaces.entry(namespace(&entry.resource)).or_default().push(entry);
+    }
+    if namespaces.len() < 2 {
+        return None;
+    }
+    let severities = severities(entries);
+    let counts = |entries: &[&Entry]| -> Vec<usize> {
+        let count = |severity| entries.iter().filter(|entry| entry.severity == severity).count();
+        severities.iter().map(|severity| count(*severity)).collect()
+    };
+    let mut rows: Vec<(Vec<usize>, String)> =
+        namespaces.iter().map(|(namespace, entries)| (counts(entries), namespace.clone())).collect();
+    // Most of the worst first.
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let head = [vec!["NAMESPACE".to_owned()], severities.iter().map(|one| word(*one).to_uppercase()).collect()];
+    let mut table = Table::new(&head.concat(), paint);
+    table.more = rows.len().saturating_sub(ROWS);
+    for (counts, namespace) in rows.into_iter().take(ROWS) {
+        table.rows.push([vec![namespace], counts.iter().map(ToString::to_string).collect()].concat());
+    }
+    Some(table)
+}
+
+fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> Table {
+    let about = Rules::of(result);
+    let mut rules: BTreeMap<(&str, &str), Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        rules.entry((&entry.policy, &entry.rule)).or_default().push(entry);
+    }
+    let mut rules: Vec<Vec<&Entry>> = rules.into_values().collect();
+    rules.sort_by_key(|entries| {
+        let worst = entries.iter().map(|entry| urgency(entry)).min();
+        (worst, std::cmp::Reverse(entries.len()))
+    });
+    let head = ["RULE", "SEVERITY", "RESULTS", "OBJECTS", "TITLE"].map(str::to_owned);
+    let mut table = Table::new(&head, paint);
+    table.is_text = vec![1, 4];
+    table.more = rules.len().saturating_sub(ROWS);
+    for entries in rules.iter().take(ROWS) {
+        let Some(first) = entries.first() else { continue };
+        let about = about.about(&first.policy, &first.rule);
+        let title = about.and_then(|about| about.title.as_deref()).map_or(String::new(), shown_line);
+        let id = about.and_then(|about| about.id.as_deref()).map(shown_line);
+        let objects: BTreeSet<&ObjectRef> = entries.iter().map(|entry| &*entry.resource).collect();
+        let severity = entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).min();
+        table.rows.push(vec![
+            id.unwrap_or_else(|| rule_name(first)),
+            painted(severity.and_then(|(_, severity)| severity), paint),
+            entries.len().to_string(),
+            objects.len().to_string(),
+            title,
+        ]);
+    }
+    table
+}
+
+/// Rows of columns, of which the first is text and the others are numbers, if not said otherwise.
+struct Table {
+    rows: Vec<Vec<String>>,
+    /// The other columns that are text.
+    is_text: Vec<usize>,
+    /// Rows that are left out.
+    more: usize,
+}
+
+impl Table {
+    fn new(head: &[String], paint: Paint) -> Self {
+        let head = head.iter().map(|word| paint.with(BOLD, word)).collect();
+        Self { rows: vec![head], is_text: Vec::new(), more: 0 }
+    }
+
+    /// Returns the lines, none wider than `width` as far as only text has to be cut.
+    fn lines(&self, width: usize) -> Vec<String> {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let wide = |column: usize| self.rows.iter().map(|row| columns_of(&row[column])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(wide).collect();
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, (text, wide)) in row.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(wide.saturating_sub(columns_of(text)));
+                let gap = if column == 0 { "" } else { "  " };
+                let is_text = column == 0 || self.is_text.contains(&column);
+                let cell = if is_text { [gap, text, &pad] } else { [gap, &pad, text] };
+                line.extend(cell);
+            }
+            lines.push(cut(line.trim_end(), width));
+        }
+        if self.more > 0 {
+            lines.push(format!("and {} more", self.more));
+        }
+        lines.push(String::new());
+        lines
+    }
+}
+
+/// Cuts a line that is too wide; its last column is text without colour.
+fn cut(line: &str, width: usize) -> String {
+    let excess = columns_of(line).saturating_sub(width);
+    if excess == 0 {
+        return line.to_owned();
+    }
+    let mut kept = line.to_owned();
+    while columns_of(&kept) > width.saturating_sub(1) && kept.pop().is_some() {}
+    format!("{}…", kept.trim_end())
+}
