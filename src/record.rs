@@ -4,6 +4,7 @@
 //! server costs records, which are counted, never judging.
 
 mod earlier;
+mod exception_notice;
 mod failure;
 pub mod health;
 mod lifecycle;
@@ -11,6 +12,7 @@ pub mod memory;
 mod patch;
 
 pub mod events;
+mod exceptions;
 pub mod notify;
 pub mod reports;
 pub mod status;

@@ -4,7 +4,10 @@
 //! is the only place that decides about it, so that reports, Events, metrics and every form of output say the same.
 
 mod exception;
-mod index;
+mod listed;
+mod rules;
+mod status;
+mod summary;
 
 use std::{
     cell::LazyCell,
@@ -19,14 +22,18 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) use self::exception::MOST_ITEMS;
 use self::{
     exception::{Author, Exception},
-    index::{ExceptionIndex, ListedException, RulesInForce},
+    listed::{FoundException, FoundExceptions, ListedException},
+    rules::{RuleIndex, RulesInForce},
 };
-use super::result::ExceptionSummary;
+pub use self::{
+    status::{ExceptionObject, ExceptionStatus},
+    summary::ExceptionSummary,
+};
 use crate::{
-    judge::{rule::Rule, rule_settings::SkippedRule, set::PolicySet},
+    judge::set::PolicySet,
     model::{
         body::Body,
-        exception::ExceptionState,
+        exception::{ExceptionProblem, ExceptionState},
         object::{Location, Object, ObjectKey},
         text::shortened,
         verdict::Finding,
@@ -43,7 +50,7 @@ use crate::{
 const LONGEST_MESSAGE: usize = 1_024;
 
 /// How long before its end an exception is pointed at.
-const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
+pub const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// All exceptions, and the rules that they can be about.
 #[derive(Debug, Default)]
@@ -52,10 +59,9 @@ pub struct Exceptions {
     given: Vec<(Option<Location>, ListedException)>,
     /// Why the newest version of the files could not be loaded.
     refused_given: Option<String>,
-    /// Of the cluster; or why one cannot be read.
-    found: BTreeMap<ObjectKey, Result<ListedException, String>>,
-    /// Those that may apply to results of a policy, the first first.
-    index: ExceptionIndex,
+    /// Those among them that name a rule, by its index.
+    given_by_rule: BTreeMap<RuleIndex, Vec<usize>>,
+    found: FoundExceptions,
     rules: RulesInForce,
     /// How far in the future the end of a team's exception may be.
     longest: Option<SignedDuration>,
@@ -101,7 +107,7 @@ impl Exceptions {
         self.judged_by(policies);
         let wrong = self.given.iter().filter_map(|(location, exception)| {
             let place = location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
-            Some(format!("{place}{}: {}", exception.excuse.by, exception.unknown.as_ref()?))
+            Some(format!("{place}{}: {}", exception.excuse.by, exception.named.unknown.as_ref()?))
         });
         let wrong: Vec<String> = wrong.collect();
         anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -111,8 +117,18 @@ impl Exceptions {
     /// Takes the exceptions of files from another set.
     pub(crate) fn replace_given(&mut self, other: Self) {
         (self.given, self.refused_given) = (other.given, None);
-        self.given.iter_mut().for_each(|(_, exception)| exception.check(&self.rules));
-        self.index.replace_given(self.given.iter().map(|(_, exception)| &**exception));
+        self.resolve_given();
+    }
+
+    /// Finds the rules that the exceptions of files name.
+    fn resolve_given(&mut self) {
+        self.given_by_rule.clear();
+        for (index, (_, exception)) in self.given.iter_mut().enumerate() {
+            exception.resolve(&self.rules);
+            for rule in exception.named.rules.iter() {
+                self.given_by_rule.entry(rule).or_default().push(index);
+            }
+        }
     }
 
     /// Notes that the newest version of the files could not be loaded: those loaded before stay in force.
@@ -122,49 +138,39 @@ impl Exceptions {
 
     /// Notes which rules are in force.
     pub fn judged_by(&mut self, policies: &PolicySet) {
-        let excusable = |rule: &Rule| {
-            rule.metadata.custom.get("excusable").is_some_and(|value| *value == serde_json::Value::Bool(true))
-        };
-        self.rules = RulesInForce::default();
-        for policy in &policies.policies {
-            let known = self.rules.entry(Arc::clone(&policy.name)).or_default();
-            for rule in &policy.rules {
-                // Two sources may have a rule of one name, if one of them is a Constraint: neither decides for the other.
-                *known.entry(Arc::clone(&rule.name)).or_insert(true) &= excusable(rule);
-            }
-        }
-        // An exception from a rule that is switched off is not wrong.
-        for SkippedRule { policy, rule, .. } in &policies.rule_changes.skipped {
-            self.rules.entry(Arc::clone(policy)).or_default().entry(Arc::clone(rule)).or_insert(true);
-        }
-        let given = self.given.iter_mut().map(|(_, exception)| exception);
-        let all = given.chain(self.found.values_mut().flatten());
-        all.for_each(|exception| exception.check(&self.rules));
+        self.rules = RulesInForce::new(policies);
+        self.resolve_given();
+        self.found.readable_mut().for_each(|exception| exception.resolve(&self.rules));
     }
 
-    /// Takes in the present state of an exception of the cluster.
-    pub(crate) fn put(&mut self, object: &Object) {
-        self.remove(&object.key);
+    /// Takes in the present state of an exception of the cluster. Returns whether it may excuse something else than before: a
+    /// write of its status changes nothing.
+    pub(crate) fn put(&mut self, object: &Object) -> bool {
+        let about = Arc::new(ExceptionObject::of(object));
+        if let Some(known) = self.found.get_mut(&object.key)
+            && known.object.has_same_spec(&about)
+        {
+            known.object = about;
+            return false;
+        }
         let exception = Exception::read(object, Author::Team).map(Arc::new);
         let listed = exception.map_err(|why| shortened(&why, LONGEST_MESSAGE).into_owned()).map(|exception| {
-            self.index.add(&object.key, &exception);
             let mut listed = ListedException::new(exception);
-            listed.check(&self.rules);
+            listed.resolve(&self.rules);
             listed
         });
-        self.found.insert(object.key.clone(), listed);
+        self.found.insert(&object.key, FoundException { object: about, read: listed });
+        true
     }
 
     /// Forgets an exception of the cluster.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        if let Some(Ok(exception)) = self.found.remove(key) {
-            self.index.remove(key, &exception);
-        }
+        self.found.remove(key);
     }
 
     /// Returns those that can be read.
     fn all(&self) -> impl Iterator<Item = &ListedException> {
-        self.given.iter().map(|(_, exception)| exception).chain(self.found.values().flatten())
+        self.given.iter().map(|(_, exception)| exception).chain(self.found.readable())
     }
 
     /// Excuses what is excused at a time of what was found about an object, and nothing else, whatever was excused before.
@@ -175,14 +181,16 @@ impl Exceptions {
         let mut matching: HashMap<*const Exception, bool> = HashMap::new();
         for finding in findings {
             finding.restore();
-            let (policy, rule) = (Arc::clone(&finding.policy), Arc::clone(&finding.rule));
-            let mut applying = self.index.candidates(&policy, &namespaces).filter(|exception| {
+            let Some(rule) = self.rules.find(&finding.policy, &finding.rule) else { continue };
+            let given = self.given_by_rule.get(&rule).into_iter().flatten();
+            let given = given.filter_map(|index| self.given.get(*index)).map(|(_, exception)| exception);
+            let is_excusable = self.may_be_excused(finding);
+            let found = self.found.naming(rule, &namespaces).filter(|_| is_excusable);
+            let mut applying = given.chain(found).filter(|exception| {
                 exception.expires > now
                     && !self.is_too_long(exception, now)
-                    && exception.names(&policy, &rule)
-                    && (exception.author == Author::Operator || self.may_be_excused(&policy, &rule))
                     && *matching
-                        .entry(Arc::as_ptr(exception))
+                        .entry(std::ptr::from_ref::<Exception>(exception))
                         .or_insert_with(|| subjects.iter().any(|(key, labels)| exception.matches(key, || &**labels)))
             });
             let Some(first) = applying.next() else { continue };
@@ -223,47 +231,57 @@ impl Exceptions {
         exception.author == Author::Team && self.longest.is_some_and(is_over)
     }
 
-    /// Whether a namespace may excuse what a rule finds.
-    pub(crate) fn may_be_excused(&self, policy: &str, rule: &str) -> bool {
-        self.rules.get(policy).and_then(|rules| rules.get(rule)).is_some_and(|excusable| *excusable)
+    /// Whether a namespace may excuse a violation.
+    pub(crate) fn may_be_excused(&self, finding: &Finding) -> bool {
+        let rule = self.rules.find(&finding.policy, &finding.rule);
+        rule.is_some_and(|rule| self.rules.excusability(rule).allows(finding.severity))
     }
 
-    /// Returns why a team's exception is not for so long, or what it may not excuse.
-    fn refused(&self, exception: &ListedException, now: Timestamp) -> Option<String> {
-        if let Some(longest) = self.longest.filter(|_| self.is_too_long(exception, now)) {
-            let latest = now.checked_add(longest).unwrap_or(Timestamp::MAX);
-            return Some(format!(
-                "spec.expiresAt: {:.0} is later than --max-exception-duration allows: choose a time until {latest:.0}",
-                exception.expires
-            ));
+    /// Returns why an exception is not in force, or only in part.
+    fn problem(&self, exception: &ListedException, now: Timestamp) -> Option<(ExceptionProblem, String)> {
+        if let Some(why) = &exception.named.unknown {
+            return Some((ExceptionProblem::UnknownRule, why.clone()));
         }
-        exception.not_excusable.clone()
+        if let Some(longest) = self.longest.filter(|_| self.is_too_long(exception, now)) {
+            // Says nothing that changes with time: it is in the status, which is written when it changes.
+            let begins = exception.expires.checked_sub(longest).unwrap_or(Timestamp::MIN);
+            let why = format!(
+                "spec.expiresAt: {:.0} is later than --max-exception-duration allows before {begins:.0}: choose an earlier end",
+                exception.expires
+            );
+            return Some((ExceptionProblem::EndsTooLate, why));
+        }
+        exception.named.not_excusable.clone().map(|why| (ExceptionProblem::NotExcusable, why))
     }
 
     /// Returns all of them as they are at a time, given how many results each excuses; sorted by name.
     pub(crate) fn summaries(&self, excused: &HashMap<Arc<str>, usize>, now: Timestamp) -> Vec<ExceptionSummary> {
         let given =
             self.given.iter().map(|(location, exception)| self.summary(exception, location.clone(), excused, now));
-        let found = self.found.iter().map(|(key, exception)| match exception {
-            Ok(exception) => self.summary(exception, None, excused, now),
-            Err(why) => ExceptionSummary {
-                name: format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name),
-                state: ExceptionState::Invalid,
-                reason: "".into(),
-                expires_at: None,
-                results: 0,
-                location: None,
-                message: why.clone(),
-            },
-        });
-        let refused = self.refused_given.iter().map(|why| ExceptionSummary {
-            name: "--exceptions".to_owned(),
+        let invalid = |name: String, message: String| ExceptionSummary {
+            name,
             state: ExceptionState::Invalid,
             reason: "".into(),
             expires_at: None,
             results: 0,
             location: None,
-            message: format!("the files could not be loaded, and those loaded before stay in force: {why}"),
+            message,
+            problem: Some(ExceptionProblem::Unreadable),
+            refused_rules: 0,
+            object: None,
+        };
+        let found = self.found.iter().map(|(key, found)| {
+            let summary = match &found.read {
+                Ok(exception) => self.summary(exception, None, excused, now),
+                Err(why) => {
+                    invalid(format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name), why.clone())
+                }
+            };
+            ExceptionSummary { object: Some(Arc::clone(&found.object)), ..summary }
+        });
+        let refused = self.refused_given.iter().map(|why| {
+            let why = format!("cannot be loaded; the exceptions loaded before stay in force: {why}");
+            invalid("--exceptions".to_owned(), why)
         });
         let mut all: Vec<_> = given.chain(found).chain(refused).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -281,8 +299,9 @@ impl Exceptions {
         let results = excused.get(&excuse.by).copied().unwrap_or(0);
         let expires = exception.expires;
         let left = expires.duration_since(now);
-        let (state, message) = if let Some(why) = exception.unknown.clone().or_else(|| self.refused(exception, now)) {
-            (ExceptionState::Invalid, why)
+        let problem = self.problem(exception, now);
+        let (state, message) = if let Some((_, why)) = &problem {
+            (ExceptionState::Invalid, why.clone())
         } else if expires <= now {
             (ExceptionState::Expired, format!("expired at {expires:.0}"))
         } else if results == 0 {
@@ -302,6 +321,9 @@ impl Exceptions {
             results,
             location,
             message,
+            problem: problem.map(|(problem, _)| problem),
+            refused_rules: exception.named.refused,
+            object: None,
         }
     }
 }

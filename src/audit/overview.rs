@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::result::{ExceptionSummary, Summary};
+use super::{exceptions::ExceptionSummary, result::Summary};
 use crate::{
     judge::set::PolicySet,
     model::{coverage::Coverage, verdict::Severity},

@@ -10,11 +10,12 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{fingerprint::Fingerprint, pairing::Distinction};
+use super::{exceptions::ExceptionSummary, fingerprint::Fingerprint, pairing::Distinction};
 use crate::{
     cluster::identity::API_VERSION,
     judge::{
         bundle::Edition,
+        excusable::Excusability,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         rule::RuleText,
@@ -23,7 +24,7 @@ use crate::{
     },
     model::{
         coverage::Coverage,
-        exception::{ExceptionState, Excuse},
+        exception::Excuse,
         object::{Location, ObjectName, ObjectRef},
         shard::Shard,
         verdict::{Finding, Outcome, Severity, Source},
@@ -115,6 +116,15 @@ impl AuditResult {
         let mut rolled_up = self.clone();
         rolled_up.roll_up();
         Cow::Owned(rolled_up)
+    }
+
+    /// Whether the namespace of a result may excuse it with a `PolicyException`.
+    pub fn may_be_excused(&self, entry: &Entry) -> bool {
+        let policies = self.policies.iter().filter(|policy| *policy.name == *entry.policy);
+        // Several sources may have a rule of one name, as Constraints do: all of them have to allow it.
+        let rules = policies.filter_map(|policy| policy.excusable.get(&*entry.rule).copied());
+        let excusable = rules.reduce(Excusability::and).unwrap_or_default();
+        entry.resource.namespace.is_some() && excusable.allows(entry.severity)
     }
 
     /// Leaves out the results that an owner covers, which the summary does not count among the others anyway.
@@ -281,28 +291,6 @@ pub struct IncomparableEntry {
     pub reason: String,
 }
 
-/// One exception.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExceptionSummary {
-    /// `namespace/name`, or `name`.
-    pub name: String,
-    /// Whether it applies, and whether somebody should look at it.
-    pub state: ExceptionState,
-    /// In the words of whoever wrote it.
-    pub reason: Arc<str>,
-    /// When it ends; `None` if it cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Results that it excuses.
-    pub results: usize,
-    /// Where it stands, if it was read from a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub location: Option<Location>,
-    /// What is wrong with it, or when it ends; empty if there is nothing to say.
-    pub message: String,
-}
-
 /// One policy in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -324,6 +312,9 @@ pub struct PolicySummary {
     /// The definitions of its rules, by name.
     #[serde(skip)]
     pub texts: BTreeMap<String, Vec<RuleText>>,
+    /// Which violations of its rules a namespace may excuse, by name.
+    #[serde(skip)]
+    pub excusable: BTreeMap<String, Excusability>,
 }
 
 /// The METADATA annotations of a policy or rule.
@@ -514,6 +505,7 @@ impl From<&Policy> for PolicySummary {
             source: policy.source.to_string(),
             rules,
             texts: policy.rules.iter().map(|rule| (rule.name.to_string(), rule.texts.clone())).collect(),
+            excusable: policy.rules.iter().map(|rule| (rule.name.to_string(), rule.excusable)).collect(),
         }
     }
 }

@@ -122,7 +122,8 @@ pub enum RecordTarget {
     Events,
     /// Reports of what violates policies, for each namespace
     Reports,
-    /// The status of the Audit object
+    /// The status of the Audit object and of PolicyExceptions
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     Status,
     /// Nothing
     None,

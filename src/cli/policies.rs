@@ -12,8 +12,7 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        rule_settings::{RulePattern, RuleSettings},
-        sources::PolicySource,
+        excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
     rego::limits::Limits,
@@ -65,6 +64,13 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_MIN_SEVERITY", value_enum, value_name = "SEVERITY")]
     pub min_severity: Option<Severity>,
 
+    /// Let namespaces excuse violations of these rules with PolicyExceptions: POLICY/RULE, a policy, a rule, an id, a glob, or
+    /// severity:SEVERITY for rules of that severity and less severe ones; none for no rule; repeatable. METADATA
+    /// custom.excusable takes precedence [default: severity:medium, in the builtin library only]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(long, env = "KAUDIT_EXCUSABLE", value_name = "PATTERN", value_delimiter = ',', value_parser = values::excusable_pattern)]
+    pub excusable: Vec<ExcusablePattern>,
+
     /// How bundles are trusted and kept.
     #[command(flatten)]
     pub bundles: BundleArgs,
@@ -79,7 +85,7 @@ impl ReadingArgs {
     pub fn chosen(&self, mut sources: Vec<PolicySource>) -> Vec<PolicySource> {
         sources.extend(self.framework.iter().cloned().map(PolicySource::Framework));
         let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
-        rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()));
+        rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()).with_excusable(self.excusable.clone()));
         if !rules.is_empty() {
             sources.push(PolicySource::Rules(Arc::new(rules)));
         }

@@ -11,8 +11,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
     judge::{
-        rule_settings::{RulePattern, RuleSettings},
-        sources::PolicySource,
+        excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::{glob::Glob, shard::Shard, spelling::nearest, text},
     output::{Format, Target},
@@ -92,6 +91,11 @@ pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
 pub(super) fn rule_pattern(text: &str) -> Result<RulePattern, String> {
     let pattern = RulePattern::new(text);
     if pattern.to_string().is_empty() { Err("names no rule".into()) } else { Ok(pattern) }
+}
+
+/// Parses a pattern of rules that a namespace may excuse.
+pub(super) fn excusable_pattern(text: &str) -> Result<ExcusablePattern, String> {
+    ExcusablePattern::parse(text)
 }
 
 /// Parses a shard; `auto` takes its ordinal from the end of the host name.

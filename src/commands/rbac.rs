@@ -64,6 +64,14 @@ impl PolicyRule {
         Self { names: names.to_vec(), ..self }
     }
 
+    /// Whether it grants all that another one does.
+    fn covers(&self, other: &Self) -> bool {
+        self.group == other.group
+            && self.names.is_empty()
+            && self.resources.is_superset(&other.resources)
+            && other.verbs.iter().all(|verb| self.verbs.contains(verb))
+    }
+
     fn json(&self) -> Value {
         let mut rule = json!({"apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs});
         if !self.names.is_empty() {
@@ -92,7 +100,8 @@ fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
             let create = PolicyRule::new(OWN_GROUP, &["audits"], &["create"]);
             let patch = PolicyRule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
                 .named(&each_shard(options, &options.recording.audit_name));
-            Writes { judged: vec![], own: vec![create, patch] }
+            let exceptions = PolicyRule::new(OWN_GROUP, &["policyexceptions/status"], &["patch"]);
+            Writes { judged: vec![exceptions], own: vec![create, patch] }
         }
         RecordTarget::Reports => {
             let rule = |api: reports::Api| {
@@ -178,10 +187,10 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
             continue;
         }
         let writes = writes(recorder, options);
-        // What holds where objects are judged need not be said again if that is everywhere or here.
-        if writes.judged.is_empty() || !(namespaces.is_empty() || namespaces.contains(own_namespace)) {
-            own.extend(writes.own);
-        }
+        // Rights where objects are judged are rights here if that is everywhere or here.
+        let is_here = namespaces.is_empty() || namespaces.contains(own_namespace);
+        let is_covered = |own: &PolicyRule| is_here && writes.judged.iter().any(|judged| judged.covers(own));
+        own.extend(writes.own.into_iter().filter(|own| !is_covered(own)));
         judged.extend(writes.judged);
     }
     if options.recording.leader_elect {

@@ -13,6 +13,7 @@ use regorus::{
 use super::{
     dependencies::Dependencies,
     dialect::{self, Dialect},
+    excusable::Excusability,
     gatekeeper::template,
     kubescape::rule::{ENTRY, PACKAGE},
     metadata::{AnnotationScope, Metadata},
@@ -175,6 +176,7 @@ impl Reading<'_> {
                 versions: self.versions(&package),
                 source: Arc::clone(&first.rule.source.file),
                 line: first.rule.source.line,
+                is_builtin: false,
                 metadata: self.package_metadata(&package),
                 depends,
                 matches: Matches::default(),
@@ -242,6 +244,7 @@ impl Reading<'_> {
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
             not_compiled: None,
+            excusable: Excusability::default(),
         };
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
         Some(Entrypoint {

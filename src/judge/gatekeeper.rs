@@ -276,6 +276,7 @@ impl LoadedLibrary {
                 dialect: Dialect::Gatekeeper,
                 source: own_source.file,
                 line: own_source.line,
+                is_builtin: false,
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 versions: own.versions.clone(),
                 depends: Dependencies { namespace, ..own.depends },

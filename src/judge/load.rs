@@ -233,7 +233,10 @@ fn compile_all(
         let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory(selection));
         let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
         problems.extend(found);
-        let (policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
+        let (mut policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
+        for policy in &mut policies {
+            policy.is_builtin = owners.all[number].is_builtin();
+        }
         let found = &mut Vec::new();
         let mut of_kubescape = kubescape.load(sources, limits, found);
         retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);

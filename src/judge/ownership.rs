@@ -181,6 +181,11 @@ impl OwnedFiles {
         }
     }
 
+    /// Whether it is the library inside the binary.
+    pub(super) fn is_builtin(&self) -> bool {
+        self.origin == SourceOrigin::Builtin
+    }
+
     pub(super) fn is_local(&self) -> bool {
         self.origin == SourceOrigin::Local
     }

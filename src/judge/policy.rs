@@ -24,6 +24,8 @@ pub struct Policy {
     pub source: Arc<str>,
     /// The line there, from 1.
     pub line: u32,
+    /// Whether it comes from the library inside the binary.
+    pub is_builtin: bool,
     /// The annotations of the package.
     pub metadata: Metadata,
     /// What its results depend on besides the object.

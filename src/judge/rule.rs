@@ -7,7 +7,7 @@ use regorus::{
     unstable::{self, Module, Ref},
 };
 
-use super::{metadata::Metadata, trivy::Kinds};
+use super::{excusable::Excusability, metadata::Metadata, trivy::Kinds};
 use crate::{
     model::verdict::{Outcome, Source},
     rego::references::Path,
@@ -28,6 +28,8 @@ pub struct Rule {
     pub texts: Vec<RuleText>,
     /// Why regorus evaluates it; `None` for one that runs as a program.
     pub not_compiled: Option<Arc<str>>,
+    /// Whether a namespace may excuse its violations; decided when all policies are loaded.
+    pub excusable: Excusability,
 }
 
 impl Rule {

@@ -10,7 +10,12 @@ use std::{
 use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{metadata::Metadata, policy::Policy};
+use super::{
+    excusable::{ExcusablePattern, excusability},
+    metadata::Metadata,
+    policy::Policy,
+    rule_pattern::RulePattern,
+};
 use crate::{
     model::{
         glob::Glob,
@@ -19,48 +24,6 @@ use crate::{
     },
     rego::yaml,
 };
-
-/// Names rules: `POLICY/RULE`, or a policy, a rule or an id alone; each may be a glob.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RulePattern {
-    policy: Option<Glob>,
-    name: Glob,
-    written: Arc<str>,
-}
-
-impl RulePattern {
-    /// Parses a pattern.
-    pub fn new(written: &str) -> Self {
-        let written = written.trim();
-        let (policy, name) = match written.split_once('/') {
-            Some((policy, rule)) => (Some(Glob::new(policy)), rule),
-            None => (None, written),
-        };
-        Self { policy, name: Glob::new(name), written: written.into() }
-    }
-
-    /// Whether it has wildcards.
-    fn is_glob(&self) -> bool {
-        self.written.contains(['*', '?'])
-    }
-
-    /// Whether it names a rule.
-    pub fn matches(&self, policy: &str, rule: &str, metadata: &Metadata) -> bool {
-        match &self.policy {
-            Some(own) => own.matches(policy) && self.name.matches(rule),
-            None => {
-                self.name.matches(policy) || self.name.matches(rule) || metadata.ids().any(|id| self.name.matches(id))
-            }
-        }
-    }
-}
-
-/// Shows the pattern as the user wrote it.
-impl fmt::Display for RulePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
-    }
-}
 
 /// What is decided about some rules. What is not set stays as the policy has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,19 +88,27 @@ pub struct RuleSettings {
     entries: Vec<(RulePattern, RuleChange)>,
     /// The least severity that is reported.
     min_severity: Option<Severity>,
+    /// The rules that a namespace may excuse; empty leaves that to the default.
+    excusable: Vec<ExcusablePattern>,
 }
 
 impl RuleSettings {
     /// Switches rules off.
     pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
         let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::OFF)).collect();
-        Self { entries, min_severity: None }
+        Self { entries, ..Self::default() }
     }
 
     /// Has only violations of this severity and worse ones reported, and those without any.
     #[must_use]
     pub fn from_severity(self, min_severity: Option<Severity>) -> Self {
         Self { min_severity: min_severity.or(self.min_severity), ..self }
+    }
+
+    /// Has these rules be those that a namespace may excuse.
+    #[must_use]
+    pub fn with_excusable(self, excusable: Vec<ExcusablePattern>) -> Self {
+        Self { excusable, ..self }
     }
 
     /// Reads a mapping from patterns to what is decided about their rules, in YAML or JSON. Names take precedence over globs.
@@ -149,18 +120,21 @@ impl RuleSettings {
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|(pattern, _)| !pattern.is_glob());
-        Ok(Self { entries, min_severity: None })
+        Ok(Self { entries, ..Self::default() })
     }
 
     /// Adds settings that take precedence.
     pub fn extend(&mut self, later: Self) {
         self.entries.extend(later.entries);
         self.min_severity = later.min_severity.or(self.min_severity);
+        if !later.excusable.is_empty() {
+            self.excusable = later.excusable;
+        }
     }
 
     /// Whether nothing is decided.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.min_severity.is_none()
+        self.entries.is_empty() && self.min_severity.is_none() && self.excusable.is_empty()
     }
 
     /// Returns what is decided about a rule.
@@ -183,7 +157,7 @@ impl fmt::Display for RuleSettings {
                 write!(f, " namespace={glob}")?;
             }
         }
-        Ok(())
+        self.excusable.iter().try_for_each(|pattern| write!(f, " excusable={pattern}"))
     }
 }
 
@@ -231,11 +205,13 @@ impl RuleSelection {
         !is_off
     }
 
-    /// Ends the load of `policies`, and gives their rules the severities that are set.
+    /// Ends the load of `policies`: gives their rules the severities that are set, and decides which may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
         let Self { settings, skipped } = self;
         let mut changes = HashMap::new();
-        let unmatched = settings.entries.iter().map(|(pattern, _)| pattern).filter(|pattern| {
+        let excusable = settings.excusable.iter().filter_map(ExcusablePattern::rules);
+        let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
+        let unmatched = patterns.filter(|pattern| {
             let mut rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
             let is_named = rules.any(|(policy, rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata));
             let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
@@ -243,13 +219,15 @@ impl RuleSelection {
             };
             !is_named && !skipped.borrow().iter().any(is_skipped)
         });
-        let unmatched = unmatched.map(|pattern| Arc::clone(&pattern.written)).collect();
+        let unmatched = unmatched.map(|pattern| Arc::clone(pattern.written())).collect();
         for policy in policies {
             for rule in &mut policy.rules {
                 let change = settings.of(&policy.name, &rule.name, &rule.metadata);
                 if let Some(severity) = change.severity {
                     Arc::make_mut(&mut rule.metadata).severity = Some(severity);
                 }
+                let of = (&*policy.name, policy.is_builtin);
+                rule.excusable = excusability(&settings.excusable, of, &rule.name, &rule.metadata);
                 if change.severity.is_some() || change.namespaces.is_some() {
                     changes.insert((Arc::clone(&policy.name), Arc::clone(&rule.name)), change);
                 }
@@ -330,18 +308,6 @@ mod tests {
 
     fn metadata(id: &str) -> Metadata {
         Metadata { id: Some(id.into()), ..Metadata::default() }
-    }
-
-    #[test]
-    fn patterns_name_policies_rules_and_ids() {
-        let matches =
-            |pattern: &str| RulePattern::new(pattern).matches("images", "deny_latest_tag", &metadata("IMG-01"));
-        for pattern in ["images", "deny_latest_tag", "IMG-01", "images/deny_latest_tag", "im*", "*/deny_*", "IMG-0?"] {
-            assert!(matches(pattern), "{pattern}");
-        }
-        for pattern in ["image", "IMG-0", "images/IMG-01", "deny", "images/", "other/deny_latest_tag", ""] {
-            assert!(!matches(pattern), "{pattern}");
-        }
     }
 
     #[test]

@@ -42,6 +42,31 @@ impl fmt::Display for Excuse {
     }
 }
 
+/// Why an exception is not in force, or only in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExceptionProblem {
+    /// Its specification cannot be read.
+    Unreadable,
+    /// It names a rule that is not in force.
+    UnknownRule,
+    /// It names rules that a namespace may not excuse.
+    NotExcusable,
+    /// It ends later than is allowed.
+    EndsTooLate,
+}
+
+impl ExceptionProblem {
+    /// Returns the reason of the condition in the status.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unreadable => "Unreadable",
+            Self::UnknownRule => "UnknownRule",
+            Self::NotExcusable => "NotExcusable",
+            Self::EndsTooLate => "EndsTooLate",
+        }
+    }
+}
+
 /// How it stands with an exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,6 +86,17 @@ pub enum ExceptionState {
 impl ExceptionState {
     /// Every state, for metrics that have a series for each.
     pub const ALL: [Self; 5] = [Self::Active, Self::Expiring, Self::Unused, Self::Expired, Self::Invalid];
+
+    /// Returns the reason of the condition in the status of a `PolicyException`; an invalid one has that of its problem.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::Expiring => "Expiring",
+            Self::Unused => "Unused",
+            Self::Expired => "Expired",
+            Self::Invalid => "Invalid",
+        }
+    }
 
     /// Returns the word for it in JSON, metrics and the status.
     pub fn as_str(self) -> &'static str {

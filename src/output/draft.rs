@@ -9,7 +9,10 @@ use serde_json::json;
 
 use super::safe::{shown_line, to_yaml};
 use crate::{
-    audit::{exceptions::MOST_ITEMS, result::Entry},
+    audit::{
+        exceptions::MOST_ITEMS,
+        result::{AuditResult, Entry},
+    },
     cluster::identity::{API_VERSION, EXCEPTION_KIND},
     model::digest::Digest,
     source::selection::KindPattern,
@@ -17,6 +20,8 @@ use crate::{
 
 /// How long a draft is for.
 const TERM: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Above the draft of an exception that only the operator of kaudit can make.
+const FOR_OPERATOR: &str = "# Only for --exceptions: a namespace cannot excuse this\n";
 /// Longest readable part of a name, in bytes: the rest of the 253 that the API server takes is for a hash.
 const READABLE_NAME_BYTES: usize = 200;
 
@@ -28,10 +33,12 @@ struct DraftScope<'a> {
     rule: &'a str,
     namespace: Option<&'a str>,
     kind: String,
+    /// The namespace may not excuse it, so that the draft applies only as a file of the operator's.
+    for_operator: bool,
 }
 
 impl<'a> DraftScope<'a> {
-    fn of(entry: &'a Entry) -> Self {
+    fn of(entry: &'a Entry, result: &AuditResult) -> Self {
         let group = entry.resource.group();
         let kind = entry.resource.kind.to_lowercase();
         Self {
@@ -39,6 +46,7 @@ impl<'a> DraftScope<'a> {
             rule: &entry.rule,
             namespace: entry.resource.namespace.as_deref(),
             kind: format!("{kind}.{}", if group.is_empty() { "core" } else { group }),
+            for_operator: !result.may_be_excused(entry),
         }
     }
 
@@ -79,18 +87,20 @@ impl<'a> DraftScope<'a> {
                 "expiresAt": last_day,
             },
         });
-        to_yaml(&document)
+        let note = if self.for_operator { FOR_OPERATOR } else { "" };
+        Ok(format!("{note}{}", to_yaml(&document)?))
     }
 }
 
-/// Returns an exception for each rule, namespace and kind, as YAML documents, valid for 30 days from `now`.
+/// Returns an exception for each rule, namespace and kind of results, as YAML documents, valid for 30 days from `now`. Those
+/// that the namespace may not make itself say so.
 ///
 /// # Errors
 /// When it cannot be written as YAML, which no result makes happen.
-pub(crate) fn drafts(entries: &[&Entry], now: Timestamp) -> anyhow::Result<String> {
+pub(crate) fn drafts(result: &AuditResult, entries: &[&Entry], now: Timestamp) -> anyhow::Result<String> {
     let mut scopes: BTreeMap<DraftScope<'_>, BTreeSet<&str>> = BTreeMap::new();
     for entry in entries {
-        scopes.entry(DraftScope::of(entry)).or_default().insert(&entry.resource.name);
+        scopes.entry(DraftScope::of(entry, result)).or_default().insert(&entry.resource.name);
     }
     let last_day = now.saturating_add(TERM)?.strftime("%Y-%m-%d").to_string();
     let mut documents = Vec::new();
@@ -107,7 +117,13 @@ pub(crate) fn drafts(entries: &[&Entry], now: Timestamp) -> anyhow::Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::exceptions::Exceptions;
+    use crate::{
+        audit::{
+            exceptions::Exceptions,
+            result::{About, PolicySummary},
+        },
+        judge::excusable::Excusability,
+    };
 
     fn entry(policy: &str, rule: &str, kind: &str, name: &str) -> Entry {
         let resource = json!({"apiVersion": "apps/v1", "kind": kind, "namespace": "shop", "name": name});
@@ -120,8 +136,8 @@ mod tests {
 
     /// The documents of one draft of all entries.
     fn documents(entries: &[&Entry]) -> Vec<serde_json::Value> {
-        let text = drafts(entries, Timestamp::UNIX_EPOCH).unwrap();
-        let documents = text.split("---\n").filter(|document| !document.starts_with('#'));
+        let text = drafts(&AuditResult::sample(0), entries, Timestamp::UNIX_EPOCH).unwrap();
+        let documents = text.split("---\n").filter(|document| !document.starts_with("# No draft"));
         documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect()
     }
 
@@ -177,10 +193,36 @@ mod tests {
     }
 
     #[test]
+    fn drafts_that_a_namespace_cannot_apply_say_so() {
+        let entries = [("open", "a"), ("fixed", "b")].map(|(policy, name)| entry(policy, "deny", "Pod", name));
+        let summary = |name: &str, excusable| PolicySummary {
+            name: name.to_owned(),
+            dialect: "conftest".to_owned(),
+            source: "p.rego".to_owned(),
+            rules: vec!["deny".to_owned()],
+            about: About::default(),
+            about_rules: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            excusable: [("deny".to_owned(), excusable)].into(),
+        };
+        let policies = vec![summary("open", Excusability::Always), summary("fixed", Excusability::Never)];
+        let result = AuditResult { policies, ..AuditResult::sample(0) };
+        let text = drafts(&result, &entries.each_ref(), Timestamp::UNIX_EPOCH).unwrap();
+        let (fixed, open) = text.split_once("---\n").unwrap();
+        assert!(fixed.starts_with(FOR_OPERATOR) && fixed.contains("name: fixed\n"), "{text}");
+        assert!(!open.contains('#') && open.contains("name: open\n"), "{text}");
+        // What is in no namespace is excused by no object of one.
+        let mut node = entry("open", "deny", "Node", "a");
+        node.resource =
+            std::sync::Arc::new(crate::model::object::ObjectRef { namespace: None, ..(*node.resource).clone() });
+        assert!(!result.may_be_excused(&node) && result.may_be_excused(&entries[0]));
+    }
+
+    #[test]
     fn what_is_hidden_in_a_name_is_shown_and_stays_the_same() {
         let name = "we\u{202e}b\u{e0041}\u{200b}";
         let entry = entry("p\u{2066}", "deny\u{feff}", "Pod", name);
-        let text = drafts(&[&entry], Timestamp::UNIX_EPOCH).unwrap();
+        let text = drafts(&AuditResult::sample(0), &[&entry], Timestamp::UNIX_EPOCH).unwrap();
         assert!(text.contains(r#""we\u202Eb\U000E0041\u200B""#) && text.is_ascii(), "{text}");
         let [draft] = &documents(&[&entry])[..] else { panic!("{text}") };
         assert_eq!(draft["spec"]["match"]["names"], json!([name]));
@@ -190,7 +232,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_none_spoils_no_other_draft() {
         let entries = [entry("p", "deny", "Pod", "a"), entry("p", "deny", "no kind\nat all", "b")];
-        let text = drafts(&entries.each_ref(), Timestamp::UNIX_EPOCH).unwrap();
+        let text = drafts(&AuditResult::sample(0), &entries.each_ref(), Timestamp::UNIX_EPOCH).unwrap();
         assert!(text.lines().any(|line| line.starts_with("# No draft for p/deny: ")), "{text}");
         let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
         std::fs::write(file.path(), text.replace("reason: ''", "reason: r").replace("reason: \"\"", "reason: r"))

@@ -30,7 +30,8 @@ pub use self::{
 use super::{names::urgency, safe::write_json};
 use crate::audit::{
     ended::KEPT,
-    result::{AuditResult, Entry, ExceptionSummary, Summary},
+    exceptions::ExceptionSummary,
+    result::{AuditResult, Entry, Summary},
 };
 
 /// The script of the page, which fetches it again when the result has changed.

@@ -127,6 +127,8 @@ pub struct ListedRule {
     pub name: String,
     /// What its results are: `fail` or `warn`.
     pub result: Outcome,
+    /// Whether a namespace may excuse its violations.
+    pub excusable: bool,
     /// Where its first definition stands.
     pub source: Source,
     /// What it says of itself, and its policy of all of its rules.
@@ -215,7 +217,14 @@ impl From<&Rule> for ListedRule {
     fn from(rule: &Rule) -> Self {
         let (name, source) = (rule.name.to_string(), rule.source.clone());
         let not_compiled = rule.not_compiled.as_ref().map(ToString::to_string);
-        Self { name, result: rule.outcome, source, about: About::from(&*rule.metadata), not_compiled }
+        Self {
+            name,
+            result: rule.outcome,
+            excusable: rule.excusable.is_possible(),
+            source,
+            about: About::from(&*rule.metadata),
+            not_compiled,
+        }
     }
 }
 

@@ -185,7 +185,12 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
         let why = rule.not_compiled.as_ref()?;
         Some(("regorus", format!("evaluates {} because of {why}", rule.name)))
     });
-    [title, template, kinds, reads, cost].into_iter().flatten().chain(not_compiled).collect()
+    let excusable: Vec<&str> = policy.rules.iter().filter(|rule| rule.excusable).map(|rule| &*rule.name).collect();
+    let excusable = (!excusable.is_empty()).then(|| match policy.rules.len() - excusable.len() {
+        0 => ("excuse", "a namespace may excuse all rules".to_owned()),
+        _ => ("excuse", format!("a namespace may excuse {}", excusable.join(", "))),
+    });
+    [title, template, kinds, excusable, reads, cost].into_iter().flatten().chain(not_compiled).collect()
 }
 
 /// Returns the kinds of a policy if they have room in a column.
@@ -318,6 +323,7 @@ mod tests {
         ListedRule {
             name: name.into(),
             result,
+            excusable: severity.is_none(),
             source,
             about: About { severity, ..About::default() },
             not_compiled: None,

@@ -9,7 +9,10 @@ use super::{
     style::{DIM, GREEN, Paint, count, style_of},
 };
 use crate::{
-    audit::result::{AuditResult, BaselineEntry, Entry, ExceptionSummary, IncomparableEntry},
+    audit::{
+        exceptions::ExceptionSummary,
+        result::{AuditResult, BaselineEntry, Entry, IncomparableEntry},
+    },
     cluster::identity::OWN_GROUP,
     judge::unjudged::Unjudged,
     model::{
@@ -184,7 +187,7 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
 fn exception_line(exception: &ExceptionSummary, paint: Paint) -> Option<String> {
     let place = exception.location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
     let words = paint.with(AnsiColor::Yellow.on_default(), "exception:");
-    let line = shown_line(&format!("{place}{}: {}", exception.name, exception.message));
+    let line = shown_line(&format!("{place}{} {}", exception.name, exception.sentence()));
     (!exception.message.is_empty()).then(|| format!("{words} {line}"))
 }
 

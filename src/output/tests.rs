@@ -6,6 +6,7 @@ use std::{
 use super::*;
 use crate::{
     audit::result::{About, AuditResult, Entry, PolicySummary, Summary},
+    judge::excusable::Excusability,
     model::{
         coverage::{Coverage, State},
         object::{Location, ObjectRef},
@@ -58,6 +59,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
         about: About::default(),
         about_rules: BTreeMap::new(),
         texts: BTreeMap::new(),
+        excusable: rules.iter().map(|rule| ((*rule).to_owned(), Excusability::Always)).collect(),
     }
 }
 

@@ -16,7 +16,7 @@ use tracing::{error, warn};
 
 use super::{
     earlier::{Attempts, EarlierRecords},
-    events,
+    events, exceptions,
     health::Health,
     memory::Pressure,
     notify,
@@ -27,6 +27,7 @@ use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
+    model::shard::Shard,
 };
 
 /// How long pending records may take after a signal.
@@ -47,6 +48,8 @@ pub struct RecorderSettings {
     pub instance: String,
     /// Only what is in these namespaces is recorded; empty is the whole cluster.
     pub namespaces: Vec<String>,
+    /// Of the exceptions, only those in the namespaces of this shard are recorded.
+    pub shard: Shard,
     /// Which Events are written.
     pub events: events::EventFilter,
     /// Events a second about what was found at once, and the measure of the rates for changes.
@@ -55,7 +58,7 @@ pub struct RecorderSettings {
     pub event_ttl: Duration,
     /// How reports are written; `None` writes none.
     pub reports: Option<reports::ReportSettings>,
-    /// Whether the `Audit` object is written.
+    /// Whether the `Audit` object and the status of `PolicyException`s are written.
     pub status: bool,
     /// Who is told outside of the cluster, if anybody is.
     pub notify: Option<notify::NotifySettings>,
@@ -69,8 +72,8 @@ pub struct RecorderSettings {
 pub struct Recorders {
     /// Each says in the end whether all was recorded.
     tasks: JoinSet<bool>,
-    /// The one among them that ends with the overviews, not with the sinks.
-    status: Option<AbortHandle>,
+    /// Those among them that end with the overviews, not with the sinks.
+    of_overviews: Vec<AbortHandle>,
     /// Recorders whose earlier records could not be read, and that record nothing until they can be.
     unread: Vec<UnreadRecords>,
     /// What each recorder reports, for what it could not write by the end.
@@ -158,6 +161,14 @@ impl RecorderSettings {
         Some(reports::ReportSettings { client: self.client.clone(), ..reports })
     }
 
+    fn exceptions(&self, events: Option<events::EventSink>) -> exceptions::ExceptionSettings {
+        let Self { client, namespaces, shard, status, event_ttl, metrics, .. } = self.clone();
+        if status {
+            metrics.recorder_began("exceptions");
+        }
+        exceptions::ExceptionSettings { client, namespaces, shard, status, events, event_ttl, metrics }
+    }
+
     fn event_settings(&self, health: watch::Sender<Health>) -> events::EventSettings {
         let own = ObjectReference {
             api_version: Some(API_VERSION.to_owned()),
@@ -192,8 +203,9 @@ impl Recorders {
             let (health, metrics) = (health.clone(), Arc::clone(&settings.metrics));
             PanicGuard { name, health, metrics }
         };
-        let (of_reports, of_events, of_status) = (healths.add(), healths.add(), watch::channel(Health::default()).0);
-        let losses = [&of_reports, &of_events, &of_status].map(watch::Sender::subscribe).into();
+        let (of_reports, of_events, of_exceptions) = (healths.add(), healths.add(), healths.add());
+        let of_status = watch::channel(Health::default()).0;
+        let losses = [&of_reports, &of_events, &of_exceptions, &of_status].map(watch::Sender::subscribe).into();
         if let Some(notify) = settings.notify.clone() {
             if settings.events == events::EventFilter::None && settings.reports.is_none() {
                 warn!(
@@ -207,7 +219,8 @@ impl Recorders {
                 tasks.spawn(guard("notify", &healths.add()).watch(run));
             }
         }
-        let status = settings.status.then(|| start_status(settings, overview, healths, of_status, &mut tasks));
+        let of_conditions = overview.clone();
+        let status = settings.status.then(|| start_status(settings, of_conditions, healths, of_status, &mut tasks));
         let (mut recorded, mut unread) = (Recorded::default(), Vec::new());
         // At the same time: what one waits for does not hold up the other, nor what waits for both, such as lines of output.
         let loading_reports = async {
@@ -256,7 +269,13 @@ impl Recorders {
         if let Some(notify) = &mut sinks.notify {
             notify.recall(&recorded);
         }
-        let recorders = Self { tasks, status, unread, losses, settings: settings.clone() };
+        let exceptions = (settings.status || sinks.events.is_some()).then(|| {
+            let guard = guard("exceptions", &of_exceptions);
+            let settings = settings.exceptions(sinks.events.clone());
+            tasks.spawn(guard.watch(exceptions::run(settings, overview, of_exceptions)))
+        });
+        let of_overviews = status.into_iter().chain(exceptions).collect();
+        let recorders = Self { tasks, of_overviews, unread, losses, settings: settings.clone() };
         Started { recorders, recorded, record: Box::new(sinks) }
     }
 
@@ -305,13 +324,11 @@ impl Recorders {
         all && losses.is_empty()
     }
 
-    /// Waits until everything is written, or for [`FLUSH`], and leaves the status to others. Ends only after the sinks have
+    /// Waits until everything is written, or for [`FLUSH`], and leaves what is made of overviews to others. Ends only after the sinks have
     /// ended.
     pub async fn end(mut self) {
         self.unread.clear();
-        if let Some(status) = self.status.take() {
-            status.abort();
-        }
+        self.of_overviews.iter().for_each(AbortHandle::abort);
         self.join(sleep(FLUSH)).await;
     }
 

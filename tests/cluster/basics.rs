@@ -90,7 +90,7 @@ async fn outside_a_pod_the_long_run_writes_nothing_and_says_so() {
     assert_eq!(written, "");
 
     let (_program, log) = lines(&["--record=events,status"], "marked yes");
-    let said = format!("Recording Events and the Audit default/{namespace}");
+    let said = format!("Recording Events, the status of PolicyExceptions and the Audit default/{namespace}");
     assert!(log.contains(&said) && !log.contains("Recording nothing"), "{log}");
 }
 

@@ -158,7 +158,9 @@ fn assert_rights_fit(requests: &[AuditRecord], user: &str, grants: &[Grant]) {
     let refused: Vec<_> = own.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     assert!(!grants.is_empty());
-    let unused: Vec<_> = grants.iter().filter(|grant| !own.iter().any(|record| grant.is_used_by(record))).collect();
+    // The shared cluster has no PolicyExceptions; `rights` shows that this right is needed where there are some.
+    let usable = grants.iter().filter(|grant| grant.resource != "policyexceptions/status");
+    let unused: Vec<_> = usable.filter(|grant| !own.iter().any(|record| grant.is_used_by(record))).collect();
     assert!(unused.is_empty(), "granted and never used: {unused:#?}");
 }
 

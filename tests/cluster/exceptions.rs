@@ -143,7 +143,8 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
     assert_eq!(excused[0]["properties"]["excusedBy"], format!("{namespace}/team"));
     assert_eq!(excused[0]["properties"]["reason"], "the team is being formed");
     assert_eq!(kaudit.metric(r#"kaudit_exceptions{state="expiring"}"#), Some(1));
-    let told = || async { kaudit.log().contains("needs attention: expires in less than a day").then_some(()) };
+    let warning = format!("PolicyException {namespace}/team expires in less than a day");
+    let told = || async { kaudit.log().contains(&warning).then_some(()) };
     wait_for("a word of warning", told).await;
     until_valid(&plane, &namespace, "True").await;
 
@@ -166,7 +167,7 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
         (known["state"] == "invalid").then_some(known)
     };
     let named = wait_for("the exception to be named", named).await;
-    assert_eq!(named["message"], "there is no policy owner; did you mean owned?");
+    assert_eq!(named["message"], "there is no policy or rule owner; did you mean owned?");
     until(&["new fail", "old fail"]).await;
     plane.kubectl(&["-n", &namespace, "delete", "kex", "other"]).await.unwrap();
     assert_eq!(kaudit.stop().await, Some(0));

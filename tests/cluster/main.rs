@@ -23,6 +23,7 @@ mod coverage;
 mod dependents;
 mod diff;
 mod events;
+mod exception_status;
 mod exceptions;
 mod explain;
 mod faults;

@@ -169,6 +169,12 @@ async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, na
     let number = each_missing(&printed(plane, own, "none", &scope).await).len();
     for index in 0..number {
         mark(true).await;
+        // A new one, so that its status is not written yet.
+        drop(plane.kubectl(&["-n", judged, "delete", "policyexception", "a"]).await);
+        let spec = "{policies: [{name: none}], reason: r, expiresAt: \"2999-12-31\"}";
+        let metadata = format!("{{name: a, namespace: {judged}}}");
+        let kind = "apiVersion: kaudit.dev/v1alpha1\nkind: PolicyException";
+        plane.apply(&format!("{kind}\nmetadata: {metadata}\nspec: {spec}\n")).await.unwrap();
         // Refused, so that there is something to tell about kaudit itself.
         let broken = directory.path().join("broken.rego");
         drop(std::fs::remove_file(&broken));
@@ -215,8 +221,8 @@ async fn each_right_for_the_whole_cluster_is_missed_by_name() {
     establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
     // Two to read each of two kinds, and exceptions; two for Events; four for each of two kinds of reports; create and patch
-    // of the Audit and its status; four for the Lease.
-    assert_eq!(assert_each_is_needed(&plane, &own, &shop, false).await, 23);
+    // of the Audit and its status; one for the status of exceptions; four for the Lease.
+    assert_eq!(assert_each_is_needed(&plane, &own, &shop, false).await, 24);
 }
 
 #[tokio::test]
@@ -228,9 +234,9 @@ async fn each_right_for_one_namespace_is_missed_by_name() {
     establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
     // No Lease, and less one kind of objects and of reports; but also Events about kaudit itself.
-    assert_eq!(assert_each_is_needed(&plane, &own, &shop, true).await, 14);
+    assert_eq!(assert_each_is_needed(&plane, &own, &shop, true).await, 15);
     let team = plane.temp_namespace("team").await.unwrap();
-    assert_eq!(assert_each_is_needed(&plane, &team, &team, true).await, 13);
+    assert_eq!(assert_each_is_needed(&plane, &team, &team, true).await, 14);
 }
 
 #[tokio::test]

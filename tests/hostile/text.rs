@@ -111,6 +111,7 @@ fn result(text: &str) -> AuditResult {
             about: about.clone(),
             about_rules: [(text.to_owned(), about)].into(),
             texts: [(text.to_owned(), vec![RuleText { source: finding.source.clone(), text: text.into() }])].into(),
+            excusable: [].into(),
         }],
         refused: vec![],
         not_judged: vec![],

@@ -153,6 +153,11 @@ true
   verbs: ["list", "create", "patch", "delete"]
 {{- end }}
 {{- end }}
+{{- if has "status" .Values.record }}
+- apiGroups: ["kaudit.dev"]
+  resources: ["policyexceptions/status"]
+  verbs: ["patch"]
+{{- end }}
 {{- end }}
 
 {{- /* Events are listed at startup to find those already written. */}}

@@ -26,6 +26,7 @@ fn audit(found: &[(&str, &str)]) -> AuditResult {
         about: crate::audit::result::About::default(),
         about_rules: BTreeMap::new(),
         texts: BTreeMap::new(),
+        excusable: BTreeMap::new(),
     };
     let mut audit = AuditResult {
         scope: Some(AuditScope { source: ObjectSource::Cluster, namespaces: vec![], shard: Shard::WHOLE }),

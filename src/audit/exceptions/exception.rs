@@ -1,7 +1,7 @@
 //! One exception: which results it excuses, why and until when. Read from a `PolicyException`, in a file or in a cluster.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
 };
 
@@ -40,8 +40,6 @@ pub(crate) struct Exception {
     /// When it ends.
     pub(crate) expires: Timestamp,
     pub(crate) policies: Vec<PolicyRules>,
-    /// The rules of each policy; `None` is all of them.
-    rules: HashMap<Arc<str>, Option<HashSet<Arc<str>>>>,
     kinds: Vec<KindPattern>,
     names: Vec<Wildcard>,
     namespaces: Vec<Wildcard>,
@@ -54,12 +52,13 @@ pub(crate) struct Exception {
     pub(crate) preceded_by: OnceLock<Arc<str>>,
 }
 
-/// Rules of one policy.
+/// Names of rules.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyRules {
+    /// A policy, or a glob over policies; without `rules` anything that a `RulePattern` names.
     pub(crate) name: Arc<str>,
-    /// Empty is all of them.
+    /// Rules or ids of the policy, or globs over them; empty is all rules.
     #[serde(default)]
     pub(crate) rules: Vec<Arc<str>>,
 }
@@ -96,6 +95,8 @@ struct Matching {
 
 /// The most items of each list of a team's exception. These bounds are those of the chart's CRD.
 pub(crate) const MOST_ITEMS: usize = 100;
+/// The most names of policies and rules of a team's exception that are patterns: each is compared with every rule.
+const MOST_PATTERNS: usize = 20;
 /// The longest specification of a team's exception, as JSON in bytes: there may be very many exceptions.
 const LONGEST_SPEC: usize = 32 * 1024;
 /// The longest name of a policy, rule, kind or object, and the longest label, in characters.
@@ -113,6 +114,11 @@ impl Spec {
         for (at, policy) in policies.iter().enumerate() {
             not_longer(&format!("spec.policies[{at}].name"), &policy.name, LONGEST_NAME)?;
             texts(&format!("spec.policies[{at}].rules"), policy.rules.iter().map(AsRef::as_ref), MOST_ITEMS)?;
+        }
+        let of_rules = policies.iter().flat_map(|policy| policy.rules.iter().chain([&policy.name]));
+        let patterns = of_rules.filter(|name| is_pattern(name)).count();
+        if patterns > MOST_PATTERNS {
+            return Err(format!("spec.policies: has {patterns} names with wildcards, of at most {MOST_PATTERNS}"));
         }
         texts("spec.match.kinds", kinds.iter().map(String::as_str), MOST_ITEMS)?;
         texts("spec.match.names", names.iter().map(String::as_str), MOST_ITEMS)?;
@@ -194,7 +200,6 @@ impl Exception {
             author,
             excuse: Arc::new(Excuse { by: by.into(), reason: reason.trim().into(), expires: Some(expires) }),
             expires,
-            rules: by_policy(&policies),
             policies,
             kinds: kinds.collect::<Result<_, _>>()?,
             names: wildcards(&matching.names),
@@ -217,11 +222,6 @@ impl Exception {
         "excuses nothing".to_owned()
     }
 
-    /// Whether it is about a rule.
-    pub(crate) fn names(&self, policy: &str, rule: &str) -> bool {
-        self.rules.get(policy).is_some_and(|rules| rules.as_ref().is_none_or(|rules| rules.contains(rule)))
-    }
-
     /// Whether labels decide what it is about.
     pub(crate) fn selects_by_labels(&self) -> bool {
         self.labels.is_some()
@@ -241,17 +241,9 @@ impl Exception {
     }
 }
 
-/// Returns the rules that are named of each policy; `None` is all of them.
-fn by_policy(policies: &[PolicyRules]) -> HashMap<Arc<str>, Option<HashSet<Arc<str>>>> {
-    let mut rules = HashMap::new();
-    for policy in policies {
-        let known = rules.entry(Arc::clone(&policy.name)).or_insert_with(|| Some(HashSet::new()));
-        match known {
-            Some(known) if !policy.rules.is_empty() => known.extend(policy.rules.iter().cloned()),
-            known => *known = None,
-        }
-    }
-    rules
+/// Whether a name of policies or rules has to be compared with each of them.
+pub(super) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '/'])
 }
 
 /// Reads when an exception ends: a time, or the last day, in UTC.

@@ -30,8 +30,10 @@ impl Pipeline {
 
     /// Takes in the present state of an exception.
     pub(super) fn exception_seen(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.cache.object(key) {
-            self.exceptions.put(&object);
+        // A write of the status changes nothing about what is excused.
+        if let Some(object) = self.cache.object(key)
+            && self.exceptions.put(&object)
+        {
             self.exceptions_changed.insert(key.namespace.clone());
         }
     }

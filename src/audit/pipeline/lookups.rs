@@ -112,9 +112,8 @@ impl Pipeline {
     pub(super) fn withhold(&self, verdict: &mut Verdict) {
         let unread = verdict.key.namespace.as_ref().and_then(|namespace| self.gate.exceptions_unread(namespace));
         let Some(why) = unread.filter(|_| self.settings.initial != InitialObjects::Stream) else { return };
-        let excusable = |policy: &str, rule: &str| self.exceptions.may_be_excused(policy, rule);
         for result in &mut verdict.results {
-            if result.outcome.is_violation() && excusable(&result.policy, &result.rule) {
+            if result.outcome.is_violation() && self.exceptions.may_be_excused(result) {
                 let message = format!(
                     "{} (not known whether it is excused: PolicyExceptions cannot be read: {why})",
                     result.message
@@ -123,7 +122,7 @@ impl Pipeline {
                 verdict.undecided.push([&result.policy, &result.rule].map(Arc::clone));
             }
         }
-        verdict.transitions.retain(|found| !found.outcome.is_violation() || !excusable(&found.policy, &found.rule));
+        verdict.transitions.retain(|found| !found.outcome.is_violation() || !self.exceptions.may_be_excused(found));
     }
 
     /// Evaluates again what could not be decided before exceptions had been read.

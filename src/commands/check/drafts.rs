@@ -18,8 +18,8 @@ pub(super) fn write(path: &Path, result: &AuditResult) -> anyhow::Result<()> {
     // What is excused for an owner is for its dependents.
     let result = result.rolled_up();
     let violations: Vec<&Entry> = result.results.iter().filter(|entry| entry.result.is_violation()).collect();
-    let head = "# Say in each reason why this may stay as it is, and remove what is to be mended.\n";
-    let text = format!("{head}{}", drafts(&violations, Timestamp::now())?);
+    let head = "# Fill in each reason, and delete the exceptions for violations that will be fixed.\n";
+    let text = format!("{head}{}", drafts(&result, &violations, Timestamp::now())?);
     replace_file(path, |out| out.write_all(text.as_bytes()))
         .with_context(|| format!("writing exceptions to {}", path.display()))
 }

@@ -65,7 +65,7 @@ impl ExceptionFiles {
     }
 }
 
-/// Logs once what is wrong with an exception, and that one is at its end or about to be, until the pipeline has ended.
+/// Logs once that an exception is not in force, has ended or is about to end, until the pipeline has ended.
 pub(super) async fn warn_of(mut overview: watch::Receiver<Option<Arc<Overview>>>) {
     use ExceptionState::{Expired, Expiring, Invalid};
     let mut told: BTreeMap<String, ExceptionState> = BTreeMap::new();
@@ -74,7 +74,8 @@ pub(super) async fn warn_of(mut overview: watch::Receiver<Option<Arc<Overview>>>
         let now = exceptions.unwrap_or_default();
         for exception in now.iter().filter(|exception| matches!(exception.state, Expiring | Expired | Invalid)) {
             if told.get(&exception.name) != Some(&exception.state) {
-                warn!(exception = exception.name, "An exception needs attention: {}", exception.message);
+                let kind = if exception.is_of_files() { "" } else { "PolicyException " };
+                warn!("{kind}{} {}", exception.name, exception.sentence());
             }
         }
         told = now.into_iter().map(|exception| (exception.name, exception.state)).collect();

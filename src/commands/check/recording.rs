@@ -51,7 +51,8 @@ fn announcement(settings: &recorders::RecorderSettings, api: Option<reports::Api
         None => "reports (no report API is served yet)".to_owned(),
     });
     let status = settings.status.then(|| format!("the Audit {}/{}", settings.namespace, settings.audit_name));
-    let recorded: Vec<String> = [events, reports, status].into_iter().flatten().collect();
+    let exceptions = settings.status.then(|| "the status of PolicyExceptions".to_owned());
+    let recorded: Vec<String> = [events, reports, exceptions, status].into_iter().flatten().collect();
     match &recorded[..] {
         [] => "Recording nothing in the cluster: --record events,reports,status does".to_owned(),
         [one] => format!("Recording {one}"),
@@ -82,6 +83,7 @@ pub(super) fn settings(
         client: clients.plain.clone(),
         namespace: namespace.clone(),
         namespaces: check.scope.namespace.clone(),
+        shard,
         events: Some(check.recording.events)
             .filter(|_| check.records(RecordTarget::Events, is_in_pod))
             .unwrap_or(events::EventFilter::None),

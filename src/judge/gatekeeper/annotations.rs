@@ -41,7 +41,7 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
         custom: version
             .map(|version| ("version".to_owned(), version.into()))
             .into_iter()
-            .chain((own("excusable") == Some("true")).then(|| ("excusable".to_owned(), true.into())))
+            .chain(own("excusable").map(|text| ("excusable".to_owned(), (text.trim() == "true").into())))
             .collect::<Map<_, _>>(),
     }
 }

@@ -12,7 +12,7 @@ use super::{
     template::{BlockScalar, Template},
 };
 use crate::{
-    judge::{dependencies::Dependencies, metadata::Metadata, rule::Rule},
+    judge::{dependencies::Dependencies, excusable::Excusability, metadata::Metadata, rule::Rule},
     model::verdict::{Outcome, Source},
     rego::problem::Problem,
 };
@@ -121,6 +121,7 @@ pub(super) fn read(
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
             texts: Vec::new(),
             not_compiled: None,
+            excusable: Excusability::default(),
         },
     })))
 }

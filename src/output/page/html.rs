@@ -71,7 +71,8 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &Query, reader: Opti
                 @if let Some(text) = rules.text(entry) {
                     details { summary { "Source of the rule" } pre tabindex="0" { (lines(text)) } }
                 }
-                @if let (true, Ok(draft)) = (entry.result.is_violation(), drafts(&[entry], page.about.at)) {
+                @if entry.result.is_violation() && page.result.may_be_excused(entry)
+                    && let Ok(draft) = drafts(&page.result, &[entry], page.about.at) {
                     details { summary { "Exception to copy" } pre tabindex="0" { (lines(&draft)) } }
                 }
             }))

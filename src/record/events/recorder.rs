@@ -132,6 +132,12 @@ impl EventRecorder {
                 let own = self.writer.own.clone();
                 return self.report("PolicyRefused", own, &note, at);
             }
+            Incoming::Exception(notice) => {
+                // Among the backlog, where namespaces take turns: a namespace can have very many exceptions.
+                let subject = format!("{} {}/{}", notice.reason, notice.object.namespace, notice.object.name);
+                let event = Box::new(self.writer.exception_event(&notice));
+                return self.push_own(EventContent::Own(subject, event), Priority::Backlog);
+            }
         };
         if let EventContent::Violation(change) = &pending.content
             && change.lifecycle == Lifecycle::Resolved
@@ -153,8 +159,11 @@ impl EventRecorder {
     fn report(&mut self, reason: &str, regarding: ObjectReference, note: &str, at: Timestamp) {
         let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
         let event = Box::new(self.writer.own_event(regarding, reason, note, at));
-        let content = EventContent::Own(subject, event);
-        let (priority, queued, span) = (Priority::Own, Instant::now(), Span::default());
+        self.push_own(EventContent::Own(subject, event), Priority::Own);
+    }
+
+    fn push_own(&mut self, content: EventContent, priority: Priority) {
+        let (queued, span) = (Instant::now(), Span::default());
         self.queue.push(PendingEvent { content, priority, queued, tried: false, span });
     }
 

@@ -8,10 +8,11 @@ use tokio::sync::mpsc;
 use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
 use crate::{
     audit::{ledger::Delta, queue::Lane},
-    record::lifecycle::Lifecycle,
+    record::{exception_notice::ExceptionNotice, lifecycle::Lifecycle},
 };
 
 /// Takes deltas and never blocks.
+#[derive(Clone)]
 pub struct EventSink {
     // The recorder receives at once whatever comes, so this holds next to nothing.
     sender: mpsc::UnboundedSender<Incoming>,
@@ -22,6 +23,8 @@ pub(super) enum Incoming {
     Event(PendingEvent),
     /// Policies are refused: what they are, and since when.
     PoliciesRefused(String, Timestamp),
+    /// A team should look at its exception.
+    Exception(Box<ExceptionNotice>),
 }
 
 /// Returns a sink and where what it takes arrives.
@@ -52,6 +55,11 @@ impl EventSink {
     /// Takes a note that policies are refused, for an Event about kaudit itself.
     pub fn policies_refused(&self, note: &str) {
         self.send(Incoming::PoliciesRefused(note.to_owned(), Timestamp::now()));
+    }
+
+    /// Takes a notice about an exception, for an Event about it.
+    pub(crate) fn exception(&self, notice: ExceptionNotice) {
+        self.send(Incoming::Exception(Box::new(notice)));
     }
 
     fn send(&self, incoming: Incoming) {

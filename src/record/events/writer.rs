@@ -16,13 +16,17 @@ use super::{
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
 use crate::{
-    cluster::{error::describe, identity::CONTROLLER},
+    cluster::{
+        error::describe,
+        identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
+    },
     model::{
         object::ObjectKey,
         text::{dependents, truncate},
         verdict::Excused,
     },
     record::{
+        exception_notice::ExceptionNotice,
         failure::WriteFailure,
         lifecycle::{Lifecycle, message_name},
     },
@@ -107,6 +111,21 @@ impl EventWriter {
     pub(super) fn own_event(&self, regarding: ObjectReference, reason: &str, note: &str, at: Timestamp) -> Event {
         let name = message_name(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
         self.make(regarding, ("Warning", reason), note, (name, at))
+    }
+
+    /// Returns an Event about an exception, whose name is the same after a restart.
+    pub(super) fn exception_event(&self, notice: &ExceptionNotice) -> Event {
+        let ExceptionNotice { object, reason, identity, note, at } = notice;
+        let regarding = ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some(EXCEPTION_KIND.to_owned()),
+            name: Some(object.name.to_string()),
+            namespace: Some(object.namespace.to_string()),
+            uid: Some(object.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        let name = message_name(&[&self.audit, &object.uid, reason, identity]);
+        self.make(regarding, ("Warning", reason), note, (name, *at))
     }
 
     fn make(

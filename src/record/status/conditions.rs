@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{overview::Overview, result::ExceptionSummary},
+    audit::{exceptions::ExceptionSummary, overview::Overview},
     model::{
         coverage::{Coverage, State},
         exception::ExceptionState,
@@ -114,7 +114,7 @@ fn exceptions_valid(overview: &Overview) -> Condition {
         [ExceptionState::Invalid, ExceptionState::Expired, ExceptionState::Unused, ExceptionState::Expiring]
             .into_iter()
             .flat_map(|state| exceptions.iter().filter(move |exception| exception.state == state))
-            .map(|exception| format!("{}: {}", exception.name, exception.message))
+            .map(|exception| format!("{} {}", exception.name, exception.sentence()))
             .collect();
     let reason = wrong.iter().find(|(state, _)| exceptions.iter().any(|exception| exception.state == *state));
     let (status, reason) = reason.map_or((true, "Valid"), |(_, reason)| (false, *reason));

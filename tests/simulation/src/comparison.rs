@@ -359,7 +359,7 @@ impl ExpectedFindings {
             is_complete &= compare_conditions(audit, found_nothing)?;
         }
         ensure!(is_complete == (!self.has("error") && !found_nothing), "Audit: complete is {is_complete}");
-        Ok(())
+        cluster.of(EXCEPTIONS.1).iter().try_for_each(compare_exception)
     }
 
     /// Compares what replicas serve at `/status`: of shards a part each, else everything.
@@ -506,5 +506,19 @@ fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BT
     let missing: Vec<_> = expected.difference(found).take(3).collect();
     let surplus: Vec<_> = found.difference(expected).take(3).collect();
     ensure!(missing.is_empty() && surplus.is_empty(), "{what}: missing {missing:?}, too much {surplus:?}");
+    Ok(())
+}
+
+/// Compares the status of a `PolicyException` with its specification.
+fn compare_exception(exception: &Value) -> anyhow::Result<()> {
+    let (metadata, condition) = (&exception["metadata"], &exception["status"]["conditions"][0]);
+    let name = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+    ensure!(condition["observedGeneration"] == metadata["generation"], "{name}: the status is {condition}");
+    let end: Option<Timestamp> = exception["spec"]["expiresAt"].as_str().and_then(|end| end.parse().ok());
+    let has_ended = end.is_some_and(|end| end <= Timestamp::now());
+    let is_invalid = ["NotExcusable", "UnknownRule"].iter().any(|reason| condition["reason"] == **reason);
+    ensure!(is_invalid || has_ended == (condition["reason"] == "Expired"), "{name}: the status is {condition}");
+    let is_accepted = !is_invalid && !has_ended;
+    ensure!((condition["status"] == "True") == is_accepted, "{name}: the status is {condition}");
     Ok(())
 }

@@ -1,0 +1,222 @@
+//! Which rules a namespace may excuse with a `PolicyException`: METADATA decides, else the option `--excusable`, else the default.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{metadata::Metadata, rule_pattern::RulePattern};
+use crate::model::verdict::Severity;
+
+/// The least severe threshold by default, which is for rules of the builtin library only: excusing a worse violation is a
+/// decision of the platform team.
+const DEFAULT_THRESHOLD: Severity = Severity::Medium;
+/// What a pattern with a severity begins with.
+const SEVERITY_PREFIX: &str = "severity:";
+/// The pattern that matches no rule.
+const NO_RULE: &str = "none";
+
+/// Whether a namespace may excuse violations of a rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Excusability {
+    /// Only the operator of kaudit may, with files.
+    #[default]
+    Never,
+    /// It may excuse violations of this severity and of less severe ones: a result can have another severity than its rule.
+    From(Severity),
+    /// It may.
+    Always,
+}
+
+impl Excusability {
+    /// Whether any violation of the rule may be excused.
+    pub fn is_possible(self) -> bool {
+        self != Self::Never
+    }
+
+    /// Whether a violation with this severity may be excused.
+    pub fn allows(self, severity: Option<Severity>) -> bool {
+        match self {
+            Self::Never => false,
+            Self::From(threshold) => severity.is_some_and(|severity| severity >= threshold),
+            Self::Always => true,
+        }
+    }
+
+    /// Returns what both allow.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::Always, other) | (other, Self::Always) => other,
+            // Severities are sorted from the most severe on.
+            (Self::From(one), Self::From(two)) => Self::From(one.max(two)),
+        }
+    }
+
+    /// Returns what one of them allows.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, other) | (other, Self::Never) => other,
+            (Self::Always, _) | (_, Self::Always) => Self::Always,
+            (Self::From(one), Self::From(two)) => Self::From(one.min(two)),
+        }
+    }
+}
+
+/// One value of `--excusable`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExcusablePattern {
+    /// `none`: no rule, which takes the place of the default.
+    None,
+    /// `severity:medium`: rules of this severity and of less severe ones.
+    Severity(Severity),
+    /// The rules that a pattern names.
+    Rules(RulePattern),
+}
+
+impl ExcusablePattern {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// When it is empty or names an unknown severity.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err("names no rule; none excludes all rules".into());
+        }
+        if text == NO_RULE {
+            return Ok(Self::None);
+        }
+        let Some(word) = text.strip_prefix(SEVERITY_PREFIX) else { return Ok(Self::Rules(RulePattern::new(text))) };
+        let severity = Severity::from_word(word)
+            .ok_or_else(|| format!("unknown severity {word:?}: use critical, high, medium, low or info"))?;
+        Ok(Self::Severity(severity))
+    }
+
+    /// Returns the pattern of rules, if it is one.
+    pub(super) fn rules(&self) -> Option<&RulePattern> {
+        if let Self::Rules(pattern) = self { Some(pattern) } else { None }
+    }
+
+    fn of(&self, policy: &str, rule: &str, metadata: &Metadata) -> Excusability {
+        match self {
+            Self::Rules(pattern) if pattern.matches(policy, rule, metadata) => Excusability::Always,
+            Self::Severity(threshold) => from(*threshold, metadata),
+            Self::None | Self::Rules(_) => Excusability::Never,
+        }
+    }
+}
+
+/// Shows it as the user wrote it.
+impl fmt::Display for ExcusablePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str(NO_RULE),
+            Self::Severity(severity) => write!(f, "{SEVERITY_PREFIX}{}", severity.word()),
+            Self::Rules(pattern) => pattern.fmt(f),
+        }
+    }
+}
+
+/// Returns whether a namespace may excuse a rule; `patterns` are the values of `--excusable`, and empty if it is not given. The
+/// severity in `metadata` is the one in force, after the settings of rules.
+pub(super) fn excusability(
+    patterns: &[ExcusablePattern],
+    (policy, is_builtin): (&str, bool),
+    rule: &str,
+    metadata: &Metadata,
+) -> Excusability {
+    match metadata.custom.get("excusable") {
+        Some(Value::Bool(true)) => Excusability::Always,
+        Some(_) => Excusability::Never,
+        None if patterns.is_empty() && is_builtin => from(DEFAULT_THRESHOLD, metadata),
+        None => {
+            let each = patterns.iter().map(|pattern| pattern.of(policy, rule, metadata));
+            each.fold(Excusability::Never, Excusability::or)
+        }
+    }
+}
+
+/// Returns what a threshold allows. A rule without a severity may be about anything, so no threshold includes it.
+fn from(threshold: Severity, metadata: &Metadata) -> Excusability {
+    let is_included = metadata.severity.is_some_and(|severity| severity >= threshold);
+    if is_included { Excusability::From(threshold) } else { Excusability::Never }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::judge::{rule_settings::RuleSettings, set::PolicySet, sources::PolicySource};
+
+    const OWN: &str = "package own\n\nimport rego.v1\n\n# METADATA\n# custom: {id: OWN-1, severity: low}\n\
+                       deny_a contains \"a\" if input.a\n\n# METADATA\n# custom: {id: OWN-2, severity: high, excusable: true}\n\
+                       deny_b contains \"b\" if input.b\n\n# METADATA\n# custom: {severity: info, excusable: false}\n\
+                       deny_c contains \"c\" if input.c\n\ndeny_d contains \"d\" if input.d\n";
+
+    /// Returns the excusable rules of the library and of a policy of the user.
+    fn excusable(patterns: &[&str], settings: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.rego"), OWN).unwrap();
+        let patterns: Vec<_> = patterns.iter().map(|text| ExcusablePattern::parse(text).unwrap()).collect();
+        let mut rules = RuleSettings::parse(settings).unwrap();
+        rules.extend(RuleSettings::default().with_excusable(patterns));
+        let sources = [folder.path().to_owned().into(), "builtin:images".into(), "builtin:rbac".into()];
+        let sources = sources.into_iter().chain([PolicySource::Rules(Arc::new(rules))]).collect::<Vec<PolicySource>>();
+        let set = PolicySet::load(&sources).unwrap();
+        let rules = set.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+        let excusable = rules.filter(|(_, rule)| rule.excusable.is_possible());
+        excusable.map(|(policy, rule)| format!("{}/{}", policy.name, rule.name)).collect()
+    }
+
+    #[test]
+    fn by_default_rules_of_the_library_up_to_medium_severity_are_excusable() {
+        let library =
+            ["images/deny_latest_tag", "images/warn_unpinned_image", "own/deny_b", "rbac/deny_default_binding"];
+        let found = excusable(&[], "{}");
+        assert!(found.contains(&"own/deny_b".to_owned()) && !found.contains(&"own/deny_a".to_owned()), "{found:?}");
+        let images = found.iter().filter(|name| name.starts_with("images/")).count();
+        let rbac = found.iter().filter(|name| name.starts_with("rbac/")).count();
+        assert_eq!((images, rbac, found.len()), (2, 1, library.len()), "{found:?}");
+    }
+
+    #[test]
+    fn patterns_take_the_place_of_the_default_and_metadata_takes_precedence() {
+        assert_eq!(excusable(&["none"], "{}"), ["own/deny_b"]);
+        assert_eq!(excusable(&["OWN-?"], "{}"), ["own/deny_a", "own/deny_b"]);
+        assert_eq!(excusable(&["own"], "{}"), ["own/deny_a", "own/deny_b", "own/deny_d"]);
+        assert_eq!(excusable(&["severity:low"], "{}").len(), 3, "a rule without a severity is below no threshold");
+        let own: Vec<_> = excusable(&["own/deny_d", "severity:info"], "{}");
+        assert_eq!(own, ["own/deny_b", "own/deny_d"]);
+    }
+
+    #[test]
+    fn the_severity_that_settings_give_a_rule_counts() {
+        let settings = "{own/deny_a: {severity: critical}, own/deny_d: {severity: low}}";
+        let own: Vec<_> = excusable(&["severity:medium"], settings);
+        let own: Vec<_> = own.iter().filter(|name| name.starts_with("own/")).collect();
+        assert_eq!(own, ["own/deny_b", "own/deny_d"]);
+        assert!(!excusable(&[], "{images: {severity: high}}").iter().any(|name| name.starts_with("images/")));
+    }
+
+    #[test]
+    fn a_threshold_also_holds_for_the_severity_of_a_result() {
+        let from = Excusability::From(Severity::Medium);
+        let allowed = [Some(Severity::High), Some(Severity::Medium), Some(Severity::Info), None];
+        assert_eq!(allowed.map(|severity| from.allows(severity)), [false, true, true, false]);
+        assert_eq!(from.and(Excusability::From(Severity::Low)), Excusability::From(Severity::Low));
+        assert_eq!(from.or(Excusability::From(Severity::Low)), from);
+        assert_eq!((from.and(Excusability::Always), from.or(Excusability::Never)), (from, from));
+    }
+
+    #[test]
+    fn mistakes_in_patterns_are_named() {
+        let error = ExcusablePattern::parse("severity:mediun").unwrap_err();
+        assert_eq!(error, "unknown severity \"mediun\": use critical, high, medium, low or info");
+        assert!(ExcusablePattern::parse(" ").is_err());
+        for text in ["none", "severity:low", "images/*"] {
+            assert_eq!(ExcusablePattern::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

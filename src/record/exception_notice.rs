@@ -1,0 +1,66 @@
+//! Decides when a team gets an Event about its exception: when it is not in force, ends within two weeks, or has ended.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    audit::exceptions::{ExceptionObject, ExceptionSummary, NOTICE},
+    model::exception::ExceptionState,
+};
+
+/// Something that a team should know about its exception.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExceptionNotice {
+    pub(crate) object: Arc<ExceptionObject>,
+    /// The reason of the Event.
+    pub(crate) reason: &'static str,
+    /// Equal for equal notices, also after a restart: a part of the name of the Event.
+    pub(crate) identity: String,
+    pub(crate) note: String,
+    pub(crate) at: Timestamp,
+}
+
+/// What an Event was about: its reason, and [`ExceptionNotice::identity`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ReportedNotice(&'static str, String);
+
+/// Returns the notice that is due about an exception, and remembers it in `reported`. One that an earlier process reported is
+/// not due if the Events of that time may be gone (`ttl`); before, the name of the Event prevents that it is repeated.
+pub(super) fn due(
+    summary: &ExceptionSummary,
+    object: &Arc<ExceptionObject>,
+    reported: &mut Option<ReportedNotice>,
+    (now, ttl): (Timestamp, SignedDuration),
+) -> Option<ExceptionNotice> {
+    let end = || summary.expires_at.map_or_else(String::new, |end| format!(" at {end:.0}"));
+    let again = "its violations are reported again";
+    let (reason, note) = match summary.state {
+        ExceptionState::Invalid => ("PolicyExceptionInvalid", summary.sentence()),
+        ExceptionState::Expiring => ("PolicyExceptionExpiring", format!("ends{}: {again} then", end())),
+        ExceptionState::Expired => ("PolicyExceptionExpired", format!("ended{}: {again}", end())),
+        ExceptionState::Active | ExceptionState::Unused => {
+            *reported = None;
+            return None;
+        }
+    };
+    let identity = format!("{} {}", summary.reason_word(), object.generation.unwrap_or_default());
+    let notice = ReportedNotice(reason, identity.clone());
+    if reported.replace(notice.clone()) == Some(notice) {
+        return None;
+    }
+    let before = object.status.as_ref().filter(|status| {
+        let is_same = status.reason == summary.reason_word();
+        is_same && Some(status.observed_generation) == object.generation
+    });
+    let began = match summary.state {
+        ExceptionState::Expiring => summary.expires_at.and_then(|end| end.checked_sub(NOTICE).ok()),
+        ExceptionState::Expired => summary.expires_at,
+        _ => before.and_then(|status| status.transition.parse().ok()),
+    };
+    let is_old = began.is_some_and(|began| now.duration_since(began) > ttl);
+    if before.is_some() && is_old {
+        return None;
+    }
+    Some(ExceptionNotice { object: Arc::clone(object), reason, identity, note, at: now })
+}
