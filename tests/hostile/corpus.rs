@@ -193,7 +193,10 @@ fn all_policies_together_harm_nobody() {
     let folder = folder(&files);
     let (result, _) = check(folder.path(), "all");
     assert!(results(&result, "good").eq([("fail", "good")]));
-    assert!(results(&result, "hostile.width").next().is_some());
+    // On a slow machine, rules run out of time, and only so many of their errors are listed.
+    let is_counted = |(_, message): (&str, &str)| message.ends_with("more results for this object are not listed");
+    let is_listed = results(&result, "hostile.width").next().is_some();
+    assert!(is_listed || results(&result, "kaudit").any(is_counted));
     let listed = kaudit(folder.path(), "policies", &["policies", "policies"]);
     assert_eq!(listed.code, Some(2));
     kaudit(folder.path(), "policies as JSON", &["policies", "policies", "-o=json"]);
