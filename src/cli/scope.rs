@@ -157,6 +157,7 @@ impl ScopeArgs {
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             excluded_namespaces: self.exclude_namespace.clone(),
+            named_only: false,
             allow_missing: self.allow_missing.clone(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use super::shown_lines;
+use super::safe::shown_lines;
 
 /// Whether notes are left out: the option `--quiet` of this process.
 static QUIET: AtomicBool = AtomicBool::new(false);

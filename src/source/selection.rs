@@ -79,6 +79,8 @@ pub struct Selection {
     pub namespaces: BTreeSet<String>,
     /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
+    /// Whether kinds that no rule names need not be read if they may not be: a team checks its namespaces once, with its rights.
+    pub named_only: bool,
     /// Kinds that need not be read if they may not be.
     pub allow_missing: Vec<KindPattern>,
     /// Audited in any case, except kaudit's own output.
@@ -217,7 +219,7 @@ impl Selection {
     }
 
     /// Whether an audit is incomplete if a kind may not be read. kaudit's own kinds are not needed, nor those of `--allow-missing`.
-    /// Of some namespaces, which a team audits with the rights that it has, only the kinds are that a rule names.
+    /// Of some namespaces that are checked once, only the kinds are that a rule names.
     pub fn needs(&self, kind: &Kind) -> bool {
         let is_named = || {
             self.policies.iter().any(|set| {
@@ -227,7 +229,7 @@ impl Selection {
         };
         !is_exception(kind)
             && !self.allow_missing.iter().any(|pattern| pattern.matches(kind))
-            && (self.namespaces.is_empty() || is_named())
+            && (!self.named_only || is_named())
     }
 
     /// Whether a namespace is left out.

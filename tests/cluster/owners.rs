@@ -265,9 +265,9 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     };
     let text = once(&[]).await;
     assert!(text.stdout.contains("bad is 0 (and 3 dependents)") && !text.stdout.contains("Pod "), "{}", text.stdout);
-    assert!(text.stdout.contains("1 fail") && text.stdout.contains("3 at dependents"), "{}", text.stdout);
+    assert!(text.stdout.contains("1 failure in") && text.stdout.contains("3 covered by"), "{}", text.stdout);
     let each = once(&["--group-by", "object"]).await;
-    assert!(each.stdout.contains("4 fail") && each.stdout.contains("Pod "), "{}", each.stdout);
+    assert!(each.stdout.contains("4 failures in") && each.stdout.contains("Pod "), "{}", each.stdout);
     let all = results_in(&once(&["-o", "json"]).await.json(), &namespace);
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|entry| entry["owner"]["name"] == "d0" || entry["dependents"] == 3), "{all:#?}");
@@ -326,9 +326,9 @@ async fn each_violation_counts_once_in_every_view() {
     let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
     let once = run(&plane.kubeconfig(), &[&["check", "--once", "-o", "text"][..], &outputs, &scope].concat()).await;
     assert_eq!(once.code, Some(1), "{}", once.stderr);
-    let counted = format!("{fail} fail, {warn} warn, ");
+    let counted = format!("{fail} failures and {warn} warning in ");
     assert!(
-        once.stdout.contains(&counted) && once.stdout.contains(&format!("{covered} at dependents")),
+        once.stdout.contains(&counted) && once.stdout.contains(&format!("{covered} covered by")),
         "{}",
         once.stdout
     );

@@ -54,8 +54,15 @@ async fn an_open_page_learns_what_changes() {
     let namespace = plane.temp_namespace("page").await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
     plane.apply(&marked("v1", "ConfigMap", &namespace, "first", &namespace)).await.unwrap();
-    let arguments =
-        ["-p", directory.path().to_str().unwrap(), "-n", &namespace, "--record=none", "--listen-ui=127.0.0.1:0"];
+    let arguments = [
+        "-p",
+        directory.path().to_str().unwrap(),
+        "-n",
+        &namespace,
+        "--record=none",
+        "--listen-ui=127.0.0.1:0",
+        "--excusable=*",
+    ];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     kaudit.ready().await;
     let address = kaudit.page().await;
@@ -115,8 +122,15 @@ async fn people_look_at_it_in_a_browser() {
     );
     let directory = policies(&[("marked.rego", &policy)]);
     plane.apply(&marked("v1", "ConfigMap", &namespace, "first", &namespace)).await.unwrap();
-    let arguments =
-        ["-p", directory.path().to_str().unwrap(), "-n", &namespace, "--record=none", "--listen-ui=127.0.0.1:0"];
+    let arguments = [
+        "-p",
+        directory.path().to_str().unwrap(),
+        "-n",
+        &namespace,
+        "--record=none",
+        "--listen-ui=127.0.0.1:0",
+        "--excusable=*",
+    ];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     kaudit.ready().await;
     let origin = format!("http://{}", kaudit.page().await);

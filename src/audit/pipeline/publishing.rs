@@ -21,7 +21,7 @@ use crate::{
         object::{Kind, ObjectRef},
         verdict::{Class, Outcome},
     },
-    source::{change::WatchScope, selection::Selection},
+    source::selection::Selection,
 };
 
 /// How often the metric of watch activity is set if nothing changes: most kinds are heard of once a minute.
@@ -66,8 +66,7 @@ impl Pipeline {
     fn coverage(&self) -> Vec<Coverage> {
         let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
         let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
-        let needs = |scope: &&WatchScope| self.selection.as_ref().is_none_or(|selection| selection.needs(&scope.kind));
-        for scope in self.gate.scopes().filter(|scope| !needs(scope)) {
+        for scope in self.gate.scopes().filter(|scope| !self.needs(&scope.kind)) {
             let kind = &scope.kind;
             let is_forbidden = |one: &&mut Coverage| {
                 one.state == State::Forbidden && one.group == kind.group && one.resource == kind.plural
@@ -87,6 +86,11 @@ impl Pipeline {
             }
         }
         all
+    }
+
+    /// Whether the audit is incomplete if a kind may not be read. Where nothing may be read, everything is needed.
+    fn needs(&self, kind: &Kind) -> bool {
+        self.gate.joined().next().is_none() || self.selection.as_ref().is_none_or(|selection| selection.needs(kind))
     }
 
     fn summary(&self) -> Summary {
@@ -133,8 +137,7 @@ impl Pipeline {
     /// Whether every kind in scope was read, with at least one object, and every policy ran.
     fn is_complete(&self, summary: &Summary) -> bool {
         let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
-        let is_needed = |kind: &Kind| self.selection.as_ref().is_none_or(|selection| selection.needs(kind));
-        self.gate.is_complete(is_needed) && judged && self.nothing_found().is_none()
+        self.gate.is_complete(|kind| self.needs(kind)) && judged && self.nothing_found().is_none()
     }
 
     /// Returns where no object was found at all, if that is so: nothing is checked there, which is not clean. Of a shard

@@ -43,7 +43,8 @@ pub(super) async fn run(
     let recorders = beginning.await.context(INTERRUPTED)?;
     drop(terms);
     let client = clients.plain.clone();
-    let selection = check.scope.selection(Some(&rules.policies));
+    let mut selection = check.scope.selection(Some(&rules.policies));
+    selection.named_only = !selection.namespaces.is_empty();
     wiring.select(&selection);
     let mut helpers = JoinSet::new();
     let is_recorded = |target| check.records(target, clients.is_in_pod());
