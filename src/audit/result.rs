@@ -27,7 +27,7 @@ use crate::{
         exception::Excuse,
         object::{Location, ObjectName, ObjectRef},
         shard::Shard,
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
     },
     rego::problem::Problem,
 };
@@ -351,7 +351,8 @@ pub struct About {
 
 impl From<&Metadata> for About {
     fn from(metadata: &Metadata) -> Self {
-        let Metadata { title, description, severity, id, category, related_resources, custom, .. } = metadata.clone();
+        let Metadata { info, description, severity, related_resources, custom, .. } = metadata.clone();
+        let RuleInfo { title, id, category } = RuleInfo::clone(&info);
         let text = |value: &serde_json::Value| value.as_str().map(|text| Arc::<str>::from(text.trim()));
         let named = |names: &[&str]| names.iter().find_map(|name| text(custom.get(*name)?));
         let mut aliases: Vec<Arc<str>> = named(&["avd_id"]).into_iter().collect();
@@ -387,6 +388,12 @@ pub struct Entry {
     /// `None` if neither the policy nor the result names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
+    /// The id of the rule in its METADATA, such as `IMG-01`.
+    #[serde(rename = "ruleId", default, skip_serializing_if = "Option::is_none")]
+    pub rule_id: Option<Arc<str>>,
+    /// The title of the rule in its METADATA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<str>>,
     /// `None` if the policy names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<Arc<str>>,
@@ -449,13 +456,16 @@ impl Entry {
         location: Option<&Location>,
         owner: Option<&Arc<ObjectRef>>,
     ) -> Self {
+        let RuleInfo { title, id: rule_id, category } = finding.about.as_deref().cloned().unwrap_or_default();
         Self {
             id: Fingerprint::of(finding, resource, owner.map(|owner| &**owner)),
             policy: finding.policy.clone(),
             rule: finding.rule.clone(),
             result: finding.outcome,
             severity: finding.severity,
-            category: finding.category.clone(),
+            rule_id,
+            title,
+            category,
             message: finding.message.clone(),
             resource: resource.clone(),
             owner: owner.cloned(),

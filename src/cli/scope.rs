@@ -67,6 +67,9 @@ pub enum GroupBy {
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
     /// Check manifests instead of a cluster: files, directories with all below, https URLs, or - for standard input
+    ///
+    /// Results of what `helm template` writes to standard input point to the template, if its chart is in or below the
+    /// working directory.
     #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME")]
     pub filename: Vec<PathBuf>,
 

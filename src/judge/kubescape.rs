@@ -40,7 +40,7 @@ use super::{
     unjudged::Unjudged,
 };
 use crate::{
-    model::spelling::nearest,
+    model::{spelling::nearest, verdict::RuleInfo},
     rego::{
         data::Data,
         file::{File, Form},
@@ -450,11 +450,13 @@ fn about(control: &Control, rule: &RuleMetadata) -> Metadata {
     let category = category.map(|category| category.sub_category.as_deref().unwrap_or(category).name.as_str());
     let references = control.references.iter().flatten().filter(|url| url.starts_with("http"));
     Metadata {
-        title: text(&control.name),
+        info: Arc::new(RuleInfo {
+            title: text(&control.name),
+            id: text(&control.id),
+            category: category.and_then(text),
+        }),
         description: text(&control.description),
         severity: control.severity(),
-        id: text(&control.id),
-        category: category.and_then(text),
         related_resources: references
             .map(|url| RelatedResource { reference: url.as_str().into(), description: None })
             .collect(),

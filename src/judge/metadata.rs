@@ -9,23 +9,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    model::verdict::Severity,
+    model::verdict::{RuleInfo, Severity},
     rego::{file::File, missing::package_line, problem::Problem, references::head_path, yaml},
 };
 
 /// The METADATA of one policy or rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
-    /// `title`.
-    pub title: Option<Arc<str>>,
+    /// `title`, `custom.id` and `custom.category`.
+    pub info: Arc<RuleInfo>,
     /// `description`.
     pub description: Option<Arc<str>>,
     /// `custom.severity`.
     pub severity: Option<Severity>,
-    /// `custom.id`.
-    pub id: Option<Arc<str>>,
-    /// `custom.category`.
-    pub category: Option<Arc<str>>,
     /// `related_resources`.
     pub related_resources: Vec<RelatedResource>,
     /// `entrypoint`; kaudit goes by the rules' names, so it only shows it.
@@ -46,12 +42,17 @@ pub struct RelatedResource {
 }
 
 impl Metadata {
+    /// Returns that of a rule of which only the id is known.
+    pub(crate) fn of_id(id: Option<Arc<str>>) -> Self {
+        Self { info: Arc::new(RuleInfo { id, ..RuleInfo::default() }), ..Self::default() }
+    }
+
     /// Returns the ids by which the rule is known: its own, and those that Trivy's checks have in other places.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         let text = |key: &str| self.custom.get(key).and_then(Value::as_str);
         let aliases = self.custom.get("aliases").and_then(Value::as_array).into_iter().flatten();
         let others = [text("long_id"), text("avd_id")].into_iter().flatten();
-        self.id.as_deref().into_iter().chain(others).chain(aliases.filter_map(Value::as_str))
+        self.info.id.as_deref().into_iter().chain(others).chain(aliases.filter_map(Value::as_str))
     }
 
     /// Returns the same with what is missing filled in from a wider scope.
@@ -59,11 +60,9 @@ impl Metadata {
         let mut custom = wider.custom.clone();
         custom.extend(self.custom.clone());
         Self {
-            title: self.title.clone().or_else(|| wider.title.clone()),
+            info: self.info.or(&wider.info),
             description: self.description.clone().or_else(|| wider.description.clone()),
             severity: self.severity.or(wider.severity),
-            id: self.id.clone().or_else(|| wider.id.clone()),
-            category: self.category.clone().or_else(|| wider.category.clone()),
             related_resources: if self.related_resources.is_empty() {
                 wider.related_resources.clone()
             } else {
@@ -220,11 +219,13 @@ pub(crate) fn of_annotation(value: &Map<String, Value>) -> (Metadata, Option<Arc
     let severity = word.as_deref().and_then(Severity::from_word);
     let related = value.get("related_resources").and_then(Value::as_array).into_iter().flatten();
     let metadata = Metadata {
-        title: text(value.get("title")),
+        info: Arc::new(RuleInfo {
+            title: text(value.get("title")),
+            id: text(custom.get("id")),
+            category: text(custom.get("category")),
+        }),
         description: text(value.get("description")),
         severity,
-        id: text(custom.get("id")),
-        category: text(custom.get("category")),
         related_resources: related
             .filter_map(|item| match item {
                 Value::String(reference) => {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn metadata(id: &str) -> Metadata {
-        Metadata { id: Some(id.into()), ..Metadata::default() }
+        Metadata::of_id(Some(id.into()))
     }
 
     #[test]

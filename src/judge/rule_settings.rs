@@ -199,7 +199,7 @@ impl RuleSelection {
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
         let is_off = self.settings.of(policy, rule, metadata).off == Some(true);
         if is_off {
-            let skipped = SkippedRule { policy: policy.clone(), rule: rule.clone(), id: metadata.id.clone() };
+            let skipped = SkippedRule { policy: policy.clone(), rule: rule.clone(), id: metadata.info.id.clone() };
             self.skipped.borrow_mut().insert(skipped);
         }
         !is_off
@@ -215,7 +215,7 @@ impl RuleSelection {
             let mut rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
             let is_named = rules.any(|(policy, rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata));
             let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
-                pattern.matches(policy, rule, &Metadata { id: id.clone(), ..Metadata::default() })
+                pattern.matches(policy, rule, &Metadata::of_id(id.clone()))
             };
             !is_named && !skipped.borrow().iter().any(is_skipped)
         });
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     fn metadata(id: &str) -> Metadata {
-        Metadata { id: Some(id.into()), ..Metadata::default() }
+        Metadata::of_id(Some(id.into()))
     }
 
     #[test]

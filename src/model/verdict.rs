@@ -101,7 +101,7 @@ impl Finding {
             rule,
             outcome: Outcome::Error,
             severity: None,
-            category: None,
+            about: None,
             message: why.into(),
             details: None,
             source: Source { file: "".into(), line: 0 },
@@ -127,6 +127,36 @@ fn value_bytes(value: &serde_json::Value) -> usize {
         }
 }
 
+/// What people know a rule by, beside its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleInfo {
+    /// METADATA `title`.
+    pub title: Option<Arc<str>>,
+    /// METADATA `custom.id`, such as `IMG-01`.
+    pub id: Option<Arc<str>>,
+    /// METADATA `custom.category`.
+    pub category: Option<Arc<str>>,
+}
+
+impl RuleInfo {
+    /// Returns the same with what is missing filled in from a wider scope: one of the two, where that says it all.
+    pub(crate) fn or(self: &Arc<Self>, wider: &Arc<Self>) -> Arc<Self> {
+        let join = |own: &Option<Arc<str>>, wider: &Option<Arc<str>>| own.clone().or_else(|| wider.clone());
+        let joined = Self {
+            title: join(&self.title, &wider.title),
+            id: join(&self.id, &wider.id),
+            category: join(&self.category, &wider.category),
+        };
+        let same = [self, wider].into_iter().find(|one| ***one == joined);
+        same.map_or_else(|| Arc::new(joined), Arc::clone)
+    }
+
+    /// Returns it if it says anything.
+    pub(crate) fn said(self: Arc<Self>) -> Option<Arc<Self>> {
+        (*self != Self::default()).then_some(self)
+    }
+}
+
 /// One result of one rule for one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
@@ -138,8 +168,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither says.
     pub severity: Option<Severity>,
-    /// From METADATA `custom.category`.
-    pub category: Option<Arc<str>>,
+    /// What METADATA says of the rule, if anything.
+    pub about: Option<Arc<RuleInfo>>,
     /// What is wrong, in the policy's words; for an `error`, what went wrong and where.
     pub message: Arc<str>,
     /// Whatever else the policy gave (keys beside `msg`, or Gatekeeper's `details`); empty if nothing.
@@ -216,7 +246,7 @@ impl Finding {
             rule: "deny".into(),
             outcome: Outcome::Fail,
             severity: None,
-            category: None,
+            about: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 1 },

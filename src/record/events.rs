@@ -6,6 +6,7 @@
 mod annotations;
 pub(crate) mod bucket;
 mod load;
+mod note;
 mod pauses;
 mod queue;
 mod rates;

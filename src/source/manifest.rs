@@ -10,6 +10,7 @@ mod encoding;
 mod field_lines;
 mod field_types;
 mod files;
+mod helm;
 mod kinds;
 mod open_list;
 mod parse;
@@ -29,6 +30,7 @@ use tracing::warn;
 pub(crate) use self::parse::kind_of;
 use self::{
     chunks::Sizes,
+    helm::Templates,
     parse::{ManifestItem, ManifestParser},
 };
 pub use self::{
@@ -99,7 +101,7 @@ fn read_in_chunks(
     listed: bool,
     send: &mut dyn FnMut(Change),
 ) -> ManifestContent {
-    let parser = ManifestParser { selection, secrets };
+    let parser = ManifestParser { selection, secrets, templates: Templates::default() };
     let mut delivery = Delivery {
         send,
         scopes: HashSet::new(),

@@ -124,3 +124,43 @@ fn rules_are_explained_by_their_id() {
     let (code, _, stderr) = run(&folder, &["explain", "-f", "a.yaml", "d27d"]);
     assert!(code == Some(2) && stderr.contains("is not a result id"), "{stderr}");
 }
+
+/// Each format that needs a file points to the template that `helm template` names, if its chart is below the working
+/// directory, whatever the directory of the chart is called.
+#[test]
+fn what_helm_rendered_is_named_by_its_template() {
+    let folder = files::folder(&[
+        ("policies/p.rego", POLICY),
+        ("deploy/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("deploy/templates/pod.yaml", "{{ if .Values.pod }}\n"),
+        ("deploy/charts/db/templates/pod.yaml", "{{ if .Values.pod }}\n"),
+    ]);
+    let document = |source: &str, name: &str| format!("---\n# Source: {source}\n{}", POD.replace("web", name));
+    let rendered = [
+        document("web/templates/pod.yaml", "a"),
+        document("web/charts/db/templates/pod.yaml", "b"),
+        document("other/templates/pod.yaml", "c"),
+        format!("---\n{}", POD.replace("web", "d")),
+    ]
+    .concat();
+    let output = |format: &str| {
+        fs::write(folder.path().join("rendered"), &rendered).unwrap();
+        let mut command = kaudit(folder.path(), &["check", "-f", "-", "-o", format]);
+        let ended = command.stdin(fs::File::open(folder.path().join("rendered")).unwrap()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let text = output("text");
+    for place in [
+        "Pod a  deploy/templates/pod.yaml:1\n",
+        "Pod b  deploy/charts/db/templates/pod.yaml:1\n",
+        "Pod c  other/templates/pod.yaml:1\n",
+        "Pod d  -:20\n",
+    ] {
+        assert!(text.contains(place), "{place}{text}");
+    }
+    let github = output("github");
+    assert!(github.contains("file=deploy/templates/pod.yaml,line=1"), "{github}");
+    let gitlab: serde_json::Value = serde_json::from_str(&output("gitlab")).unwrap();
+    assert_eq!(gitlab[0]["location"]["path"], "deploy/templates/pod.yaml");
+}

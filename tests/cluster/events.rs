@@ -426,7 +426,7 @@ async fn events_read_as_people_and_programs_need_them() {
         [
             "SEEN TYPE REASON OBJECT MESSAGE",
             "Warning PolicyViolation configmap/one marked/deny: marked first",
-            "Normal PolicyResolved configmap/one marked/deny: marked first",
+            "Normal PolicyResolved configmap/one resolved: marked/deny: marked first",
         ]
     );
     let events = scene.events(None).await;

@@ -280,7 +280,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     }
     tree.patch(Place::Revision(0, 0), json!({"spec": {"replicas": 0}})).await;
     until_reported(&[]).await;
-    let resolved = ["PolicyResolved", "d0", "labels/deny: bad is 0"].map(str::to_owned);
+    let resolved = ["PolicyResolved", "d0", "resolved: labels/deny: bad is 0"].map(str::to_owned);
     wait_for("the end of it", || async {
         (events(&plane, &namespace).await == [wanted.clone(), resolved.clone()]).then_some(())
     })

@@ -232,7 +232,10 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
             other => panic!("an Event with the reason {other}: {event:?}"),
         };
         let regarding = event.regarding.unwrap();
-        told.entry((regarding.uid.unwrap(), in_first_words(event.note.unwrap()))).or_default().push(appeared);
+        let note = event.note.unwrap();
+        assert_eq!(note.starts_with(RESOLVED), !appeared, "{note}");
+        let note = note.strip_prefix(RESOLVED).unwrap_or(&note).to_owned();
+        told.entry((regarding.uid.unwrap(), in_first_words(note))).or_default().push(appeared);
     }
     told
 }
@@ -280,7 +283,12 @@ pub(crate) type Standing = BTreeMap<(String, String), bool>;
 /// What stands in these namespaces, or anywhere, according to a result.
 pub(crate) fn standing(result: &Value, namespaces: &[String]) -> Standing {
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap().to_owned();
-    let note = |entry: &Value| format!("{}/{}: {}", text(entry, "policy"), text(entry, "rule"), text(entry, "message"));
+    let note = |entry: &Value| {
+        let path = format!("{}/{}", text(entry, "policy"), text(entry, "rule"));
+        let heading = [entry["severity"].as_str(), entry["ruleId"].as_str(), entry["title"].as_str().or(Some(&path))];
+        let heading: Vec<_> = heading.into_iter().flatten().collect();
+        format!("{}: {}", heading.join(" "), text(entry, "message"))
+    };
     let there = |entry: &&Value| {
         namespaces.is_empty() || namespaces.iter().any(|namespace| entry["resource"]["namespace"] == **namespace)
     };
@@ -288,6 +296,9 @@ pub(crate) fn standing(result: &Value, namespaces: &[String]) -> Standing {
     let about = |entry: &Value| (text(&entry["resource"], "uid"), in_first_words(note(entry)));
     entries.map(|entry| (about(entry), !is_covered(entry))).collect()
 }
+
+/// What the note of an Event about the end of a violation begins with.
+const RESOLVED: &str = "resolved: ";
 
 /// Returns a note in the first words for it, and without the number of dependents.
 fn in_first_words(note: String) -> String {

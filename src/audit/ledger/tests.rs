@@ -14,7 +14,7 @@ fn finding(message: &str, outcome: Outcome) -> Finding {
         rule: "deny".into(),
         outcome,
         severity: None,
-        category: None,
+        about: None,
         message: message.into(),
         details: None,
         excused: None,

@@ -155,7 +155,7 @@ mod tests {
             rule: "deny".into(),
             outcome: Outcome::Fail,
             severity: None,
-            category: None,
+            about: None,
             message: format!("violation {number}").into(),
             details: None,
             excused: None,

@@ -58,7 +58,7 @@ pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usi
         findings.extend(group.first().map(|first| Finding {
             policy: Arc::clone(&policy),
             rule: Arc::clone(&rule),
-            category: None,
+            about: None,
             message: format!("{}{UNLISTED_OF_OBJECT}", group.len()).into(),
             details: None,
             source: Source { file: Arc::from(""), line: 0 },

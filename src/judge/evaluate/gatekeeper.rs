@@ -102,7 +102,7 @@ fn finding(constraint: &Constraint, outcome: Outcome, message: Arc<str>) -> Find
         rule: Arc::clone(&constraint.rule.name),
         outcome,
         severity: None,
-        category: None,
+        about: None,
         message,
         details: None,
         excused: None,

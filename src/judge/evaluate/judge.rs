@@ -171,7 +171,7 @@ pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message:
         rule: Arc::clone(rule),
         outcome: Outcome::Error,
         severity: None,
-        category: None,
+        about: None,
         message: message.into(),
         details: None,
         excused: None,

@@ -206,7 +206,7 @@ fn finding(control: &ControlRule, response: &Value, definition: Option<&Definiti
         rule: Arc::clone(&rule.name),
         outcome,
         severity: rule.metadata.severity,
-        category: rule.metadata.category.clone(),
+        about: Arc::clone(&rule.metadata.info).said(),
         message: text("alertMessage").map_or_else(|| Arc::clone(&rule.name), Arc::clone),
         details: details(response),
         excused: None,

@@ -157,7 +157,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         rule: Arc::clone(&rule.name),
         outcome: rule.outcome,
         severity,
-        category: None,
+        about: None,
         message,
         details,
         excused: None,
@@ -199,7 +199,7 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Gives each finding the place, the severity and the category of the definition that it came from: for rules with several,
+/// Gives each finding the place, the severity and the title of the definition that it came from: for rules with several,
 /// `ask` returns the findings of one definition alone, by its number. `nearer` takes precedence over the metadata of the definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
@@ -242,7 +242,7 @@ pub(super) fn attribute(
 /// Sets what the definition says; a result that names its own severity keeps it.
 fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
     finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
-    finding.category = nearer.category.as_ref().or(wider.category.as_ref()).cloned();
+    finding.about = nearer.info.or(&wider.info).said();
     finding.source = source.clone();
 }
 

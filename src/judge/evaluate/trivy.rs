@@ -42,7 +42,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         rule: Arc::clone(&rule.name),
         outcome: rule.outcome,
         severity: None,
-        category: None,
+        about: None,
         message: message.unwrap_or_else(unnamed),
         details: details(told),
         excused: None,

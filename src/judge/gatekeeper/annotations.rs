@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     judge::metadata::{Metadata, RelatedResource},
-    model::verdict::Severity,
+    model::verdict::{RuleInfo, Severity},
     rego::problem::Problem,
 };
 
@@ -31,11 +31,13 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
     let links = own("links").unwrap_or_default().split([',', ' ', '\n']).filter(|link| !link.is_empty());
     let version = annotation("metadata.gatekeeper.sh/version");
     Metadata {
-        title: own("title").or(annotation("metadata.gatekeeper.sh/title")).map(shared),
+        info: Arc::new(RuleInfo {
+            title: own("title").or(annotation("metadata.gatekeeper.sh/title")).map(shared),
+            id: own("id").map(shared),
+            category: own("category").map(shared),
+        }),
         description: own("description").or(annotation("description")).map(shared),
         severity: severity.and_then(YamlNode::text).and_then(Severity::from_word),
-        id: own("id").map(shared),
-        category: own("category").map(shared),
         related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
         entrypoint: false,
         custom: version

@@ -10,9 +10,11 @@ pub const AUDIT: &str = "kaudit.dev/audit";
 pub(super) const POLICY: &str = "kaudit.dev/policy";
 pub(super) const RULE: &str = "kaudit.dev/rule";
 pub(super) const RESULT: &str = "kaudit.dev/result";
-/// Annotations with its severity and category, if it has them.
+/// Annotations with its severity, and with what METADATA says of its rule, as far as there is such.
 pub(super) const SEVERITY: &str = "kaudit.dev/severity";
 pub(super) const CATEGORY: &str = "kaudit.dev/category";
+pub(super) const TITLE: &str = "kaudit.dev/title";
+pub(super) const RULE_ID: &str = "kaudit.dev/rule-id";
 /// Annotation with the names of the receivers that are sent its appearance, separated by commas, where there are receivers.
 pub(super) const RECEIVERS: &str = "kaudit.dev/receivers";
 /// Reason of Events about violations that appeared.

@@ -16,7 +16,11 @@ use kube::Api;
 use tracing::warn;
 
 use super::{
-    annotations::{APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, SEVERITY, SINCE, VIOLATION},
+    annotations::{
+        APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE,
+        VIOLATION,
+    },
+    note::{message_in, without_dependents},
     queue::CLUSTER_SCOPED,
     settings::EventFilter,
     stored::{self, StoredEvent},
@@ -29,7 +33,7 @@ use crate::{
     cluster::error::describe,
     model::{
         object::ObjectRef,
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
     },
     record::{
         earlier::{EarlierRecords, Refusals},
@@ -250,7 +254,8 @@ impl Appearances {
     ) -> bool {
         let ObjectReference { api_version, kind, namespace: object_namespace, name, uid, .. } = regarding;
         let names = [api_version, kind, object_namespace, name, uid].into_iter().flatten();
-        let kept = [POLICY, RULE, CATEGORY, RECEIVERS].into_iter().filter_map(|name| annotations.get(name));
+        let kept =
+            [POLICY, RULE, TITLE, RULE_ID, CATEGORY, RECEIVERS].into_iter().filter_map(|name| annotations.get(name));
         let bytes = names.chain(kept).map(String::len).sum::<usize>() + note.len();
         if bytes > EVENT_BYTES {
             return false;
@@ -310,39 +315,34 @@ fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Findi
     let (policy, rule) = (annotation(POLICY)?, annotation(RULE)?);
     let outcomes = [Outcome::Fail, Outcome::Warn];
     let outcome = outcomes.into_iter().find(|outcome| Some(outcome.word()) == annotation(RESULT))?;
-    let message = note.strip_prefix(&format!("{policy}/{rule}: ")).unwrap_or(note);
-    Some(Finding {
+    let text = |name: &str| annotation(name).map(Arc::from);
+    let about = RuleInfo { title: text(TITLE), id: text(RULE_ID), category: text(CATEGORY) };
+    let finding = Finding {
         policy: policy.into(),
         rule: rule.into(),
         outcome,
         severity: annotation(SEVERITY).and_then(Severity::from_word),
-        category: annotation(CATEGORY).map(Arc::from),
-        message: uncounted(message).into(),
+        about: Arc::new(about).said(),
+        message: "".into(),
         details: None,
         excused: None,
         source: Source { file: "".into(), line: 0 },
-    })
-}
-
-/// Removes the number of dependents from the message in a note.
-fn uncounted(message: &str) -> &str {
-    let counted =
-        message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
-    counted.map_or(message, |(message, _)| message)
+    };
+    Some(Finding { message: message_in(note, &finding).into(), ..finding })
 }
 
 /// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. That may be cut, and has
 /// neither severity nor source.
 fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
-    let message = uncounted(message);
+    let message = without_dependents(message);
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
     let finding = |outcome| Finding {
         policy: policy.into(),
         rule: rule.into(),
         outcome,
         severity: None,
-        category: None,
+        about: None,
         message: message.into(),
         details: None,
         excused: None,
@@ -580,11 +580,13 @@ mod tests {
         };
         let kind = Kind::sample("apps", "deployments", "Deployment");
         let object = ObjectKey { kind, namespace: Some("shop".into()), name: "api".into(), copy: 0 };
-        for dependents in [0, 1, 7] {
+        let titled = RuleInfo { title: Some("Root: no".into()), id: Some("A-1".into()), category: None };
+        for (dependents, about) in [(0, titled.clone()), (1, RuleInfo { id: None, ..titled }), (7, RuleInfo::default())]
+        {
             let finding = Finding {
                 policy: "pod/security: a".into(),
                 severity: Some(Severity::High),
-                category: Some("Pods".into()),
+                about: Some(Arc::new(RuleInfo { category: Some("Pods".into()), ..about.clone() })),
                 ..finding_of("a: b (and more)", Outcome::Warn)
             };
             let violation = Violation::new(Subject::SAMPLE, finding, FIRST.parse().unwrap());

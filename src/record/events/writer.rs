@@ -11,7 +11,11 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    annotations::{APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, SEVERITY, SINCE, VIOLATION},
+    annotations::{
+        APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE,
+        VIOLATION,
+    },
+    note::{NAME_BYTES, note},
     pauses::REFUSED,
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
@@ -20,11 +24,7 @@ use crate::{
         error::describe,
         identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
     },
-    model::{
-        object::ObjectKey,
-        text::{dependents, truncate},
-        verdict::Excused,
-    },
+    model::{object::ObjectKey, text::truncate},
     record::{
         exception_notice::ExceptionNotice,
         failure::WriteFailure,
@@ -34,8 +34,6 @@ use crate::{
 
 /// Longest note that the API takes, in bytes.
 const NOTE_BYTES: usize = 1024;
-/// Longest name in an annotation, in bytes.
-const NAME_BYTES: usize = 512;
 /// How long one answer may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Least time to wait when the server is overloaded (429), which may itself ask for longer.
@@ -82,14 +80,7 @@ impl EventWriter {
             Lifecycle::Resolved => ("Normal", RESOLVED),
         };
         let name = lifecycle.message_name(violation);
-        let mut note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
-        if violation.dependents > 0 {
-            note = format!("{note} (and {})", dependents(violation.dependents));
-        }
-        if let Some(Excused { excuse, .. }) = &finding.excused {
-            // It still is as it was, and nobody is to think that it was mended.
-            note = format!("{excuse}; {note}");
-        }
+        let note = note(finding, violation.dependents, *lifecycle);
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
         let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
@@ -98,7 +89,12 @@ impl EventWriter {
         annotate(RULE, truncate(&finding.rule, NAME_BYTES));
         annotate(RESULT, finding.outcome.word());
         finding.severity.iter().for_each(|severity| drop(annotate(SEVERITY, severity.word())));
-        finding.category.iter().for_each(|category| drop(annotate(CATEGORY, truncate(category, NAME_BYTES))));
+        let about = finding.about.as_deref().cloned().unwrap_or_default();
+        for (name, text) in [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)] {
+            if let Some(text) = text {
+                annotate(name, truncate(&text, NAME_BYTES));
+            }
+        }
         violation.notified.iter().for_each(|receivers| drop(annotate(RECEIVERS, receivers)));
         // What a transition violates never stands, so there is no time that it stands since.
         if *lifecycle != Lifecycle::Transient {

@@ -13,7 +13,7 @@ use crate::{
     model::{
         object::ObjectRef,
         text::{dependents, shortened},
-        verdict::{Excused, Finding, Outcome, Severity},
+        verdict::{Excused, Finding, Outcome, RuleInfo, Severity},
     },
     record::lifecycle::{Lifecycle, message_name},
 };
@@ -38,6 +38,9 @@ pub(super) struct Notification {
     pub(super) rule: Arc<str>,
     pub(super) result: Outcome,
     pub(super) severity: Option<Severity>,
+    /// These three are what METADATA says of the rule.
+    pub(super) title: Option<Arc<str>>,
+    pub(super) rule_id: Option<Arc<str>>,
     pub(super) category: Option<Arc<str>>,
     pub(super) message: String,
     /// How many results of dependents it stands for.
@@ -107,7 +110,8 @@ impl Notification {
     }
 
     fn new(event: Lifecycle, violation: &Violation, delta: &Delta, resource: &Resource, time: Timestamp) -> Self {
-        let Finding { policy, rule, outcome, severity, category, message, excused, .. } = &violation.finding;
+        let Finding { policy, rule, outcome, severity, about, message, excused, .. } = &violation.finding;
+        let RuleInfo { title, id: rule_id, category } = about.as_deref().cloned().unwrap_or_default();
         Self {
             id: event.message_name(violation),
             event,
@@ -118,7 +122,9 @@ impl Notification {
             rule: Arc::clone(rule),
             result: *outcome,
             severity: *severity,
-            category: category.clone(),
+            title,
+            rule_id,
+            category,
             message: shortened(message, MESSAGE_BYTES).into_owned(),
             dependents: violation.dependents,
             resource: resource.clone(),
@@ -183,6 +189,8 @@ impl Notification {
             rule: "deny_privileged".into(),
             result: Outcome::Fail,
             severity: Some(Severity::High),
+            title: Some("Privileged containers".into()),
+            rule_id: Some("KPS-B03".into()),
             category: Some("Pod Security".into()),
             message: "container \"api\" runs <privileged> & more".to_owned(),
             dependents: 3,
@@ -196,6 +204,8 @@ impl Notification {
             event: Lifecycle::Resolved,
             result: Outcome::Warn,
             severity: None,
+            title: None,
+            rule_id: None,
             category: None,
             dependents: 0,
             resource: Resource { api_version: "v1".to_owned(), namespace: None, ..resource("Namespace") },

@@ -17,7 +17,7 @@ use crate::{
         ledger::{Subject, Violation},
         result::Entry,
     },
-    model::verdict::{Excused, Finding, Outcome},
+    model::verdict::{Excused, Finding, Outcome, RuleInfo},
 };
 
 /// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked (`None`
@@ -62,12 +62,14 @@ fn empty_report(format: &ReportFormat, namespace: Option<&str>) -> Value {
 }
 
 fn violation(entry: &Entry) -> Violation {
+    let Entry { title, rule_id, category, .. } = entry;
+    let about = RuleInfo { title: title.clone(), id: rule_id.clone(), category: category.clone() };
     let finding = Finding {
         policy: Arc::clone(&entry.policy),
         rule: Arc::clone(&entry.rule),
         outcome: entry.result,
         severity: entry.severity,
-        category: entry.category.clone(),
+        about: Arc::new(about).said(),
         message: Arc::clone(&entry.message),
         details: None,
         // Reports do not say what it would be otherwise.

@@ -19,7 +19,7 @@ use crate::{
         exception::Excuse,
         object::ObjectRef,
         text::shortened,
-        verdict::{Excused, Finding, Outcome, Severity, Source},
+        verdict::{Excused, Finding, Outcome, RuleInfo, Severity, Source},
     },
 };
 
@@ -35,10 +35,15 @@ const AUDIT_NAMESPACE: &str = "kaudit.dev/audit-namespace";
 const LABEL_BYTES: usize = 63;
 /// Longest message, in bytes; with the longest names a result stays far below the size of a partition.
 const MESSAGE_BYTES: usize = 4_096;
-/// Longest name of a policy, rule or category, in bytes.
+/// Longest name of a policy, rule or category, and longest title, in bytes.
 const NAME_BYTES: usize = 512;
 /// What is listed; passes are counted in metrics.
 const LISTED: [Outcome; 4] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip];
+
+/// The properties with title and id of a rule, and where its category is.
+const TITLE: &str = "title";
+const RULE_ID: &str = "ruleId";
+const CATEGORY: &str = "category";
 
 /// Which report API is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -276,8 +281,11 @@ impl ReportFormat {
         if let Some(severity) = finding.severity {
             result["severity"] = severity.word().into();
         }
-        if let Some(category) = &finding.category {
-            result["category"] = shortened(category, NAME_BYTES).into();
+        let about = finding.about.as_deref().cloned().unwrap_or_default();
+        let about = [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)];
+        for (name, text) in about.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+            let of = if name == CATEGORY { &mut result } else { &mut result["properties"] };
+            of[name] = shortened(&text, NAME_BYTES).into();
         }
         if scope != Some(object) {
             result["resources"] = json!([object]);
@@ -311,12 +319,15 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let object = ObjectRef::deserialize(&result["resources"][0]).ok().or_else(|| scope.clone())?;
             let text = |key: &str| result[key].as_str();
             let outcome = LISTED.into_iter().find(|outcome| Some(outcome.word()) == text("result"))?;
+            let property = |name: &str| result["properties"][name].as_str().map(Arc::from);
+            let about =
+                RuleInfo { title: property(TITLE), id: property(RULE_ID), category: text(CATEGORY).map(Arc::from) };
             let finding = Finding {
                 policy: text("policy")?.into(),
                 rule: text("rule")?.into(),
                 outcome,
                 severity: text("severity").and_then(Severity::from_word),
-                category: text("category").map(Arc::from),
+                about: Arc::new(about).said(),
                 message: text("message").unwrap_or_default().into(),
                 details: None,
                 excused: if outcome == Outcome::Skip { excused(&result["properties"]) } else { None },

@@ -94,8 +94,8 @@ fn url(path: &Path) -> Option<&str> {
 }
 
 /// Whether a path stands for standard input.
-pub(super) fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == STDIN
+pub(super) fn is_stdin(path: impl AsRef<Path>) -> bool {
+    path.as_ref().as_os_str() == STDIN
 }
 
 fn cannot_read(path: &Path) -> String {

@@ -15,7 +15,8 @@ use super::{
     chunks::{Chunk, Content, FIRST_VALUES, Place},
     duplicates::duplicates,
     field_types,
-    files::is_local,
+    files::{is_local, is_stdin},
+    helm::Templates,
     kinds::unknown,
     yaml::{self, Refusal, YamlDocument},
 };
@@ -50,6 +51,7 @@ pub(super) enum ManifestItem {
 pub(super) struct ManifestParser<'a> {
     pub(super) selection: &'a Selection,
     pub(super) secrets: Secrets,
+    pub(super) templates: Templates,
 }
 
 impl ManifestParser<'_> {
@@ -59,6 +61,7 @@ impl ManifestParser<'_> {
         let mut documents = Documents {
             parser: self,
             file,
+            template: None,
             is_settings,
             kinds: Vec::new(),
             found: Vec::new(),
@@ -89,6 +92,8 @@ type Line<'l> = &'l dyn Fn(&str) -> usize;
 struct Documents<'p> {
     parser: &'p ManifestParser<'p>,
     file: Arc<str>,
+    /// What the present document of standard input was rendered from.
+    template: Option<Arc<str>>,
     is_settings: bool,
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
@@ -120,6 +125,7 @@ impl Documents<'_> {
             // A byte order mark is no content.
             let document = document.strip_prefix('\u{feff}').unwrap_or(document);
             let at = Place { line, column: mem::take(&mut column) };
+            self.template = if is_stdin(&*self.file) { self.parser.templates.of(document) } else { None };
             let values = mem::take(&mut values);
             let (line, rest) = if values > 0 || document.trim_start().starts_with(['{', '[']) {
                 self.json(document, at, values, None)
@@ -280,7 +286,8 @@ impl Documents<'_> {
         let object = received.into_object(&kind, self.parser.secrets, 0);
         match object.and_then(|object| field_types::problem(&kind, json).map_or(Ok(object), Err)) {
             Ok(mut object) => {
-                object.location = Some(Location { file: self.file.clone(), line });
+                let rendered = self.template.clone().map(|file| Location { file, line: 1 });
+                object.location = Some(rendered.unwrap_or_else(|| Location { file: self.file.clone(), line }));
                 // The API server drops the status of a new object, so a manifest cannot say that an object is finished.
                 object.inactive = false;
                 self.found.push(ManifestItem::Object(Box::new(object)));

@@ -180,7 +180,7 @@ async fn other_words_for_what_stands_are_reported_and_not_told() {
     assert_eq!(
         events(&plane, &namespace).await,
         [
-            "PolicyResolved one: marked/deny: has the mark yes",
+            "PolicyResolved one: resolved: marked/deny: has the mark yes",
             "PolicyViolation four: marked/deny: has the mark yes",
             "PolicyViolation one: marked/deny: marked yes",
             "PolicyViolation three: marked/deny: has the mark yes",

@@ -38,7 +38,11 @@ fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
             rule: "deny".into(),
             outcome: if number % 3 == 0 { Outcome::Warn } else { Outcome::Fail },
             severity: Some(Severity::High),
-            category: Some("Images".into()),
+            about: Some(Arc::new(RuleInfo {
+                title: Some("Tag latest or none".into()),
+                id: Some("IMG-01".into()),
+                category: Some("Images".into()),
+            })),
             message: format!("{number} {}", "x".repeat(size)).into(),
             details: None,
             excused: None,

@@ -1,0 +1,57 @@
+//! What people read of a violation in `kubectl get events`: how bad it is, which rule, and what is wrong.
+
+use std::fmt::Write as _;
+
+use crate::model::{
+    text::{dependents, truncate},
+    verdict::{Excused, Finding, RuleInfo},
+};
+use crate::record::lifecycle::Lifecycle;
+
+/// Longest name of a rule, and longest title, in bytes; as much of them is in the annotations, too.
+pub(super) const NAME_BYTES: usize = 512;
+
+/// Returns the note of an Event: `high IMG-01 Tag latest or none: container …`. The end of a violation begins with
+/// `resolved: `, or with what excuses it: then it still is as it was, and nobody is to think that it was mended.
+pub(super) fn note(finding: &Finding, dependents_of_it: usize, lifecycle: Lifecycle) -> String {
+    let mut note = match (&finding.excused, lifecycle) {
+        (Some(Excused { excuse, .. }), _) => format!("{excuse}; "),
+        (None, Lifecycle::Resolved) => "resolved: ".to_owned(),
+        (None, Lifecycle::Appeared | Lifecycle::Transient) => String::new(),
+    };
+    // Writing to a string cannot fail.
+    let _infallible = write!(note, "{}: {}", heading(finding), finding.message);
+    if dependents_of_it > 0 {
+        let _infallible = write!(note, " (and {})", dependents(dependents_of_it));
+    }
+    note
+}
+
+/// Returns the message in the note of a violation that appeared; `finding` has all but the message.
+pub(super) fn message_in<'n>(note: &'n str, finding: &Finding) -> &'n str {
+    // Earlier versions began each note with the path.
+    let headings = [heading(finding), path(finding)];
+    let message = headings.iter().find_map(|heading| note.strip_prefix(heading.as_str())?.strip_prefix(": "));
+    without_dependents(message.unwrap_or(note))
+}
+
+/// Removes the number of dependents from the message in a note.
+pub(super) fn without_dependents(message: &str) -> &str {
+    let counted =
+        message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
+    counted.map_or(message, |(message, _)| message)
+}
+
+/// Returns severity, id and title of the rule, as far as there are such; a rule without a title is named by its path.
+fn heading(finding: &Finding) -> String {
+    let RuleInfo { title, id, .. } = finding.about.as_deref().cloned().unwrap_or_default();
+    let severity = finding.severity.map(|severity| severity.word().to_owned());
+    let [id, title] = [id, title].map(|text| text.map(|text| truncate(&text, NAME_BYTES).to_owned()));
+    let parts = [severity, id, Some(title.unwrap_or_else(|| path(finding)))];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns `policy/rule`.
+fn path(Finding { policy, rule, .. }: &Finding) -> String {
+    format!("{}/{}", truncate(policy, NAME_BYTES), truncate(rule, NAME_BYTES))
+}
