@@ -310,9 +310,9 @@ fn library(framework: Option<&str>, more: &[PathBuf]) -> Result<PolicySet, Strin
 
 fn names(policies: &PolicySet) -> Vec<String> {
     let one = |policy: &Policy| {
-        let Metadata { title, severity, .. } = &policy.metadata;
+        let Metadata { info, severity, .. } = &policy.metadata;
         let severity = severity.map_or("-", Severity::word);
-        format!("{}/{} {severity} {}", policy.name, policy.rules[0].name, title.as_deref().unwrap_or_default())
+        format!("{}/{} {severity} {}", policy.name, policy.rules[0].name, info.title.as_deref().unwrap_or_default())
     };
     policies.policies.iter().map(one).collect()
 }

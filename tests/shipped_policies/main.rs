@@ -59,18 +59,18 @@ fn every_rule_says_what_it_is() {
     let mut ids = BTreeMap::new();
     for policy in &set.policies {
         let package = &policy.metadata;
-        assert!(package.title.is_some() && package.description.is_some(), "package {}", policy.name);
+        assert!(package.info.title.is_some() && package.description.is_some(), "package {}", policy.name);
         for rule in &policy.rules {
             let (metadata, name) = (&rule.metadata, format!("{}/{}", policy.name, rule.name));
             // What a rule does not say it has from its package.
-            assert!(metadata.title.is_some() && metadata.title != package.title, "title of {name}");
+            assert!(metadata.info.title.is_some() && metadata.info.title != package.info.title, "title of {name}");
             assert!(
                 metadata.description.is_some() && metadata.description != package.description,
                 "description of {name}"
             );
             assert!(metadata.severity.is_some(), "severity of {name}");
             assert!(!metadata.related_resources.is_empty(), "related resources of {name}");
-            let id = metadata.id.clone().unwrap_or_else(|| panic!("id of {name}"));
+            let id = metadata.info.id.clone().unwrap_or_else(|| panic!("id of {name}"));
             if let Some(other) = ids.insert(id.clone(), name.clone()) {
                 panic!("{id} is both {other} and {name}");
             }
@@ -84,7 +84,7 @@ fn the_readme_lists_every_rule() {
     let loaded: BTreeSet<[String; 4]> = rules(&set)
         .map(|(policy, rule)| {
             let severity = rule.metadata.severity.map_or("", kaudit::model::verdict::Severity::word);
-            [policy, rule.metadata.id.as_deref().unwrap_or_default(), &rule.name, severity].map(str::to_owned)
+            [policy, rule.metadata.info.id.as_deref().unwrap_or_default(), &rule.name, severity].map(str::to_owned)
         })
         .collect();
     let readme = include_str!("../../policies/README.md");

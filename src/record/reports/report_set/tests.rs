@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     model::{
         exception::Excuse,
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
     },
     record::reports::{
         format::{Instance, read},
