@@ -8,7 +8,7 @@ use kaudit::{
     judge::{bundle::Edition, rule::RuleText},
     model::{
         object::ObjectRef,
-        verdict::{Finding, Outcome, Source},
+        verdict::{Finding, Outcome, RuleInfo, Source},
     },
     output::{Format, RenderOptions, render},
 };
@@ -75,7 +75,11 @@ fn result(text: &str) -> AuditResult {
         rule: text.into(),
         outcome: Outcome::Fail,
         severity: None,
-        category: Some(text.into()),
+        about: Some(Arc::new(RuleInfo {
+            title: Some(text.into()),
+            id: Some(text.into()),
+            category: Some(text.into()),
+        })),
         message: text.into(),
         details: Some(Arc::new(serde_json::Map::from_iter([(text.to_owned(), text.into())]))),
         excused: None,

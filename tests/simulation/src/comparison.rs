@@ -165,10 +165,13 @@ impl Announcement {
         // What is excused is resolved with the reason first.
         let note =
             note.strip_prefix("excused by ").and_then(|excused| excused.split_once("; ")).map_or(&*note, |note| note.1);
-        let (rule, message) = note.split_once(": ").unwrap_or((note, ""));
+        let note = note.strip_prefix("resolved: ").unwrap_or(note);
+        let (_heading, message) = note.split_once(": ").unwrap_or((note, ""));
+        let [policy, rule] =
+            ["policy", "rule"].map(|name| text(&event["metadata"]["annotations"][format!("kaudit.dev/{name}")]));
         // The number of dependents is of the time of the Event.
         let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
-        let about = about(&event["regarding"], rule.to_owned(), message.to_owned());
+        let about = about(&event["regarding"], format!("{policy}/{rule}"), message.to_owned());
         Self { about, is_new, id: text(&event["metadata"]["name"]) }
     }
 
