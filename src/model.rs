@@ -6,6 +6,7 @@ pub mod digest;
 pub mod exception;
 pub mod glob;
 pub mod object;
+pub mod object_selector;
 pub mod shard;
 pub(crate) mod spelling;
 pub mod text;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use super::result::{AuditResult, AuditScope, BaselineEntry, PolicySummary};
 use crate::model::{
     coverage::{Coverage, State},
+    glob::Glob,
     verdict::Outcome,
 };
 
@@ -49,10 +50,18 @@ impl<'r> Reach<'r> {
         let BaselineEntry { kind, name, policy, .. } = entry;
         let namespace = name.split_once('/').map(|(namespace, _)| namespace);
         let scope = self.result.scope.as_ref().and_then(|scope| outside(scope, namespace));
+        let own = namespace.or_else(|| (kind == "Namespace").then_some(name));
+        let scope = scope.or_else(|| own.and_then(|own| self.excluded(own)));
         scope.or_else(|| self.unread(kind)).or_else(|| {
             let failed = self.failed.contains(&(policy.clone(), kind.clone(), name.clone()));
             failed.then(|| "the policy failed".to_owned())
         })
+    }
+
+    /// Returns why what is in a namespace was left out by choice.
+    fn excluded(&self, namespace: &str) -> Option<String> {
+        let glob = self.result.excluded_namespaces.iter().find(|glob| Glob::new(glob).matches(namespace))?;
+        Some(format!("--exclude-namespace {glob} leaves it out"))
     }
 
     /// Returns why objects of a kind may have been left out.
@@ -74,7 +83,10 @@ impl<'r> Reach<'r> {
 
 /// Returns why what is in a namespace, or in none, is not in a scope.
 fn outside(scope: &AuditScope, namespace: Option<&str>) -> Option<String> {
-    let AuditScope { namespaces, shard, .. } = scope;
+    let AuditScope { namespaces, shard, selector, .. } = scope;
+    if let Some(selector) = selector {
+        return Some(format!("it may not have the labels of --selector {selector}"));
+    }
     if !namespaces.is_empty() && !namespace.is_some_and(|own| namespaces.iter().any(|one| one == own)) {
         return Some("it is outside of --namespace".to_owned());
     }

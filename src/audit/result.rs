@@ -180,6 +180,9 @@ pub struct AuditScope {
     /// The part of the objects.
     #[serde(default, skip_serializing_if = "is_whole")]
     pub shard: Shard,
+    /// The labels that the objects have, as in `kubectl get -l`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

@@ -209,10 +209,25 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
             "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
         ));
     }
+    if check.scope.selector.is_some() {
+        settle_selector(check, mode)?;
+    }
     settle_page(check)?;
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
     standard_input_once(&[&check.source.manifests.filename[..], &check.exceptions.given.files].concat())
+}
+
+/// Refuses to take all that has other labels for resolved.
+fn settle_selector(check: &CheckArgs, mode: Mode) -> Result<(), String> {
+    if mode == Mode::Watch {
+        return Err("--selector needs --once or --filename: a watch keeps account of all objects".into());
+    }
+    let is_recorded = [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status];
+    if mode == Mode::Once && is_recorded.into_iter().any(|target| check.records(target, false)) {
+        return Err("--selector makes no sense with --record: all that has other labels would be resolved".into());
+    }
+    Ok(())
 }
 
 /// Refuses to show names and messages to a network without asking who is there.

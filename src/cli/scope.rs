@@ -8,7 +8,7 @@ use super::values;
 use crate::{
     audit::result::{AuditScope, ObjectSource},
     judge::set::PolicySet,
-    model::{glob::Glob, shard::Shard},
+    model::{glob::Glob, object_selector::ObjectSelector, shard::Shard},
     source::{
         received::Secrets,
         selection::{KindPattern, Selection},
@@ -118,6 +118,12 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
     pub exclude_namespace: Vec<Glob>,
 
+    /// Check only objects with these labels, such as app=web,tier!=db or 'app in (web, api)'
+    ///
+    /// Rules can still look the others up.
+    #[arg(short = 'l', long, value_name = "LABELS", env = "KAUDIT_SELECTOR")]
+    pub selector: Option<ObjectSelector>,
+
     /// Check these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
@@ -160,6 +166,7 @@ impl ScopeArgs {
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             excluded_namespaces: self.exclude_namespace.clone(),
+            labels: self.selector.clone(),
             named_only: false,
             allow_missing: self.allow_missing.clone(),
             include: self.include.clone(),
@@ -174,7 +181,8 @@ impl ScopeArgs {
     /// Returns what an audit of these objects has as its scope.
     pub fn audited(&self, source: &SourceArgs) -> AuditScope {
         let source = if source.manifests.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
-        AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard() }
+        let selector = self.selector.as_ref().map(ToString::to_string);
+        AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard(), selector }
     }
 
     /// Returns which part of the objects is checked.

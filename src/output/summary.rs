@@ -133,6 +133,9 @@ pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     if !result.excluded_namespaces.is_empty() {
         choices.push(format!("excluded namespaces: {}", result.excluded_namespaces.join(", ")));
     }
+    if let Some(selector) = result.scope.as_ref().and_then(|scope| scope.selector.as_deref()) {
+        choices.push(format!("only objects with the labels {}", shown_line(selector)));
+    }
     if let Some(least) = result.min_severity {
         choices.push(format!("only severity {} and worse", least.word()));
     }

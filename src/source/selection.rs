@@ -9,6 +9,7 @@ use crate::{
     model::{
         glob::Glob,
         object::{Kind, ObjectKey},
+        object_selector::ObjectSelector,
         shard::Shard,
     },
 };
@@ -79,6 +80,8 @@ pub struct Selection {
     pub namespaces: BTreeSet<String>,
     /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
+    /// Others are only looked up.
+    pub labels: Option<ObjectSelector>,
     /// Whether kinds that no rule names need not be read if they may not be: a team checks its namespaces once, with its rights.
     pub named_only: bool,
     /// Kinds that need not be read if they may not be.

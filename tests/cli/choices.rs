@@ -169,3 +169,64 @@ fn every_format_names_what_is_left_out() {
         assert_eq!(named, [expected; 2], "{}: {text}", format.name());
     }
 }
+
+/// `-l` chooses as kubectl does, says so, and a baseline does not take what it leaves out for fixed.
+#[test]
+fn labels_choose_objects() {
+    let pod = |name: &str, app: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  labels: {{app: {app}}}\n")
+    };
+    let folder = files::folder(&[
+        ("policies/p.rego", "package p\n\ndeny contains \"never\"\n"),
+        ("pods.yaml", &[pod("a", "web"), pod("b", "api"), pod("c", "db")].join("---\n")),
+    ]);
+    let run = |arguments: &[&str]| {
+        let ended = kaudit(folder.path(), &[&["check", "-f", "pods.yaml"], arguments].concat()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (ended.status.code(), text(&ended.stdout), text(&ended.stderr))
+    };
+    let (code, stdout, _) = run(&["-l", "app in (web,api),!tier"]);
+    assert_eq!(code, Some(1));
+    assert!(stdout.contains("Pod a") && stdout.contains("Pod b") && !stdout.contains("Pod c"), "{stdout}");
+    let said = run(&["-l", "app=db"]);
+    let all = format!("{}{}", said.1, said.2);
+    assert!(all.contains("only objects with the labels app=db"), "{all}");
+
+    assert_eq!(run(&["--write-baseline", "baseline.yaml"]).0, Some(0));
+    let (code, stdout, stderr) = run(&["--baseline", "baseline.yaml", "--prune-baseline", "-l", "app=web"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (code, stdout, stderr) = run(&["--baseline", "baseline.yaml"]);
+    assert_eq!(code, Some(0), "nothing was pruned: {stdout}{stderr}");
+
+    for (selector, why) in [("app in web", "is no label selector"), ("", "is no label selector")] {
+        let (code, _, stderr) = run(&["-l", selector]);
+        assert!(code == Some(2) && stderr.contains(why), "{stderr}");
+    }
+    for (arguments, why) in [
+        (&["check", "-l", "app=web"][..], "--selector needs --once or --filename"),
+        (&["check", "--once", "--record=events", "-l", "app=web"], "--selector makes no sense with --record"),
+    ] {
+        let ended = kaudit(folder.path(), arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && stderr.contains(why), "{stderr}");
+    }
+}
+
+/// A baseline does not take for fixed what `--exclude-namespace` leaves out.
+#[test]
+fn a_baseline_keeps_what_is_in_excluded_namespaces() {
+    let pod = |name: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {name}}}\n");
+    let folder = files::folder(&[
+        ("policies/p.rego", "package p\n\ndeny contains \"never\"\n"),
+        ("pods.yaml", &[pod("a"), pod("b")].join("---\n")),
+    ]);
+    let run = |arguments: &[&str]| {
+        let ended = kaudit(folder.path(), &[&["check", "-f", "pods.yaml"], arguments].concat()).output().unwrap();
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    assert_eq!(run(&["--write-baseline", "baseline.yaml"]).0, Some(0));
+    let pruned = run(&["--baseline", "baseline.yaml", "--prune-baseline", "--exclude-namespace", "b"]);
+    assert_eq!(pruned.0, Some(0), "{}", pruned.1);
+    let all = run(&["--baseline", "baseline.yaml"]);
+    assert_eq!(all.0, Some(0), "{}", all.1);
+}

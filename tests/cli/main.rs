@@ -14,6 +14,7 @@ mod bundles;
 mod check;
 mod choices;
 mod diff;
+mod examples_of_help;
 mod excusable;
 mod explain;
 #[path = "../support/files.rs"]

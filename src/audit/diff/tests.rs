@@ -29,7 +29,12 @@ fn audit(found: &[(&str, &str)]) -> AuditResult {
         excusable: BTreeMap::new(),
     };
     let mut audit = AuditResult {
-        scope: Some(AuditScope { source: ObjectSource::Cluster, namespaces: vec![], shard: Shard::WHOLE }),
+        scope: Some(AuditScope {
+            source: ObjectSource::Cluster,
+            namespaces: vec![],
+            shard: Shard::WHOLE,
+            selector: None,
+        }),
         policies: vec![policy],
         results: found.iter().map(entry).collect(),
         ..AuditResult::sample(0)

@@ -76,6 +76,13 @@ impl Pipeline {
         settings.shard.owns(key.namespace.as_deref())
             && (settings.judge_inactive || !self.cache.is_inactive(key))
             && !self.selection.as_ref().is_some_and(|selection| selection.excludes_namespace_of(key))
+            && self.has_labels(key)
+    }
+
+    /// Whether an object has the labels that are asked for, if any are.
+    fn has_labels(&self, key: &ObjectKey) -> bool {
+        let Some(wanted) = self.selection.as_ref().and_then(|selection| selection.labels.as_ref()) else { return true };
+        self.cache.object(key).is_some_and(|object| wanted.matches(&object.body.labels()))
     }
 
     /// Resolves what stands of an object that is not judged any more.

@@ -215,6 +215,7 @@ fn everything() -> ScopeArgs {
         namespace: Vec::new(),
         all_namespaces: false,
         exclude_namespace: Vec::new(),
+        selector: None,
         include: Vec::new(),
         exclude: Vec::new(),
         allow_missing: Vec::new(),

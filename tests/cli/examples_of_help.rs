@@ -1,0 +1,77 @@
+//! The examples that the help shows are run, as a user would copy them.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use crate::{files, kaudit};
+
+/// Programs that examples pipe to or from.
+const OTHERS: [(&str, &str); 3] =
+    [("helm", "cat manifests/web.yaml"), ("jq", "cat > /dev/null"), ("kubectl", "cat > /dev/null")];
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {template: {spec: {containers: [{name: web, image: web}]}}}
+";
+/// What says that an example is no valid command.
+const MISUSE: [&str; 4] = ["Usage:", "For more information", "unexpected argument", "invalid value"];
+
+/// Returns the examples in the help of a command, without what the short help says beside them.
+fn examples(folder: &Path, arguments: &[&str]) -> Vec<String> {
+    let help = String::from_utf8(kaudit(folder, arguments).output().unwrap().stdout).unwrap();
+    let (_, examples) = help.split_once("EXAMPLES:").or_else(|| help.split_once("Examples:")).unwrap_or_default();
+    let lines =
+        examples.lines().map(str::trim).filter(|line| line.starts_with("kaudit ") || line.contains("| kaudit "));
+    lines.map(|line| line.split("   ").next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn each_example_is_a_command_that_works() {
+    let folder = files::folder(&[
+        (
+            "policies/images.rego",
+            "package images\n\n# METADATA\n# custom: {id: IMG-01}\ndeny_latest contains \"no tag\"\n",
+        ),
+        ("policies/main_test.rego", "package main_test\n\ntest_latest if true\n"),
+        ("more/more.rego", "package more\n\nwarn contains \"more\"\n"),
+        ("manifests/web.yaml", WEB),
+        ("web.yaml", WEB),
+        ("chart/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 0.1.0\n"),
+    ]);
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    for (name, does) in OTHERS {
+        fs::write(bin.join(name), format!("#!/bin/sh\n{does}\n")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_kaudit"));
+    let path = format!("{}:{}:/usr/local/bin:/usr/bin:/bin", program.parent().unwrap().display(), bin.display());
+    let run = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(folder.path()).env_clear().env("PATH", &path);
+        // Nothing answers there, so that nothing of a cluster is needed or touched.
+        let kubeconfig = folder.path().join("kubeconfig");
+        let ended = command.env("KUBECONFIG", kubeconfig).env("HOME", folder.path()).output().unwrap();
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let set_up = "git init --quiet --initial-branch main && git add . && \
+                  git -c user.name=a -c user.email=a@example.com commit --quiet --message a && \
+                  kaudit check manifests --fail-on none -o json=monday.json && cp monday.json today.json";
+    assert_eq!(run(set_up).0, Some(0), "{}", run(set_up).1);
+
+    let commands = ["check", "explain", "diff", "test", "policies", "rbac"];
+    let of_help = commands.iter().flat_map(|command| examples(folder.path(), &[command, "--help"]));
+    let mut all: Vec<String> = of_help.chain(examples(folder.path(), &["check", "-h"])).collect();
+    all.sort();
+    all.dedup();
+    assert!(all.len() > 20, "{all:?}");
+    for line in all {
+        let (code, stderr) = run(&line);
+        assert!(!MISUSE.iter().any(|word| stderr.contains(word)), "{line}: {stderr}");
+        let needs_a_cluster = stderr.contains("kubeconfig");
+        // The id of a result is one of somebody else's manifests, and so is a case of a suite.
+        let is_of_others =
+            stderr.contains("5c1f0a2b9d3e4f60") || line.contains("required-labels") || line.contains("deny_privileged");
+        assert!(matches!(code, Some(0 | 1)) || needs_a_cluster || is_of_others, "{line}: {code:?} {stderr}");
+    }
+}
