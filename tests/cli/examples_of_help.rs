@@ -71,8 +71,9 @@ fn each_example_is_a_command_that_works() {
         assert!(!MISUSE.iter().any(|word| stderr.contains(word)), "{line}: {stderr}");
         let needs_a_cluster = stderr.contains("kubeconfig");
         // The id of a result is one of somebody else's manifests, and so is a case of a suite.
-        let is_of_others =
-            stderr.contains("has a result with this id") || line.contains("required-labels") || line.contains("deny_privileged");
+        let is_of_others = stderr.contains("has a result with this id")
+            || line.contains("required-labels")
+            || line.contains("deny_privileged");
         assert!(matches!(code, Some(0 | 1)) || needs_a_cluster || is_of_others, "{line}: {code:?} {stderr}");
     }
 }

@@ -173,3 +173,33 @@ fn an_object_with_a_list_that_is_none_is_no_clean_object() {
     let diff = kaudit(folder.path(), &["diff", "builtin:images", "builtin:probes", "-f", "m"]).output().unwrap();
     assert_eq!(diff.status.code(), Some(3), "{diff:?}");
 }
+
+/// A chart is one line, not one for each template, and what is beside its templates is read.
+#[test]
+fn a_chart_that_is_not_rendered_is_named_once() {
+    let template = "{{ if .Values.a }}\napiVersion: v1\nkind: Pod\nmetadata: {name: {{ .Values.a }}}\n{{ end }}\n";
+    let folder = folder(&[
+        ("policies/p.rego", "package p\n\ndeny contains \"never\" if input.kind == \"Nope\"\n"),
+        ("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("charts/web/values.yaml", "a: b\n"),
+        ("charts/web/templates/a.yaml", template),
+        ("charts/web/templates/b.yaml", template),
+        ("charts/web/templates/more/c.yaml", template),
+        ("charts/web/charts/db/Chart.yaml", "apiVersion: v2\nname: db\nversion: 0.1.0\n"),
+        ("charts/web/charts/db/templates/a.yaml", template),
+        ("charts/web/crds/pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"),
+        ("templates/pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\n"),
+    ]);
+    for (arguments, chart) in [
+        (&["check", "charts", "templates"][..], "charts/web"),
+        (&["check", "charts/web/templates", "charts/web/crds", "templates"], "charts/web"),
+    ] {
+        let ended = kaudit(folder.path(), arguments).output().unwrap();
+        let [stdout, stderr] = [ended.stdout, ended.stderr].map(|stream| String::from_utf8(stream).unwrap());
+        assert_eq!(ended.status.code(), Some(3), "{stderr}");
+        let how = format!("a chart has to be rendered: helm template {chart} | kaudit check -f -");
+        let warnings: Vec<_> = stderr.lines().filter(|line| line.contains("WARN")).collect();
+        assert!(matches!(warnings[..], [line] if line.contains(&how)), "{stderr}");
+        assert!(stdout.contains("2 objects of 1 kind checked"), "{stdout}");
+    }
+}

@@ -113,6 +113,17 @@ struct ManifestWalk {
 impl ManifestWalk {
     /// Adds the manifests of a directory; `is_hidden` if its name or that of one above it begins with a dot.
     fn directory(&mut self, directory: &Path, is_hidden: bool) -> io::Result<()> {
+        if let Some(chart) = chart_of_templates(directory) {
+            // Charts in it are rendered with it.
+            if chart.parent().filter(|above| above.ends_with("charts")).and_then(Path::parent).is_some_and(is_chart) {
+                return Ok(());
+            }
+            let chart = if chart.as_os_str().is_empty() { Path::new(".") } else { chart };
+            let why = format!("a chart has to be rendered: helm template {} | kaudit check -f -", chart.display());
+            let problem = Some(why);
+            self.files.push(ManifestFile { path: directory.to_owned(), is_settings: false, problem, content: None });
+            return Ok(());
+        }
         let mut entries = directory.read_dir()?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         entries.sort();
         self.above.push(directory.canonicalize()?);
@@ -162,6 +173,16 @@ fn is_manifest(path: &Path) -> bool {
 fn is_settings(name: &str) -> bool {
     // People name values after what they are for: `prod-values.yaml`.
     SETTINGS.iter().any(|known| name.starts_with(known)) || name.contains("values.")
+}
+
+/// Returns the chart that a directory has the templates of: they are no manifests before Helm has rendered them.
+fn chart_of_templates(directory: &Path) -> Option<&Path> {
+    let chart = directory.parent().filter(|_| directory.ends_with("templates"))?;
+    is_chart(chart).then_some(chart)
+}
+
+fn is_chart(directory: &Path) -> bool {
+    directory.join("Chart.yaml").is_file()
 }
 
 /// Whether what says that it has this version is read by a tool, and not by a cluster.
