@@ -19,7 +19,7 @@ deny_external_ips contains result if {
 	count(addresses) > 0
 	result := {
 		"msg": sprintf("service claims the external addresses %s: remove spec.externalIPs", [concat(", ", addresses)]),
-		"details": {"field": "spec.externalIPs", "value": addresses},
+		"details": {"field": "spec.externalIPs", "value": addresses, "fix": null},
 	}
 }
 

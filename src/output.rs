@@ -20,7 +20,7 @@ mod render;
 mod rules;
 pub(crate) mod safe;
 mod stream;
-mod style;
+pub(crate) mod style;
 mod summary;
 mod tables;
 mod text;

@@ -70,6 +70,10 @@ pod_flaw(field, value, msg) := {
 	"details": {"field": sprintf("%s.%s", [spec_path, field]), "value": value},
 }
 
+# METADATA
+# description: The result with the value that its field is to have, for `kaudit check --fix`; null removes the field.
+fixed(flaw, value) := object.union(flaw, {"details": {"fix": value}})
+
 label(owner) := "pod" if owner.list == ""
 
 label(owner) := sprintf("container \"%v\"", [owner.name]) if owner.list == "containers"

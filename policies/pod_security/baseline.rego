@@ -18,10 +18,11 @@ package pod_security.baseline
 deny_host_process contains result if {
 	some owner in data.lib.workload.owners
 	owner.spec.securityContext.windowsOptions.hostProcess == true
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		owner, "securityContext.windowsOptions.hostProcess", true,
 		"runs as a Windows HostProcess: remove securityContext.windowsOptions.hostProcess",
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # METADATA
@@ -35,10 +36,11 @@ deny_host_process contains result if {
 deny_host_namespaces contains result if {
 	some field in ["hostNetwork", "hostPID", "hostIPC"]
 	data.lib.workload.spec[field] == true
-	result := data.lib.workload.pod_flaw(
+	flaw := data.lib.workload.pod_flaw(
 		field, true,
 		sprintf("pod shares a namespace with its node: remove %s", [field]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # METADATA
@@ -52,10 +54,11 @@ deny_host_namespaces contains result if {
 deny_privileged contains result if {
 	some container in data.lib.workload.containers
 	container.spec.securityContext.privileged == true
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.privileged", true,
 		"runs privileged: remove securityContext.privileged",
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # METADATA
@@ -106,10 +109,11 @@ deny_host_ports contains result if {
 	some container in data.lib.workload.containers
 	port := container.spec.ports[i].hostPort
 	not port in {0, null}
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, sprintf("ports[%d].hostPort", [i]), port,
 		sprintf("takes port %v of the node: remove hostPort and use a Service", [port]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # METADATA
@@ -130,10 +134,11 @@ apparmor_flaws contains result if {
 	is_object(profile)
 	type := object.get(profile, "type", "")
 	not type in confining_profiles
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		owner, "securityContext.appArmorProfile.type", type,
 		sprintf("has the AppArmor profile \"%v\": use RuntimeDefault or Localhost", [type]),
 	)
+	result := data.lib.workload.fixed(flaw, "RuntimeDefault")
 }
 
 apparmor_flaws contains result if {
@@ -167,10 +172,11 @@ deny_selinux contains result if {
 	value := owner.spec.securityContext.seLinuxOptions[option]
 	allowed := selinux_options[option]
 	not value in allowed
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		owner, sprintf("securityContext.seLinuxOptions.%s", [option]), value,
 		sprintf("sets the SELinux %s \"%v\": remove securityContext.seLinuxOptions.%s", [option, value, option]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 selinux_options := {
@@ -192,10 +198,11 @@ deny_proc_mount contains result if {
 	value := container.spec.securityContext.procMount
 	not value in data.lib.pod_security.masked_proc_mounts
 	not data.lib.workload.in_user_namespace
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.procMount", value,
 		sprintf("mounts /proc as \"%v\": remove securityContext.procMount, or set hostUsers: false", [value]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # METADATA
@@ -212,10 +219,11 @@ deny_seccomp contains result if {
 	is_object(profile)
 	type := object.get(profile, "type", "")
 	not type in confining_profiles
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		owner, "securityContext.seccompProfile.type", type,
 		sprintf("has the seccomp profile \"%v\": use RuntimeDefault or Localhost", [type]),
 	)
+	result := data.lib.workload.fixed(flaw, "RuntimeDefault")
 }
 
 # METADATA
@@ -260,10 +268,11 @@ safe_sysctls := {
 #   severity: medium
 deny_probe_hosts contains result if {
 	some handler in addressed_handlers
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		handler.container, handler.field, handler.host,
 		sprintf("has the kubelet call \"%v\": remove %s", [handler.host, handler.field]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 addressed_handlers contains {"container": container, "field": field, "host": host} if {

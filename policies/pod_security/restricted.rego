@@ -52,10 +52,11 @@ deny_privilege_escalation contains result if {
 	some container in data.lib.workload.containers
 	not container.spec.securityContext.allowPrivilegeEscalation == false
 	not data.lib.workload.is_windows
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.allowPrivilegeEscalation", set_value(container, "allowPrivilegeEscalation"),
 		"may gain privileges: set securityContext.allowPrivilegeEscalation: false",
 	)
+	result := data.lib.workload.fixed(flaw, false)
 }
 
 # METADATA
@@ -69,10 +70,11 @@ deny_privilege_escalation contains result if {
 deny_run_as_root contains result if {
 	some owner in possible_roots
 	not data.lib.workload.in_user_namespace
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		owner, "securityContext.runAsNonRoot", set_value(owner, "runAsNonRoot"),
 		"may run as root: set securityContext.runAsNonRoot: true",
 	)
+	result := data.lib.workload.fixed(flaw, true)
 }
 
 possible_roots contains owner if {
@@ -117,10 +119,11 @@ deny_missing_seccomp contains result if {
 	not is_set(container.spec, "seccompProfile")
 	not is_set(data.lib.workload.spec, "seccompProfile")
 	not data.lib.workload.is_windows
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.seccompProfile", null,
 		"has no seccomp profile: set securityContext.seccompProfile.type: RuntimeDefault",
 	)
+	result := data.lib.workload.fixed(flaw, {"type": "RuntimeDefault"})
 }
 
 # METADATA
@@ -140,7 +143,8 @@ capability_flaws contains result if {
 	some container in data.lib.workload.containers
 	dropped := {capability | capability := container.spec.securityContext.capabilities.drop[_]}
 	not "ALL" in dropped
-	result := data.lib.workload.flaw(container, "securityContext.capabilities.drop", sort(dropped), missing_drop(dropped))
+	flaw := data.lib.workload.flaw(container, "securityContext.capabilities.drop", sort(dropped), missing_drop(dropped))
+	result := data.lib.workload.fixed(flaw, ["ALL"])
 }
 
 missing_drop(dropped) := "keeps capabilities: set securityContext.capabilities.drop: [ALL]" if {
@@ -180,10 +184,11 @@ deny_proc_mount contains result if {
 	some container in data.lib.workload.containers
 	value := container.spec.securityContext.procMount
 	not value in data.lib.pod_security.masked_proc_mounts
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.procMount", value,
 		sprintf("mounts /proc as \"%v\": remove securityContext.procMount", [value]),
 	)
+	result := data.lib.workload.fixed(flaw, null)
 }
 
 # Null is as good as unset.

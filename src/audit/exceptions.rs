@@ -53,7 +53,7 @@ const LONGEST_MESSAGE: usize = 1_024;
 pub const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// All exceptions, and the rules that they can be about.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Exceptions {
     /// Of whoever runs kaudit, with where they stand.
     given: Vec<(Option<Location>, ListedException)>,

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use serde_json::Value;
+
 use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
 
 /// Identifies a result from one audit to another.
@@ -70,7 +72,11 @@ type Details = serde_json::Map<String, serde_json::Value>;
 
 /// Returns message and details, with the name of the owner in place of the generated one.
 fn evidence(message: &str, details: Option<&Details>, object: &ObjectRef, owner: Option<&ObjectRef>) -> [String; 2] {
-    let details = details.map(|details| serde_json::Value::from(details.clone()).to_string()).unwrap_or_default();
+    // How a result may be mended is not what was found.
+    let without_fix = |details: &Details| -> Details {
+        details.iter().filter(|(key, _)| *key != "fix").map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let details = details.map(|details| Value::from(without_fix(details)).to_string()).unwrap_or_default();
     match owner {
         Some(owner) => [message, &details].map(|text| text.replace(&*object.name, &owner.name)),
         None => [message.to_owned(), details],

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
+    ops::Range,
     sync::Arc,
 };
 
@@ -426,12 +427,36 @@ pub struct Entry {
     /// The line of the field that the result is about, in the file of the manifest; only with `-f`.
     #[serde(default, rename = "fieldLine", skip_serializing_if = "Option::is_none")]
     pub field_line: Option<usize>,
+    /// How the text of its manifest would be fixed; only with `-f`, for formats that say it.
+    #[serde(skip)]
+    pub edit: Option<Arc<LineEdit>>,
     /// When it was seen first, by this process or one that recorded it; `None` where only the present is known.
     #[serde(skip)]
     pub since: Option<Timestamp>,
     /// It is not reported as new yet, as an owner covered it until a moment ago.
     #[serde(skip)]
     pub is_handed_over: bool,
+}
+
+/// Lines that take the place of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineEdit {
+    /// Those that go, from 1.
+    pub lines: Range<usize>,
+    /// What comes for them, with line breaks.
+    pub text: String,
+}
+
+impl LineEdit {
+    /// Returns how one text becomes another, from the first line that differs to the last.
+    pub fn between(old: &str, new: &str) -> Self {
+        let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        let (rest, changed) = (&old[same..], &new[same..]);
+        let same_end = rest.iter().rev().zip(changed.iter().rev()).take_while(|(old, new)| old == new).count();
+        let lines = same + 1..same + 1 + rest.len() - same_end;
+        Self { lines, text: changed[..changed.len() - same_end].concat() }
+    }
 }
 
 impl Entry {
@@ -475,6 +500,7 @@ impl Entry {
             covered_by: None,
             dependents: 0,
             field_line: None,
+            edit: None,
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),

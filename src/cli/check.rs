@@ -76,6 +76,21 @@ EXAMPLES:
   See how a rule comes to a result
     kaudit explain -f manifests Deployment shop/api IMG-01";
 
+/// What to do with results that name a fix.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Output")]
+pub struct FixArgs {
+    /// Change the manifests as results with a fix say, and report what is left
+    ///
+    /// Comments and layout of YAML stay. Standard input and URLs are left alone, and so is what a baseline lists.
+    #[arg(long, env = "KAUDIT_FIX", value_parser = BoolishValueParser::new(), conflicts_with_all = ["diff", "write_baseline"])]
+    pub fix: bool,
+
+    /// Show what --fix would change, as a unified diff instead of results; exit with 1 if that is anything
+    #[arg(long, env = "KAUDIT_DIFF", value_parser = BoolishValueParser::new(), conflicts_with_all = ["output", "write_baseline"])]
+    pub diff: bool,
+}
+
 /// Options of `kaudit check`.
 ///
 /// [`CheckArgs::mode`] says which of the three ways to run is meant.
@@ -163,6 +178,10 @@ pub struct CheckArgs {
         help_heading = "Output"
     )]
     pub fail_on: FailOn,
+
+    /// What to do with results that name a fix.
+    #[command(flatten)]
+    pub fixing: FixArgs,
 
     /// How to reach the cluster.
     #[command(flatten)]

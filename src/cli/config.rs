@@ -209,6 +209,10 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
             "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
         ));
     }
+    if mode != Mode::Files && (check.fixing.fix || check.fixing.diff) {
+        let option = if check.fixing.fix { "--fix" } else { "--diff" };
+        return Err(format!("{option} needs --filename: only manifests can be changed"));
+    }
     if check.scope.selector.is_some() {
         settle_selector(check, mode)?;
     }
@@ -361,7 +365,7 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
 const CONFIG: &str = "kaudit.yaml";
 
 /// Settings that a file may have only if it is named: a change to the tree that is checked may have added it.
-const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
+const RESERVED: [&str; 4] = ["write_exceptions", "write_baseline", "prune_baseline", "fix"];
 
 /// The settings of a file, with their lines for messages.
 struct ConfigFile {

@@ -8,6 +8,7 @@ pub(in crate::commands) mod checked;
 mod drafts;
 pub(super) mod exceptions;
 pub(in crate::commands) mod files;
+mod fixing;
 mod lines;
 mod once;
 pub(super) mod policies;

@@ -40,7 +40,7 @@ pub(super) fn severity_style(severity: Option<Severity>) -> Style {
 }
 
 /// Returns a number with its noun, whose plural is regular.
-pub(super) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -10,6 +10,7 @@ mod encoding;
 mod field_lines;
 mod field_types;
 mod files;
+mod fixes;
 mod helm;
 mod kinds;
 mod open_list;
@@ -36,6 +37,7 @@ use self::{
 pub use self::{
     field_lines::FieldLines,
     files::{ManifestFile, download, files},
+    fixes::{FieldFix, FixedObject, fixed},
 };
 use crate::{
     model::{

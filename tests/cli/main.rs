@@ -19,6 +19,7 @@ mod excusable;
 mod explain;
 #[path = "../support/files.rs"]
 mod files;
+mod fixing;
 mod habits;
 mod init;
 mod manifests;

@@ -16,7 +16,7 @@ use super::{
 use crate::model::object::ObjectKey;
 
 /// An exception that can be read, with the rules that it names of those in force.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ListedException {
     exception: Arc<Exception>,
     pub(super) named: NamedRules,
@@ -42,7 +42,7 @@ impl ListedException {
 }
 
 /// An exception of the cluster, or of a manifest.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FoundException {
     /// The metadata and the status of its object.
     pub(super) object: Arc<ExceptionObject>,
@@ -51,7 +51,7 @@ pub(super) struct FoundException {
 }
 
 /// The exceptions of the cluster by namespace, in the order of their names.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FoundExceptions(BTreeMap<Arc<str>, BTreeMap<ObjectKey, FoundException>>);
 
 impl FoundExceptions {

@@ -53,7 +53,7 @@ pub(super) struct NamedRules {
     pub(super) refused: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RuleInForce {
     policy: Arc<str>,
     rule: Arc<str>,
@@ -68,7 +68,7 @@ impl RuleInForce {
 }
 
 /// The rules in force, and whether namespaces may excuse their violations.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct RulesInForce {
     rules: Vec<RuleInForce>,
     by_policy: BTreeMap<Arc<str>, BTreeMap<Arc<str>, RuleIndex>>,

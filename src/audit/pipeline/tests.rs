@@ -1,7 +1,6 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
 mod exceptions;
-mod histories;
 mod library;
 mod load;
 mod lookups;

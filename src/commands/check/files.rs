@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     baseline::{self, Baseline},
-    checked,
+    checked, fixing,
     wiring::{self, Rules, Wiring},
 };
 use crate::{
-    audit::result::Entry,
+    audit::result::{AuditResult, Entry},
     blocking::spawn_blocking,
     cli::check::CheckArgs,
     metrics::Metrics,
-    output,
+    output::{self, Format},
     source::{
-        manifest::{self, FieldLines},
+        manifest::{self, FieldLines, ManifestContent, ManifestFile},
         selection::Selection,
     },
     telemetry::Span,
@@ -52,28 +52,66 @@ pub(super) async fn run(
 ) -> anyhow::Result<u8> {
     let mut files = manifest::files(&check.source.manifests.filename)?;
     manifest::download(&mut files).await?;
-    let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
-    let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
-    let secrets = check.source.manifests.secrets;
-    wiring.select(&selection);
-    let excluded = Selection { excluded_namespaces: selection.excluded_namespaces.clone(), ..Selection::default() };
+    let judging = Judging { check, rules, files, stop, metrics };
     // Which objects were read says what of a baseline is fixed.
     let listed = baseline.is_some();
-    let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));
-    let policies = rules.policies.digest.to_string();
-    let settings = wiring::settings(check, &rules.policies);
-    let mut result = wiring.judge_once(settings, rules).await?;
-    let content = reading.await.context("reading the manifests")?;
-    checked::of_manifests(&result, &check.scope, &content)?;
-    result.scope = Some(check.scope.audited(&check.source));
+    let (mut result, mut content) = judging.judge(listed).await?;
+    if check.fixing.diff {
+        return block_in_place(|| fixing::show(&result));
+    }
+    if check.fixing.fix {
+        let mut fixed = fixing::Fixed::default();
+        while block_in_place(|| fixed.fix(&result))? {
+            (result, content) = judging.judge(listed).await?;
+        }
+        fixed.tell(&result);
+    }
+    let policies = judging.rules.policies.digest.to_string();
     baseline::settle(&mut result, check, &policies, baseline, Some(&content))?;
     let unplaced = content.has_unplaced.then_some((None, 1));
+    let excluded = judging.selection();
     let checked = content.namespaces.into_iter().filter(|namespace| !excluded.excludes_namespace(namespace));
     result.namespaces = checked.map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
     result.repeated = content.repeated;
-    block_in_place(|| locate_fields(&mut result.results));
+    block_in_place(|| {
+        locate_fields(&mut result.results);
+        if check.output.iter().any(|target| target.format == Format::Sarif) {
+            fixing::find_edits(&mut result.results);
+        }
+    });
     let writing = Span::begin("write results");
     output::write_all(&check.output, &result, check.log.color, &check.rendering())?;
     writing.end();
     Ok(output::exit_code(&result, check.fail_on, true))
+}
+
+/// What manifests are judged by.
+struct Judging<'c> {
+    check: &'c CheckArgs,
+    rules: Rules,
+    files: Vec<ManifestFile>,
+    stop: CancellationToken,
+    metrics: Arc<Metrics>,
+}
+
+impl Judging<'_> {
+    fn selection(&self) -> Selection {
+        Selection { of_files: true, ..self.check.scope.selection(Some(&self.rules.policies)) }
+    }
+
+    /// Reads and judges the files as they are now; all objects are `listed` if that is asked for.
+    async fn judge(&self, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
+        let Self { check, rules, stop, metrics, .. } = self;
+        let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop.clone(), Arc::clone(metrics));
+        let (files, selection) = (self.files.clone(), self.selection());
+        let secrets = check.source.manifests.secrets;
+        wiring.select(&selection);
+        let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));
+        let settings = wiring::settings(check, &rules.policies);
+        let mut result = wiring.judge_once(settings, rules.clone()).await?;
+        let content = reading.await.context("reading the manifests")?;
+        checked::of_manifests(&result, &check.scope, &content)?;
+        result.scope = Some(check.scope.audited(&check.source));
+        Ok((result, content))
+    }
 }

@@ -39,6 +39,7 @@ const COMMANDS: usize = 16;
 const IN_FLIGHT: u64 = 16;
 
 /// What objects are judged by, and what is excused.
+#[derive(Clone)]
 pub(in crate::commands) struct Rules {
     pub(in crate::commands) policies: Arc<PolicySet>,
     pub(in crate::commands) exceptions: Exceptions,

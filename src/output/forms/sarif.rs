@@ -17,7 +17,7 @@ use super::anchor::{Anchor, Occurrences};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
-        result::{AuditResult, Entry, PolicySummary},
+        result::{AuditResult, Entry, LineEdit, PolicySummary},
     },
     model::{
         object::ObjectRef,
@@ -121,6 +121,9 @@ impl<'r> Run<'r> {
         if let Some(severity) = entry.severity {
             result["properties"]["severity"] = severity.word().into();
         }
+        if let Some(edit) = &entry.edit {
+            result["fixes"] = json!([fix(entry, edit, &Anchor::of(entry, self.options.tree.as_ref()))]);
+        }
         if entry.dependents > 0 {
             result["properties"]["dependents"] = entry.dependents.into();
         }
@@ -223,6 +226,25 @@ fn location(entry: &Entry, anchor: &Anchor) -> Value {
             "region": {"startLine": anchor.line, "startColumn": 1, "endLine": anchor.line, "endColumn": 1},
         },
         "logicalLocations": [{"fullyQualifiedName": qualified_name(object), "kind": "resource"}],
+    })
+}
+
+fn fix(entry: &Entry, edit: &LineEdit, anchor: &Anchor) -> Value {
+    let field = entry.details.get("field").and_then(Value::as_str).unwrap_or_default();
+    let description = match entry.details.get("fix") {
+        None | Some(Value::Null) => format!("remove {field}"),
+        Some(value) => format!("set {field} to {value}"),
+    };
+    let LineEdit { lines, text: inserted } = edit;
+    json!({
+        "description": text(&description, MESSAGE_BYTES),
+        "artifactChanges": [{
+            "artifactLocation": {"uri": anchor.uri()},
+            "replacements": [{
+                "deletedRegion": {"startLine": lines.start, "startColumn": 1, "endLine": lines.end, "endColumn": 1},
+                "insertedContent": {"text": inserted},
+            }],
+        }],
     })
 }
 

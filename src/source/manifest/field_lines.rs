@@ -2,9 +2,9 @@
 //!
 //! Only files with results about a field are read again for that, so that reading all others costs nothing more.
 
-use std::{fs, path::Path};
+use std::{fs, ops::Range, path::Path};
 
-use libyaml_safer::{Event, EventData, Parser};
+use libyaml_safer::{Event, EventData, MappingStyle, Parser, SequenceStyle};
 
 /// Larger files are not read again.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -17,22 +17,68 @@ const TOO_DEEP: usize = 512;
 /// The places of all values of a file.
 #[derive(Debug)]
 pub struct FieldLines {
-    documents: Vec<Node>,
+    documents: Vec<Document>,
 }
 
-/// A value, and where it begins.
+/// One of the documents of a file.
 #[derive(Debug)]
-struct Node {
+struct Document {
+    /// The line of its first text, from 1, without the one that marks its begin.
+    line: usize,
+    root: Node,
+}
+
+/// Where an object is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ObjectPlace {
+    /// The first line of its document, from 1.
+    pub(super) line: usize,
+    /// The keys of the document that lead to it: `items` and `0` in a List.
+    pub(super) keys: Vec<String>,
+}
+
+/// A value, and where it is.
+#[derive(Debug)]
+pub(super) struct Node {
     /// From 1.
     line: u32,
-    is_mapping: bool,
-    /// Those of a mapping, each with its key and the line of that; the keys of a list are the indices.
-    children: Vec<(String, u32, Self)>,
+    /// In characters. A block collection ends where its last value does.
+    pub(super) place: Range<usize>,
+    pub(super) form: NodeForm,
+    /// Those of a mapping or a list.
+    pub(super) children: Vec<Child>,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeForm {
+    Scalar,
+    /// Within brackets or not.
+    List {
+        is_flow: bool,
+    },
+    Mapping {
+        is_flow: bool,
+    },
+}
+
+/// A value of a mapping or a list.
+#[derive(Debug)]
+pub(super) struct Child {
+    /// The index as text, in a list.
+    pub(super) key: String,
+    /// The line of the key, from 1.
+    line: u32,
+    /// Where the key is, in characters; the value, in a list.
+    pub(super) key_place: Range<usize>,
+    /// How far the key is from the begin of its line, in characters.
+    pub(super) column: usize,
+    pub(super) node: Node,
 }
 
 /// One part of the name of a field.
 #[derive(Debug, PartialEq, Eq)]
-struct FieldKey<'f>(&'f str);
+pub(super) struct FieldKey<'f>(pub(super) &'f str);
 
 impl FieldLines {
     /// Reads a file; `None` if it cannot be read whole as YAML or JSON, or is too large.
@@ -42,43 +88,77 @@ impl FieldLines {
         Self::parse(&text)
     }
 
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut rest = text;
         let mut parser = Parser::new();
         parser.set_input_string(&mut rest);
-        let mut documents = Vec::new();
+        let (mut documents, mut begin) = (Vec::new(), 1);
         loop {
             let event = parser.parse().ok()?;
             match event.data {
                 EventData::StreamEnd => return Some(Self { documents }),
-                EventData::StreamStart { .. } | EventData::DocumentStart { .. } | EventData::DocumentEnd { .. } => {}
-                _ => documents.push(node(&mut parser, &event, 0)?),
+                EventData::DocumentStart { implicit, .. } => {
+                    begin = number(event.start_mark.line) + 1 + usize::from(!implicit);
+                }
+                EventData::StreamStart { .. } | EventData::DocumentEnd { .. } => {}
+                _ => documents.push(Document { line: begin, root: node(&mut parser, &event, 0)? }),
             }
         }
+    }
+
+    /// Returns the only document; `None` if there is not one.
+    pub(super) fn root(&self) -> Option<&Node> {
+        self.documents.first().map(|document| &document.root).filter(|_| self.documents.len() == 1)
+    }
+
+    /// Returns where the object is that begins at a line; `None` if none does.
+    pub(super) fn object(&self, line: usize) -> Option<ObjectPlace> {
+        let line = u32::try_from(line).ok()?;
+        self.documents.iter().find_map(|Document { line: begin, root }| {
+            let mut keys = Vec::new();
+            root.at(line, &mut keys)?;
+            Some(ObjectPlace { line: *begin, keys: keys.into_iter().map(str::to_owned).collect() })
+        })
     }
 
     /// Returns the line of a field of the object that begins at a line, or of what is nearest above it; `None` if no object
     /// begins there. Fields are written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
     pub fn line(&self, object: usize, field: &str) -> Option<usize> {
         let object = u32::try_from(object).ok()?;
-        let mut node = self.documents.iter().find_map(|document| document.at(object))?;
+        let mut node = self.documents.iter().find_map(|document| document.root.at(object, &mut Vec::new()))?;
         let mut line = node.line;
         for FieldKey(key) in keys(field) {
-            let Some((_, place, value)) = node.children.iter().find(|(own, ..)| own == key) else { break };
-            (line, node) = (*place, value);
+            let Some(child) = node.child(key) else { break };
+            (line, node) = (child.line, &child.node);
         }
         usize::try_from(line).ok()
     }
 }
 
 impl Node {
-    /// Returns the outermost mapping that begins at a line.
-    fn at(&self, line: u32) -> Option<&Self> {
-        if self.line == line && self.is_mapping {
+    /// Returns the outermost mapping that begins at a line, and adds the keys that lead to it.
+    fn at<'n>(&'n self, line: u32, keys: &mut Vec<&'n str>) -> Option<&'n Self> {
+        if self.line == line && matches!(self.form, NodeForm::Mapping { .. }) {
             return Some(self);
         }
-        self.children.iter().find_map(|(.., child)| child.at(line))
+        self.children.iter().find_map(|child| {
+            keys.push(&child.key);
+            let found = child.node.at(line, keys);
+            if found.is_none() {
+                keys.pop();
+            }
+            found
+        })
     }
+
+    /// Returns what has a key.
+    pub(super) fn child(&self, key: &str) -> Option<&Child> {
+        self.children.iter().find(|child| child.key == key)
+    }
+}
+
+fn number(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Reads the value that begins with an event; `None` if the text is not YAML.
@@ -87,44 +167,60 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
     if depth > TOO_DEEP {
         return None;
     }
-    let is_mapping = matches!(event.data, EventData::MappingStart { .. });
     let mut children = Vec::new();
-    let is_kept = depth < DEEPEST;
-    match event.data {
-        EventData::SequenceStart { .. } => loop {
-            let item = parser.parse().ok()?;
-            if matches!(item.data, EventData::SequenceEnd) {
-                break;
+    let mut place = number(event.start_mark.index)..number(event.end_mark.index);
+    let form = match event.data {
+        EventData::SequenceStart { style, .. } => {
+            loop {
+                let item = parser.parse().ok()?;
+                if matches!(item.data, EventData::SequenceEnd) {
+                    place.end = number(item.end_mark.index);
+                    break;
+                }
+                let key = children.len().to_string();
+                children.push(child(parser, key, &item, &item, depth)?);
             }
-            let child = node(parser, &item, depth + 1)?;
-            if is_kept {
-                children.push((children.len().to_string(), child.line, child));
+            NodeForm::List { is_flow: style == SequenceStyle::Flow }
+        }
+        EventData::MappingStart { style, .. } => {
+            loop {
+                let key = parser.parse().ok()?;
+                if matches!(key.data, EventData::MappingEnd) {
+                    place.end = number(key.end_mark.index);
+                    break;
+                }
+                let name = match &key.data {
+                    EventData::Scalar { value, .. } => value.clone(),
+                    _ => String::new(),
+                };
+                node(parser, &key, depth + 1)?;
+                let value = parser.parse().ok()?;
+                children.push(child(parser, name, &key, &value, depth)?);
             }
-        },
-        EventData::MappingStart { .. } => loop {
-            let key = parser.parse().ok()?;
-            if matches!(key.data, EventData::MappingEnd) {
-                break;
-            }
-            let place = u32::try_from(key.start_mark.line).ok()?.saturating_add(1);
-            let name = match &key.data {
-                EventData::Scalar { value, .. } => value.clone(),
-                _ => String::new(),
-            };
-            node(parser, &key, depth + 1)?;
-            let value = parser.parse().ok()?;
-            let child = node(parser, &value, depth + 1)?;
-            if is_kept {
-                children.push((name, place, child));
-            }
-        },
-        _ => {}
+            NodeForm::Mapping { is_flow: style == MappingStyle::Flow }
+        }
+        _ => NodeForm::Scalar,
+    };
+    let is_block = matches!(form, NodeForm::List { is_flow: false } | NodeForm::Mapping { is_flow: false });
+    if let Some(last) = children.last().filter(|_| is_block) {
+        place.end = last.node.place.end.max(last.key_place.end);
     }
-    Some(Node { line, is_mapping, children })
+    if depth >= DEEPEST {
+        children.clear();
+    }
+    Some(Node { line, place, form, children })
+}
+
+/// Reads the value that begins with an event, below a key.
+fn child(parser: &mut Parser<&mut &[u8]>, name: String, key: &Event, value: &Event, depth: usize) -> Option<Child> {
+    let line = u32::try_from(key.start_mark.line).ok()?.saturating_add(1);
+    let key_place = number(key.start_mark.index)..number(key.end_mark.index);
+    let column = number(key.start_mark.column);
+    Some(Child { key: name, line, key_place, column, node: node(parser, value, depth + 1)? })
 }
 
 /// Splits the name of a field.
-fn keys(field: &str) -> Vec<FieldKey<'_>> {
+pub(super) fn keys(field: &str) -> Vec<FieldKey<'_>> {
     let (mut keys, mut rest) = (Vec::new(), field);
     while !rest.is_empty() {
         let (key, after) = if let Some(inside) = rest.strip_prefix('[') {

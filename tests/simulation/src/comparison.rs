@@ -371,16 +371,32 @@ impl ExpectedFindings {
     ///
     /// When they say something else.
     pub fn compare_served(&self, results: &[Value], settings: &ReplicaSettings) -> anyhow::Result<()> {
-        let merged = |is_covered: bool| results.iter().flat_map(|result| findings(result, is_covered)).collect();
+        self.compare_parts("/status", results, false, settings)?;
+        self.compare_parts("/status, covered", results, true, settings)
+    }
+
+    /// Compares what replicas show on their pages, which leave out what owners cover.
+    ///
+    /// # Errors
+    ///
+    /// When they say something else.
+    pub fn compare_pages(&self, results: &[Value], settings: &ReplicaSettings) -> anyhow::Result<()> {
+        self.compare_parts("the page", results, false, settings)
+    }
+
+    fn compare_parts(
+        &self,
+        what: &str,
+        results: &[Value],
+        is_covered: bool,
+        settings: &ReplicaSettings,
+    ) -> anyhow::Result<()> {
+        let expected = if is_covered { &self.covered } else { &self.listed };
+        let mut found: Vec<_> = results.iter().map(|result| findings(result, is_covered)).collect();
         if settings.sharded {
-            same("/status", &merged(false), &self.listed)?;
-            return same("/status, covered", &merged(true), &self.covered);
+            found = vec![found.into_iter().flatten().collect()];
         }
-        for result in results {
-            same("/status", &findings(result, false), &self.listed)?;
-            same("/status, covered", &findings(result, true), &self.covered)?;
-        }
-        Ok(())
+        found.iter().try_for_each(|found| same(what, found, expected))
     }
 
     /// Compares the gauges of open violations.

@@ -76,13 +76,15 @@ impl FaultRates {
 
     /// Returns that no request about something is answered as it should be.
     pub fn outage(what: Outage, random: &mut Rng) -> Self {
-        let fault = match random.u8(..4) {
+        let fault = match random.u8(..5) {
             0 => RequestFault::Refuse(503, None),
             1 => RequestFault::ConnectError,
             2 => RequestFault::Hang,
+            3 if !matches!(what, Outage::Kind(_)) => RequestFault::Refuse([403, 422][random.usize(..2)], None),
             _ => RequestFault::HangAnswer,
         };
-        Self { seed: random.u64(..), requests: vec![(fault, 1_000)], only: Some(what), ..Self::default() }
+        let only_writes = matches!(fault, RequestFault::Refuse(403 | 422, _));
+        Self { only_writes, seed: random.u64(..), requests: vec![(fault, 1_000)], only: Some(what), ..Self::default() }
     }
 
     fn fault(&self, random: &mut Rng) -> RequestFault {

@@ -53,6 +53,8 @@ pub enum RunStep {
     RemoveWidgets,
     /// The cluster serves Widgets, also in a second version, which it prefers, or not.
     DefineWidgets(bool),
+    /// From now on an object is written every so many milliseconds, in what no policy reads.
+    KeepWriting(ObjectName, u32),
     /// The server forgets earlier versions.
     Compact,
     /// The server's cache forgets what happened.
@@ -81,6 +83,7 @@ impl RunStep {
             Self::Write(..)
                 | Self::Delete(_)
                 | Self::Recreate(..)
+                | Self::KeepWriting(..)
                 | Self::Wait(_)
                 | Self::CompareOthers
                 | Self::Compare
@@ -251,6 +254,9 @@ impl Generator {
         for _ in 0..self.random.usize(3..self.size.objects) {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
+        if self.random.u8(..10) == 0 {
+            steps.push(RunStep::KeepWriting(self.name(), self.random.u32(200..5_000)));
+        }
         self.start(&mut steps);
         for number in 0..self.random.usize(1..=self.size.comparisons) {
             // Only what changes after everything was right can be unnecessary.
@@ -264,6 +270,9 @@ impl Generator {
                 }
                 let longest = self.size.waits[self.random.usize(..self.size.waits.len())];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
+            }
+            if self.has_owners && self.random.u8(..6) == 0 {
+                self.roll_out(&mut steps);
             }
             if self.faults && self.random.u8(..3) == 0 {
                 self.outage(&mut steps);
@@ -288,6 +297,23 @@ impl Generator {
             _ => {}
         }
         steps
+    }
+
+    /// Replaces an owner and what it controls, as a Deployment does with a `ReplicaSet` and its Pods when it is rolled out.
+    fn roll_out(&mut self, steps: &mut Vec<RunStep>) {
+        let (owners, parts) = (self.kind(), self.kind());
+        let (namespace, names) = (self.random.u8(..self.size.namespaces), self.size.names);
+        let contents = Contents { owner: None, ..self.contents() };
+        let (old, new) = (self.random.u8(..names), self.random.u8(..names));
+        for owner in [old, new] {
+            steps.push(RunStep::Write(ObjectName { kind: owners, namespace, name: owner }, contents));
+            for name in 0..names {
+                let controlled = Contents { owner: Some((owners, owner)), ..contents };
+                steps.push(RunStep::Write(ObjectName { kind: parts, namespace, name }, controlled));
+            }
+            steps.push(RunStep::Wait(self.random.u32(..20_000)));
+        }
+        steps.push(RunStep::Delete(ObjectName { kind: owners, namespace, name: old }));
     }
 
     /// Has something fail while objects change.

@@ -1,6 +1,6 @@
 //! kaudit itself in a simulated cluster: as a long run, which may be killed, and once.
 
-use std::{fs, io, os::unix::fs::symlink, sync::Arc, time::Duration};
+use std::{fs, io, net::TcpListener, os::unix::fs::symlink, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use kaudit::{
@@ -136,6 +136,8 @@ pub struct Replica {
     folder: TempDir,
     /// Where it serves its status and metrics.
     port: u16,
+    /// Where it serves its page.
+    page: u16,
     line: Arc<ReplicaConnection>,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<u8>>,
@@ -162,11 +164,10 @@ impl Replica {
         let receiver = json!({"name": "file", "file": {"path": notified}});
         fs::write(&config, json!({"receivers": [receiver]}).to_string())?;
         arguments.push(format!("--notify={}", config.display()));
-        // The system chooses a port that is free.
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        arguments.push(format!("--listen=127.0.0.1:{port}"));
+        let [port, page] = free_ports()?;
+        arguments.extend([format!("--listen=127.0.0.1:{port}"), format!("--listen-ui=127.0.0.1:{page}")]);
         let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&line) as _), stop.clone())?;
-        Ok(Self { folder, port, line, stop, running: spawn_local(check) })
+        Ok(Self { folder, port, page, line, stop, running: spawn_local(check) })
     }
 
     /// Returns what it serves at a path.
@@ -175,13 +176,16 @@ impl Replica {
     ///
     /// When it does not answer, or with another code than 200.
     pub async fn get(&self, path: &str) -> anyhow::Result<String> {
-        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        connection.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("half an answer")?;
-        ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {}", head.lines().next().unwrap_or_default());
-        Ok(body.to_owned())
+        get(self.port, path).await
+    }
+
+    /// Returns what it serves at a path of its page.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or with another code than 200.
+    pub async fn get_page(&self, path: &str) -> anyhow::Result<String> {
+        get(self.page, path).await
     }
 
     /// Whether it has ended, or was never to.
@@ -230,6 +234,22 @@ impl Replica {
             Err(error) => format!("{error}"),
         }
     }
+}
+
+/// Returns ports that are free, which the system chooses.
+fn free_ports() -> io::Result<[u16; 2]> {
+    let listeners = [TcpListener::bind(("127.0.0.1", 0))?, TcpListener::bind(("127.0.0.1", 0))?];
+    Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
+}
+
+async fn get(port: u16, path: &str) -> anyhow::Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
+    connection.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("half an answer")?;
+    ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {}", head.lines().next().unwrap_or_default());
+    Ok(body.to_owned())
 }
 
 /// Runs `kaudit check --once` with all rights and without faults; returns its exit code and what it says as JSON.

@@ -13,10 +13,13 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use kaudit::blocking;
 use serde_json::Value;
-use tokio::{task::LocalSet, time::sleep};
+use tokio::{
+    task::{AbortHandle, LocalSet, spawn_local, yield_now},
+    time::sleep,
+};
 
 use crate::{
-    cluster::{self, HOME, NAMESPACE},
+    cluster::{self, HOME, NAMESPACE, ObjectName},
     faults::SharedFaults,
     history::History,
     machine,
@@ -97,6 +100,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         disturbed: Duration::ZERO,
         was_forbidden: false,
         gone_namespaces: BTreeSet::new(),
+        writers: Vec::new(),
         has_changed: false,
         history: History::default(),
     };
@@ -119,6 +123,18 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         let _written = writeln!(report.trace, "{at} {} {} {code}", request.verb, request.path);
     }
     outcome.and(ended)
+}
+
+/// Writes an object again and again, as long as it is there, in what no policy reads.
+async fn keep_writing(server: ApiServer, name: ObjectName, pause: Duration) {
+    for number in 0_u64.. {
+        sleep(pause).await;
+        if let Ok(mut object) = name.with_at(|at| server.get(at)) {
+            object["metadata"]["annotations"]["example.com/number"] = number.to_string().into();
+            // It may be about to be deleted.
+            let _written = server.replace(&object);
+        }
+    }
 }
 
 /// The state of a run.
@@ -145,6 +161,8 @@ struct RunState {
     was_forbidden: bool,
     /// Namespaces that were deleted.
     gone_namespaces: BTreeSet<String>,
+    /// Those who never stop writing.
+    writers: Vec<AbortHandle>,
     /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
     has_changed: bool,
     history: History,
@@ -241,6 +259,10 @@ impl RunState {
             RunStep::Allow(kind) => {
                 self.forbidden.remove(kind);
                 cluster::grant(&self.server, &self.forbidden);
+            }
+            RunStep::KeepWriting(name, milliseconds) => {
+                let pause = Duration::from_millis((*milliseconds).into());
+                self.writers.push(spawn_local(keep_writing(self.server.clone(), *name, pause)).abort_handle());
             }
             RunStep::Compact => self.server.compact(),
             RunStep::ForgetWatchHistory => self.server.forget_watch_history(),
@@ -349,6 +371,11 @@ impl RunState {
             sleep(KEEPING).await;
             outcome = outcome.and(self.leases_are_free());
         }
+        for writer in self.writers.drain(..) {
+            writer.abort();
+        }
+        // Whoever was ended is gone when others have had their turn.
+        yield_now().await;
         outcome
     }
 }

@@ -60,7 +60,7 @@ impl RunState {
         let cluster = self.list();
         let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
         self.history.check(&cluster, has_changed)?;
-        let is_refused = |entry: &JournalEntry| entry.code == 403;
+        let is_refused = |entry: &JournalEntry| entry.code == 403 && entry.carried_out;
         match self.server.requests().into_iter().find(is_refused) {
             Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
             _ => Ok(()),
@@ -221,9 +221,11 @@ impl RunState {
             || self.list().has_ends_of_exceptions()
     }
 
-    /// Returns all that the server stores, but for what replicas renew.
+    /// Returns all that the server stores, but for what replicas renew, and for what is not kaudit's and may change.
     fn stored(&self) -> BTreeMap<String, Value> {
-        let everything = self.server.everything().into_iter().filter(|object| object["kind"] != "Lease");
+        let is_others = |object: &Value| KINDS.iter().any(|kind| object["kind"] == kind.kind);
+        let changes = |object: &Value| object["kind"] == "Lease" || !self.writers.is_empty() && is_others(object);
+        let everything = self.server.everything().into_iter().filter(|object| !changes(object));
         let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["uid"]);
         everything.map(|object| (name(&object), object)).collect()
     }
@@ -284,12 +286,14 @@ impl RunState {
     }
 
     async fn compare_served(&self, expected: &ExpectedFindings) -> anyhow::Result<()> {
-        let (mut served, mut metrics) = (Vec::new(), Vec::new());
+        let (mut served, mut pages, mut metrics) = (Vec::new(), Vec::new(), Vec::new());
         for replica in self.replicas.values() {
             served.push(serde_json::from_str(&replica.get("/status").await?)?);
+            pages.push(serde_json::from_str(&replica.get_page("/?format=json").await?)?);
             metrics.push(replica.get("/metrics").await?);
         }
         expected.compare_served(&served, &self.settings)?;
+        expected.compare_pages(&pages, &self.settings)?;
         expected.compare_metrics(&metrics, &self.settings)
     }
 

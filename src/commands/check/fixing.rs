@@ -1,0 +1,132 @@
+//! `check --fix` and `--diff`: manifests are changed as results say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use similar::TextDiff;
+
+use crate::{
+    audit::result::{AuditResult, Entry, LineEdit},
+    model::object::Location,
+    output::{note, print, safe::shown_line, style::count},
+    source::manifest::{FieldFix, FixedObject, fixed},
+};
+
+/// How often what a fix has brought up is fixed, too.
+const ROUNDS: usize = 5;
+/// How many results say in SARIF how they are fixed.
+const MOST_EDITS: usize = 1_000;
+
+/// What was fixed so far.
+#[derive(Debug, Default)]
+pub(super) struct Fixed {
+    rounds: usize,
+    results: usize,
+    files: BTreeSet<Arc<str>>,
+}
+
+/// A file whose text changes.
+struct Change {
+    file: Arc<str>,
+    old: String,
+    new: String,
+    /// How many fixes were applied.
+    applied: usize,
+}
+
+impl Fixed {
+    /// Changes files as a result says; returns whether it changed any.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(super) fn fix(&mut self, result: &AuditResult) -> anyhow::Result<bool> {
+        self.rounds += 1;
+        if self.rounds > ROUNDS {
+            return Ok(false);
+        }
+        let changes = changes(result);
+        for Change { file, new, applied, .. } in &changes {
+            fs::write(&**file, new).with_context(|| format!("writing {file}"))?;
+            self.results += applied;
+            self.files.insert(Arc::clone(file));
+        }
+        Ok(!changes.is_empty())
+    }
+
+    /// Says on standard error what was done, and what was not.
+    pub(super) fn tell(&self, left: &AuditResult) {
+        let unfixed = left.results.iter().filter(|entry| named_fix(entry).is_some()).count();
+        let rest = if unfixed > 0 {
+            format!("; {} could not be changed there", count(unfixed, "more"))
+        } else {
+            String::new()
+        };
+        note(&format!("fixed {} in {}{rest}", count(self.results, "result"), count(self.files.len(), "file")));
+    }
+}
+
+/// Shows on standard output what would change; returns the exit code.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn show(result: &AuditResult) -> anyhow::Result<u8> {
+    let changes = changes(result);
+    print(|out| {
+        changes.iter().try_for_each(|Change { file, old, new, .. }| {
+            let file = shown_line(file);
+            let diff = TextDiff::from_lines(old, new);
+            write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
+        })
+    })?;
+    Ok(u8::from(!changes.is_empty()))
+}
+
+/// Returns the value that a result says its field is to have, with the line of its object in its file.
+fn named_fix(entry: &Entry) -> Option<(&Location, FieldFix)> {
+    let (location, field) = (entry.location.as_ref()?, entry.details.get("field")?.as_str()?.to_owned());
+    let value = entry.details.get("fix").filter(|_| entry.result.is_violation())?.clone();
+    Some((location, FieldFix { field, value }))
+}
+
+/// Finds how each result would be fixed by itself; the first [`MOST_EDITS`] of them, as each takes a look at its file.
+pub(super) fn find_edits(results: &mut [Entry]) {
+    let mut texts: HashMap<Arc<str>, Option<String>> = HashMap::new();
+    let mut fixable: Vec<&mut Entry> = results.iter_mut().filter(|entry| named_fix(entry).is_some()).collect();
+    for entry in fixable.iter_mut().take(MOST_EDITS) {
+        let Some((location, fix)) = named_fix(entry) else { continue };
+        let text = texts.entry(Arc::clone(&location.file)).or_insert_with(|| read(&location.file));
+        let Some(old) = text else { continue };
+        let (new, applied) = fixed(old, BTreeMap::from([(location.line, fixed_object(entry, vec![fix]))]));
+        entry.edit = (applied > 0 && new != *old).then(|| Arc::new(LineEdit::between(old, &new)));
+    }
+}
+
+/// Reads a file; neither standard input nor a URL is one.
+fn read(file: &str) -> Option<String> {
+    fs::read_to_string(file).ok().filter(|_| Path::new(file).is_file())
+}
+
+fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
+    FixedObject { kind: entry.resource.kind.clone(), name: entry.resource.name.to_string(), fixes }
+}
+
+/// Returns the files whose text changes.
+fn changes(result: &AuditResult) -> Vec<Change> {
+    let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();
+    for entry in &result.results {
+        let Some((location, fix)) = named_fix(entry) else { continue };
+        let objects = files.entry(&location.file).or_default();
+        objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new())).fixes.push(fix);
+    }
+    let changed = files.into_iter().filter_map(|(file, objects)| {
+        let old = read(file)?;
+        let (new, applied) = fixed(&old, objects);
+        (new != old).then(|| Change { file: Arc::clone(file), old, new, applied })
+    });
+    changed.collect()
+}

@@ -1,0 +1,364 @@
+//! Fixes: fields of objects get other values in the text of their file, whose comments and layout stay.
+
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+
+use serde_json::{Map, Value};
+
+use super::{
+    field_lines::{Child, FieldLines, Node, NodeForm, keys},
+    yaml,
+};
+
+/// How much deeper the keys of a mapping are than that of the mapping.
+const INDENT: usize = 2;
+
+/// A field of an object, and the value that it is to have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldFix {
+    /// Written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
+    pub field: String,
+    /// Null removes the field.
+    pub value: Value,
+}
+
+/// An object of a file, and what is to change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FixedObject {
+    /// `Deployment`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// In any order.
+    pub fixes: Vec<FieldFix>,
+}
+
+/// Returns the text of a file in which objects, each known by the line where it begins, have these values; and how many fixes
+/// were applied. What cannot be fixed stays as it is: a text that is no plain YAML, a field of something that is not there, or
+/// a second value for one field.
+pub fn fixed(text: &str, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
+    let (mut new, mut applied) = (text.to_owned(), 0);
+    let Some(lines) = FieldLines::parse(text.as_bytes()) else { return (new, 0) };
+    // From the end, so that lines before it stay where they are.
+    while let Some((line, object)) = objects.pop_last() {
+        let Some(place) = lines.object(line) else { continue };
+        let begin = offset(&new, place.line);
+        // Objects of one List are in one document, which may be longer by now.
+        let end = begin + document_length(&new[begin..]);
+        let Some(mut document) = EditedDocument::new(&new[begin..end]) else { continue };
+        if document.holds(&place.keys, &object) {
+            applied += object.fixes.iter().filter(|fix| document.apply(&place.keys, fix)).count();
+        }
+        new.replace_range(begin..end, &document.text);
+    }
+    (new, applied)
+}
+
+/// Returns where a line begins, from 1.
+fn offset(text: &str, line: usize) -> usize {
+    let Some(breaks) = line.checked_sub(2) else { return 0 };
+    text.match_indices('\n').nth(breaks).map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Returns the length of the document that begins a text.
+fn document_length(text: &str) -> usize {
+    let is_end = |line: &str| ["---", "..."].iter().any(|mark| line.starts_with(mark));
+    let before = text.split_inclusive('\n').take_while(|line| !is_end(line));
+    before.map(str::len).sum()
+}
+
+/// A document whose fields get other values.
+struct EditedDocument {
+    text: String,
+    value: Value,
+    /// What was set before.
+    fixed: Vec<FieldFix>,
+}
+
+impl EditedDocument {
+    fn new(text: &str) -> Option<Self> {
+        Some(Self { text: text.to_owned(), value: parse(text)?, fixed: Vec::new() })
+    }
+
+    /// Whether the object is there that is meant: rendered manifests name the templates that they come from.
+    fn holds(&self, place: &[String], object: &FixedObject) -> bool {
+        let found = place.iter().try_fold(&self.value, |value, key| match value {
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+            _ => value.get(key),
+        });
+        // Those of a PodList need not name their kind.
+        let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && !place.is_empty();
+        found.is_some_and(|found| {
+            is_kind(&found["kind"]) && found["metadata"]["name"].as_str().unwrap_or_default() == object.name
+        })
+    }
+
+    /// Gives a field its value; returns whether that was possible.
+    fn apply(&mut self, object: &[String], fix: &FieldFix) -> bool {
+        if let Some(known) = self.fixed.iter().find(|known| known.field == fix.field) {
+            return known.value == fix.value;
+        }
+        let field = keys(&fix.field).into_iter().map(|key| key.0);
+        let path: Vec<&str> = object.iter().map(String::as_str).chain(field).collect();
+        let Some(wanted) = with_field(&self.value, &path, &fix.value) else { return false };
+        if wanted != self.value {
+            // What is written has to be what was wanted, whatever the layout is.
+            let edited = self.edited(&path, &fix.value).filter(|text| parse(text).as_ref() == Some(&wanted));
+            let Some(text) = edited else { return false };
+            (self.text, self.value) = (text, wanted);
+        }
+        self.fixed.push(fix.clone());
+        true
+    }
+
+    fn edited(&self, path: &[&str], field: &Value) -> Option<String> {
+        let text: Vec<char> = self.text.chars().collect();
+        let lines = FieldLines::parse(self.text.as_bytes())?;
+        let Edit { place, text: new } = edit(&text, lines.root()?, path, field)?;
+        let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
+        Some(before.iter().copied().chain(new.chars()).chain(after.iter().copied()).collect())
+    }
+}
+
+fn parse(text: &str) -> Option<Value> {
+    let text = if text.ends_with('\n') { Cow::Borrowed(text) } else { format!("{text}\n").into() };
+    serde_json::from_str(&yaml::read(&text).ok()??.converted.json).ok()
+}
+
+/// Returns a value with another value in one place; `None` if there can be no such place.
+fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
+    let Some((key, rest)) = path.split_first() else { return Some(field.clone()) };
+    match value {
+        Value::Array(items) => {
+            let index: usize = key.parse().ok()?;
+            let mut items = items.clone();
+            let item = items.get_mut(index)?;
+            *item = with_field(item, rest, field)?;
+            Some(items.into())
+        }
+        // Lists that are not there get no items.
+        Value::Object(_) | Value::Null if value.is_object() || key.parse::<usize>().is_err() => {
+            let mut members = value.as_object().cloned().unwrap_or_default();
+            if field.is_null() && (rest.is_empty() || !members.contains_key(*key)) {
+                members.remove(*key);
+            } else {
+                let member = with_field(members.get(*key).unwrap_or(&Value::Null), rest, field)?;
+                members.insert((*key).to_owned(), member);
+            }
+            Some(members.into())
+        }
+        _ => None,
+    }
+}
+
+/// What takes the place of some characters.
+struct Edit {
+    place: Range<usize>,
+    text: String,
+}
+
+/// Returns the edit by which a field gets a value; `None` if it cannot be found in the text.
+fn edit(text: &[char], root: &Node, path: &[&str], field: &Value) -> Option<Edit> {
+    let (mut node, mut above) = (root, None);
+    for (depth, key) in path.iter().enumerate() {
+        let (is_last, rest) = (depth + 1 == path.len(), &path[depth + 1..]);
+        match node.child(key) {
+            Some(child) if is_last && field.is_null() => return remove(text, node, child, above),
+            Some(child) if is_last || child.node.children.is_empty() => {
+                return Some(replace(text, node, child, &nested(rest, field)));
+            }
+            Some(child) => (node, above) = (&child.node, Some((node, child))),
+            None => return add(text, node, key, &nested(rest, field)),
+        }
+    }
+    None
+}
+
+/// Returns a value below all these keys.
+fn nested(keys: &[&str], value: &Value) -> Value {
+    keys.iter().rev().fold(value.clone(), |value, key| Value::Object(Map::from_iter([((*key).to_owned(), value)])))
+}
+
+/// Has a key get another value.
+fn replace(text: &[char], node: &Node, child: &Child, value: &Value) -> Edit {
+    let is_item = matches!(node.form, NodeForm::List { .. });
+    let is_block = node.form == (NodeForm::Mapping { is_flow: false });
+    let is_collection = |value: &Value| value.as_object().is_some_and(|members| !members.is_empty());
+    // A collection has lines of its own, which begin behind the colon.
+    let has_lines = |form| matches!(form, NodeForm::List { is_flow: false } | NodeForm::Mapping { is_flow: false });
+    let colon = (child.key_place.end..text.len()).find(|at| text[*at] == ':').map_or(child.key_place.end, |at| at + 1);
+    let old = &child.node.place;
+    if is_block && (is_collection(value) || has_lines(child.node.form) || old.is_empty()) {
+        let value =
+            if is_collection(value) { block(value, child.column + INDENT) } else { format!(" {}", flow(value)) };
+        return Edit { place: colon..old.end.max(colon), text: value };
+    }
+    let place = if old.is_empty() && !is_item { colon..colon } else { old.clone() };
+    let space = if place.is_empty() { " " } else { "" };
+    Edit { place, text: format!("{space}{}", flow(value)) }
+}
+
+/// Has a mapping get a key.
+fn add(text: &[char], node: &Node, key: &str, value: &Value) -> Option<Edit> {
+    let NodeForm::Mapping { is_flow } = node.form else { return None };
+    let last = node.children.last();
+    let end = last.map(|last| last.node.place.end.max(last.key_place.end));
+    if is_flow {
+        let is_json = last.is_none_or(|last| text.get(last.key_place.start) == Some(&'"'));
+        let member = if is_json { format!("{}: {value}", Value::from(key)) } else { format!("{key}: {}", flow(value)) };
+        let at = end.unwrap_or(node.place.start + 1);
+        return Some(Edit { place: at..at, text: if end.is_some() { format!(", {member}") } else { member } });
+    }
+    let (column, end) = (node.children.first()?.column, end?);
+    // Behind the line, and what is said on it.
+    let is_at_begin = end > 0 && text[end - 1] == '\n';
+    let at = if is_at_begin { end } else { next_line(text, end) };
+    let is_whole = at == 0 || text[at - 1] == '\n';
+    let value = if value.as_object().is_some_and(|members| !members.is_empty()) {
+        block(value, column + INDENT)
+    } else {
+        format!(" {}", flow(value))
+    };
+    let line = format!("{}{}:{value}\n", " ".repeat(column), flow(&key.into()));
+    Some(Edit { place: at..at, text: if is_whole { line } else { format!("\n{}", line.trim_end()) } })
+}
+
+/// Takes a key out of a mapping, which may leave it empty.
+fn remove(text: &[char], node: &Node, child: &Child, above: Option<(&Node, &Child)>) -> Option<Edit> {
+    let position = node.children.iter().position(|other| std::ptr::eq(other, child))?;
+    if node.children.len() == 1 {
+        let (parent, own) = above?;
+        return Some(replace(text, parent, own, &Value::Object(Map::new())));
+    }
+    let (begin, end) = (child.key_place.start, child.node.place.end.max(child.key_place.end));
+    let line = begin - child.column;
+    let is_block = node.form == (NodeForm::Mapping { is_flow: false });
+    let place = if is_block && text[line..begin].iter().all(|character| *character == ' ') {
+        // Of a text in lines of its own the last line break is a part.
+        line..if text[end - 1] == '\n' { end } else { next_line(text, end) }
+    } else if let Some(next) = node.children.get(position + 1) {
+        begin..next.key_place.start
+    } else {
+        node.children[position.checked_sub(1)?].node.place.end..end
+    };
+    Some(Edit { place, text: String::new() })
+}
+
+/// Returns where the line behind a place begins, or the end.
+fn next_line(text: &[char], from: usize) -> usize {
+    (from..text.len()).find(|at| text[*at] == '\n').map_or(text.len(), |at| at + 1)
+}
+
+/// Writes a mapping behind a colon, in lines that begin at a column.
+fn block(value: &Value, column: usize) -> String {
+    match value {
+        Value::Object(members) if !members.is_empty() => members.iter().fold(String::new(), |lines, (key, value)| {
+            format!("{lines}\n{}{}:{}", " ".repeat(column), flow(&key.as_str().into()), block(value, column + INDENT))
+        }),
+        _ => format!(" {}", flow(value)),
+    }
+}
+
+/// Writes a value in one line, as people do: text without quotes where it is the same.
+fn flow(value: &Value) -> String {
+    let list = |items: Vec<String>| items.join(", ");
+    match value {
+        Value::String(text) if is_plain(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", list(items.iter().map(flow).collect())),
+        Value::Object(members) => {
+            let member = |(key, value): (&String, &Value)| format!("{}: {}", flow(&key.as_str().into()), flow(value));
+            format!("{{{}}}", list(members.iter().map(member).collect()))
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Whether a text without quotes is the same text.
+fn is_plain(text: &str) -> bool {
+    let is_simple = |character: char| character.is_ascii_alphanumeric() || "-_./".contains(character);
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(is_simple)
+        && parse(text).is_some_and(|value| value == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TEXT: &str = "\
+# The shop.
+apiVersion: v1
+kind: Pod
+metadata: {name: shop}  # kept
+spec:
+  hostPID: true
+  # Only one.
+  containers:
+    - name: a   # the first
+      image: a:1
+      securityContext:
+        privileged: true # why?
+    - {name: b, image: 'b:2'}
+    - name: c
+      securityContext: {}
+
+---
+apiVersion: v1
+kind: List
+items:
+- kind: Service
+  spec: {type: NodePort}
+- kind: Service
+  spec:
+    type: NodePort
+";
+
+    fn object<const N: usize>(kind: &str, name: &str, fixes: [(&str, Value); N]) -> FixedObject {
+        let fixes = fixes.map(|(field, value)| FieldFix { field: field.to_owned(), value }).into();
+        FixedObject { kind: kind.to_owned(), name: name.to_owned(), fixes }
+    }
+
+    #[test]
+    fn fields_get_values_and_everything_else_stays() {
+        let pod = object(
+            "Pod",
+            "shop",
+            [
+                ("spec.hostPID", Value::Null),
+                ("spec.containers[0].securityContext.privileged", json!(false)),
+                ("spec.containers[0].securityContext.capabilities.drop", json!(["ALL"])),
+                ("spec.containers[1].securityContext.runAsNonRoot", json!(true)),
+                ("spec.containers[2].securityContext.runAsNonRoot", json!(true)),
+                ("spec.containers[2].securityContext.seccompProfile", json!({"type": "RuntimeDefault"})),
+            ],
+        );
+        let service = |line| (line, object("Service", "", [("spec.type", json!("ClusterIP"))]));
+        let (text, applied) = fixed(TEXT, BTreeMap::from([(2, pod), service(21), service(23)]));
+        insta::assert_snapshot!(text);
+        assert_eq!(applied, 8);
+        let (again, applied) =
+            fixed(&text, BTreeMap::from([(2, object("Pod", "shop", [("spec.containers[0].image", json!("a:1"))]))]));
+        assert_eq!((again, applied), (text, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_fixed_stays() {
+        for (line, name, field) in [
+            (1, "shop", "spec.hostPID"),
+            (2, "shop", "spec.containers[3].image"),
+            (2, "shop", "spec.volumes[0].name"),
+            (2, "shop", "kind.a"),
+            (2, "another", "spec.hostPID"),
+        ] {
+            let fixes = BTreeMap::from([(line, object("Pod", name, [(field, json!("x"))]))]);
+            assert_eq!(fixed(TEXT, fixes), (TEXT.to_owned(), 0), "{line} {name} {field}");
+        }
+        let twice = object("Pod", "", [("a", json!("A")), ("a", json!("B"))]);
+        assert_eq!(fixed("kind: Pod\n", BTreeMap::from([(1, twice)])), ("kind: Pod\na: A\n".to_owned(), 1));
+        for odd in ["{{ .Values.a }}", "a: [", "\t", "", "kind: Pod\na: &a {}\nb: *a\n"] {
+            let fixes = BTreeMap::from([(1, object("Pod", "", [("a.b", json!(1))]))]);
+            assert_eq!(fixed(odd, fixes), (odd.to_owned(), 0));
+        }
+    }
+}

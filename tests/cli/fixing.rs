@@ -1,0 +1,83 @@
+//! `--fix` and `--diff`: manifests are changed as results say.
+
+use std::{fs, path::Path, process::Command};
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::{files::folder, kaudit};
+
+/// The directory of examples, whose manifests are copied before they are changed.
+fn examples() -> tempfile::TempDir {
+    let folder = folder(&[]);
+    fs::create_dir(folder.path().join("manifests")).unwrap();
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join("manifests").join(file.file_name())).unwrap();
+    }
+    folder
+}
+
+fn check(folder: &Path, arguments: &[&str]) -> Command {
+    kaudit(folder, &[&["check"], arguments].concat())
+}
+
+#[test]
+fn examples_are_fixed_until_only_what_needs_a_human_is_left() {
+    let folder = examples();
+    assert_cmd_snapshot!("fix_examples_diff", check(folder.path(), &["-p", "builtin", "manifests", "--diff"]));
+    assert_cmd_snapshot!("fix_examples", check(folder.path(), &["-p", "builtin", "manifests", "--fix"]));
+    assert_cmd_snapshot!("fix_examples_again", check(folder.path(), &["-p", "builtin", "manifests", "--diff"]));
+}
+
+const POLICY: &str = r#"
+package p
+
+deny contains {"msg": "the size is not 3", "details": {"field": "spec.size", "fix": 3}} if input.spec.size != 3
+
+deny contains {"msg": "it has no part", "details": {"field": "spec.part.name", "fix": "yes"}} if not input.spec.part.name
+
+deny contains {"msg": "it has a list", "details": {"field": "spec.list[0].on", "fix": null}} if input.spec.list[0].on
+"#;
+
+#[test]
+fn lists_json_and_odd_layouts_are_fixed_and_the_rest_is_named() {
+    let folder = folder(&[
+        ("p/p.rego", POLICY),
+        (
+            "list.yaml",
+            "apiVersion: v1\nkind: List\nitems:\n# One.\n- {apiVersion: v1, kind: A, metadata: {name: a}, spec: {size: 1}}\n\
+             - apiVersion: v1\n  kind: B\n  metadata: {name: b}\n  spec:\n    list:\n    - on: true # gone\n    size: '3'\n",
+        ),
+        (
+            "a.json",
+            "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"C\",\n  \"metadata\": {\"name\": \"c\"},\n  \"spec\": {\n    \"size\": 2\n  }\n}\n",
+        ),
+        ("alias.yaml", "apiVersion: v1\nkind: D\nmetadata: {name: d}\na: &a {size: 1}\nspec: *a\n"),
+        ("crlf.yaml", "apiVersion: v1\r\nkind: E\r\nmetadata: {name: e}\r\nspec:\r\n  size: 1\r\n"),
+    ]);
+    let files = ["list.yaml", "a.json", "alias.yaml", "crlf.yaml"];
+    assert_cmd_snapshot!("fix_layouts", check(folder.path(), &[&["-p", "p", "--fix"], &files[..]].concat()));
+    let texts = files.map(|file| format!("== {file}\n{}", fs::read_to_string(folder.path().join(file)).unwrap()));
+    insta::assert_snapshot!("fix_layouts_files", texts.concat().replace('\r', "<CR>"));
+    assert_cmd_snapshot!("fix_sarif", {
+        fs::write(folder.path().join("one.yaml"), "apiVersion: v1\nkind: A\nmetadata: {name: a}\nspec: {size: 3}\n")
+            .unwrap();
+        check(folder.path(), &["-p", "p", "one.yaml", "-o", "sarif"])
+    });
+}
+
+#[test]
+fn only_files_can_be_fixed() {
+    let folder = folder(&[("p/p.rego", POLICY)]);
+    for (name, arguments) in [
+        ("fix_cluster", &["--once", "--fix"][..]),
+        ("fix_and_diff", &["-f", "p", "--fix", "--diff"]),
+        ("fix_standard_input", &["-p", "p", "-f", "-", "--fix"]),
+    ] {
+        let mut command = check(folder.path(), arguments);
+        assert_cmd_snapshot!(
+            name,
+            command.pass_stdin("{apiVersion: v1, kind: A, metadata: {name: a}, spec: {size: 1}}")
+        );
+    }
+}
