@@ -6,7 +6,7 @@ test_external_ips if {
 	results := data.services.deny_external_ips with input as service({"externalIPs": ["192.0.2.1", "192.0.2.2"]})
 	results == {{
 		"msg": "service claims the external addresses 192.0.2.1, 192.0.2.2: remove spec.externalIPs",
-		"details": {"field": "spec.externalIPs", "value": ["192.0.2.1", "192.0.2.2"]},
+		"details": {"field": "spec.externalIPs", "value": ["192.0.2.1", "192.0.2.2"], "fix": null},
 	}}
 	every spec in [{}, {"externalIPs": null}, {"externalIPs": []}, {"type": "LoadBalancer"}] {
 		count(data.services.deny_external_ips) == 0 with input as service(spec)

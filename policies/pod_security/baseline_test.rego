@@ -34,7 +34,7 @@ test_host_namespaces if {
 	alone := data.pod_security.baseline.deny_host_namespaces with input as build.cron_job({"hostPID": true})
 	alone == {{
 		"msg": "pod shares a namespace with its node: remove hostPID",
-		"details": {"field": "spec.jobTemplate.spec.template.spec.hostPID", "value": true},
+		"details": {"field": "spec.jobTemplate.spec.template.spec.hostPID", "value": true, "fix": null},
 	}}
 	all_three := build.pod({"hostNetwork": true, "hostPID": true, "hostIPC": true})
 	count(data.pod_security.baseline.deny_host_namespaces) == 3 with input as all_three
@@ -62,6 +62,7 @@ test_privileged_result if {
 			"container": "tune",
 			"field": "spec.template.spec.initContainers[0].securityContext.privileged",
 			"value": true,
+			"fix": null,
 		},
 	}}
 }

@@ -36,7 +36,7 @@ deny contains {"msg": "the size is not 3", "details": {"field": "spec.size", "fi
 
 deny contains {"msg": "it has no part", "details": {"field": "spec.part.name", "fix": "yes"}} if not input.spec.part.name
 
-deny contains {"msg": "it has a list", "details": {"field": "spec.list[0].on", "fix": null}} if input.spec.list[0].on
+deny contains {"msg": "it has a list", "details": {"field": "spec.list[0].open", "fix": null}} if input.spec.list[0].open
 "#;
 
 #[test]
@@ -45,23 +45,26 @@ fn lists_json_and_odd_layouts_are_fixed_and_the_rest_is_named() {
         ("p/p.rego", POLICY),
         (
             "list.yaml",
-            "apiVersion: v1\nkind: List\nitems:\n# One.\n- {apiVersion: v1, kind: A, metadata: {name: a}, spec: {size: 1}}\n\
-             - apiVersion: v1\n  kind: B\n  metadata: {name: b}\n  spec:\n    list:\n    - on: true # gone\n    size: '3'\n",
+            "apiVersion: v1\nkind: List\nitems:\n# One.\n- {apiVersion: example.com/v1, kind: A, metadata: {name: a}, spec: {size: 1}}\n\
+             - apiVersion: example.com/v1\n  kind: B\n  metadata: {name: b}\n  spec:\n    list:\n    - open: true # gone\n    size: '3'\n",
         ),
         (
             "a.json",
-            "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"C\",\n  \"metadata\": {\"name\": \"c\"},\n  \"spec\": {\n    \"size\": 2\n  }\n}\n",
+            "{\n  \"apiVersion\": \"example.com/v1\",\n  \"kind\": \"C\",\n  \"metadata\": {\"name\": \"c\"},\n  \"spec\": {\n    \"size\": 2\n  }\n}\n",
         ),
-        ("alias.yaml", "apiVersion: v1\nkind: D\nmetadata: {name: d}\na: &a {size: 1}\nspec: *a\n"),
-        ("crlf.yaml", "apiVersion: v1\r\nkind: E\r\nmetadata: {name: e}\r\nspec:\r\n  size: 1\r\n"),
+        ("alias.yaml", "apiVersion: example.com/v1\nkind: D\nmetadata: {name: d}\na: &a {size: 1}\nspec: *a\n"),
+        ("crlf.yaml", "apiVersion: example.com/v1\r\nkind: E\r\nmetadata: {name: e}\r\nspec:\r\n  size: 1\r\n"),
     ]);
     let files = ["list.yaml", "a.json", "alias.yaml", "crlf.yaml"];
     assert_cmd_snapshot!("fix_layouts", check(folder.path(), &[&["-p", "p", "--fix"], &files[..]].concat()));
     let texts = files.map(|file| format!("== {file}\n{}", fs::read_to_string(folder.path().join(file)).unwrap()));
     insta::assert_snapshot!("fix_layouts_files", texts.concat().replace('\r', "<CR>"));
     assert_cmd_snapshot!("fix_sarif", {
-        fs::write(folder.path().join("one.yaml"), "apiVersion: v1\nkind: A\nmetadata: {name: a}\nspec: {size: 3}\n")
-            .unwrap();
+        fs::write(
+            folder.path().join("one.yaml"),
+            "apiVersion: example.com/v1\nkind: A\nmetadata: {name: a}\nspec: {size: 3}\n",
+        )
+        .unwrap();
         check(folder.path(), &["-p", "p", "one.yaml", "-o", "sarif"])
     });
 }
@@ -77,7 +80,7 @@ fn only_files_can_be_fixed() {
         let mut command = check(folder.path(), arguments);
         assert_cmd_snapshot!(
             name,
-            command.pass_stdin("{apiVersion: v1, kind: A, metadata: {name: a}, spec: {size: 1}}")
+            command.pass_stdin("{apiVersion: example.com/v1, kind: A, metadata: {name: a}, spec: {size: 1}}")
         );
     }
 }

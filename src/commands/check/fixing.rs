@@ -60,13 +60,16 @@ impl Fixed {
 
     /// Says on standard error what was done, and what was not.
     pub(super) fn tell(&self, left: &AuditResult) {
-        let unfixed = left.results.iter().filter(|entry| named_fix(entry).is_some()).count();
-        let rest = if unfixed > 0 {
-            format!("; {} could not be changed there", count(unfixed, "more"))
-        } else {
-            String::new()
-        };
-        note(&format!("fixed {} in {}{rest}", count(self.results, "result"), count(self.files.len(), "file")));
+        let left = left.results.iter().filter(|entry| named_fix(entry).is_some()).count();
+        if self.results > 0 || left == 0 {
+            note(&format!("fixed {} in {}", count(self.results, "result"), count(self.files.len(), "file")));
+        }
+        if left > 0 {
+            let results = count(left, "result");
+            note(&format!(
+                "{results} not fixed: standard input, a URL, or a layout in which the field could not be changed"
+            ));
+        }
     }
 }
 

@@ -113,7 +113,10 @@ impl EditedDocument {
     fn edited(&self, path: &[&str], field: &Value) -> Option<String> {
         let text: Vec<char> = self.text.chars().collect();
         let lines = FieldLines::parse(self.text.as_bytes())?;
-        let Edit { place, text: new } = edit(&text, lines.root()?, path, field)?;
+        let Edit { place, text: mut new } = edit(&text, lines.root()?, path, field)?;
+        if self.text.contains("\r\n") {
+            new = new.replace('\n', "\r\n");
+        }
         let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
         Some(before.iter().copied().chain(new.chars()).chain(after.iter().copied()).collect())
     }
