@@ -6,7 +6,8 @@
 //! Namespaces take turns within a priority: one in which very many violations appear delays the Events of the others by no more
 //! than one Event for each of theirs.
 //!
-//! Events about one violation are written one after the other: a run that is killed in between leaves the first of them.
+//! Events about one violation are written one after the other: a run that is killed in between leaves the first of them. So are
+//! those about the same rule and message with another outcome, of which the last says what is so.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -18,10 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 
 use crate::{
-    audit::{
-        ledger::{Id, Violation},
-        recording::MOST_TRANSITIONS,
-    },
+    audit::{ledger::Violation, recording::MOST_TRANSITIONS},
     model::object::ObjectKey,
     record::lifecycle::Lifecycle,
     telemetry::Span,
@@ -47,6 +45,16 @@ pub(super) enum EventContent {
     Violation(Box<ViolationChange>),
     /// Something about kaudit itself: the whole Event, which replaces a waiting one with the same subject.
     Own(String, Box<Event>),
+}
+
+/// What Events say of an object, whether it fails or is a warning: uid, policy, rule and message.
+type Statement = [Arc<str>; 4];
+
+impl ViolationChange {
+    fn statement(&self) -> Statement {
+        let finding = &self.violation.finding;
+        [&self.uid, &finding.policy, &finding.rule, &finding.message].map(Arc::clone)
+    }
 }
 
 impl EventContent {
@@ -126,7 +134,7 @@ struct QueuedEvent {
     turn: NamespaceTurn,
     /// Not to be written before.
     due: Option<Instant>,
-    /// An earlier Event about the same violation is not finished.
+    /// An earlier Event with the same statement is not finished.
     behind: bool,
 }
 
@@ -136,8 +144,8 @@ pub(super) struct EventQueue {
     waiting: BTreeMap<Sequence, QueuedEvent>,
     ready: BTreeSet<(Priority, NamespaceTurn, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
-    /// The Events about each violation that are not finished; the first waits or is being written, the others are behind it.
-    violations: HashMap<Id, VecDeque<Sequence>>,
+    /// The Events with each statement that are not finished; the first waits or is being written, the others are behind it.
+    statements: HashMap<Statement, VecDeque<Sequence>>,
     /// The waiting Events about kaudit itself, by subject.
     own: HashMap<String, Sequence>,
     transient: usize,
@@ -156,7 +164,7 @@ impl EventQueue {
         self.last += 1;
         let behind = match &event.content {
             EventContent::Violation(change) => {
-                let unfinished = self.violations.entry(change.violation.id).or_default();
+                let unfinished = self.statements.entry(change.statement()).or_default();
                 unfinished.push_back(self.last);
                 unfinished.len() > 1
             }
@@ -175,20 +183,23 @@ impl EventQueue {
 
     /// Removes the Event about the appearance of a violation that is over, if no attempt was made to write it: after one it
     /// may be at the server, so the end of the violation needs an Event, too.
-    pub(super) fn supersede(&mut self, violation: &Violation) -> bool {
-        let is_untried_appearance = |QueuedEvent { event, .. }: &QueuedEvent| {
-            !event.tried
-                && matches!(&event.content, EventContent::Violation(change)
-                    if change.lifecycle == Lifecycle::Appeared && change.violation.since == violation.since)
+    pub(super) fn supersede(&mut self, end: &ViolationChange) -> bool {
+        let Some(unfinished) = self.statements.get(&end.statement()) else { return false };
+        let about = |sequence: &Sequence| match &self.waiting.get(sequence)?.event.content {
+            EventContent::Violation(change) if change.violation.id == end.violation.id => Some((*sequence, change)),
+            _ => None,
         };
-        let Some(last) = self.violations.get(&violation.id).and_then(|unfinished| unfinished.back().copied()) else {
-            return false;
-        };
-        let superseded = self.waiting.get(&last).is_some_and(is_untried_appearance);
-        if superseded && let Some(event) = self.remove(last) {
+        let Some((last, change)) = unfinished.iter().rev().find_map(about) else { return false };
+        let is_appearance = change.lifecycle == Lifecycle::Appeared && change.violation.since == end.violation.since;
+        let is_untried = self.waiting.get(&last).is_some_and(|waiting| !waiting.event.tried);
+        if is_appearance
+            && is_untried
+            && let Some(event) = self.remove(last)
+        {
             self.finish(last, &event.content);
+            return true;
         }
-        superseded
+        false
     }
 
     /// Returns when the Event that is to be written next may be, and its priority; `None` if none waits.
@@ -220,12 +231,12 @@ impl EventQueue {
             self.turns.entry(priority).or_default().reach(turn);
         }
         let EventContent::Violation(change) = content else { return };
-        let id = change.violation.id;
-        let Some(unfinished) = self.violations.get_mut(&id) else { return };
+        let statement = change.statement();
+        let Some(unfinished) = self.statements.get_mut(&statement) else { return };
         unfinished.retain(|known| *known != sequence);
         let next = unfinished.front().copied();
         if next.is_none() {
-            self.violations.remove(&id);
+            self.statements.remove(&statement);
         }
         if let Some(next) = next
             && let Some(QueuedEvent { event, turn, due, behind }) = self.waiting.get_mut(&next)
@@ -314,20 +325,31 @@ mod tests {
     use super::*;
     use crate::{
         audit::ledger::Subject,
-        model::{object::Kind, verdict::Finding},
+        model::{
+            object::Kind,
+            verdict::{Finding, Outcome},
+        },
     };
 
     fn violation(message: &str, since: i64) -> Violation {
         Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::from_second(since).unwrap())
     }
 
-    fn event(message: &str, since: i64, lifecycle: Lifecycle, priority: Priority) -> PendingEvent {
+    fn change(message: &str, since: i64, lifecycle: Lifecycle) -> ViolationChange {
         let object =
             ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: Some("n".into()), name: "a".into(), copy: 0 };
         let violation = violation(message, since);
-        let change = ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH };
+        ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH }
+    }
+
+    /// The end of what began at a time.
+    fn end(message: &str, since: i64) -> ViolationChange {
+        change(message, since, Lifecycle::Resolved)
+    }
+
+    fn event(message: &str, since: i64, lifecycle: Lifecycle, priority: Priority) -> PendingEvent {
         PendingEvent {
-            content: EventContent::Violation(Box::new(change)),
+            content: EventContent::Violation(Box::new(change(message, since, lifecycle))),
             priority,
             queued: Instant::now(),
             tried: false,
@@ -362,7 +384,7 @@ mod tests {
             && queue.ready.is_empty()
             && queue.delayed.is_empty()
             && queue.own.is_empty()
-            && queue.violations.is_empty()
+            && queue.statements.is_empty()
             && queue.taken.is_empty()
     }
 
@@ -422,19 +444,19 @@ mod tests {
     fn what_is_over_before_it_was_written_is_not_written() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
-        assert!(!queue.supersede(&violation("a", 2)) && !queue.supersede(&violation("b", 1)), "another appearance");
-        assert!(queue.supersede(&violation("a", 1)) && !queue.supersede(&violation("a", 1)));
+        assert!(!queue.supersede(&end("a", 2)) && !queue.supersede(&end("b", 1)), "another appearance");
+        assert!(queue.supersede(&end("a", 1)) && !queue.supersede(&end("a", 1)));
         assert!(is_empty(&queue));
         // Also while it waits for a token of its object, but not when it may be at the server.
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
         let (sequence, waits) = queue.pop(now).unwrap();
-        assert!(!queue.supersede(&violation("a", 1)), "it is on its way");
+        assert!(!queue.supersede(&end("a", 1)), "it is on its way");
         queue.put_back(sequence, waits, now + Duration::from_secs(1));
-        assert!(queue.supersede(&violation("a", 1)) && is_empty(&queue));
+        assert!(queue.supersede(&end("a", 1)) && is_empty(&queue));
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
         let (sequence, waits) = queue.pop(now).unwrap();
         queue.put_back(sequence, PendingEvent { tried: true, ..waits }, now);
-        assert!(!queue.supersede(&violation("a", 1)));
+        assert!(!queue.supersede(&end("a", 1)));
         assert_eq!(drain(&mut queue, now), ["a"]);
     }
 
@@ -459,7 +481,7 @@ mod tests {
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
         let (first, resolved) = queue.pop(now).unwrap();
         queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
-        assert!(queue.supersede(&violation("a", 2)) && queue.pop(now).is_none());
+        assert!(queue.supersede(&end("a", 2)) && queue.pop(now).is_none());
         let mut delayed = event("a", 3, Lifecycle::Appeared, Priority::Change);
         delayed.queued = later;
         queue.push(delayed);
@@ -467,6 +489,28 @@ mod tests {
         assert_eq!(queue.next(now), Some((later, Priority::Change)));
         queue.expedite();
         assert_eq!(drain(&mut queue, now), ["a"]);
+        assert!(is_empty(&queue));
+    }
+
+    #[test]
+    fn another_outcome_of_the_same_waits_for_the_end_of_the_first() {
+        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        queue.push(event("a", 1, Lifecycle::Appeared, Priority::Change));
+        let (first, appeared) = queue.pop(now).unwrap();
+        queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
+        let mut other = change("a", 2, Lifecycle::Appeared);
+        let finding = Finding { outcome: Outcome::Warn, ..Finding::sample("a") };
+        other.violation = Violation::new(Subject::SAMPLE, finding, Timestamp::from_second(2).unwrap());
+        let end_of_other = ViolationChange { violation: other.violation.clone(), ..end("a", 2) };
+        let content = EventContent::Violation(Box::new(other));
+        queue.push(PendingEvent { content, ..event("a", 2, Lifecycle::Appeared, Priority::Change) });
+        assert!(queue.pop(now).is_none(), "the first may be at the server");
+        queue.finish(first, &appeared.content);
+        let (second, resolved) = queue.pop(now).unwrap();
+        assert!(queue.pop(now).is_none());
+        // What is superseded is the violation itself.
+        assert!(!queue.supersede(&end("a", 1)) && queue.supersede(&end_of_other));
+        queue.finish(second, &resolved.content);
         assert!(is_empty(&queue));
     }
 

@@ -142,7 +142,7 @@ impl EventRecorder {
         if let EventContent::Violation(change) = &pending.content
             && change.lifecycle == Lifecycle::Resolved
         {
-            if self.queue.supersede(&change.violation) {
+            if self.queue.supersede(change) {
                 // Both that it appeared and that it was resolved.
                 return self.metrics.events_superseded(2);
             }

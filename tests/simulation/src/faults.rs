@@ -80,10 +80,10 @@ impl FaultRates {
             0 => RequestFault::Refuse(503, None),
             1 => RequestFault::ConnectError,
             2 => RequestFault::Hang,
-            3 if !matches!(what, Outage::Kind(_)) => RequestFault::Refuse([403, 422][random.usize(..2)], None),
+            3 if !matches!(what, Outage::Kind(_)) => RequestFault::Refuse(403, None),
             _ => RequestFault::HangAnswer,
         };
-        let only_writes = matches!(fault, RequestFault::Refuse(403 | 422, _));
+        let only_writes = matches!(fault, RequestFault::Refuse(403, _));
         Self { only_writes, seed: random.u64(..), requests: vec![(fault, 1_000)], only: Some(what), ..Self::default() }
     }
 
