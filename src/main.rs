@@ -32,8 +32,19 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // Nothing is left to report to where standard error is closed.
-            let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&format!("{error:#}")));
+            let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&chain(&error)));
             ExitCode::from(2)
         }
     }
+}
+
+/// Returns an error with its causes, each of which is told once: many repeat what they were caused by.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        match (text.is_empty(), text.contains(&cause)) {
+            (true, _) => cause,
+            (false, true) => text,
+            (false, false) => format!("{text}: {cause}"),
+        }
+    })
 }

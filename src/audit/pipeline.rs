@@ -421,7 +421,7 @@ impl Pipeline {
                 // A source says so at each attempt; it is logged when it is new.
                 if self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty() {
                     let (feed, state, why) = (scope, why.state.as_str(), why.message);
-                    warn!(%feed, state, why, "Cannot be read, and is not judged until it can");
+                    warn!(%feed, state, why, "Cannot be read, and is not checked until it can");
                 }
             }
             Change::Restarted(scope, reason) => {
@@ -438,8 +438,8 @@ impl Pipeline {
             return;
         }
         match &*scope.kind.plural {
-            "*" => warn!("{name} cannot be read and is not judged: {why}"),
-            kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
+            "*" => warn!("{name} cannot be read and is not checked: {why}"),
+            kind => warn!(kind, name, why, "An object cannot be read and is not checked"),
         }
     }
 

@@ -209,6 +209,12 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
             "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
         ));
     }
+    if mode == Mode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
+        return Err(
+            "--listen-ui makes no sense with --once: the page would be gone with it; for a page to keep: -o html=FILE"
+                .into(),
+        );
+    }
     if mode != Mode::Files && (check.fixing.fix || check.fixing.diff) {
         let option = if check.fixing.fix { "--fix" } else { "--diff" };
         return Err(format!("{option} needs --filename: only manifests can be changed"));

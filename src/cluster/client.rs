@@ -189,6 +189,13 @@ fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
              extension: openssl x509 -req -extfile <(echo extendedKeyUsage=clientAuth) ..."
         );
     }
+    if let Some(provider) = &config.auth_info.auth_provider {
+        return anyhow::anyhow!(
+            "the auth-provider {} of the kubeconfig cannot be used, as in kubectl since 1.26: use a credential plugin (for GKE, \
+             gke-gcloud-auth-plugin)",
+            provider.name
+        );
+    }
     anyhow::anyhow!("the credentials in the kubeconfig cannot be used: {why}")
 }
 

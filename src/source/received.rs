@@ -302,6 +302,9 @@ fn not_an_object(json: &str, error: &serde_json::Error) -> String {
     if let Some((_, value)) = metadata.filter(|(_, value)| !value.get().starts_with('{')) {
         return format!("metadata is {}, not an object", shown(value));
     }
+    if json.starts_with('"') {
+        return "it is text".to_owned();
+    }
     // The position is that in the JSON of this object, which a file does not contain as it is.
     let why = without_value(error);
     why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why).to_owned()

@@ -23,6 +23,7 @@ mod fixing;
 mod habits;
 mod init;
 mod manifests;
+mod mistakes;
 mod nothing;
 #[path = "../support/otlp.rs"]
 mod otlp;

@@ -181,7 +181,7 @@ impl Exception {
             return Err("spec.policies: names no policy".into());
         }
         if reason.trim().is_empty() {
-            return Err("spec.reason: is missing: say why this may stay as it is".into());
+            return Err("spec.reason: is missing or empty: say why this may stay as it is".into());
         }
         let expires = end(&expires_at)?;
         let ObjectKey { namespace, name, .. } = &object.key;

@@ -108,7 +108,10 @@ fn all_that_is_said_of_an_object_must_hold() {
 fn what_cannot_be_an_exception_is_refused_with_its_place() {
     let good = document("good", "", FULL);
     for (spec, why) in [
-        ("policies: [{name: p}], expiresAt: 2027-01-31", "spec.reason: is missing: say why this may stay as it is"),
+        (
+            "policies: [{name: p}], expiresAt: 2027-01-31",
+            "spec.reason: is missing or empty: say why this may stay as it is",
+        ),
         ("policies: [{name: p}], reason: r", "spec.expiresAt: is missing: say until when, such as 2027-01-31"),
         (
             "policies: [{name: p}], reason: r, expiresAt: soon",

@@ -1,6 +1,9 @@
 //! Whether anything was checked: a run without objects has not found that everything is clean, so it fails.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
@@ -20,6 +23,8 @@ use crate::{
 
 /// Namespaces that are listed to find the one that a misspelt name means.
 const NAMESPACES: u32 = 500;
+/// Paths that are named where they hold no object.
+const SHOWN_PATHS: usize = 3;
 
 /// Makes sure that manifests had objects to check, and some in each namespace that was named.
 ///
@@ -28,6 +33,7 @@ const NAMESPACES: u32 = 500;
 pub(in crate::commands) fn of_manifests(
     result: &AuditResult,
     scope: &ScopeArgs,
+    paths: &[PathBuf],
     content: &ManifestContent,
 ) -> anyhow::Result<()> {
     let is_read = |namespace: &str| content.namespaces.contains(namespace);
@@ -52,11 +58,32 @@ pub(in crate::commands) fn of_manifests(
     }
     anyhow::ensure!(
         missing.is_empty() || elsewhere == 0,
-        "nothing was checked: {}\n--namespace leaves out all {elsewhere} objects that were given",
-        missing.join("; ")
+        "nothing was checked: {}\n--namespace leaves out {} that {} given",
+        missing.join("; "),
+        if elsewhere == 1 { "the only object".to_owned() } else { format!("all {elsewhere} objects") },
+        if elsewhere == 1 { "was" } else { "were" }
     );
-    let why = excluded(result);
-    anyhow::bail!("nothing was checked: {}", why.as_deref().unwrap_or("there is no object in what was given"))
+    let has_objects = !content.namespaces.is_empty() || content.has_unplaced;
+    let unselected = || {
+        let selector = scope.selector.as_ref().filter(|_| has_objects);
+        selector.map(|_| "no object has the labels that --selector asks for".to_owned())
+    };
+    let why = excluded(result).or_else(unselected).unwrap_or_else(|| no_object(paths));
+    anyhow::bail!("nothing was checked: {why}")
+}
+
+fn shown_path(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Says that there is no object in these files and directories, and how those are rendered that are to be.
+fn no_object(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().take(SHOWN_PATHS).map(|path| shown_path(path)).collect();
+    let more = if paths.len() > SHOWN_PATHS { " and others" } else { "" };
+    let kustomized = paths.iter().find(|path| path.join("kustomization.yaml").is_file());
+    let render =
+        kustomized.map(|path| format!("; to render it: kubectl kustomize {} | kaudit check -f -", path.display()));
+    format!("there is no object in {}{more}{}", shown.join(", "), render.unwrap_or_default())
 }
 
 /// Makes sure that a cluster had objects to check, and some in each namespace that was named. Where a kind could not be read

@@ -110,7 +110,7 @@ impl Judging<'_> {
         let settings = wiring::settings(check, &rules.policies);
         let mut result = wiring.judge_once(settings, rules.clone()).await?;
         let content = reading.await.context("reading the manifests")?;
-        checked::of_manifests(&result, &check.scope, &content)?;
+        checked::of_manifests(&result, &check.scope, &check.source.manifests.filename, &content)?;
         result.scope = Some(check.scope.audited(&check.source));
         Ok((result, content))
     }

@@ -136,7 +136,8 @@ async fn judge(
     let after = after.judge_once(new_settings, new).await?;
     let before = before.await.context("judging failed, which is a bug")??;
     if let Some(reading) = reading {
-        checked::of_manifests(&after, &options.scope, &reading.await.context("reading the manifests")?)?;
+        let content = reading.await.context("reading the manifests")?;
+        checked::of_manifests(&after, &options.scope, &options.source.manifests.filename, &content)?;
     } else if let Some(client) = client {
         checked::of_cluster(&after, &client).await?;
     }

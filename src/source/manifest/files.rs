@@ -1,7 +1,8 @@
 //! Which files are read, and which of them belong to a tool that makes manifests of other files.
 
 use std::{
-    fs::Metadata,
+    collections::HashSet,
+    fs::{self, Metadata},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,10 +10,12 @@ use std::{
 
 use anyhow::Context;
 
-use crate::{bundle, judge::links::LinkBoundary};
+use crate::{bundle, judge::links::LinkBoundary, model::spelling::nearest};
 
 /// The largest download, in bytes.
 const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
+/// Names beside a missing file among which the one is looked for that may be meant.
+const MOST_BESIDE: usize = 1_000;
 /// Name that stands for standard input.
 const STDIN: &str = "-";
 /// How the names of settings begin that lie beside manifests, in lower case: those of Kustomize, Helm, Helmfile, Skaffold,
@@ -62,8 +65,9 @@ pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
     let is_local = |path: &&Path| !is_stdin(path) && url(path).is_none();
     let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path).filter(is_local));
     let mut walk = ManifestWalk { links, above: Vec::new(), files: Vec::new() };
-    for path in paths {
-        if is_stdin(path) || url(path).is_some() || !path.metadata().with_context(|| cannot_read(path))?.is_dir() {
+    let mut known = HashSet::new();
+    for path in paths.iter().filter(|path| known.insert(*path)) {
+        if is_stdin(path) || url(path).is_some() || !path.metadata().with_context(|| not_there(path))?.is_dir() {
             walk.files.push(ManifestFile::named(path.clone()));
             continue;
         }
@@ -100,6 +104,17 @@ pub(super) fn is_stdin(path: impl AsRef<Path>) -> bool {
 
 fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
+}
+
+/// Says the same, with the file beside it that may be meant.
+fn not_there(path: &Path) -> String {
+    let beside = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let names = beside.and_then(|beside| fs::read_dir(beside).ok()).into_iter().flatten().take(MOST_BESIDE);
+    let names: Vec<String> = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let near = path.file_name().and_then(|name| nearest(name.to_str()?, names.iter().map(String::as_str)));
+    let near = near.filter(|near| path.file_name().is_some_and(|name| name != *near));
+    let near = near.map(|near| format!(" (did you mean {}?)", path.with_file_name(near).display()));
+    format!("{}{}", cannot_read(path), near.unwrap_or_default())
 }
 
 /// Finds the manifests below directories.

@@ -2,18 +2,21 @@
 
 use std::{
     borrow::Cow,
-    cell::Cell,
+    cell::{Cell, OnceCell},
     collections::{BTreeMap, BTreeSet},
     mem,
+    path::Path,
     sync::Arc,
 };
 
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
     chunks::{Chunk, Content, FIRST_VALUES, Place},
     duplicates::duplicates,
+    field_lines::FieldLines,
     field_types,
     files::{is_local, is_stdin},
     helm::Templates,
@@ -68,6 +71,7 @@ impl ManifestParser<'_> {
             excluded: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             lists: 0,
+            lines: OnceCell::new(),
         };
         match content {
             Ok(Content::Documents(text, values)) => documents.read(&text, at, values),
@@ -104,6 +108,8 @@ struct Documents<'p> {
     elsewhere: BTreeMap<Option<String>, usize>,
     /// How many arrays and lists are open around what is read. Bounded, because each level is read through once more.
     lists: usize,
+    /// The lines of fields in the file, once they are asked for.
+    lines: OnceCell<Option<FieldLines>>,
 }
 
 /// Levels of arrays and lists around objects that are looked into.
@@ -166,8 +172,18 @@ impl Documents<'_> {
                 }
                 self.converted(document, line, &converted);
             }
-            Err(Refusal { line: row, column, mut why }) => {
-                if document.contains("{{") {
+            Err(Refusal { line: mut row, mut column, mut why }) => {
+                let text = document.lines().nth(row - 1).unwrap_or_default();
+                let indent = &text[..text.len() - text.trim_start().len()];
+                if document.starts_with(['{', '['])
+                    && let Err(error) = serde_json::from_str::<IgnoredAny>(document)
+                    && error.is_eof()
+                {
+                    (row, column) = (error.line(), error.column().max(1));
+                    "the text ends within a value of JSON".clone_into(&mut why);
+                } else if indent.contains('\t') && why.contains("cannot start any token") {
+                    "the line begins with a tab: YAML takes spaces".clone_into(&mut why);
+                } else if document.contains("{{") {
                     why += "; a template has to be rendered: helm template CHART | kaudit check -f -";
                 }
                 self.unreadable(self.at_column(line + row - 1, column), &why);
@@ -292,8 +308,17 @@ impl Documents<'_> {
                 object.inactive = false;
                 self.found.push(ManifestItem::Object(Box::new(object)));
             }
-            Err(why) => self.unreadable(self.at(line), &why),
+            Err(why) => {
+                let field = why.split_once(" is ").map_or("", |(field, _)| field);
+                self.unreadable(self.at(self.field_line(line, field)), &why);
+            }
         }
+    }
+
+    /// Returns the line of a field of the object that begins at a line, or of what is nearest above it.
+    fn field_line(&self, line: usize, field: &str) -> usize {
+        let lines = self.lines.get_or_init(|| FieldLines::read(Path::new(&*self.file)));
+        lines.as_ref().and_then(|lines| lines.line(line, field)).unwrap_or(line)
     }
 
     /// Returns the kind that a manifest names.
