@@ -12,7 +12,7 @@ mod summary;
 use std::{
     cell::LazyCell,
     collections::{BTreeMap, BTreeSet, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -40,7 +40,7 @@ use crate::{
     },
     source::{
         change::Change,
-        manifest::{self, ManifestFile},
+        manifest::{self, FieldLines, ManifestFile},
         received::Secrets,
         selection::Selection,
     },
@@ -67,6 +67,22 @@ pub struct Exceptions {
     longest: Option<SignedDuration>,
 }
 
+/// Returns file and line of a field of an exception, or of what is nearest above it, for the begin of a message.
+fn place_of(exception: Option<&Location>, field: &str) -> String {
+    let Some(Location { file, line }) = exception else { return String::new() };
+    let lines = FieldLines::read(Path::new(&**file));
+    format!("{file}:{}: ", lines.and_then(|lines| lines.line(*line, field)).unwrap_or(*line))
+}
+
+/// Returns the field that a message about an exception begins with, or the unknown one that it names.
+fn named_field(why: &str) -> String {
+    let (field, rest) = why.split_once(": ").unwrap_or_default();
+    match rest.strip_prefix("unknown field ").and_then(|rest| rest.split_once(',')) {
+        Some((unknown, _)) => format!("{field}.{unknown}"),
+        None => field.to_owned(),
+    }
+}
+
 impl Exceptions {
     /// Reads exceptions from files, directories, and standard input (`-`).
     ///
@@ -79,7 +95,10 @@ impl Exceptions {
             for object in objects(file)? {
                 let exception = Exception::read(&object, Author::Operator);
                 let place = object.location.as_ref().map(|at| format!("{}:{}", at.file, at.line)).unwrap_or_default();
-                let exception = exception.map_err(|why| anyhow::anyhow!("{place}: {} {why}", object.key.name))?;
+                let exception = exception.map_err(|why| {
+                    let place = place_of(object.location.as_ref(), &named_field(&why));
+                    anyhow::anyhow!("{place}{} {why}", object.key.name)
+                })?;
                 let by = &exception.excuse.by;
                 if let Some(first) = places.insert(Arc::clone(by), place.clone()) {
                     anyhow::bail!("{place}: {by} is the name of the exception at {first}, too: give each its own");
@@ -106,8 +125,9 @@ impl Exceptions {
     pub fn checked(mut self, policies: &PolicySet) -> anyhow::Result<Self> {
         self.judged_by(policies);
         let wrong = self.given.iter().filter_map(|(location, exception)| {
-            let place = location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
-            Some(format!("{place}{}: {}", exception.excuse.by, exception.named.unknown.as_ref()?))
+            let unknown = exception.named.unknown.as_ref()?;
+            let place = place_of(location.as_ref(), "spec.policies");
+            Some(format!("{place}{}: {unknown}", exception.excuse.by))
         });
         let wrong: Vec<String> = wrong.collect();
         anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -82,7 +82,7 @@ EXAMPLES:
 pub struct FixArgs {
     /// Change the manifests as results with a fix say, and report what is left
     ///
-    /// Comments and layout of YAML stay. Standard input and URLs are left alone.
+    /// Comments and layout of YAML stay. What a baseline lists is changed, too; what is excused is not.
     #[arg(long, env = "KAUDIT_FIX", value_parser = BoolishValueParser::new(), conflicts_with_all = ["diff", "write_baseline"])]
     pub fix: bool,
 

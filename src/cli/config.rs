@@ -371,7 +371,7 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
 const CONFIG: &str = "kaudit.yaml";
 
 /// Settings that a file may have only if it is named: a change to the tree that is checked may have added it.
-const RESERVED: [&str; 4] = ["write_exceptions", "write_baseline", "prune_baseline", "fix"];
+const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
 
 /// The settings of a file, with their lines for messages.
 struct ConfigFile {
@@ -496,7 +496,7 @@ fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> boo
 
 /// Whether an option may stand in a file.
 fn settable(long: &str) -> bool {
-    !matches!(long, "config" | "help" | "version")
+    !matches!(long, "config" | "diff" | "fix" | "help" | "version")
 }
 
 fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {

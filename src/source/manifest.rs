@@ -441,7 +441,7 @@ mod tests {
             (format!("apiVersion: v1\nkind: List\nitems:\n- {good}\n- {bad}\n"), 5),
             (
                 "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\nspec:\n  containers: {name: c}\n".to_owned(),
-                5,
+                9,
             ),
             (format!("- {good}\n- &a {bad}\n"), 2),
         ] {

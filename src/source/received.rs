@@ -501,7 +501,7 @@ mod tests {
             (r#"{"kind":[],"metadata":{"name":"a"}}"#, "kind is a list, not a string"),
             (r#"{"apiVersion":1}"#, "apiVersion is the number 1, not a string: put it in quotes"),
             (r#"{"metadata":"s3cret"}"#, "metadata is a string, not an object"),
-            (r#""s3cret""#, "invalid type: string, expected an object"),
+            (r#""s3cret""#, "it is text"),
             (r#"{"metadata":{"name":"a","name":"b"}}"#, "duplicate key \"name\""),
         ] {
             assert_eq!(Received::read(json).problem(), Some(want));

@@ -137,7 +137,7 @@ fn what_cannot_be_an_exception_is_refused_with_its_place() {
     ] {
         let text = format!("{good}---\n{}", document("bad", "", spec));
         let (space, why) = why.strip_prefix(": ").map_or((" ", why), |why| (": ", why));
-        assert_eq!(refused(&text), format!(":6: bad{space}{why}"));
+        assert_eq!(refused(&text), format!(":9: bad{space}{why}"));
     }
     assert!(
         refused("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n").starts_with(":1: a is a Pod of v1, not")

@@ -51,17 +51,23 @@ pub(super) async fn run(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
     let mut files = manifest::files(&check.source.manifests.filename)?;
+    for path in check.source.manifests.filename.iter().filter(|_| check.fixing.fix) {
+        // What can be read once only is not there for the second reading.
+        let is_stream =
+            path.as_os_str() == "-" || path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
+        anyhow::ensure!(!is_stream, "--fix changes files: {} is none", path.display());
+    }
     manifest::download(&mut files).await?;
     let judging = Judging { check, rules, files, stop, metrics };
     // Which objects were read says what of a baseline is fixed.
     let listed = baseline.is_some();
     let (mut result, mut content) = judging.judge(listed).await?;
     if check.fixing.diff {
-        return block_in_place(|| fixing::show(&result));
+        return block_in_place(|| fixing::show(&result, &judging.files));
     }
     if check.fixing.fix {
         let mut fixed = fixing::Fixed::default();
-        while block_in_place(|| fixed.fix(&result))? {
+        while block_in_place(|| fixed.fix(&result, &judging.files)) {
             (result, content) = judging.judge(listed).await?;
         }
         fixed.tell(&result);

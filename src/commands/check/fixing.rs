@@ -7,14 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context as _;
 use similar::TextDiff;
 
 use crate::{
     audit::result::{AuditResult, Entry, LineEdit},
     model::object::Location,
     output::{note, print, safe::shown_line, style::count},
-    source::manifest::{FieldFix, FixedObject, fixed},
+    source::manifest::{FieldFix, FixedObject, ManifestFile, fixed},
 };
 
 /// How often what a fix has brought up is fixed, too.
@@ -28,6 +27,8 @@ pub(super) struct Fixed {
     rounds: usize,
     results: usize,
     files: BTreeSet<Arc<str>>,
+    /// Why files could not be written.
+    refused: BTreeMap<Arc<str>, String>,
 }
 
 /// A file whose text changes.
@@ -41,21 +42,24 @@ struct Change {
 
 impl Fixed {
     /// Changes files as a result says; returns whether it changed any.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub(super) fn fix(&mut self, result: &AuditResult) -> anyhow::Result<bool> {
+    pub(super) fn fix(&mut self, result: &AuditResult, files: &[ManifestFile]) -> bool {
         self.rounds += 1;
         if self.rounds > ROUNDS {
-            return Ok(false);
+            return false;
         }
-        let changes = changes(result);
+        let changes = changes(result, files);
+        let mut is_changed = false;
         for Change { file, new, applied, .. } in &changes {
-            fs::write(&**file, new).with_context(|| format!("writing {file}"))?;
-            self.results += applied;
-            self.files.insert(Arc::clone(file));
+            match fs::write(&**file, new) {
+                Ok(()) => {
+                    is_changed = true;
+                    self.results += applied;
+                    self.files.insert(Arc::clone(file));
+                }
+                Err(error) => drop(self.refused.insert(Arc::clone(file), error.to_string())),
+            }
         }
-        Ok(!changes.is_empty())
+        is_changed
     }
 
     /// Says on standard error what was done, and what was not.
@@ -64,12 +68,20 @@ impl Fixed {
         if self.results > 0 || left == 0 {
             note(&format!("fixed {} in {}", count(self.results, "result"), count(self.files.len(), "file")));
         }
-        if left > 0 {
-            let results = count(left, "result");
-            note(&format!(
-                "{results} not fixed: standard input, a URL, or a layout in which the field could not be changed"
-            ));
+        for (file, why) in &self.refused {
+            note(&format!("{file} could not be written: {why}"));
         }
+        tell_left(left);
+    }
+}
+
+/// Says how many results name a fix that was not made.
+fn tell_left(results: usize) {
+    if results > 0 {
+        let results = count(results, "result");
+        note(&format!(
+            "{results} not fixed: standard input, a URL, or a layout in which the field could not be changed"
+        ));
     }
 }
 
@@ -77,15 +89,18 @@ impl Fixed {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub(super) fn show(result: &AuditResult) -> anyhow::Result<u8> {
-    let changes = changes(result);
+pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Result<u8> {
+    let changes = changes(result, files);
     print(|out| {
         changes.iter().try_for_each(|Change { file, old, new, .. }| {
-            let file = shown_line(file);
+            // As git writes and reads them.
+            let file = shown_line(file.trim_start_matches("./").trim_start_matches('/'));
             let diff = TextDiff::from_lines(old, new);
             write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
         })
     })?;
+    let named = result.results.iter().filter(|entry| named_fix(entry).is_some()).count();
+    tell_left(named.saturating_sub(changes.iter().map(|change| change.applied).sum()));
     Ok(u8::from(!changes.is_empty()))
 }
 
@@ -118,8 +133,9 @@ fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
     FixedObject { kind: entry.resource.kind.clone(), name: entry.resource.name.to_string(), fixes }
 }
 
-/// Returns the files whose text changes.
-fn changes(result: &AuditResult) -> Vec<Change> {
+/// Returns the files whose text changes, among those that were given: what is rendered names templates.
+fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<Change> {
+    let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
     let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();
     for entry in &result.results {
         let Some((location, fix)) = named_fix(entry) else { continue };
@@ -127,7 +143,7 @@ fn changes(result: &AuditResult) -> Vec<Change> {
         objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new())).fixes.push(fix);
     }
     let changed = files.into_iter().filter_map(|(file, objects)| {
-        let old = read(file)?;
+        let old = read(file).filter(|_| given.contains(Path::new(&**file)))?;
         let (new, applied) = fixed(&old, objects);
         (new != old).then(|| Change { file: Arc::clone(file), old, new, applied })
     });

@@ -42,7 +42,7 @@ pub(super) struct ObjectPlace {
 pub(super) struct Node {
     /// From 1.
     line: u32,
-    /// In characters. A block collection ends where its last value does.
+    /// In bytes. A block collection ends where its last value does.
     pub(super) place: Range<usize>,
     pub(super) form: NodeForm,
     /// Those of a mapping or a list.
@@ -69,7 +69,7 @@ pub(super) struct Child {
     pub(super) key: String,
     /// The line of the key, from 1.
     line: u32,
-    /// Where the key is, in characters; the value, in a list.
+    /// Where the key is, in bytes; the value, in a list.
     pub(super) key_place: Range<usize>,
     /// How far the key is from the begin of its line, in characters.
     pub(super) column: usize,

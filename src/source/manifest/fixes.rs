@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{
@@ -36,6 +37,11 @@ pub struct FixedObject {
 /// were applied. What cannot be fixed stays as it is: a text that is no plain YAML, a field of something that is not there, or
 /// a second value for one field.
 pub fn fixed(text: &str, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
+    // A byte order mark is no content.
+    if let Some(text) = text.strip_prefix('\u{feff}') {
+        let (new, applied) = fixed(text, objects);
+        return (format!("\u{feff}{new}"), applied);
+    }
     let (mut new, mut applied) = (text.to_owned(), 0);
     let Some(lines) = FieldLines::parse(text.as_bytes()) else { return (new, 0) };
     // From the end, so that lines before it stay where they are.
@@ -69,6 +75,7 @@ fn document_length(text: &str) -> usize {
 /// A document whose fields get other values.
 struct EditedDocument {
     text: String,
+    is_json: bool,
     value: Value,
     /// What was set before.
     fixed: Vec<FieldFix>,
@@ -76,7 +83,7 @@ struct EditedDocument {
 
 impl EditedDocument {
     fn new(text: &str) -> Option<Self> {
-        Some(Self { text: text.to_owned(), value: parse(text)?, fixed: Vec::new() })
+        Some(Self { text: text.to_owned(), is_json: is_json(text), value: parse(text)?, fixed: Vec::new() })
     }
 
     /// Whether the object is there that is meant: rendered manifests name the templates that they come from.
@@ -87,9 +94,9 @@ impl EditedDocument {
         });
         // Those of a PodList need not name their kind.
         let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && !place.is_empty();
-        found.is_some_and(|found| {
-            is_kind(&found["kind"]) && found["metadata"]["name"].as_str().unwrap_or_default() == object.name
-        })
+        // With generateName there is no name.
+        let is_named = |name: &Value| name.is_null() || name == &*object.name;
+        found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))
     }
 
     /// Gives a field its value; returns whether that was possible.
@@ -111,15 +118,19 @@ impl EditedDocument {
     }
 
     fn edited(&self, path: &[&str], field: &Value) -> Option<String> {
-        let text: Vec<char> = self.text.chars().collect();
+        let text = DocumentText { text: &self.text, is_json: self.is_json };
         let lines = FieldLines::parse(self.text.as_bytes())?;
         let Edit { place, text: mut new } = edit(&text, lines.root()?, path, field)?;
         if self.text.contains("\r\n") {
             new = new.replace('\n', "\r\n");
         }
-        let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
-        Some(before.iter().copied().chain(new.chars()).chain(after.iter().copied()).collect())
+        let edited = format!("{}{new}{}", self.text.get(..place.start)?, self.text.get(place.end..)?);
+        (!self.is_json || is_json(&edited)).then_some(edited)
     }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 fn parse(text: &str) -> Option<Value> {
@@ -153,14 +164,38 @@ fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
     }
 }
 
-/// What takes the place of some characters.
+/// The text of a document, of which places are in bytes.
+struct DocumentText<'t> {
+    text: &'t str,
+    /// It is JSON, and is to stay that.
+    is_json: bool,
+}
+
+impl DocumentText<'_> {
+    /// Returns where a byte is, from a place on.
+    fn find(&self, from: usize, byte: u8) -> Option<usize> {
+        Some(from + memchr::memchr(byte, self.text.as_bytes().get(from..)?)?)
+    }
+
+    /// Whether a line ends just before a place.
+    fn is_line_end(&self, place: usize) -> bool {
+        place.checked_sub(1).is_some_and(|last| self.text.as_bytes().get(last) == Some(&b'\n'))
+    }
+
+    /// Writes a value in one line.
+    fn flow(&self, value: &Value) -> String {
+        if self.is_json { value.to_string() } else { flow(value) }
+    }
+}
+
+/// What takes the place of some bytes.
 struct Edit {
     place: Range<usize>,
     text: String,
 }
 
 /// Returns the edit by which a field gets a value; `None` if it cannot be found in the text.
-fn edit(text: &[char], root: &Node, path: &[&str], field: &Value) -> Option<Edit> {
+fn edit(text: &DocumentText<'_>, root: &Node, path: &[&str], field: &Value) -> Option<Edit> {
     let (mut node, mut above) = (root, None);
     for (depth, key) in path.iter().enumerate() {
         let (is_last, rest) = (depth + 1 == path.len(), &path[depth + 1..]);
@@ -182,40 +217,39 @@ fn nested(keys: &[&str], value: &Value) -> Value {
 }
 
 /// Has a key get another value.
-fn replace(text: &[char], node: &Node, child: &Child, value: &Value) -> Edit {
+fn replace(text: &DocumentText<'_>, node: &Node, child: &Child, value: &Value) -> Edit {
     let is_item = matches!(node.form, NodeForm::List { .. });
     let is_block = node.form == (NodeForm::Mapping { is_flow: false });
     let is_collection = |value: &Value| value.as_object().is_some_and(|members| !members.is_empty());
     // A collection has lines of its own, which begin behind the colon.
     let has_lines = |form| matches!(form, NodeForm::List { is_flow: false } | NodeForm::Mapping { is_flow: false });
-    let colon = (child.key_place.end..text.len()).find(|at| text[*at] == ':').map_or(child.key_place.end, |at| at + 1);
+    let colon = text.find(child.key_place.end, b':').map_or(child.key_place.end, |at| at + 1);
     let old = &child.node.place;
     if is_block && (is_collection(value) || has_lines(child.node.form) || old.is_empty()) {
         let value =
-            if is_collection(value) { block(value, child.column + INDENT) } else { format!(" {}", flow(value)) };
+            if is_collection(value) { block(value, child.column + INDENT) } else { format!(" {}", text.flow(value)) };
         return Edit { place: colon..old.end.max(colon), text: value };
     }
     let place = if old.is_empty() && !is_item { colon..colon } else { old.clone() };
     let space = if place.is_empty() { " " } else { "" };
-    Edit { place, text: format!("{space}{}", flow(value)) }
+    Edit { place, text: format!("{space}{}", text.flow(value)) }
 }
 
 /// Has a mapping get a key.
-fn add(text: &[char], node: &Node, key: &str, value: &Value) -> Option<Edit> {
+fn add(text: &DocumentText<'_>, node: &Node, key: &str, value: &Value) -> Option<Edit> {
     let NodeForm::Mapping { is_flow } = node.form else { return None };
     let last = node.children.last();
     let end = last.map(|last| last.node.place.end.max(last.key_place.end));
     if is_flow {
-        let is_json = last.is_none_or(|last| text.get(last.key_place.start) == Some(&'"'));
-        let member = if is_json { format!("{}: {value}", Value::from(key)) } else { format!("{key}: {}", flow(value)) };
+        let member = format!("{}: {}", text.flow(&key.into()), text.flow(value));
         let at = end.unwrap_or(node.place.start + 1);
         return Some(Edit { place: at..at, text: if end.is_some() { format!(", {member}") } else { member } });
     }
     let (column, end) = (node.children.first()?.column, end?);
     // Behind the line, and what is said on it.
-    let is_at_begin = end > 0 && text[end - 1] == '\n';
+    let is_at_begin = text.is_line_end(end);
     let at = if is_at_begin { end } else { next_line(text, end) };
-    let is_whole = at == 0 || text[at - 1] == '\n';
+    let is_whole = at == 0 || text.is_line_end(at);
     let value = if value.as_object().is_some_and(|members| !members.is_empty()) {
         block(value, column + INDENT)
     } else {
@@ -226,18 +260,19 @@ fn add(text: &[char], node: &Node, key: &str, value: &Value) -> Option<Edit> {
 }
 
 /// Takes a key out of a mapping, which may leave it empty.
-fn remove(text: &[char], node: &Node, child: &Child, above: Option<(&Node, &Child)>) -> Option<Edit> {
+fn remove(text: &DocumentText<'_>, node: &Node, child: &Child, above: Option<(&Node, &Child)>) -> Option<Edit> {
     let position = node.children.iter().position(|other| std::ptr::eq(other, child))?;
     if node.children.len() == 1 {
         let (parent, own) = above?;
         return Some(replace(text, parent, own, &Value::Object(Map::new())));
     }
     let (begin, end) = (child.key_place.start, child.node.place.end.max(child.key_place.end));
-    let line = begin - child.column;
+    let line = begin.saturating_sub(child.column);
     let is_block = node.form == (NodeForm::Mapping { is_flow: false });
-    let place = if is_block && text[line..begin].iter().all(|character| *character == ' ') {
+    let place = if is_block && text.text.get(line..begin).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
+    {
         // Of a text in lines of its own the last line break is a part.
-        line..if text[end - 1] == '\n' { end } else { next_line(text, end) }
+        line..if text.is_line_end(end) { end } else { next_line(text, end) }
     } else if let Some(next) = node.children.get(position + 1) {
         begin..next.key_place.start
     } else {
@@ -247,8 +282,8 @@ fn remove(text: &[char], node: &Node, child: &Child, above: Option<(&Node, &Chil
 }
 
 /// Returns where the line behind a place begins, or the end.
-fn next_line(text: &[char], from: usize) -> usize {
-    (from..text.len()).find(|at| text[*at] == '\n').map_or(text.len(), |at| at + 1)
+fn next_line(text: &DocumentText<'_>, from: usize) -> usize {
+    text.find(from, b'\n').map_or(text.text.len(), |at| at + 1)
 }
 
 /// Writes a mapping behind a colon, in lines that begin at a column.
@@ -343,6 +378,20 @@ items:
         let (again, applied) =
             fixed(&text, BTreeMap::from([(2, object("Pod", "shop", [("spec.containers[0].image", json!("a:1"))]))]));
         assert_eq!((again, applied), (text, 1));
+    }
+
+    #[test]
+    fn other_letters_marks_and_json_stay_what_they_are() {
+        for (old, new) in [
+            ("# Grüße\nkind: Pod\nd: {é: ü, x: 1} # Ö\ny: 2\n", "# Grüße\nkind: Pod\nd: {é: ü, x: 3} # Ö\ny: 2\n"),
+            ("\u{feff}kind: Pod\nd:\n  x: 1\n", "\u{feff}kind: Pod\nd:\n  x: 3\n"),
+            ("{\"kind\":\"Pod\",\"d\":{}}", "{\"kind\":\"Pod\",\"d\":{\"x\":3}}"),
+            ("{\"kind\":\"Pod\"}", "{\"kind\":\"Pod\", \"d\": {\"x\":3}}"),
+        ] {
+            let line = if old.starts_with('#') { 2 } else { 1 };
+            let fixes = BTreeMap::from([(line, object("Pod", "", [("d.x", json!(3))]))]);
+            assert_eq!(fixed(old, fixes), (new.to_owned(), 1));
+        }
     }
 
     #[test]
