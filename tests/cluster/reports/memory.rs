@@ -180,11 +180,11 @@ async fn other_words_for_what_stands_are_reported_and_not_told() {
     assert_eq!(
         events(&plane, &namespace).await,
         [
-            "PolicyResolved one: resolved: marked/deny: has the mark yes",
-            "PolicyViolation four: marked/deny: has the mark yes",
-            "PolicyViolation one: marked/deny: marked yes",
-            "PolicyViolation three: marked/deny: has the mark yes",
-            "PolicyViolation two: marked/deny: marked yes",
+            "PolicyResolved one: resolved: high marked/deny: has the mark yes",
+            "PolicyViolation four: high marked/deny: has the mark yes",
+            "PolicyViolation one: high marked/deny: marked yes",
+            "PolicyViolation three: high marked/deny: has the mark yes",
+            "PolicyViolation two: high marked/deny: marked yes",
         ]
     );
     assert_eq!(results(&reports_in(&plane, NAMES[0][0], &namespace).await).len(), 3);
