@@ -8,7 +8,7 @@ use super::values;
 use crate::{
     audit::result::{AuditScope, ObjectSource},
     judge::set::PolicySet,
-    model::{glob::Glob, object_selector::ObjectSelector, shard::Shard},
+    model::{glob::Glob, label_requirements::LabelRequirements, shard::Shard},
     source::{
         received::Secrets,
         selection::{KindPattern, Selection},
@@ -122,7 +122,7 @@ pub struct ScopeArgs {
     ///
     /// Rules can still look the others up.
     #[arg(short = 'l', long, value_name = "LABELS", env = "KAUDIT_SELECTOR")]
-    pub selector: Option<ObjectSelector>,
+    pub selector: Option<LabelRequirements>,
 
     /// Check these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]

@@ -8,8 +8,8 @@ use crate::{
     judge::set::PolicySet,
     model::{
         glob::Glob,
+        label_requirements::LabelRequirements,
         object::{Kind, ObjectKey},
-        object_selector::ObjectSelector,
         shard::Shard,
     },
 };
@@ -81,7 +81,7 @@ pub struct Selection {
     /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
     /// Others are only looked up.
-    pub labels: Option<ObjectSelector>,
+    pub labels: Option<LabelRequirements>,
     /// Whether kinds that no rule names need not be read if they may not be: a team checks its namespaces once, with its rights.
     pub named_only: bool,
     /// Kinds that need not be read if they may not be.

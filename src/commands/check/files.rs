@@ -58,7 +58,7 @@ pub(super) async fn run(
         anyhow::ensure!(!is_stream, "--fix changes files: {} is none", path.display());
     }
     manifest::download(&mut files).await?;
-    let judging = Judging { check, rules, files, stop, metrics };
+    let judging = ManifestCheck { check, rules, files, stop, metrics };
     // Which objects were read says what of a baseline is fixed.
     let listed = baseline.is_some();
     let (mut result, mut content) = judging.judge(listed).await?;
@@ -66,7 +66,7 @@ pub(super) async fn run(
         return block_in_place(|| fixing::show(&result, &judging.files));
     }
     if check.fixing.fix {
-        let mut fixed = fixing::Fixed::default();
+        let mut fixed = fixing::AppliedFixes::default();
         while block_in_place(|| fixed.fix(&result, &judging.files)) {
             (result, content) = judging.judge(listed).await?;
         }
@@ -92,7 +92,7 @@ pub(super) async fn run(
 }
 
 /// What manifests are judged by.
-struct Judging<'c> {
+struct ManifestCheck<'c> {
     check: &'c CheckArgs,
     rules: Rules,
     files: Vec<ManifestFile>,
@@ -100,7 +100,7 @@ struct Judging<'c> {
     metrics: Arc<Metrics>,
 }
 
-impl Judging<'_> {
+impl ManifestCheck<'_> {
     fn selection(&self) -> Selection {
         Selection { of_files: true, ..self.check.scope.selection(Some(&self.rules.policies)) }
     }

@@ -23,7 +23,7 @@ const MOST_EDITS: usize = 1_000;
 
 /// What was fixed so far.
 #[derive(Debug, Default)]
-pub(super) struct Fixed {
+pub(super) struct AppliedFixes {
     rounds: usize,
     results: usize,
     files: BTreeSet<Arc<str>>,
@@ -32,7 +32,7 @@ pub(super) struct Fixed {
 }
 
 /// A file whose text changes.
-struct Change {
+struct FileChange {
     file: Arc<str>,
     old: String,
     new: String,
@@ -40,7 +40,7 @@ struct Change {
     applied: usize,
 }
 
-impl Fixed {
+impl AppliedFixes {
     /// Changes files as a result says; returns whether it changed any.
     pub(super) fn fix(&mut self, result: &AuditResult, files: &[ManifestFile]) -> bool {
         self.rounds += 1;
@@ -49,7 +49,7 @@ impl Fixed {
         }
         let changes = changes(result, files);
         let mut is_changed = false;
-        for Change { file, new, applied, .. } in &changes {
+        for FileChange { file, new, applied, .. } in &changes {
             match fs::write(&**file, new) {
                 Ok(()) => {
                     is_changed = true;
@@ -92,7 +92,7 @@ fn tell_left(results: usize) {
 pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Result<u8> {
     let changes = changes(result, files);
     print(|out| {
-        changes.iter().try_for_each(|Change { file, old, new, .. }| {
+        changes.iter().try_for_each(|FileChange { file, old, new, .. }| {
             // As git writes and reads them.
             let file = shown_line(file.trim_start_matches("./").trim_start_matches('/'));
             let diff = TextDiff::from_lines(old, new);
@@ -134,7 +134,7 @@ fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
 }
 
 /// Returns the files whose text changes, among those that were given: what is rendered names templates.
-fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<Change> {
+fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
     let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
     let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();
     for entry in &result.results {
@@ -145,7 +145,7 @@ fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<Change> {
     let changed = files.into_iter().filter_map(|(file, objects)| {
         let old = read(file).filter(|_| given.contains(Path::new(&**file)))?;
         let (new, applied) = fixed(&old, objects);
-        (new != old).then(|| Change { file: Arc::clone(file), old, new, applied })
+        (new != old).then(|| FileChange { file: Arc::clone(file), old, new, applied })
     });
     changed.collect()
 }

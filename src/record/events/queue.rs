@@ -48,10 +48,10 @@ pub(super) enum EventContent {
 }
 
 /// What Events say of an object, whether it fails or is a warning: uid, policy, rule and message.
-type Statement = [Arc<str>; 4];
+type EventStatement = [Arc<str>; 4];
 
 impl ViolationChange {
-    fn statement(&self) -> Statement {
+    fn statement(&self) -> EventStatement {
         let finding = &self.violation.finding;
         [&self.uid, &finding.policy, &finding.rule, &finding.message].map(Arc::clone)
     }
@@ -145,7 +145,7 @@ pub(super) struct EventQueue {
     ready: BTreeSet<(Priority, NamespaceTurn, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
     /// The Events with each statement that are not finished; the first waits or is being written, the others are behind it.
-    statements: HashMap<Statement, VecDeque<Sequence>>,
+    statements: HashMap<EventStatement, VecDeque<Sequence>>,
     /// The waiting Events about kaudit itself, by subject.
     own: HashMap<String, Sequence>,
     transient: usize,

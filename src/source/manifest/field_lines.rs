@@ -17,15 +17,15 @@ const TOO_DEEP: usize = 512;
 /// The places of all values of a file.
 #[derive(Debug)]
 pub struct FieldLines {
-    documents: Vec<Document>,
+    documents: Vec<LocatedDocument>,
 }
 
 /// One of the documents of a file.
 #[derive(Debug)]
-struct Document {
+struct LocatedDocument {
     /// The line of its first text, from 1, without the one that marks its begin.
     line: usize,
-    root: Node,
+    root: LocatedNode,
 }
 
 /// Where an object is.
@@ -39,14 +39,14 @@ pub(super) struct ObjectPlace {
 
 /// A value, and where it is.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct LocatedNode {
     /// From 1.
     line: u32,
     /// In bytes. A block collection ends where its last value does.
     pub(super) place: Range<usize>,
     pub(super) form: NodeForm,
     /// Those of a mapping or a list.
-    pub(super) children: Vec<Child>,
+    pub(super) children: Vec<LocatedChild>,
 }
 
 /// How a value is written.
@@ -64,7 +64,7 @@ pub(super) enum NodeForm {
 
 /// A value of a mapping or a list.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(super) struct LocatedChild {
     /// The index as text, in a list.
     pub(super) key: String,
     /// The line of the key, from 1.
@@ -73,7 +73,7 @@ pub(super) struct Child {
     pub(super) key_place: Range<usize>,
     /// How far the key is from the begin of its line, in characters.
     pub(super) column: usize,
-    pub(super) node: Node,
+    pub(super) node: LocatedNode,
 }
 
 /// One part of the name of a field.
@@ -101,20 +101,20 @@ impl FieldLines {
                     begin = number(event.start_mark.line) + 1 + usize::from(!implicit);
                 }
                 EventData::StreamStart { .. } | EventData::DocumentEnd { .. } => {}
-                _ => documents.push(Document { line: begin, root: node(&mut parser, &event, 0)? }),
+                _ => documents.push(LocatedDocument { line: begin, root: node(&mut parser, &event, 0)? }),
             }
         }
     }
 
     /// Returns the only document; `None` if there is not one.
-    pub(super) fn root(&self) -> Option<&Node> {
+    pub(super) fn root(&self) -> Option<&LocatedNode> {
         self.documents.first().map(|document| &document.root).filter(|_| self.documents.len() == 1)
     }
 
     /// Returns where the object is that begins at a line; `None` if none does.
     pub(super) fn object(&self, line: usize) -> Option<ObjectPlace> {
         let line = u32::try_from(line).ok()?;
-        self.documents.iter().find_map(|Document { line: begin, root }| {
+        self.documents.iter().find_map(|LocatedDocument { line: begin, root }| {
             let mut keys = Vec::new();
             root.at(line, &mut keys)?;
             Some(ObjectPlace { line: *begin, keys: keys.into_iter().map(str::to_owned).collect() })
@@ -135,7 +135,7 @@ impl FieldLines {
     }
 }
 
-impl Node {
+impl LocatedNode {
     /// Returns the outermost mapping that begins at a line, and adds the keys that lead to it.
     fn at<'n>(&'n self, line: u32, keys: &mut Vec<&'n str>) -> Option<&'n Self> {
         if self.line == line && matches!(self.form, NodeForm::Mapping { .. }) {
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// Returns what has a key.
-    pub(super) fn child(&self, key: &str) -> Option<&Child> {
+    pub(super) fn child(&self, key: &str) -> Option<&LocatedChild> {
         self.children.iter().find(|child| child.key == key)
     }
 }
@@ -162,7 +162,7 @@ fn number(number: u64) -> usize {
 }
 
 /// Reads the value that begins with an event; `None` if the text is not YAML.
-fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<Node> {
+fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<LocatedNode> {
     let line = u32::try_from(event.start_mark.line).ok()?.saturating_add(1);
     if depth > TOO_DEEP {
         return None;
@@ -208,15 +208,21 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
     if depth >= DEEPEST {
         children.clear();
     }
-    Some(Node { line, place, form, children })
+    Some(LocatedNode { line, place, form, children })
 }
 
 /// Reads the value that begins with an event, below a key.
-fn child(parser: &mut Parser<&mut &[u8]>, name: String, key: &Event, value: &Event, depth: usize) -> Option<Child> {
+fn child(
+    parser: &mut Parser<&mut &[u8]>,
+    name: String,
+    key: &Event,
+    value: &Event,
+    depth: usize,
+) -> Option<LocatedChild> {
     let line = u32::try_from(key.start_mark.line).ok()?.saturating_add(1);
     let key_place = number(key.start_mark.index)..number(key.end_mark.index);
     let column = number(key.start_mark.column);
-    Some(Child { key: name, line, key_place, column, node: node(parser, value, depth + 1)? })
+    Some(LocatedChild { key: name, line, key_place, column, node: node(parser, value, depth + 1)? })
 }
 
 /// Splits the name of a field.

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{
-    field_lines::{Child, FieldLines, Node, NodeForm, keys},
+    field_lines::{FieldLines, LocatedChild, LocatedNode, NodeForm, keys},
     yaml,
 };
 
@@ -195,7 +195,7 @@ struct Edit {
 }
 
 /// Returns the edit by which a field gets a value; `None` if it cannot be found in the text.
-fn edit(text: &DocumentText<'_>, root: &Node, path: &[&str], field: &Value) -> Option<Edit> {
+fn edit(text: &DocumentText<'_>, root: &LocatedNode, path: &[&str], field: &Value) -> Option<Edit> {
     let (mut node, mut above) = (root, None);
     for (depth, key) in path.iter().enumerate() {
         let (is_last, rest) = (depth + 1 == path.len(), &path[depth + 1..]);
@@ -217,7 +217,7 @@ fn nested(keys: &[&str], value: &Value) -> Value {
 }
 
 /// Has a key get another value.
-fn replace(text: &DocumentText<'_>, node: &Node, child: &Child, value: &Value) -> Edit {
+fn replace(text: &DocumentText<'_>, node: &LocatedNode, child: &LocatedChild, value: &Value) -> Edit {
     let is_item = matches!(node.form, NodeForm::List { .. });
     let is_block = node.form == (NodeForm::Mapping { is_flow: false });
     let is_collection = |value: &Value| value.as_object().is_some_and(|members| !members.is_empty());
@@ -236,7 +236,7 @@ fn replace(text: &DocumentText<'_>, node: &Node, child: &Child, value: &Value) -
 }
 
 /// Has a mapping get a key.
-fn add(text: &DocumentText<'_>, node: &Node, key: &str, value: &Value) -> Option<Edit> {
+fn add(text: &DocumentText<'_>, node: &LocatedNode, key: &str, value: &Value) -> Option<Edit> {
     let NodeForm::Mapping { is_flow } = node.form else { return None };
     let last = node.children.last();
     let end = last.map(|last| last.node.place.end.max(last.key_place.end));
@@ -260,7 +260,12 @@ fn add(text: &DocumentText<'_>, node: &Node, key: &str, value: &Value) -> Option
 }
 
 /// Takes a key out of a mapping, which may leave it empty.
-fn remove(text: &DocumentText<'_>, node: &Node, child: &Child, above: Option<(&Node, &Child)>) -> Option<Edit> {
+fn remove(
+    text: &DocumentText<'_>,
+    node: &LocatedNode,
+    child: &LocatedChild,
+    above: Option<(&LocatedNode, &LocatedChild)>,
+) -> Option<Edit> {
     let position = node.children.iter().position(|other| std::ptr::eq(other, child))?;
     if node.children.len() == 1 {
         let (parent, own) = above?;

@@ -9,22 +9,22 @@ use kube::core::{Expression, Selector, SelectorExt as _};
 ///
 /// Source: `labels.Parse` of apimachinery, without `>` and `<`, which kubectl's documentation does not have either.
 #[derive(Debug, Clone)]
-pub struct ObjectSelector(Selector);
+pub struct LabelRequirements(Selector);
 
-impl ObjectSelector {
+impl LabelRequirements {
     /// Whether an object with these labels is chosen.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
 }
 
-impl fmt::Display for ObjectSelector {
+impl fmt::Display for LabelRequirements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl FromStr for ObjectSelector {
+impl FromStr for LabelRequirements {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -114,7 +114,7 @@ mod tests {
             ("example.com/team=shop,app in (web,api),!tier", true),
             ("example.com/team=shop,app in (db),!tier", false),
         ] {
-            assert_eq!(selector.parse::<ObjectSelector>().unwrap().matches(&labels), chosen, "{selector}");
+            assert_eq!(selector.parse::<LabelRequirements>().unwrap().matches(&labels), chosen, "{selector}");
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
             ["", "app=web,", "a b", "app in web", "app in (web", "app of (web)", "=web", "a/b/c", "app=a=b", "app>1"]
         {
             assert!(
-                text.parse::<ObjectSelector>().unwrap_err().contains("is no label selector: write app=web"),
+                text.parse::<LabelRequirements>().unwrap_err().contains("is no label selector: write app=web"),
                 "{text}"
             );
         }
