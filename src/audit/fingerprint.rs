@@ -6,8 +6,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
 
@@ -68,7 +67,7 @@ impl Serialize for Fingerprint {
     }
 }
 
-type Details = serde_json::Map<String, serde_json::Value>;
+type Details = Map<String, Value>;
 
 /// Returns message and details, with the name of the owner in place of the generated one.
 fn evidence(message: &str, details: Option<&Details>, object: &ObjectRef, owner: Option<&ObjectRef>) -> [String; 2] {

@@ -448,13 +448,14 @@ pub struct LineEdit {
 }
 
 impl LineEdit {
-    /// Returns how one text becomes another, from the first line that differs to the last.
-    pub fn between(old: &str, new: &str) -> Self {
+    /// Returns the edit from the first line that differs between two texts, which begin at a line, to the last.
+    pub fn between(first: usize, old: &str, new: &str) -> Self {
         let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
         let (rest, changed) = (&old[same..], &new[same..]);
         let same_end = rest.iter().rev().zip(changed.iter().rev()).take_while(|(old, new)| old == new).count();
-        let lines = same + 1..same + 1 + rest.len() - same_end;
+        let begin = first + same;
+        let lines = begin..begin + rest.len() - same_end;
         Self { lines, text: changed[..changed.len() - same_end].concat() }
     }
 }
@@ -484,7 +485,7 @@ impl Entry {
         location: Option<&Location>,
         owner: Option<&Arc<ObjectRef>>,
     ) -> Self {
-        let RuleInfo { title, id: rule_id, category } = finding.about.as_deref().cloned().unwrap_or_default();
+        let RuleInfo { title, id: rule_id, category } = finding.info();
         Self {
             id: Fingerprint::of(finding, resource, owner.map(|owner| &**owner)),
             policy: finding.policy.clone(),

@@ -151,8 +151,8 @@ impl RuleInfo {
         same.map_or_else(|| Arc::new(joined), Arc::clone)
     }
 
-    /// Returns it if it says anything.
-    pub(crate) fn said(self: Arc<Self>) -> Option<Arc<Self>> {
+    /// Returns it, or `None` if no field is set.
+    pub(crate) fn unless_empty(self: Arc<Self>) -> Option<Arc<Self>> {
         (*self != Self::default()).then_some(self)
     }
 }
@@ -199,6 +199,11 @@ impl Finding {
     /// Returns what it is counted by.
     pub fn class(&self) -> Class {
         Class { policy: Arc::clone(&self.policy), severity: self.severity, outcome: self.outcome }
+    }
+
+    /// Returns the METADATA of the rule that identifies it for people.
+    pub(crate) fn info(&self) -> RuleInfo {
+        self.about.as_deref().cloned().unwrap_or_default()
     }
 
     /// Whether it counts results of its rule that are not listed.

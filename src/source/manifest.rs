@@ -36,8 +36,8 @@ use self::{
 };
 pub use self::{
     field_lines::FieldLines,
-    files::{ManifestFile, download, files},
-    fixes::{FieldFix, FixedObject, fixed},
+    files::{ManifestFile, download, files, is_stdin},
+    fixes::{FieldFix, FixedDocument, FixedObject, ManifestText},
 };
 use crate::{
     model::{

@@ -18,7 +18,7 @@ use crate::{
         coverage::{Coverage, State},
         spelling::nearest,
     },
-    source::manifest::ManifestContent,
+    source::manifest::{ManifestContent, is_stdin},
 };
 
 /// Namespaces that are listed to find the one that a misspelt name means.
@@ -73,7 +73,7 @@ pub(in crate::commands) fn of_manifests(
 }
 
 fn shown_path(path: &Path) -> String {
-    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+    if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// Says that there is no object in these files and directories, and how those are rendered that are to be.

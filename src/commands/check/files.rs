@@ -19,7 +19,7 @@ use crate::{
     metrics::Metrics,
     output::{self, Format},
     source::{
-        manifest::{self, FieldLines, ManifestContent, ManifestFile},
+        manifest::{self, FieldLines, ManifestContent, ManifestFile, is_stdin},
         selection::Selection,
     },
     telemetry::Span,
@@ -52,30 +52,30 @@ pub(super) async fn run(
 ) -> anyhow::Result<u8> {
     let mut files = manifest::files(&check.source.manifests.filename)?;
     for path in check.source.manifests.filename.iter().filter(|_| check.fixing.fix) {
-        // What can be read once only is not there for the second reading.
-        let is_stream =
-            path.as_os_str() == "-" || path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
+        // A stream is empty when it is read again after the fixes.
+        let is_stream = is_stdin(path) || path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
         anyhow::ensure!(!is_stream, "--fix changes files: {} is none", path.display());
     }
     manifest::download(&mut files).await?;
-    let judging = ManifestCheck { check, rules, files, stop, metrics };
+    let run = ManifestCheck { check, files: files.into(), stop, metrics };
+    let policies = rules.policies.digest.to_string();
+    let rules_for_fixes = check.fixing.fix.then(|| rules.clone());
     // Which objects were read says what of a baseline is fixed.
     let listed = baseline.is_some();
-    let (mut result, mut content) = judging.judge(listed).await?;
+    let (mut result, mut content) = run.evaluate(rules, listed).await?;
     if check.fixing.diff {
-        return block_in_place(|| fixing::show(&result, &judging.files));
+        return block_in_place(|| fixing::show(&result, &run.files));
     }
-    if check.fixing.fix {
+    if let Some(rules) = rules_for_fixes {
         let mut fixed = fixing::AppliedFixes::default();
-        while block_in_place(|| fixed.fix(&result, &judging.files)) {
-            (result, content) = judging.judge(listed).await?;
+        while block_in_place(|| fixed.fix(&result, &run.files)) {
+            (result, content) = run.evaluate(rules.clone(), listed).await?;
         }
-        fixed.tell(&result);
+        fixed.report(&result);
     }
-    let policies = judging.rules.policies.digest.to_string();
     baseline::settle(&mut result, check, &policies, baseline, Some(&content))?;
     let unplaced = content.has_unplaced.then_some((None, 1));
-    let excluded = judging.selection();
+    let excluded = Selection { excluded_namespaces: check.scope.exclude_namespace.clone(), ..Selection::default() };
     let checked = content.namespaces.into_iter().filter(|namespace| !excluded.excludes_namespace(namespace));
     result.namespaces = checked.map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
     result.repeated = content.repeated;
@@ -91,30 +91,25 @@ pub(super) async fn run(
     Ok(output::exit_code(&result, check.fail_on, true))
 }
 
-/// What manifests are judged by.
+/// A check of manifest files, which is repeated after fixes.
 struct ManifestCheck<'c> {
     check: &'c CheckArgs,
-    rules: Rules,
-    files: Vec<ManifestFile>,
+    files: Arc<[ManifestFile]>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
 }
 
 impl ManifestCheck<'_> {
-    fn selection(&self) -> Selection {
-        Selection { of_files: true, ..self.check.scope.selection(Some(&self.rules.policies)) }
-    }
-
-    /// Reads and judges the files as they are now; all objects are `listed` if that is asked for.
-    async fn judge(&self, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
-        let Self { check, rules, stop, metrics, .. } = self;
+    /// Reads and evaluates the present contents of the files; `listed` collects the names of all objects.
+    async fn evaluate(&self, rules: Rules, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
+        let Self { check, files, stop, metrics } = self;
         let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop.clone(), Arc::clone(metrics));
-        let (files, selection) = (self.files.clone(), self.selection());
-        let secrets = check.source.manifests.secrets;
+        let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
+        let (files, secrets) = (Arc::clone(files), check.source.manifests.secrets);
         wiring.select(&selection);
         let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));
         let settings = wiring::settings(check, &rules.policies);
-        let mut result = wiring.judge_once(settings, rules.clone()).await?;
+        let mut result = wiring.judge_once(settings, rules).await?;
         let content = reading.await.context("reading the manifests")?;
         checked::of_manifests(&result, &check.scope, &check.source.manifests.filename, &content)?;
         result.scope = Some(check.scope.audited(&check.source));

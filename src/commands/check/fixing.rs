@@ -13,7 +13,7 @@ use crate::{
     audit::result::{AuditResult, Entry, LineEdit},
     model::object::Location,
     output::{note, print, safe::shown_line, style::count},
-    source::manifest::{FieldFix, FixedObject, ManifestFile, fixed},
+    source::manifest::{FieldFix, FixedDocument, FixedObject, ManifestFile, ManifestText},
 };
 
 /// How often what a fix has brought up is fixed, too.
@@ -63,20 +63,20 @@ impl AppliedFixes {
     }
 
     /// Says on standard error what was done, and what was not.
-    pub(super) fn tell(&self, left: &AuditResult) {
-        let left = left.results.iter().filter(|entry| named_fix(entry).is_some()).count();
+    pub(super) fn report(&self, left: &AuditResult) {
+        let left = count_fixable(left);
         if self.results > 0 || left == 0 {
             note(&format!("fixed {} in {}", count(self.results, "result"), count(self.files.len(), "file")));
         }
         for (file, why) in &self.refused {
             note(&format!("{file} could not be written: {why}"));
         }
-        tell_left(left);
+        note_unfixed(left);
     }
 }
 
 /// Says how many results name a fix that was not made.
-fn tell_left(results: usize) {
+fn note_unfixed(results: usize) {
     if results > 0 {
         let results = count(results, "result");
         note(&format!(
@@ -99,9 +99,13 @@ pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Resu
             write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
         })
     })?;
-    let named = result.results.iter().filter(|entry| named_fix(entry).is_some()).count();
-    tell_left(named.saturating_sub(changes.iter().map(|change| change.applied).sum()));
+    note_unfixed(count_fixable(result).saturating_sub(changes.iter().map(|change| change.applied).sum()));
     Ok(u8::from(!changes.is_empty()))
+}
+
+/// Returns how many results name a fix.
+fn count_fixable(result: &AuditResult) -> usize {
+    result.results.iter().filter(|entry| named_fix(entry).is_some()).count()
 }
 
 /// Returns the value that a result says its field is to have, with the line of its object in its file.
@@ -111,16 +115,17 @@ fn named_fix(entry: &Entry) -> Option<(&Location, FieldFix)> {
     Some((location, FieldFix { field, value }))
 }
 
-/// Finds how each result would be fixed by itself; the first [`MOST_EDITS`] of them, as each takes a look at its file.
+/// Finds how each result would be fixed by itself, for the first [`MOST_EDITS`] results with a fix.
 pub(super) fn find_edits(results: &mut [Entry]) {
-    let mut texts: HashMap<Arc<str>, Option<String>> = HashMap::new();
-    let mut fixable: Vec<&mut Entry> = results.iter_mut().filter(|entry| named_fix(entry).is_some()).collect();
-    for entry in fixable.iter_mut().take(MOST_EDITS) {
+    let mut texts: HashMap<Arc<str>, Option<ManifestText>> = HashMap::new();
+    for entry in results.iter_mut().filter(|entry| named_fix(entry).is_some()).take(MOST_EDITS) {
         let Some((location, fix)) = named_fix(entry) else { continue };
-        let text = texts.entry(Arc::clone(&location.file)).or_insert_with(|| read(&location.file));
-        let Some(old) = text else { continue };
-        let (new, applied) = fixed(old, BTreeMap::from([(location.line, fixed_object(entry, vec![fix]))]));
-        entry.edit = (applied > 0 && new != *old).then(|| Arc::new(LineEdit::between(old, &new)));
+        let text = texts
+            .entry(Arc::clone(&location.file))
+            .or_insert_with(|| read(&location.file).map(|text| ManifestText::new(&text)));
+        let object = fixed_object(entry, vec![fix]);
+        let fixed = text.as_ref().and_then(|text| text.fixed_document(location.line, &object));
+        entry.edit = fixed.map(|FixedDocument { line, old, new }| Arc::new(LineEdit::between(line, &old, &new)));
     }
 }
 
@@ -144,7 +149,7 @@ fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
     }
     let changed = files.into_iter().filter_map(|(file, objects)| {
         let old = read(file).filter(|_| given.contains(Path::new(&**file)))?;
-        let (new, applied) = fixed(&old, objects);
+        let (new, applied) = ManifestText::new(&old).fixed(objects);
         (new != old).then(|| FileChange { file: Arc::clone(file), old, new, applied })
     });
     changed.collect()

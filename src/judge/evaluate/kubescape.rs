@@ -206,7 +206,7 @@ fn finding(control: &ControlRule, response: &Value, definition: Option<&Definiti
         rule: Arc::clone(&rule.name),
         outcome,
         severity: rule.metadata.severity,
-        about: Arc::clone(&rule.metadata.info).said(),
+        about: Arc::clone(&rule.metadata.info).unless_empty(),
         message: text("alertMessage").map_or_else(|| Arc::clone(&rule.name), Arc::clone),
         details: details(response),
         excused: None,

@@ -242,7 +242,7 @@ pub(super) fn attribute(
 /// Sets what the definition says; a result that names its own severity keeps it.
 fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
     finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
-    finding.about = nearer.info.or(&wider.info).said();
+    finding.about = nearer.info.or(&wider.info).unless_empty();
     finding.source = source.clone();
 }
 

@@ -322,7 +322,7 @@ fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Findi
         rule: rule.into(),
         outcome,
         severity: annotation(SEVERITY).and_then(Severity::from_word),
-        about: Arc::new(about).said(),
+        about: Arc::new(about).unless_empty(),
         message: "".into(),
         details: None,
         excused: None,

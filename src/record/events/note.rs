@@ -44,7 +44,7 @@ pub(super) fn without_dependents(message: &str) -> &str {
 
 /// Returns severity, id and title of the rule, as far as there are such; a rule without a title is named by its path.
 fn heading(finding: &Finding) -> String {
-    let RuleInfo { title, id, .. } = finding.about.as_deref().cloned().unwrap_or_default();
+    let RuleInfo { title, id, .. } = finding.info();
     let severity = finding.severity.map(|severity| severity.word().to_owned());
     let [id, title] = [id, title].map(|text| text.map(|text| truncate(&text, NAME_BYTES).to_owned()));
     let parts = [severity, id, Some(title.unwrap_or_else(|| path(finding)))];

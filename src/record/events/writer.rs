@@ -89,7 +89,7 @@ impl EventWriter {
         annotate(RULE, truncate(&finding.rule, NAME_BYTES));
         annotate(RESULT, finding.outcome.word());
         finding.severity.iter().for_each(|severity| drop(annotate(SEVERITY, severity.word())));
-        let about = finding.about.as_deref().cloned().unwrap_or_default();
+        let about = finding.info();
         for (name, text) in [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)] {
             if let Some(text) = text {
                 annotate(name, truncate(&text, NAME_BYTES));

@@ -110,8 +110,8 @@ impl Notification {
     }
 
     fn new(event: Lifecycle, violation: &Violation, delta: &Delta, resource: &Resource, time: Timestamp) -> Self {
-        let Finding { policy, rule, outcome, severity, about, message, excused, .. } = &violation.finding;
-        let RuleInfo { title, id: rule_id, category } = about.as_deref().cloned().unwrap_or_default();
+        let Finding { policy, rule, outcome, severity, message, excused, .. } = &violation.finding;
+        let RuleInfo { title, id: rule_id, category } = violation.finding.info();
         Self {
             id: event.message_name(violation),
             event,

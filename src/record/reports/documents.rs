@@ -69,7 +69,7 @@ fn violation(entry: &Entry) -> Violation {
         rule: Arc::clone(&entry.rule),
         outcome: entry.result,
         severity: entry.severity,
-        about: Arc::new(about).said(),
+        about: Arc::new(about).unless_empty(),
         message: Arc::clone(&entry.message),
         details: None,
         // Reports do not say what it would be otherwise.

@@ -281,7 +281,7 @@ impl ReportFormat {
         if let Some(severity) = finding.severity {
             result["severity"] = severity.word().into();
         }
-        let about = finding.about.as_deref().cloned().unwrap_or_default();
+        let about = finding.info();
         let about = [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)];
         for (name, text) in about.into_iter().filter_map(|(name, text)| Some((name, text?))) {
             let of = if name == CATEGORY { &mut result } else { &mut result["properties"] };
@@ -327,7 +327,7 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
                 rule: text("rule")?.into(),
                 outcome,
                 severity: text("severity").and_then(Severity::from_word),
-                about: Arc::new(about).said(),
+                about: Arc::new(about).unless_empty(),
                 message: text("message").unwrap_or_default().into(),
                 details: None,
                 excused: if outcome == Outcome::Skip { excused(&result["properties"]) } else { None },

@@ -62,6 +62,17 @@ pub(super) enum NodeForm {
     },
 }
 
+impl NodeForm {
+    /// Whether it is a collection in block style, without brackets.
+    pub(super) fn is_block(self) -> bool {
+        matches!(self, Self::List { is_flow: false } | Self::Mapping { is_flow: false })
+    }
+
+    pub(super) fn is_mapping(self) -> bool {
+        matches!(self, Self::Mapping { .. })
+    }
+}
+
 /// A value of a mapping or a list.
 #[derive(Debug)]
 pub(super) struct LocatedChild {
@@ -138,7 +149,7 @@ impl FieldLines {
 impl LocatedNode {
     /// Returns the outermost mapping that begins at a line, and adds the keys that lead to it.
     fn at<'n>(&'n self, line: u32, keys: &mut Vec<&'n str>) -> Option<&'n Self> {
-        if self.line == line && matches!(self.form, NodeForm::Mapping { .. }) {
+        if self.line == line && self.form.is_mapping() {
             return Some(self);
         }
         self.children.iter().find_map(|child| {
@@ -154,6 +165,13 @@ impl LocatedNode {
     /// Returns what has a key.
     pub(super) fn child(&self, key: &str) -> Option<&LocatedChild> {
         self.children.iter().find(|child| child.key == key)
+    }
+}
+
+impl LocatedChild {
+    /// Returns where it ends: with its value, or with its key if the value is empty.
+    pub(super) fn end(&self) -> usize {
+        self.node.place.end.max(self.key_place.end)
     }
 }
 
@@ -201,9 +219,8 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
         }
         _ => NodeForm::Scalar,
     };
-    let is_block = matches!(form, NodeForm::List { is_flow: false } | NodeForm::Mapping { is_flow: false });
-    if let Some(last) = children.last().filter(|_| is_block) {
-        place.end = last.node.place.end.max(last.key_place.end);
+    if let Some(last) = children.last().filter(|_| form.is_block()) {
+        place.end = last.end();
     }
     if depth >= DEEPEST {
         children.clear();

@@ -98,7 +98,8 @@ fn url(path: &Path) -> Option<&str> {
 }
 
 /// Whether a path stands for standard input.
-pub(super) fn is_stdin(path: impl AsRef<Path>) -> bool {
+/// Whether a path stands for standard input.
+pub fn is_stdin(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == STDIN
 }
 

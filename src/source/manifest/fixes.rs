@@ -6,12 +6,14 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{
-    field_lines::{FieldLines, LocatedChild, LocatedNode, NodeForm, keys},
+    field_lines::{FieldLines, LocatedChild, LocatedNode, ObjectPlace, keys},
     yaml,
 };
 
 /// How much deeper the keys of a mapping are than that of the mapping.
 const INDENT: usize = 2;
+/// The byte order mark.
+const MARK: &str = "\u{feff}";
 
 /// A field of an object, and the value that it is to have.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,30 +35,76 @@ pub struct FixedObject {
     pub fixes: Vec<FieldFix>,
 }
 
-/// Returns the text of a file in which objects, each known by the line where it begins, have these values; and how many fixes
-/// were applied. What cannot be fixed stays as it is: a text that is no plain YAML, a field of something that is not there, or
-/// a second value for one field.
-pub fn fixed(text: &str, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
-    // A byte order mark is no content.
-    if let Some(text) = text.strip_prefix('\u{feff}') {
-        let (new, applied) = fixed(text, objects);
-        return (format!("\u{feff}{new}"), applied);
+/// The text of a file of manifests, to be fixed.
+#[derive(Debug)]
+pub struct ManifestText {
+    /// The byte order mark before the text, or nothing.
+    mark: &'static str,
+    text: String,
+    /// `None` if the text is not YAML.
+    lines: Option<FieldLines>,
+}
+
+/// A document of a file, before and after a fix.
+#[derive(Debug)]
+pub struct FixedDocument {
+    /// Its first line in the file, from 1.
+    pub line: usize,
+    /// Its text before the fix.
+    pub old: String,
+    /// Its text after the fix.
+    pub new: String,
+}
+
+impl ManifestText {
+    /// Parses the text of a file.
+    pub fn new(text: &str) -> Self {
+        let (mark, text) = text.strip_prefix(MARK).map_or(("", text), |text| (MARK, text));
+        Self { mark, text: text.to_owned(), lines: FieldLines::parse(text.as_bytes()) }
     }
-    let (mut new, mut applied) = (text.to_owned(), 0);
-    let Some(lines) = FieldLines::parse(text.as_bytes()) else { return (new, 0) };
-    // From the end, so that lines before it stay where they are.
-    while let Some((line, object)) = objects.pop_last() {
-        let Some(place) = lines.object(line) else { continue };
-        let begin = offset(&new, place.line);
-        // Objects of one List are in one document, which may be longer by now.
-        let end = begin + document_length(&new[begin..]);
-        let Some(mut document) = EditedDocument::new(&new[begin..end]) else { continue };
-        if document.holds(&place.keys, &object) {
-            applied += object.fixes.iter().filter(|fix| document.apply(&place.keys, fix)).count();
+
+    /// Returns the text in which objects, each identified by its first line, have their fixes, and how many fixes were applied.
+    /// The text is unchanged where a fix cannot be applied: it is not plain YAML, the parent of the field is missing, or
+    /// another fix sets the same field to another value.
+    pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
+        let (mut new, mut applied) = (self.text.clone(), 0);
+        // From the end, so that earlier lines keep their numbers.
+        while let Some((line, object)) = objects.pop_last() {
+            let place = self.lines.as_ref().and_then(|lines| lines.object(line));
+            if let Some((range, document, fixes)) = place.and_then(|place| fix_in(&new, &place, &object)) {
+                new.replace_range(range, &document);
+                applied += fixes;
+            }
         }
-        new.replace_range(begin..end, &document.text);
+        (format!("{}{new}", self.mark), applied)
     }
-    (new, applied)
+
+    /// Returns the document of an object, before and after its fixes; `None` if none can be applied, or they change nothing.
+    pub fn fixed_document(&self, line: usize, object: &FixedObject) -> Option<FixedDocument> {
+        let place = self.lines.as_ref()?.object(line)?;
+        let (range, new, applied) = fix_in(&self.text, &place, object)?;
+        let mark = if range.start == 0 { self.mark } else { "" };
+        let old = &self.text[range];
+        (applied > 0 && new != old).then(|| FixedDocument {
+            line: place.line,
+            old: format!("{mark}{old}"),
+            new: format!("{mark}{new}"),
+        })
+    }
+}
+
+/// Applies the fixes of one object to its document. Returns the place of the document in the text, its new text, and how many
+/// fixes were applied.
+fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Range<usize>, String, usize)> {
+    let begin = offset(text, place.line);
+    // The document may be longer than it was: objects of one List are fixed one after the other.
+    let range = begin..begin + document_length(&text[begin..]);
+    let mut document = EditedDocument::new(&text[range.clone()])?;
+    if !document.holds(&place.keys, object) {
+        return None;
+    }
+    let applied = object.fixes.iter().filter(|fix| document.apply(&place.keys, fix)).count();
+    Some((range, document.text, applied))
 }
 
 /// Returns where a line begins, from 1.
@@ -216,47 +264,40 @@ fn nested(keys: &[&str], value: &Value) -> Value {
     keys.iter().rev().fold(value.clone(), |value, key| Value::Object(Map::from_iter([((*key).to_owned(), value)])))
 }
 
-/// Has a key get another value.
+/// Returns the edit that gives a key another value.
 fn replace(text: &DocumentText<'_>, node: &LocatedNode, child: &LocatedChild, value: &Value) -> Edit {
-    let is_item = matches!(node.form, NodeForm::List { .. });
-    let is_block = node.form == (NodeForm::Mapping { is_flow: false });
-    let is_collection = |value: &Value| value.as_object().is_some_and(|members| !members.is_empty());
-    // A collection has lines of its own, which begin behind the colon.
-    let has_lines = |form| matches!(form, NodeForm::List { is_flow: false } | NodeForm::Mapping { is_flow: false });
     let colon = text.find(child.key_place.end, b':').map_or(child.key_place.end, |at| at + 1);
     let old = &child.node.place;
-    if is_block && (is_collection(value) || has_lines(child.node.form) || old.is_empty()) {
-        let value =
-            if is_collection(value) { block(value, child.column + INDENT) } else { format!(" {}", text.flow(value)) };
-        return Edit { place: colon..old.end.max(colon), text: value };
+    let is_collection = value.as_object().is_some_and(|members| !members.is_empty());
+    let in_block_mapping = node.form.is_block() && node.form.is_mapping();
+    // Collections in block style begin on the line after the colon.
+    if in_block_mapping && (is_collection || child.node.form.is_block() || old.is_empty()) {
+        return Edit { place: colon..old.end.max(colon), text: block(value, child.column + INDENT) };
     }
-    let place = if old.is_empty() && !is_item { colon..colon } else { old.clone() };
-    let space = if place.is_empty() { " " } else { "" };
-    Edit { place, text: format!("{space}{}", text.flow(value)) }
+    if old.is_empty() && node.form.is_mapping() {
+        return Edit { place: colon..colon, text: format!(" {}", text.flow(value)) };
+    }
+    let space = if old.is_empty() { " " } else { "" };
+    Edit { place: old.clone(), text: format!("{space}{}", text.flow(value)) }
 }
 
-/// Has a mapping get a key.
+/// Returns the edit that adds a key to a mapping; `None` if the node is not a mapping.
 fn add(text: &DocumentText<'_>, node: &LocatedNode, key: &str, value: &Value) -> Option<Edit> {
-    let NodeForm::Mapping { is_flow } = node.form else { return None };
-    let last = node.children.last();
-    let end = last.map(|last| last.node.place.end.max(last.key_place.end));
-    if is_flow {
+    if !node.form.is_mapping() {
+        return None;
+    }
+    let end = node.children.last().map(LocatedChild::end);
+    if !node.form.is_block() {
         let member = format!("{}: {}", text.flow(&key.into()), text.flow(value));
         let at = end.unwrap_or(node.place.start + 1);
         return Some(Edit { place: at..at, text: if end.is_some() { format!(", {member}") } else { member } });
     }
     let (column, end) = (node.children.first()?.column, end?);
-    // Behind the line, and what is said on it.
-    let is_at_begin = text.is_line_end(end);
-    let at = if is_at_begin { end } else { next_line(text, end) };
-    let is_whole = at == 0 || text.is_line_end(at);
-    let value = if value.as_object().is_some_and(|members| !members.is_empty()) {
-        block(value, column + INDENT)
-    } else {
-        format!(" {}", flow(value))
-    };
-    let line = format!("{}{}:{value}\n", " ".repeat(column), flow(&key.into()));
-    Some(Edit { place: at..at, text: if is_whole { line } else { format!("\n{}", line.trim_end()) } })
+    // After the line of the last value, with its trailing comment.
+    let at = if text.is_line_end(end) { end } else { next_line(text, end) };
+    let line = format!("{}{}:{}\n", " ".repeat(column), flow(&key.into()), block(value, column + INDENT));
+    let is_own_line = at == 0 || text.is_line_end(at);
+    Some(Edit { place: at..at, text: if is_own_line { line } else { format!("\n{}", line.trim_end()) } })
 }
 
 /// Takes a key out of a mapping, which may leave it empty.
@@ -271,10 +312,11 @@ fn remove(
         let (parent, own) = above?;
         return Some(replace(text, parent, own, &Value::Object(Map::new())));
     }
-    let (begin, end) = (child.key_place.start, child.node.place.end.max(child.key_place.end));
+    let (begin, end) = (child.key_place.start, child.end());
     let line = begin.saturating_sub(child.column);
-    let is_block = node.form == (NodeForm::Mapping { is_flow: false });
-    let place = if is_block && text.text.get(line..begin).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
+    let in_block_mapping = node.form.is_block() && node.form.is_mapping();
+    let place = if in_block_mapping
+        && text.text.get(line..begin).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
     {
         // Of a text in lines of its own the last line break is a part.
         line..if text.is_line_end(end) { end } else { next_line(text, end) }
@@ -356,6 +398,10 @@ items:
   spec:
     type: NodePort
 ";
+
+    fn fixed(text: &str, objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
+        ManifestText::new(text).fixed(objects)
+    }
 
     fn object<const N: usize>(kind: &str, name: &str, fixes: [(&str, Value); N]) -> FixedObject {
         let fixes = fixes.map(|(field, value)| FieldFix { field: field.to_owned(), value }).into();
