@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns an error with its causes, each of which is told once: many repeat what they were caused by.
+/// Returns an error with its causes, without those that an earlier text contains already.
 fn chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         match (text.is_empty(), text.contains(&cause)) {

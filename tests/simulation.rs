@@ -11,7 +11,7 @@ use kaudit_simulation::{plan, seeds};
 
 /// Seeds that failed once, each with what was wrong.
 const FAILED_ONCE: &[(u64, &str)] =
-    &[(297, "an Event that a violation is resolved came after the one that it is a failure now, not a warning")];
+    &[(297, "the Event about a resolved warning was written after the one about the same violation as a failure")];
 /// The number of other seeds,
 const OTHERS: u64 = 300;
 /// as far as there is time for them.

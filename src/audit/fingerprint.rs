@@ -71,7 +71,7 @@ type Details = Map<String, Value>;
 
 /// Returns message and details, with the name of the owner in place of the generated one.
 fn evidence(message: &str, details: Option<&Details>, object: &ObjectRef, owner: Option<&ObjectRef>) -> [String; 2] {
-    // How a result may be mended is not what was found.
+    // A fix is not part of the evidence.
     let without_fix = |details: &Details| -> Details {
         details.iter().filter(|(key, _)| *key != "fix").map(|(key, value)| (key.clone(), value.clone())).collect()
     };

@@ -427,7 +427,7 @@ pub struct Entry {
     /// The line of the field that the result is about, in the file of the manifest; only with `-f`.
     #[serde(default, rename = "fieldLine", skip_serializing_if = "Option::is_none")]
     pub field_line: Option<usize>,
-    /// How the text of its manifest would be fixed; only with `-f`, for formats that say it.
+    /// The edit that fixes its manifest; only with `-f`, for SARIF.
     #[serde(skip)]
     pub edit: Option<Arc<LineEdit>>,
     /// When it was seen first, by this process or one that recorded it; `None` where only the present is known.
@@ -438,12 +438,12 @@ pub struct Entry {
     pub is_handed_over: bool,
 }
 
-/// Lines that take the place of others.
+/// An edit that replaces lines of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineEdit {
-    /// Those that go, from 1.
+    /// The replaced lines, from 1.
     pub lines: Range<usize>,
-    /// What comes for them, with line breaks.
+    /// The new lines, with line breaks.
     pub text: String,
 }
 

@@ -76,17 +76,17 @@ EXAMPLES:
   See how a rule comes to a result
     kaudit explain -f manifests Deployment shop/api IMG-01";
 
-/// What to do with results that name a fix.
+/// Whether to apply the fixes that results name.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub struct FixArgs {
-    /// Change the manifests as results with a fix say, and report what is left
+    /// Apply the fixes that results name to the manifests, and report the remaining results
     ///
-    /// Comments and layout of YAML stay. What a baseline lists is changed, too; what is excused is not.
+    /// Keeps comments and layout. Results in the baseline are fixed, too; excused results are not.
     #[arg(long, env = "KAUDIT_FIX", value_parser = BoolishValueParser::new(), conflicts_with_all = ["diff", "write_baseline"])]
     pub fix: bool,
 
-    /// Show what --fix would change, as a unified diff instead of results; exit with 1 if that is anything
+    /// Print the changes that --fix would make as a unified diff, instead of results; exit with 1 if there are any
     #[arg(long, env = "KAUDIT_DIFF", value_parser = BoolishValueParser::new(), conflicts_with_all = ["output", "write_baseline"])]
     pub diff: bool,
 }
@@ -179,7 +179,7 @@ pub struct CheckArgs {
     )]
     pub fail_on: FailOn,
 
-    /// What to do with results that name a fix.
+    /// Whether to apply the fixes that results name.
     #[command(flatten)]
     pub fixing: FixArgs,
 

@@ -211,8 +211,7 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     }
     if mode == Mode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
         return Err(
-            "--listen-ui makes no sense with --once: the page would be gone with it; for a page to keep: -o html=FILE"
-                .into(),
+            "--listen-ui makes no sense with --once, which ends with its page; to write a page: -o html=FILE".into()
         );
     }
     if mode != Mode::Files && (check.fixing.fix || check.fixing.diff) {

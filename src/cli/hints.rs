@@ -59,8 +59,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("-R", "directories are always read with all below: leave it out"),
     ("-i", "-f FILE"),
     ("-k", "kubectl kustomize DIR | kaudit check -f -"),
-    ("-n", "the namespace stands before the name of an object: Deployment shop/api"),
-    ("-p", "paths of policies need no option here"),
+    ("-n", "write the namespace before the name: Deployment shop/api"),
+    ("-p", "give the paths of policies without an option"),
     ("-w", "a cluster is watched unless --once is given: leave it out"),
 ];
 

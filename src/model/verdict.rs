@@ -127,7 +127,7 @@ fn value_bytes(value: &serde_json::Value) -> usize {
         }
 }
 
-/// What people know a rule by, beside its name.
+/// The METADATA by which people identify a rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleInfo {
     /// METADATA `title`.
@@ -139,7 +139,7 @@ pub struct RuleInfo {
 }
 
 impl RuleInfo {
-    /// Returns the same with what is missing filled in from a wider scope: one of the two, where that says it all.
+    /// Returns the same with what is missing filled in from a wider scope; shares one of the two where possible.
     pub(crate) fn or(self: &Arc<Self>, wider: &Arc<Self>) -> Arc<Self> {
         let join = |own: &Option<Arc<str>>, wider: &Option<Arc<str>>| own.clone().or_else(|| wider.clone());
         let joined = Self {
@@ -168,7 +168,7 @@ pub struct Finding {
     pub outcome: Outcome,
     /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither says.
     pub severity: Option<Severity>,
-    /// What METADATA says of the rule, if anything.
+    /// Title, id and category of the rule, if METADATA has any.
     pub about: Option<Arc<RuleInfo>>,
     /// What is wrong, in the policy's words; for an `error`, what went wrong and where.
     pub message: Arc<str>,

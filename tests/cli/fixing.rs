@@ -1,4 +1,4 @@
-//! `--fix` and `--diff`: manifests are changed as results say.
+//! `--fix` and `--diff`: apply the fixes that results name.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! Mistakes that people make, and what they are told: one golden for each part of the table, to be read as they would read it.
+//! Mistakes of users: exit code and both streams of each command line, one golden for each group.
 
 use std::{
     fmt::Write as _,
@@ -50,7 +50,7 @@ fn folder() -> tempfile::TempDir {
         ("empty/.keep", ""),
         ("nothing.yaml", ""),
         ("comment.yaml", "# later\n"),
-        ("text.yaml", "Hello, this is no object.\n"),
+        ("text.yaml", "Hello, this is not a manifest.\n"),
         ("tab.yaml", &POD.replace("  name", "\tname")),
         ("indent.yaml", &POD.replace("  namespace", "    namespace")),
         ("twice.yaml", &POD.replace("kind: Pod\n", "kind: Pod\nkind: Service\n")),
@@ -99,8 +99,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Returns what a command line, split at spaces, and its standard input lead to.
-fn told(folder: &tempfile::TempDir, line: &str, variables: &[(&str, &str)]) -> String {
+/// Runs a command line, split at spaces, without standard input; returns the line, the exit code and both streams.
+fn transcript(folder: &tempfile::TempDir, line: &str, variables: &[(&str, &str)]) -> String {
     let arguments: Vec<&str> =
         line.split(' ').filter(|word| !word.is_empty()).map(|word| word.trim_matches('\'')).collect();
     let mut command: Command = kaudit(folder.path(), &arguments);
@@ -125,15 +125,15 @@ fn told(folder: &tempfile::TempDir, line: &str, variables: &[(&str, &str)]) -> S
     text
 }
 
-fn all_told(lines: &[&str]) -> String {
+fn transcripts(lines: &[&str]) -> String {
     let folder = folder();
-    let told: Vec<String> = lines.iter().map(|line| told(&folder, line, &[])).collect();
-    told.join("\n")
+    let all: Vec<String> = lines.iter().map(|line| transcript(&folder, line, &[])).collect();
+    all.join("\n")
 }
 
 #[test]
 fn of_the_command_line() {
-    insta::assert_snapshot!(all_told(&[
+    insta::assert_snapshot!(transcripts(&[
         "help",
         "version",
         "scan",
@@ -184,7 +184,7 @@ fn of_the_command_line() {
 
 #[test]
 fn of_manifests() {
-    insta::assert_snapshot!(all_told(&[
+    insta::assert_snapshot!(transcripts(&[
         "check a.yaml -n nope",
         "check a.yaml --exclude '*'",
         "check empty",
@@ -214,7 +214,7 @@ fn of_manifests() {
 
 #[test]
 fn of_clusters() {
-    insta::assert_snapshot!(all_told(&[
+    insta::assert_snapshot!(transcripts(&[
         "check --once",
         "check --once --kubeconfig nowhere.kc",
         "check --once --kubeconfig values.kc",
@@ -232,10 +232,10 @@ fn of_clusters() {
 fn of_settings_policies_and_exceptions() {
     let folder = folder();
     let variables = [
-        told(&folder, "check m", &[("KAUDIT_FAIL_ON", "hgih")]),
-        told(&folder, "check m", &[("KAUDIT_FAILON", "none")]),
+        transcript(&folder, "check m", &[("KAUDIT_FAIL_ON", "hgih")]),
+        transcript(&folder, "check m", &[("KAUDIT_FAILON", "none")]),
     ];
-    let others = all_told(&[
+    let others = transcripts(&[
         "check m --config spelling.yaml.cfg",
         "check m --config type.cfg",
         "check m --config duration.cfg",
@@ -264,6 +264,6 @@ fn a_file_that_may_not_be_read_is_named() {
     fs::set_permissions(folder.path().join("a.yaml"), Permissions::from_mode(0o000)).unwrap();
     // Root reads everything.
     if fs::read(folder.path().join("a.yaml")).is_err() {
-        assert!(told(&folder, "check a.yaml", &[]).contains("a.yaml: Permission denied"));
+        assert!(transcript(&folder, "check a.yaml", &[]).contains("a.yaml: Permission denied"));
     }
 }

@@ -223,7 +223,7 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
     // Where a reload comes with a change of the object, the old words end in the same moment in which the new ones begin.
     let begins = |event: &Event| event.reason.as_deref() == Some("PolicyViolation");
     events.sort_by_key(|event| (event.event_time.as_ref().map(|time| time.0), begins(event)));
-    let mut told = Told::new();
+    let mut reported = Told::new();
     for event in events {
         let appeared = match event.reason.as_deref().unwrap() {
             "PolicyViolation" => true,
@@ -235,9 +235,9 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
         let note = event.note.unwrap();
         assert_eq!(note.starts_with(RESOLVED), !appeared, "{note}");
         let note = note.strip_prefix(RESOLVED).unwrap_or(&note).to_owned();
-        told.entry((regarding.uid.unwrap(), in_first_words(note))).or_default().push(appeared);
+        reported.entry((regarding.uid.unwrap(), in_first_words(note))).or_default().push(appeared);
     }
-    told
+    reported
 }
 
 /// Reads all results of the reports, without what depends on time.
@@ -297,7 +297,7 @@ pub(crate) fn standing(result: &Value, namespaces: &[String]) -> Standing {
     entries.map(|entry| (about(entry), !is_covered(entry))).collect()
 }
 
-/// What the note of an Event about the end of a violation begins with.
+/// The begin of the note of an Event about a resolved violation.
 const RESOLVED: &str = "resolved: ";
 
 /// Returns a note in the first words for it, and without the number of dependents.

@@ -23,7 +23,7 @@ use crate::{
 
 /// Namespaces that are listed to find the one that a misspelt name means.
 const NAMESPACES: u32 = 500;
-/// Paths that are named where they hold no object.
+/// The paths that an error about missing objects names at most.
 const SHOWN_PATHS: usize = 3;
 
 /// Makes sure that manifests had objects to check, and some in each namespace that was named.
@@ -76,14 +76,14 @@ fn shown_path(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Says that there is no object in these files and directories, and how those are rendered that are to be.
+/// Returns the error for files and directories without objects; for a kustomization, with the command that renders it.
 fn no_object(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().take(SHOWN_PATHS).map(|path| shown_path(path)).collect();
     let more = if paths.len() > SHOWN_PATHS { " and others" } else { "" };
     let kustomized = paths.iter().find(|path| path.join("kustomization.yaml").is_file());
     let render =
         kustomized.map(|path| format!("; to render it: kubectl kustomize {} | kaudit check -f -", path.display()));
-    format!("there is no object in {}{more}{}", shown.join(", "), render.unwrap_or_default())
+    format!("no object found in {}{more}{}", shown.join(", "), render.unwrap_or_default())
 }
 
 /// Makes sure that a cluster had objects to check, and some in each namespace that was named. Where a kind could not be read

@@ -54,7 +54,7 @@ pub(super) async fn run(
     for path in check.source.manifests.filename.iter().filter(|_| check.fixing.fix) {
         // A stream is empty when it is read again after the fixes.
         let is_stream = is_stdin(path) || path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
-        anyhow::ensure!(!is_stream, "--fix changes files: {} is none", path.display());
+        anyhow::ensure!(!is_stream, "--fix changes files: {} is not a file", path.display());
     }
     manifest::download(&mut files).await?;
     let run = ManifestCheck { check, files: files.into(), stop, metrics };

@@ -1,4 +1,4 @@
-//! `check --fix` and `--diff`: manifests are changed as results say.
+//! `check --fix` and `--diff`: apply the fixes that results name.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,12 +16,12 @@ use crate::{
     source::manifest::{FieldFix, FixedDocument, FixedObject, ManifestFile, ManifestText},
 };
 
-/// How often what a fix has brought up is fixed, too.
+/// The most rounds of fixes: a fix may lead to another result with a fix.
 const ROUNDS: usize = 5;
-/// How many results say in SARIF how they are fixed.
+/// The most results with a fix in SARIF.
 const MOST_EDITS: usize = 1_000;
 
-/// What was fixed so far.
+/// The fixes applied so far.
 #[derive(Debug, Default)]
 pub(super) struct AppliedFixes {
     rounds: usize,
@@ -41,7 +41,7 @@ struct FileChange {
 }
 
 impl AppliedFixes {
-    /// Changes files as a result says; returns whether it changed any.
+    /// Applies the fixes of a result to its files; returns whether it changed any.
     pub(super) fn fix(&mut self, result: &AuditResult, files: &[ManifestFile]) -> bool {
         self.rounds += 1;
         if self.rounds > ROUNDS {
@@ -62,7 +62,7 @@ impl AppliedFixes {
         is_changed
     }
 
-    /// Says on standard error what was done, and what was not.
+    /// Reports on standard error how much was fixed, and what could not be.
     pub(super) fn report(&self, left: &AuditResult) {
         let left = count_fixable(left);
         if self.results > 0 || left == 0 {
@@ -75,7 +75,7 @@ impl AppliedFixes {
     }
 }
 
-/// Says how many results name a fix that was not made.
+/// Notes how many results with a fix were not fixed.
 fn note_unfixed(results: usize) {
     if results > 0 {
         let results = count(results, "result");
@@ -93,7 +93,7 @@ pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Resu
     let changes = changes(result, files);
     print(|out| {
         changes.iter().try_for_each(|FileChange { file, old, new, .. }| {
-            // As git writes and reads them.
+            // Paths as `git apply` expects them.
             let file = shown_line(file.trim_start_matches("./").trim_start_matches('/'));
             let diff = TextDiff::from_lines(old, new);
             write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
@@ -108,7 +108,7 @@ fn count_fixable(result: &AuditResult) -> usize {
     result.results.iter().filter(|entry| named_fix(entry).is_some()).count()
 }
 
-/// Returns the value that a result says its field is to have, with the line of its object in its file.
+/// Returns the fix that a violation names, with the location of its object.
 fn named_fix(entry: &Entry) -> Option<(&Location, FieldFix)> {
     let (location, field) = (entry.location.as_ref()?, entry.details.get("field")?.as_str()?.to_owned());
     let value = entry.details.get("fix").filter(|_| entry.result.is_violation())?.clone();
@@ -138,7 +138,7 @@ fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
     FixedObject { kind: entry.resource.kind.clone(), name: entry.resource.name.to_string(), fixes }
 }
 
-/// Returns the files whose text changes, among those that were given: what is rendered names templates.
+/// Returns the changes of the given files. Other files, such as templates of rendered objects, are not changed.
 fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
     let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
     let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();

@@ -10,7 +10,7 @@ pub const AUDIT: &str = "kaudit.dev/audit";
 pub(super) const POLICY: &str = "kaudit.dev/policy";
 pub(super) const RULE: &str = "kaudit.dev/rule";
 pub(super) const RESULT: &str = "kaudit.dev/result";
-/// Annotations with its severity, and with what METADATA says of its rule, as far as there is such.
+/// Annotations with its severity, and with the METADATA of its rule, as far as they are set.
 pub(super) const SEVERITY: &str = "kaudit.dev/severity";
 pub(super) const CATEGORY: &str = "kaudit.dev/category";
 pub(super) const TITLE: &str = "kaudit.dev/title";

@@ -1,4 +1,4 @@
-//! What people read of a violation in `kubectl get events`: how bad it is, which rule, and what is wrong.
+//! The notes of Events about violations, as `kubectl get events` shows them: severity, rule and message.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use crate::record::lifecycle::Lifecycle;
 /// Longest name of a rule, and longest title, in bytes; as much of them is in the annotations, too.
 pub(super) const NAME_BYTES: usize = 512;
 
-/// Returns the note of an Event: `high IMG-01 Tag latest or none: container …`. The end of a violation begins with
-/// `resolved: `, or with what excuses it: then it still is as it was, and nobody is to think that it was mended.
+/// Returns the note of an Event: `high IMG-01 Tag latest or none: container …`. The note of a resolved violation
+/// begins with `resolved: `; that of an excused one with the exception, as the object was not fixed.
 pub(super) fn note(finding: &Finding, dependents_of_it: usize, lifecycle: Lifecycle) -> String {
     let mut note = match (&finding.excused, lifecycle) {
         (Some(Excused { excuse, .. }), _) => format!("{excuse}; "),
@@ -42,7 +42,7 @@ pub(super) fn without_dependents(message: &str) -> &str {
     counted.map_or(message, |(message, _)| message)
 }
 
-/// Returns severity, id and title of the rule, as far as there are such; a rule without a title is named by its path.
+/// Returns the severity, and the id and title of the rule, as far as they are set; without a title, the path of the rule.
 fn heading(finding: &Finding) -> String {
     let RuleInfo { title, id, .. } = finding.info();
     let severity = finding.severity.map(|severity| severity.word().to_owned());

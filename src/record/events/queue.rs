@@ -7,7 +7,7 @@
 //! than one Event for each of theirs.
 //!
 //! Events about one violation are written one after the other: a run that is killed in between leaves the first of them. So are
-//! those about the same rule and message with another outcome, of which the last says what is so.
+//! Events about the same rule and message with another outcome: the last one shows the present state.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -47,7 +47,7 @@ pub(super) enum EventContent {
     Own(String, Box<Event>),
 }
 
-/// What Events say of an object, whether it fails or is a warning: uid, policy, rule and message.
+/// The uid of an object, and the policy, rule and message of a violation, without the outcome.
 type EventStatement = [Arc<str>; 4];
 
 impl ViolationChange {

@@ -28,7 +28,7 @@ struct LocatedDocument {
     root: LocatedNode,
 }
 
-/// Where an object is.
+/// The place of an object in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ObjectPlace {
     /// The first line of its document, from 1.
@@ -37,7 +37,7 @@ pub(super) struct ObjectPlace {
     pub(super) keys: Vec<String>,
 }
 
-/// A value, and where it is.
+/// A value and its place in the text.
 #[derive(Debug)]
 pub(super) struct LocatedNode {
     /// From 1.

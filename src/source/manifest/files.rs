@@ -14,7 +14,7 @@ use crate::{bundle, judge::links::LinkBoundary, model::spelling::nearest};
 
 /// The largest download, in bytes.
 const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
-/// Names beside a missing file among which the one is looked for that may be meant.
+/// The most files of a directory that are compared with the name of a missing file.
 const MOST_BESIDE: usize = 1_000;
 /// Name that stands for standard input.
 const STDIN: &str = "-";
@@ -107,7 +107,7 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Says the same, with the file beside it that may be meant.
+/// Returns the error for a missing path, with the nearest name in its directory.
 fn not_there(path: &Path) -> String {
     let beside = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let names = beside.and_then(|beside| fs::read_dir(beside).ok()).into_iter().flatten().take(MOST_BESIDE);

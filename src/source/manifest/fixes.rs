@@ -1,4 +1,4 @@
-//! Fixes: fields of objects get other values in the text of their file, whose comments and layout stay.
+//! Fixes set fields of objects in the text of a manifest, and keep its comments and layout.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
@@ -10,12 +10,12 @@ use super::{
     yaml,
 };
 
-/// How much deeper the keys of a mapping are than that of the mapping.
+/// The indentation of a nested mapping.
 const INDENT: usize = 2;
 /// The byte order mark.
 const MARK: &str = "\u{feff}";
 
-/// A field of an object, and the value that it is to have.
+/// A field of an object, and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldFix {
     /// Written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
@@ -24,7 +24,7 @@ pub struct FieldFix {
     pub value: Value,
 }
 
-/// An object of a file, and what is to change.
+/// An object of a file, and its fixes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FixedObject {
     /// `Deployment`.
@@ -120,12 +120,12 @@ fn document_length(text: &str) -> usize {
     before.map(str::len).sum()
 }
 
-/// A document whose fields get other values.
+/// A document to which fixes are applied.
 struct EditedDocument {
     text: String,
     is_json: bool,
     value: Value,
-    /// What was set before.
+    /// The fixes applied before.
     fixed: Vec<FieldFix>,
 }
 
@@ -134,7 +134,7 @@ impl EditedDocument {
         Some(Self { text: text.to_owned(), is_json: is_json(text), value: parse(text)?, fixed: Vec::new() })
     }
 
-    /// Whether the object is there that is meant: rendered manifests name the templates that they come from.
+    /// Whether the document has this object in this place: the location of a rendered object is its template.
     fn holds(&self, place: &[String], object: &FixedObject) -> bool {
         let found = place.iter().try_fold(&self.value, |value, key| match value {
             Value::Array(items) => items.get(key.parse::<usize>().ok()?),
@@ -147,7 +147,7 @@ impl EditedDocument {
         found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))
     }
 
-    /// Gives a field its value; returns whether that was possible.
+    /// Applies a fix; returns whether the field has its new value.
     fn apply(&mut self, object: &[String], fix: &FieldFix) -> bool {
         if let Some(known) = self.fixed.iter().find(|known| known.field == fix.field) {
             return known.value == fix.value;
@@ -156,7 +156,7 @@ impl EditedDocument {
         let path: Vec<&str> = object.iter().map(String::as_str).chain(field).collect();
         let Some(wanted) = with_field(&self.value, &path, &fix.value) else { return false };
         if wanted != self.value {
-            // What is written has to be what was wanted, whatever the layout is.
+            // The edited text is parsed again, so that an unusual layout cannot change anything else.
             let edited = self.edited(&path, &fix.value).filter(|text| parse(text).as_ref() == Some(&wanted));
             let Some(text) = edited else { return false };
             (self.text, self.value) = (text, wanted);
@@ -186,7 +186,7 @@ fn parse(text: &str) -> Option<Value> {
     serde_json::from_str(&yaml::read(&text).ok()??.converted.json).ok()
 }
 
-/// Returns a value with another value in one place; `None` if there can be no such place.
+/// Returns a value with a field set; `None` if its parent cannot have such a field.
 fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
     let Some((key, rest)) = path.split_first() else { return Some(field.clone()) };
     match value {
@@ -197,7 +197,7 @@ fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
             *item = with_field(item, rest, field)?;
             Some(items.into())
         }
-        // Lists that are not there get no items.
+        // A missing list is not created.
         Value::Object(_) | Value::Null if value.is_object() || key.parse::<usize>().is_err() => {
             let mut members = value.as_object().cloned().unwrap_or_default();
             if field.is_null() && (rest.is_empty() || !members.contains_key(*key)) {
@@ -212,20 +212,20 @@ fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
     }
 }
 
-/// The text of a document, of which places are in bytes.
+/// The text of a document; offsets are in bytes.
 struct DocumentText<'t> {
     text: &'t str,
-    /// It is JSON, and is to stay that.
+    /// It is JSON, and must remain JSON.
     is_json: bool,
 }
 
 impl DocumentText<'_> {
-    /// Returns where a byte is, from a place on.
+    /// Returns the offset of the next such byte.
     fn find(&self, from: usize, byte: u8) -> Option<usize> {
         Some(from + memchr::memchr(byte, self.text.as_bytes().get(from..)?)?)
     }
 
-    /// Whether a line ends just before a place.
+    /// Whether the byte before an offset ends a line.
     fn is_line_end(&self, place: usize) -> bool {
         place.checked_sub(1).is_some_and(|last| self.text.as_bytes().get(last) == Some(&b'\n'))
     }
@@ -236,13 +236,13 @@ impl DocumentText<'_> {
     }
 }
 
-/// What takes the place of some bytes.
+/// A replacement of some bytes.
 struct Edit {
     place: Range<usize>,
     text: String,
 }
 
-/// Returns the edit by which a field gets a value; `None` if it cannot be found in the text.
+/// Returns the edit that sets a field; `None` if the text has no place for it.
 fn edit(text: &DocumentText<'_>, root: &LocatedNode, path: &[&str], field: &Value) -> Option<Edit> {
     let (mut node, mut above) = (root, None);
     for (depth, key) in path.iter().enumerate() {
@@ -300,7 +300,7 @@ fn add(text: &DocumentText<'_>, node: &LocatedNode, key: &str, value: &Value) ->
     Some(Edit { place: at..at, text: if is_own_line { line } else { format!("\n{}", line.trim_end()) } })
 }
 
-/// Takes a key out of a mapping, which may leave it empty.
+/// Returns the edit that removes a key; the last key of a mapping leaves `{}`.
 fn remove(
     text: &DocumentText<'_>,
     node: &LocatedNode,
@@ -318,7 +318,7 @@ fn remove(
     let place = if in_block_mapping
         && text.text.get(line..begin).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
     {
-        // Of a text in lines of its own the last line break is a part.
+        // A block scalar includes its last line break.
         line..if text.is_line_end(end) { end } else { next_line(text, end) }
     } else if let Some(next) = node.children.get(position + 1) {
         begin..next.key_place.start
@@ -328,12 +328,12 @@ fn remove(
     Some(Edit { place, text: String::new() })
 }
 
-/// Returns where the line behind a place begins, or the end.
+/// Returns the offset of the next line, or of the end.
 fn next_line(text: &DocumentText<'_>, from: usize) -> usize {
     text.find(from, b'\n').map_or(text.text.len(), |at| at + 1)
 }
 
-/// Writes a mapping behind a colon, in lines that begin at a column.
+/// Writes the value after a colon: a mapping in block style, indented to a column, other values in one line.
 fn block(value: &Value, column: usize) -> String {
     match value {
         Value::Object(members) if !members.is_empty() => members.iter().fold(String::new(), |lines, (key, value)| {
@@ -343,7 +343,7 @@ fn block(value: &Value, column: usize) -> String {
     }
 }
 
-/// Writes a value in one line, as people do: text without quotes where it is the same.
+/// Writes a value in one line, with quotes only where a string needs them.
 fn flow(value: &Value) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match value {
@@ -357,7 +357,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Whether a text without quotes is the same text.
+/// Whether a string needs no quotes.
 fn is_plain(text: &str) -> bool {
     let is_simple = |character: char| character.is_ascii_alphanumeric() || "-_./".contains(character);
     text.starts_with(|first: char| first.is_ascii_alphabetic())

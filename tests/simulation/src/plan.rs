@@ -53,7 +53,7 @@ pub enum RunStep {
     RemoveWidgets,
     /// The cluster serves Widgets, also in a second version, which it prefers, or not.
     DefineWidgets(bool),
-    /// From now on an object is written every so many milliseconds, in what no policy reads.
+    /// From now on an object is updated every so many milliseconds, in an annotation that no policy reads.
     KeepWriting(ObjectName, u32),
     /// The server forgets earlier versions.
     Compact,

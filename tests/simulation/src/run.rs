@@ -125,7 +125,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     outcome.and(ended)
 }
 
-/// Writes an object again and again, as long as it is there, in what no policy reads.
+/// Updates an annotation that no policy reads, as long as the object exists.
 async fn keep_writing(server: ApiServer, name: ObjectName, pause: Duration) {
     for number in 0_u64.. {
         sleep(pause).await;
@@ -161,7 +161,7 @@ struct RunState {
     was_forbidden: bool,
     /// Namespaces that were deleted.
     gone_namespaces: BTreeSet<String>,
-    /// Those who never stop writing.
+    /// The tasks that write all the time.
     writers: Vec<AbortHandle>,
     /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
     has_changed: bool,
@@ -374,7 +374,7 @@ impl RunState {
         for writer in self.writers.drain(..) {
             writer.abort();
         }
-        // Whoever was ended is gone when others have had their turn.
+        // An aborted task ends at its next poll.
         yield_now().await;
         outcome
     }
