@@ -183,6 +183,8 @@ struct Generator {
     settings: ReplicaSettings,
     /// Objects may have owners that not every replica reads.
     has_owners: bool,
+    /// Policies are files, some of them in Kubescape's layout, which `ConfigMaps` cannot have.
+    has_library: bool,
     /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
     /// words it differently, so that packages keep their conditions.
     conditions: Vec<([PolicyCondition; 2], bool)>,
@@ -200,7 +202,12 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let mut kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| *kind != NAMESPACE).collect();
     random.shuffle(&mut kinds);
     kinds.truncate(size.kinds);
-    let settings = settings(&mut random, &kinds);
+    let mut settings = settings(&mut random, &kinds);
+    // By random numbers of their own: other seeds go on to mean what they did.
+    let mut others = Rng::with_seed(!seed);
+    let has_library = others.u8(..5) == 0 && settings.excluded.is_none() && !settings.sharded;
+    settings.in_cluster &= !has_library;
+    settings.slow_events = others.u8(..6) == 0;
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
@@ -210,6 +217,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         kinds,
         settings,
         has_owners,
+        has_library,
         conditions: Vec::new(),
         names: BTreeMap::new(),
         excused: Vec::new(),
@@ -238,6 +246,7 @@ fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
         judged_kinds,
         by_object,
         share_verdicts: !unshared,
+        slow_events: false,
     }
 }
 
@@ -352,9 +361,10 @@ impl Generator {
     /// Starts kaudit in another way, of which the same can be expected.
     fn configure(&mut self) -> RunStep {
         let other = settings(&mut self.random, &self.kinds);
-        let ReplicaSettings { sharded, excluded, judged_kinds, .. } = self.settings;
+        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, .. } = self.settings;
         let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
-        self.settings = ReplicaSettings { replicas, sharded, excluded, judged_kinds, ..other };
+        let in_cluster = other.in_cluster && !self.has_library;
+        self.settings = ReplicaSettings { replicas, sharded, in_cluster, excluded, judged_kinds, slow_events, ..other };
         RunStep::Configure(self.settings)
     }
 
@@ -435,6 +445,11 @@ impl Generator {
         if self.conditions[usize::from(number)].1 {
             return Dialect::Gatekeeper;
         }
+        // A rule in Kubescape's layout sees one namespace at a time.
+        let is_unique = |condition: &PolicyCondition| matches!(condition, PolicyCondition::IsUnique(_));
+        if self.has_library && !self.conditions[usize::from(number)].0.iter().any(is_unique) && self.random.bool() {
+            return Dialect::Kubescape;
+        }
         [Dialect::Conftest, Dialect::ConftestV0, Dialect::Admission, Dialect::Trivy][self.random.usize(..4)]
     }
 
@@ -502,7 +517,8 @@ impl Generator {
             is_warning: self.random.bool() && dialect != Dialect::Trivy,
             dialect,
             edition: self.random.u8(..3),
-            is_excusable: self.random.bool(),
+            // Rules in Kubescape's layout have no place to say so.
+            is_excusable: self.random.bool() && dialect != Dialect::Kubescape,
             is_broken: false,
         }
     }

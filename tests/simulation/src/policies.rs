@@ -44,7 +44,12 @@ pub enum Dialect {
     Gatekeeper,
     /// A check, as for Trivy.
     Trivy,
+    /// A rule in the layout of Kubescape's library, which gets all objects of a namespace at once if it looks any up.
+    Kubescape,
 }
+
+/// The directory of rules in Kubescape's layout, below that of all policies.
+const RULES: &str = "library/rules";
 
 /// Policies and namespaces that are excused from them.
 #[derive(Debug, Default)]
@@ -102,6 +107,7 @@ pub fn policy_name(number: u8, variant: u8, dialect: Dialect) -> String {
     match dialect {
         Dialect::Gatekeeper => format!("P{number}V{variant}"),
         Dialect::Trivy => format!("builtin.kubernetes.p{number}_{variant}"),
+        Dialect::Kubescape => format!("kubescape-{number}-{variant}"),
         _ => format!("p{number}_{variant}"),
     }
 }
@@ -116,20 +122,28 @@ impl Policy {
     pub fn rule(&self) -> String {
         match (self.dialect, self.is_warning) {
             (Dialect::Gatekeeper, _) => format!("p{}-{}", self.number, self.variant),
+            (Dialect::Kubescape, _) | (_, false) => "deny".to_owned(),
             (_, true) => "warn".to_owned(),
-            (_, false) => "deny".to_owned(),
         }
     }
 
-    /// Returns the name of its file and what is in it.
-    pub fn file(&self) -> (String, String) {
+    /// Returns the names of its files and what is in them.
+    pub fn files(&self) -> Vec<(String, String)> {
         if self.dialect == Dialect::Gatekeeper {
             let documents = self.documents().map(|document| format!("---\n{document}\n"));
-            return (format!("p{}.yaml", self.number), documents.concat());
+            return vec![(format!("p{}.yaml", self.number), documents.concat())];
         }
         let kinds = self.kinds.map(|kind| KINDS[kind].kind);
         let object = self.object();
         let judged = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
+        if self.dialect == Dialect::Kubescape {
+            let folder = format!("{RULES}/p{}", self.number);
+            let text = self.module(&format!("\titem := input[_]\n{judged}"));
+            return vec![
+                (format!("{folder}/raw.rego"), text),
+                (format!("{folder}/rule.metadata.json"), self.metadata().to_string()),
+            ];
+        }
         let text = format!(
             "# METADATA\n# title: Policy {}\n# description: Edition {}\n# custom: {{excusable: {}, severity: {}{}}}\n{}",
             self.number,
@@ -139,7 +153,15 @@ impl Policy {
             if self.dialect == Dialect::Trivy { ", id: P, input: {selector: [{type: kubernetes}]}" } else { "" },
             self.module(&judged)
         );
-        (format!("p{}.rego", self.number), text)
+        vec![(format!("p{}.rego", self.number), text)]
+    }
+
+    /// Returns what a rule in Kubescape's layout says of itself. It gets the objects that it looks up beside those that it is
+    /// about.
+    fn metadata(&self) -> Value {
+        let kinds: BTreeSet<&str> = self.concerns().map(|kind| KINDS[kind].kind).collect();
+        json!({"name": self.name(), "ruleLanguage": "Rego", "description": format!("Edition {}", self.edition),
+            "match": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": kinds}]})
     }
 
     /// Returns its template and its Constraint, if it is for Gatekeeper.
@@ -165,6 +187,7 @@ impl Policy {
             Dialect::Conftest | Dialect::ConftestV0 | Dialect::Trivy => "input",
             Dialect::Admission => "input.request.object",
             Dialect::Gatekeeper => "input.review.object",
+            Dialect::Kubescape => "item",
         }
     }
 
@@ -172,14 +195,25 @@ impl Policy {
     fn module(&self, judged: &str) -> String {
         let rule = self.rule();
         let (head, import) = match self.dialect {
+            Dialect::Kubescape => ("deny contains result if {".to_owned(), "import rego.v1\n"),
             Dialect::Trivy => ("deny contains result.new(msg, input) if {".to_owned(), "import rego.v1\n"),
             Dialect::ConftestV0 => (format!("{rule}[msg] {{"), ""),
             Dialect::Gatekeeper => ("violation[{\"msg\": msg}] {".to_owned(), ""),
             Dialect::Conftest | Dialect::Admission => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
         };
         let (body, rest) = self.condition.rego(self.dialect);
-        let body = body.replace("OBJECT", self.object());
-        let package = if self.dialect == Dialect::Gatekeeper { "template".to_owned() } else { self.name() };
+        let mut body = body.replace("OBJECT", self.object());
+        if self.dialect == Dialect::Kubescape {
+            let status = if self.is_warning { "warning" } else { "failed" };
+            body = format!(
+                "{body}\tresult := {{\"alertMessage\": msg, \"ruleStatus\": \"{status}\", \"alertObject\": {{\"k8sApiObjects\": [item]}}}}\n"
+            );
+        }
+        let package = match self.dialect {
+            Dialect::Gatekeeper => "template".to_owned(),
+            Dialect::Kubescape => "armo_builtins".to_owned(),
+            _ => self.name(),
+        };
         let end = if self.is_broken { "broken := \n" } else { "" };
         format!("package {package}\n{import}\n{head}\n{judged}{body}}}\n{rest}{end}")
     }
@@ -260,7 +294,8 @@ impl Policy {
     /// Returns what its results are rated, if it says so.
     pub fn severity(&self) -> Option<&'static str> {
         let severities = ["low", "medium", "high"];
-        (self.dialect != Dialect::Gatekeeper).then(|| severities[usize::from(self.edition) % severities.len()])
+        let says_so = !matches!(self.dialect, Dialect::Gatekeeper | Dialect::Kubescape);
+        says_so.then(|| severities[usize::from(self.edition) % severities.len()])
     }
 }
 
@@ -290,9 +325,9 @@ impl PolicyCondition {
             }
             Self::HasNoTeam => ("\tmsg := sprintf(\"of team %s\", [OBJECT.metadata.labels.team])\n".to_owned(), ""),
             Self::HasPartner(kind) => {
-                let there = all_objects(kind, "OBJECT.metadata.namespace", dialect);
+                let (first, there) = all_objects(kind, "OBJECT.metadata.namespace", dialect);
                 let text = format!(
-                    "\tpartner := OBJECT.metadata.annotations[\"example.com/partner\"]\n\
+                    "{first}\tpartner := OBJECT.metadata.annotations[\"example.com/partner\"]\n\
                      \tnot {there}[partner]\n\tmsg := sprintf(\"no partner_%s\", [partner])\n"
                 );
                 (text, "")
@@ -306,21 +341,21 @@ impl PolicyCondition {
                 } else {
                     ("\tnamespace := \"\"\n", "\t[other.kind, name] != [OBJECT.kind, OBJECT.metadata.name]\n")
                 };
-                let there = all_objects(kind, "namespace", dialect);
+                let (first, there) = all_objects(kind, "namespace", dialect);
                 let text = format!(
-                    "\tother := {there}[name]\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
+                    "{first}\tother := {there}[name]\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
                      \tmsg := sprintf(\"unit of %s_%s\", [namespace, name])\n"
                 );
                 (text, "")
             }
             Self::HasRoom(kind) => {
-                let there = all_objects(kind, "OBJECT.metadata.namespace", dialect);
-                (format!("\tcount({there}) > 2\n\tmsg := \"crowded\"\n"), "")
+                let (first, there) = all_objects(kind, "OBJECT.metadata.namespace", dialect);
+                (format!("{first}\tcount({there}) > 2\n\tmsg := \"crowded\"\n"), "")
             }
             Self::HasTeamOfNamespace => {
-                let namespaces = all_objects(NAMESPACE, "", dialect);
+                let (first, namespaces) = all_objects(NAMESPACE, "", dialect);
                 let text = format!(
-                    "\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
+                    "{first}\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
                      \t{namespaces}[home].metadata.labels.team != OBJECT.metadata.labels.team\n\
                      \tmsg := \"another team\"\n"
                 );
@@ -336,7 +371,7 @@ impl PolicyCondition {
                     Dialect::ConftestV0 | Dialect::Gatekeeper => {
                         "odd(x) = 1 { x == \"yes\" }\nodd(x) = 2 { x == \"yes\" }\n"
                     }
-                    Dialect::Conftest | Dialect::Admission | Dialect::Trivy => {
+                    Dialect::Conftest | Dialect::Admission | Dialect::Trivy | Dialect::Kubescape => {
                         "odd(x) := 1 if x == \"yes\"\nodd(x) := 2 if x == \"yes\"\n"
                     }
                 };
@@ -406,13 +441,21 @@ impl PolicyCondition {
     }
 }
 
-/// Returns where rules find all objects of a kind, by name: those of a namespace, if the kind is namespaced.
-fn all_objects(kind: usize, namespace: &str, dialect: Dialect) -> String {
+/// Returns where rules find all objects of a kind, by name, after the lines that make them: those of a namespace, if the kind
+/// is namespaced.
+fn all_objects(kind: usize, namespace: &str, dialect: Dialect) -> (String, String) {
     let AuditedKind { api_version, kind, plural, namespaced, .. } = KINDS[kind];
-    match (dialect, namespaced) {
+    let place = match (dialect, namespaced) {
+        (Dialect::Kubescape, _) => {
+            let place = if namespaced { format!("\tplace := {namespace}\n") } else { String::new() };
+            let is_there = if namespaced { "; other.metadata.namespace == place" } else { "" };
+            let found = format!("other := input[_]; other.kind == \"{kind}\"{is_there}");
+            return (format!("{place}\tall := {{other.metadata.name: other | {found}}}\n"), "all".to_owned());
+        }
         (Dialect::Gatekeeper, true) => format!("data.inventory.namespace[{namespace}][\"{api_version}\"].{kind}"),
         (Dialect::Gatekeeper, false) => format!("data.inventory.cluster[\"{api_version}\"].{kind}"),
         (_, true) => format!("data.kubernetes.{plural}[{namespace}]"),
         (_, false) => format!("data.kubernetes.{plural}"),
-    }
+    };
+    (String::new(), place)
 }

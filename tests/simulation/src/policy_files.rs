@@ -80,8 +80,10 @@ impl PolicyFiles {
     }
 
     fn write_policy(&self, policy: &Policy) -> io::Result<()> {
-        let (name, text) = policy.file();
-        self.write(&format!("{POLICIES}/{name}"), &text)
+        for (name, text) in policy.files() {
+            self.write(&format!("{POLICIES}/{name}"), &text)?;
+        }
+        Ok(())
     }
 
     /// Removes a policy, and what excuses from it, if it is there; returns it.
@@ -95,7 +97,9 @@ impl PolicyFiles {
         for excuse in excused {
             self.end_excuse(&excuse)?;
         }
-        fs::remove_file(self.folder.join(POLICIES).join(policy.file().0))?;
+        for (name, _) in policy.files() {
+            fs::remove_file(self.folder.join(POLICIES).join(name))?;
+        }
         Ok(Some(policy))
     }
 
@@ -126,7 +130,9 @@ impl PolicyFiles {
 
     /// Writes a file in one step.
     fn write(&self, path: &str, text: &str) -> io::Result<()> {
-        fs::write(self.folder.join("new"), text)?;
-        fs::rename(self.folder.join("new"), self.folder.join(path))
+        let (new, path) = (self.folder.join("new"), self.folder.join(path));
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(&new, text)?;
+        fs::rename(new, path)
     }
 }

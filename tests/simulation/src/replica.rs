@@ -1,6 +1,16 @@
 //! kaudit itself in a simulated cluster: as a long run, which may be killed, and once.
 
-use std::{fs, io, net::TcpListener, os::unix::fs::symlink, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail, ensure};
 use kaudit::{
@@ -59,6 +69,8 @@ pub struct ReplicaSettings {
     pub by_object: bool,
     /// What looks the same is evaluated once.
     pub share_verdicts: bool,
+    /// Events are written so slowly that some wait most of the time.
+    pub slow_events: bool,
 }
 
 impl Default for ReplicaSettings {
@@ -72,6 +84,7 @@ impl Default for ReplicaSettings {
             judged_kinds: false,
             by_object: false,
             share_verdicts: true,
+            slow_events: false,
         }
     }
 }
@@ -110,6 +123,9 @@ impl ReplicaSettings {
     pub fn long_arguments(&self, number: u8) -> Vec<String> {
         let mut arguments = self.arguments();
         arguments.extend(["--record=events,reports,status", "--rejudge-every=30s"].map(str::to_owned));
+        if self.slow_events {
+            arguments.push("--events-per-second=1".to_owned());
+        }
         if self.replicas > 1 || self.sharded {
             arguments.push("--leader-elect".to_owned());
         }
@@ -236,10 +252,20 @@ impl Replica {
     }
 }
 
-/// Returns ports that are free, which the system chooses.
+/// How many ports a run has for itself.
+const PORTS: u32 = 64;
+
+/// Returns ports that are free, other ones than the last time. They belong to this process: they are below the ports that systems
+/// choose, and runs beside this one have processes with numbers near to its own.
 fn free_ports() -> io::Result<[u16; 2]> {
-    let listeners = [TcpListener::bind(("127.0.0.1", 0))?, TcpListener::bind(("127.0.0.1", 0))?];
-    Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let first = 10_000 + std::process::id() % 340 * PORTS;
+    let next = || {
+        let port = u16::try_from(first + LAST.fetch_add(1, Relaxed) % PORTS).unwrap_or_default();
+        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
+    };
+    let ports: Vec<u16> = (0..PORTS).filter_map(|_| next()).take(2).collect();
+    ports.try_into().map_err(|_| io::ErrorKind::AddrInUse.into())
 }
 
 async fn get(port: u16, path: &str) -> anyhow::Result<String> {
@@ -290,9 +316,10 @@ pub fn write_policy(server: &ApiServer, policy: &Policy) {
         cluster::define_constraints(server, &policy.name());
         cluster::write(server, &constraint);
     } else {
-        let (name, text) = policy.file();
         let metadata = json!({"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}});
-        let data = json!({name: text});
+        // Keys of a ConfigMap have no slashes.
+        let data: BTreeMap<String, String> =
+            policy.files().into_iter().map(|(name, text)| (name.replace('/', "-"), text)).collect();
         cluster::write(server, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
     }
 }
