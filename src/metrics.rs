@@ -12,7 +12,7 @@ mod table;
 
 use std::{
     borrow::Cow,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -29,6 +29,8 @@ use self::{recent::RecentNamespaces, table::Table};
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
+    rule_counts::RuleCounts,
+    rule_numbers::RuleName,
     verdict::{Class, Finding, Severity, Shared},
 };
 
@@ -69,6 +71,13 @@ struct ViolationLabels {
     policy: Arc<str>,
     severity: &'static str,
     result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    policy: Arc<str>,
+    rule: Arc<str>,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -178,6 +187,8 @@ metrics! {
     violations: Table<ViolationLabels>, "Open violations by the namespace of their objects, without those that a violation of \
         their owner covers";
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
+    rule_objects: Table<RuleLabels>, "Objects that a rule is about, by what came of them under it; without those whose results \
+        an owner covers";
     violations_appeared: Family<ToldLabels, Counter>, "Violations that were told to be new, after a change of their object or \
         when many objects were judged";
     violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace of their \
@@ -259,6 +270,19 @@ impl Metrics {
     /// Sets how many results of dependents their owners cover.
     pub fn set_covered(&self, number: usize) {
         self.violations_covered.set(gauge_value(number));
+    }
+
+    /// Sets on how many objects rules were evaluated, and what came of that.
+    pub fn set_rule_objects(&self, rules: BTreeMap<RuleName, RuleCounts>) {
+        let rows = |([policy, rule], counts): (RuleName, RuleCounts)| {
+            let row = move |(outcome, number)| {
+                let (policy, rule) = (Arc::clone(&policy), Arc::clone(&rule));
+                (RuleLabels { policy, rule, outcome }, gauge_value(number))
+            };
+            let RuleCounts { failing, excused, error, .. } = counts;
+            [("pass", counts.pass()), ("failing", failing), ("excused", excused), ("error", error)].map(row)
+        };
+        self.rule_objects.replace(rules.into_iter().flat_map(rows).collect());
     }
 
     /// Has series of violations that may be told, from 0 on: nobody sees that a counter grows which begins with 1.

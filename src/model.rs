@@ -7,6 +7,8 @@ pub mod exception;
 pub mod glob;
 pub mod label_requirements;
 pub mod object;
+pub mod rule_counts;
+pub mod rule_numbers;
 pub mod shard;
 pub(crate) mod spelling;
 pub mod text;

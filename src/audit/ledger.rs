@@ -12,13 +12,14 @@ pub mod dependents;
 mod handover;
 mod rewording;
 mod rollup;
+mod rule_tallies;
 mod same_violation;
 mod undecided;
 mod unlisted;
 mod violation;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -30,6 +31,7 @@ use self::{
     counts::{Counts, Totals},
     dependents::{Dependents, Labels, Owners},
     handover::Handovers,
+    rule_tallies::RuleTallies,
 };
 pub use self::{
     cover::Cover,
@@ -41,6 +43,8 @@ use crate::{
     judge::set::PolicySet,
     model::{
         object::{ObjectKey, ObjectRef, State},
+        rule_counts::RuleCounts,
+        rule_numbers::{RuleName, RuleNumbers},
         verdict::{Class, Finding, Outcome, Verdict},
     },
     telemetry::Span,
@@ -129,7 +133,7 @@ pub struct Standing {
     /// Its results, as in the verdict.
     pub results: Vec<Violation>,
     /// Rules that were evaluated without a result.
-    pub passed: u32,
+    pub passed: Arc<RuleNumbers>,
     /// Number of the policy set that it was judged by.
     set: u32,
     /// The state that it is about; `None` if that is not known.
@@ -154,7 +158,7 @@ pub struct Ledger {
     /// Those without.
     clean: Clean,
     counts: Counts,
-    passed: usize,
+    rules: RuleTallies,
     /// Objects without results that were dropped and only counted.
     dropped: usize,
     /// Results that are excused, by what excuses them.
@@ -221,6 +225,7 @@ impl Ledger {
         let subject = Subject::new(&key, &uid);
         let (mut results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
         undecided::mark(&mut results, &undecided);
+        let passed = self.rules.shared(passed);
         let standing = Standing { uid, owner: None, labels: None, results, passed, set: self.set, state };
         self.settle(key, standing, transitions, owners, lane)
     }
@@ -237,7 +242,15 @@ impl Ledger {
         let judged = self.take(key);
         if !recorded.is_empty() {
             let (uid, set) = (uid.clone(), self.set);
-            let standing = Standing { uid, owner: None, labels: None, results: recorded, passed: 0, set, state: None };
+            let standing = Standing {
+                uid,
+                owner: None,
+                labels: None,
+                results: recorded,
+                passed: Arc::default(),
+                set,
+                state: None,
+            };
             self.put(key.clone(), standing);
         }
         let judged = Standing { uid: uid.clone(), ..judged? };
@@ -261,7 +274,7 @@ impl Ledger {
             if is_same { known.clone() } else { Violation::new(Subject::new(key, uid), finding, now) }
         };
         let results = results.iter().zip(findings).map(same).collect();
-        let (uid, passed, set, state) = (Arc::clone(uid), *passed, *set, *state);
+        let (uid, passed, set, state) = (Arc::clone(uid), Arc::clone(passed), *set, *state);
         let standing = Standing { uid, owner: None, labels: None, results, passed, set, state };
         self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot)
     }
@@ -321,9 +334,9 @@ impl Ledger {
     }
 
     /// Counts an object without results that will not be judged again.
-    pub fn record_clean(&mut self, passed: u32) {
+    pub fn record_clean(&mut self, passed: &RuleNumbers) {
         self.dropped += 1;
-        self.passed += passed as usize;
+        self.rules.passed(passed);
     }
 
     /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
@@ -390,10 +403,11 @@ impl Ledger {
     }
 
     fn put(&mut self, key: ObjectKey, standing: Standing) {
-        self.passed += standing.passed as usize;
+        self.rules.passed(&standing.passed);
         if standing.results.is_empty() {
-            return self.clean.insert(&key, standing.passed);
+            return self.clean.insert(&key, self.rules.keep(&standing.passed));
         }
+        self.rules.add(&standing.results);
         self.usage.add(key.namespace.as_ref(), standing.bytes());
         for result in &standing.results {
             match &result.covered_by {
@@ -411,11 +425,12 @@ impl Ledger {
     /// depends.
     fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
         let standing = self.objects.remove(key).or_else(|| {
-            let passed = self.clean.remove(key)?;
+            let passed = self.rules.release(self.clean.remove(key)?);
             let (uid, results, set) = ("".into(), Vec::new(), self.set);
             Some(Standing { uid, owner: None, labels: None, results, passed, set, state: None })
         })?;
-        self.passed -= standing.passed as usize;
+        self.rules.not_passed(&standing.passed);
+        self.rules.remove(&standing.results);
         self.usage.remove(key.namespace.as_ref(), standing.bytes());
         for result in &standing.results {
             match &result.covered_by {
@@ -497,7 +512,12 @@ impl Ledger {
 
     /// Returns the (object, rule) pairs that were evaluated without a result.
     pub fn passed(&self) -> usize {
-        self.passed
+        self.rules.pass()
+    }
+
+    /// Returns on how many objects each rule was evaluated that is about any, and what came of that.
+    pub fn rule_counts(&self) -> BTreeMap<RuleName, RuleCounts> {
+        self.rules.counts()
     }
 }
 

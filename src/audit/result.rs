@@ -27,6 +27,7 @@ use crate::{
         coverage::Coverage,
         exception::Excuse,
         object::{Location, ObjectName, ObjectRef},
+        rule_counts::{ObjectOutcome, RuleCounts},
         shard::Shard,
         verdict::{Finding, Outcome, RuleInfo, Severity, Source},
     },
@@ -126,6 +127,22 @@ impl AuditResult {
         let rules = policies.filter_map(|policy| policy.excusable.get(&*entry.rule).copied());
         let excusable = rules.reduce(Excusability::and).unwrap_or_default();
         entry.resource.namespace.is_some() && excusable.allows(entry.severity)
+    }
+
+    /// Counts the objects of which rules have results again, after results have become others or were left out.
+    pub(crate) fn count_objects(&mut self) {
+        let mut rules: BTreeMap<(&str, &str), BTreeMap<&ObjectRef, ObjectOutcome>> = BTreeMap::new();
+        for entry in self.results.iter().filter(|entry| entry.covered_by.is_none()) {
+            let objects = rules.entry((&*entry.policy, &*entry.rule)).or_default();
+            let worst = objects.entry(&*entry.resource).or_insert(ObjectOutcome::Excused);
+            *worst = ObjectOutcome::from(entry.result).max(*worst);
+        }
+        for policy in &mut self.policies {
+            for (rule, counts) in &mut policy.objects {
+                let objects = rules.get(&(policy.name.as_str(), rule.as_str()));
+                counts.count(objects.into_iter().flat_map(BTreeMap::values).copied());
+            }
+        }
     }
 
     /// Leaves out the results that an owner covers, which the summary does not count among the others anyway.
@@ -310,6 +327,9 @@ pub struct PolicySummary {
     /// Its own annotations.
     #[serde(flatten)]
     pub about: About,
+    /// On how many objects its rules were evaluated, by name, and what came of that; without rules that are about none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects: BTreeMap<String, RuleCounts>,
     /// Annotations of its rules, by name, where they differ from its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub about_rules: BTreeMap<String, About>,
@@ -461,6 +481,11 @@ impl LineEdit {
 }
 
 impl Entry {
+    /// Returns the field of the object that it is about, if the policy names it as `details.field`.
+    pub fn field(&self) -> Option<&str> {
+        self.details.get("field")?.as_str()
+    }
+
     /// Returns what tells it apart from others of its id.
     pub(crate) fn distinction(&self) -> Distinction<'_> {
         let file = self.location.as_ref().map_or("", |location| &location.file);
@@ -544,6 +569,7 @@ impl From<&Policy> for PolicySummary {
             dialect: policy.dialect.to_string(),
             source: policy.source.to_string(),
             rules,
+            objects: BTreeMap::new(),
             texts: policy.rules.iter().map(|rule| (rule.name.to_string(), rule.texts.clone())).collect(),
             excusable: policy.rules.iter().map(|rule| (rule.name.to_string(), rule.excusable)).collect(),
         }

@@ -25,7 +25,10 @@ use super::{
     unit::Group,
 };
 use crate::{
-    model::verdict::{Outcome, Source},
+    model::{
+        rule_numbers::RuleNumber,
+        verdict::{Outcome, Source},
+    },
     rego::{
         excerpt,
         file::File,
@@ -237,6 +240,7 @@ impl Reading<'_> {
             RuleText { source: self.source(node), text: lines.join("\n").into() }
         };
         let rule = Rule {
+            number: RuleNumber::of(policy, &name.as_str().into()),
             name: name.as_str().into(),
             // Trivy and Kubescape ask for some that have no name of a rule here.
             outcome: outcome(name).unwrap_or(Outcome::Fail),

@@ -34,6 +34,7 @@ use crate::{
     judge::{cross_check::Difference, depth, dialect::Dialect, set::PolicySet, unit::Unit},
     model::{
         object::Object,
+        rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
     },
     rego::{cpu_time::CpuTimer, value},
@@ -149,11 +150,12 @@ fn verdict(
     for findings in [&mut results, &mut transitions] {
         changes.apply(findings, namespace);
     }
+    changes.apply_to_passed(&mut passed, namespace);
     transitions.retain(|finding| !results.iter().any(|standing| standing.is_same_result(finding)));
     let source = |file: &str| job.policies.source_of(file);
     let (mut results, transitions) = (results::bounded(results, source), results::bounded(transitions, source));
     if job.deleted {
-        (results, passed) = (Vec::new(), 0);
+        (results, passed) = (Vec::new(), RuleNumbers::default());
     }
     Verdict {
         key: job.object.key.clone(),

@@ -40,7 +40,7 @@ use super::{
     unjudged::Unjudged,
 };
 use crate::{
-    model::{spelling::nearest, verdict::RuleInfo},
+    model::{rule_numbers::RuleNumber, spelling::nearest, verdict::RuleInfo},
     rego::{
         data::Data,
         file::{File, Form},
@@ -389,7 +389,8 @@ impl LoadedLibrary {
         let names = names.as_ref().map(|names| names.iter().map(AsRef::as_ref).collect());
         let matches = if relates { Matches::All } else { own.matches.clone() }.and(names);
         let mut add = |policy: Arc<str>, name: Arc<str>, about: Metadata| {
-            let rule = Rule { name, metadata: Arc::new(about), ..own.rules[0].clone() };
+            let number = RuleNumber::of(&policy, &name);
+            let rule = Rule { name, number, metadata: Arc::new(about), ..own.rules[0].clone() };
             let mut depends = own.depends;
             depends.inventory |= relates;
             self.policies.push(Policy {

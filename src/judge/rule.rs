@@ -9,7 +9,10 @@ use regorus::{
 
 use super::{excusable::Excusability, metadata::Metadata, trivy::Kinds};
 use crate::{
-    model::verdict::{Outcome, Source},
+    model::{
+        rule_numbers::RuleNumber,
+        verdict::{Outcome, Source},
+    },
     rego::references::Path,
 };
 
@@ -18,6 +21,8 @@ use crate::{
 pub struct Rule {
     /// The head's name, e.g. `deny_latest`, or that of the Constraint.
     pub name: Arc<str>,
+    /// That of its policy and its name.
+    pub number: RuleNumber,
     /// What its results count as.
     pub outcome: Outcome,
     /// The annotations of its first definition, filled up from document and package.

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     model::{
         glob::Glob,
+        rule_numbers::RuleNumbers,
         spelling::nearest,
         verdict::{Finding, Outcome, Severity},
     },
@@ -267,6 +268,16 @@ impl RuleChanges {
             change.is_none_or(|change| change.applies_in(namespace))
                 && (finding.outcome == Outcome::Error || is_severe())
         });
+    }
+
+    /// Removes rules that do not apply to an object in a namespace.
+    pub(crate) fn apply_to_passed(&self, passed: &mut RuleNumbers, namespace: Option<&str>) {
+        if self.changes.values().any(|change| change.namespaces.is_some()) {
+            passed.retain(|rule| {
+                let [policy, rule] = rule.name();
+                self.applies(&policy, &rule, namespace)
+            });
+        }
     }
 
     /// Whether a rule applies in a namespace.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::verdict::Outcome;
+use crate::model::{rule_counts::RuleCounts, verdict::Outcome};
 
 const AT: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -33,6 +33,8 @@ fn sample() -> Metrics {
     let class = Class { policy: "image".into(), severity: Some(Severity::High), outcome: Outcome::Fail };
     metrics.set_violations([("gone".into(), class.clone(), 2)]);
     metrics.set_violations([("shop".into(), class.clone(), 1), ("".into(), class.clone(), 0)]);
+    let counts = RuleCounts { applicable: 7, failing: 3, excused: 1, error: 1 };
+    metrics.set_rule_objects([(["image".into(), "deny".into()], counts)].into());
     metrics.expect_violations(&class, "change");
     metrics.limit_namespaces(1);
     metrics.violation_appeared(&finding(&class), Some(&"shop".into()), "change");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{digest::Digest, exception::Excuse, object::ObjectKey};
+use crate::model::{digest::Digest, exception::Excuse, object::ObjectKey, rule_numbers::RuleNumbers};
 
 /// How a rule came out for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -224,6 +224,11 @@ impl Finding {
         }
     }
 
+    /// Returns the field of the object that the result is about, if the policy names it as `details.field`.
+    pub fn field(&self) -> Option<&str> {
+        self.details.as_ref()?.get("field")?.as_str()
+    }
+
     /// Whether both are the same result, whatever their source and severity.
     pub fn is_same_result(&self, other: &Self) -> bool {
         let identity = |finding: &Self| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
@@ -292,7 +297,7 @@ pub struct Verdict {
     /// is: reported once, never standing.
     pub transitions: Vec<Finding>,
     /// Rules that are about the object's kind, match it, and have no result.
-    pub passed: u32,
+    pub passed: RuleNumbers,
     /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
     pub unfinished: bool,
     /// Rules, each with its policy, that have an error which the same object need not have again: they ran out of time, or what

@@ -202,6 +202,7 @@ mod tests {
             rules: vec!["deny".to_owned()],
             about: About::default(),
             about_rules: BTreeMap::new(),
+            objects: BTreeMap::new(),
             texts: BTreeMap::new(),
             excusable: [("deny".to_owned(), excusable)].into(),
         };

@@ -102,7 +102,7 @@ impl Page {
             *summary.of(entry.result) += 1;
         }
         let exceptions = exceptions.iter().filter(|exception| places.contains(&place_of_exception(exception)));
-        let result = AuditResult {
+        let mut result = AuditResult {
             summary,
             results,
             ended: ended.iter().filter(|ended| sees(&ended.entry)).cloned().collect(),
@@ -120,6 +120,7 @@ impl Page {
             repeated: HashSet::new(),
             ..self.result
         };
+        result.count_objects();
         Self { result, about: self.about.clone(), places: places.clone(), is_part: true }
     }
 

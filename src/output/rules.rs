@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     audit::result::{About, AuditResult, Entry, PolicySummary},
     judge::rule::RuleText,
+    model::rule_counts::RuleCounts,
 };
 
 /// The policies of an audit, by name.
@@ -19,6 +20,11 @@ impl<'r> Rules<'r> {
     pub(super) fn about(&self, policy: &str, rule: &str) -> Option<&'r About> {
         let policy = self.0.get(policy)?;
         Some(policy.about_rules.get(rule).unwrap_or(&policy.about))
+    }
+
+    /// Returns on how many objects a rule was evaluated, if that is known.
+    pub(super) fn objects(&self, policy: &str, rule: &str) -> Option<RuleCounts> {
+        self.0.get(policy)?.objects.get(rule).copied()
     }
 
     /// Returns the definitions of a rule, as far as they are known.

@@ -115,16 +115,19 @@ fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> Table {
     table.more = rules.len().saturating_sub(ROWS);
     for entries in rules.iter().take(ROWS) {
         let Some(first) = entries.first() else { continue };
-        let about = about.about(&first.policy, &first.rule);
-        let title = about.and_then(|about| about.title.as_deref()).map_or(String::new(), shown_line);
-        let id = about.and_then(|about| about.id.as_deref()).map(shown_line);
+        let info = about.about(&first.policy, &first.rule);
+        let title = info.and_then(|about| about.title.as_deref()).map_or(String::new(), shown_line);
+        let id = info.and_then(|about| about.id.as_deref()).map(shown_line);
         let objects: BTreeSet<&ObjectRef> = entries.iter().map(|entry| &*entry.resource).collect();
+        let applicable = about
+            .objects(&first.policy, &first.rule)
+            .map_or(String::new(), |counts| format!(" of {}", counts.applicable));
         let severity = entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).min();
         table.rows.push(vec![
             id.unwrap_or_else(|| rule_name(first)),
             painted(severity.and_then(|(_, severity)| severity), paint),
             entries.len().to_string(),
-            objects.len().to_string(),
+            format!("{}{applicable}", objects.len()),
             title,
         ]);
     }

@@ -58,6 +58,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
         rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         about: About::default(),
         about_rules: BTreeMap::new(),
+        objects: BTreeMap::new(),
         texts: BTreeMap::new(),
         excusable: rules.iter().map(|rule| ((*rule).to_owned(), Excusability::Always)).collect(),
     }

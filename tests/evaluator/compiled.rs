@@ -103,7 +103,7 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], failures: Failures) ->
             let verdicts = sets.each_ref().map(|set| judge(set, object(&altered)));
             let [compiled, regorus] = verdicts.each_ref().map(|verdict| {
                 let lists = [&verdict.results, &verdict.transitions];
-                (lists.map(|list| list.iter().map(shown).collect::<Vec<_>>()), verdict.passed)
+                (lists.map(|list| list.iter().map(shown).collect::<Vec<_>>()), verdict.passed.clone())
             });
             let failed = regorus.0[0].iter().any(|line| line.starts_with("error"));
             if !failed || failures == Failures::Compared {

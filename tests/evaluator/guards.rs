@@ -179,7 +179,7 @@ fn objects_that_are_no_json_are_one_error() {
         let [finding] = verdict.results.as_slice() else { panic!("{:?}", verdict.results) };
         assert_eq!(finding.outcome, Outcome::Error);
         assert!(finding.message.starts_with("the object cannot be read: "), "{}", finding.message);
-        assert_eq!(verdict.passed, 0);
+        assert_eq!(verdict.passed.iter().count(), 0);
     }
     object.body = Body::plain(br#"{"kind": "Pod", "spec": {"$serde_json::private::Number": "1e999999999"}}"#);
     assert_eq!(judge(&set, object).results[0].outcome, Outcome::Fail);

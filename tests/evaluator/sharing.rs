@@ -350,7 +350,7 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], rounds: usize) -> (usi
             rename(&mut one, &mut random);
             let verdicts = sets.each_ref().map(|set| judge(set, object(&one)));
             let [shared, own] = verdicts.each_ref().map(|verdict| {
-                (verdict.results.iter().map(shown).collect::<Vec<_>>(), verdict.passed, verdict.unfinished)
+                (verdict.results.iter().map(shown).collect::<Vec<_>>(), verdict.passed.clone(), verdict.unfinished)
             });
             assert_eq!(shared, own, "{one}");
             assert_eq!((verdicts[1].shared, verdicts[0].shared_differences.len()), (None, 0), "{one}");

@@ -114,6 +114,7 @@ fn result(text: &str) -> AuditResult {
             rules: vec![text.to_owned()],
             about: about.clone(),
             about_rules: [(text.to_owned(), about)].into(),
+            objects: [].into(),
             texts: [(text.to_owned(), vec![RuleText { source: finding.source.clone(), text: text.into() }])].into(),
             excusable: [].into(),
         }],

@@ -25,6 +25,7 @@ fn audit(found: &[(&str, &str)]) -> AuditResult {
         rules: vec!["deny".into()],
         about: crate::audit::result::About::default(),
         about_rules: BTreeMap::new(),
+        objects: BTreeMap::new(),
         texts: BTreeMap::new(),
         excusable: BTreeMap::new(),
     };

@@ -7,7 +7,7 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// For each object the number of rules that it passed. Objects are known by a hash with a key of this process: nobody can
+/// For each object the number of the set of rules that it passed. Objects are known by a hash with a key of this process: nobody can
 /// make two that are taken for one.
 #[derive(Debug, Default)]
 pub(super) struct Clean {
@@ -26,7 +26,7 @@ impl Clean {
         self.passed.insert(self.hash(key), passed);
     }
 
-    /// Takes an object out; returns how many rules it passed.
+    /// Takes an object out; returns the number of its set.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<u32> {
         self.passed.remove(&self.hash(key))
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::digest::Digest;
-use crate::model::{object::Kind, verdict::Source};
+use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::Source};
 
 /// The state that an object is in as long as nothing else is said.
 const STATE: Option<State> = Some(State::sample(1));
@@ -22,6 +22,15 @@ fn finding(message: &str, outcome: Outcome) -> Finding {
     }
 }
 
+/// Returns rules of a policy `p`.
+fn passed(rules: &[&str]) -> RuleNumbers {
+    let mut numbers = RuleNumbers::default();
+    for rule in rules {
+        numbers.insert(RuleNumber::of(&"p".into(), &(*rule).into()));
+    }
+    numbers
+}
+
 fn verdict(messages: &[&str]) -> Verdict {
     let kind = Kind::sample("", "pods", "Pod");
     Verdict {
@@ -29,7 +38,7 @@ fn verdict(messages: &[&str]) -> Verdict {
         uid: "u".into(),
         results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
         transitions: Vec::new(),
-        passed: 2,
+        passed: passed(&["a", "b"]),
         unfinished: false,
         undecided: Vec::new(),
         differences: Vec::new(),
@@ -104,6 +113,38 @@ fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
     assert_eq!(delta.uid, uid);
     assert_eq!(reported(Some(delta)), (vec![], texts(&["x"])));
     assert_eq!((ledger.objects().count(), ledger.judged(), ledger.passed()), (0, 1, 2));
+}
+
+#[test]
+fn objects_are_counted_by_rule_and_by_the_worst_that_it_says_of_them() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let mut record = |name: &str, results: &[(&str, Outcome)], passing: &[&str]| {
+        let found = |(rule, outcome): &(&str, Outcome)| Finding { rule: (*rule).into(), ..finding("x", *outcome) };
+        let key = ObjectKey { name: name.into(), ..verdict(&[]).key };
+        let results = results.iter().map(found).collect();
+        let verdict = Verdict { key: key.clone(), results, passed: passed(passing), ..verdict(&[]) };
+        ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now);
+        ledger
+            .rule_counts()
+            .into_iter()
+            .map(|([policy, rule], counts)| {
+                let RuleCounts { applicable, failing, excused, error } = counts;
+                (format!("{policy}/{rule}"), [applicable, failing, excused, error])
+            })
+            .collect::<BTreeMap<_, _>>()
+    };
+    let counts = |counts: &[(&str, [usize; 4])]| {
+        counts.iter().map(|(rule, counts)| ((*rule).to_owned(), *counts)).collect::<BTreeMap<_, _>>()
+    };
+    record("clean", &[], &["a", "b"]);
+    record("also clean", &[], &["a", "b"]);
+    let both = record("bad", &[("a", Outcome::Skip), ("a", Outcome::Warn), ("b", Outcome::Error)], &["c"]);
+    assert_eq!(both, counts(&[("p/a", [3, 1, 0, 0]), ("p/b", [3, 0, 0, 1]), ("p/c", [1, 0, 0, 0])]));
+    let excused = record("bad", &[("a", Outcome::Skip)], &["b"]);
+    assert_eq!(excused, counts(&[("p/a", [3, 0, 1, 0]), ("p/b", [3, 0, 0, 0])]));
+    record("clean", &[], &["b"]);
+    assert_eq!(record("also clean", &[], &[]), counts(&[("p/a", [1, 0, 1, 0]), ("p/b", [2, 0, 0, 0])]));
+    assert_eq!(ledger.passed(), 2);
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub struct Violation {
     /// The names of the receivers that were sent its appearance, separated by commas; `None` if that is not known. Filled in
     /// where results are recorded, not in the ledger.
     pub notified: Option<Arc<str>>,
+    /// The field that a report names for it; of a result that was not found since, whose details are not known.
+    pub recorded_field: Option<Arc<str>>,
     /// The result of an owner that covers it, if one does; never in a delta.
     pub covered_by: Option<Cover>,
     /// How many results of dependents this one covers; known in deltas only.
@@ -122,6 +124,7 @@ impl Violation {
             may_have_ended: false,
             undecided: false,
             notified: None,
+            recorded_field: None,
             covered_by: None,
             dependents: 0,
         }

@@ -126,7 +126,7 @@ impl Pipeline {
             // Manifests have no uid, and no owners.
             if stands && verdict.results.is_empty() && verdict.uid.is_empty() {
                 self.cache.drop_object(&verdict.key);
-                return self.ledger.record_clean(verdict.passed);
+                return self.ledger.record_clean(&verdict.passed);
             }
             self.cache.drop_body(&verdict.key);
         }

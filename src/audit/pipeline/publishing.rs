@@ -15,7 +15,7 @@ use crate::{
         result::{AuditResult, Entry, KIND, PolicySummary, Summary},
     },
     cluster::identity::API_VERSION,
-    judge::set::PolicySet,
+    judge::{policy::Policy, rule::Rule, set::PolicySet},
     model::{
         coverage::{Coverage, State, UNNEEDED},
         object::{Kind, ObjectRef},
@@ -60,6 +60,7 @@ impl Pipeline {
         self.outputs.metrics.set_exceptions(&exceptions);
         self.outputs.metrics.set_violations(self.ledger.counts_by_namespace());
         self.outputs.metrics.set_covered(self.ledger.covered());
+        self.outputs.metrics.set_rule_objects(self.ledger.rule_counts());
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 
@@ -229,7 +230,15 @@ impl Pipeline {
                 Entry { covered_by, dependents, is_handed_over, since: Some(known.since), ..entry }
             }));
         }
-        let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
+        let counts = self.ledger.rule_counts();
+        let summed_up = |policy: &Policy| {
+            let of = |rule: &Rule| {
+                let counts = counts.get(&[&policy.name, &rule.name].map(Arc::clone))?;
+                Some((rule.name.to_string(), *counts))
+            };
+            PolicySummary { objects: policy.rules.iter().filter_map(of).collect(), ..policy.into() }
+        };
+        let mut policies: Vec<_> = self.policies.set.policies.iter().map(summed_up).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {
             api_version: API_VERSION,

@@ -161,6 +161,7 @@ impl Baseline {
             entry.excuse = Some(Arc::clone(&excuse));
         }
         result.baseline = Some(summary);
+        result.count_objects();
         left.sort();
         left
     }

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use serde_json::Value;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
@@ -32,10 +31,7 @@ const DOCUMENTS: usize = 128;
 fn locate_fields(results: &mut [Entry]) {
     let mut files: HashMap<Arc<str>, Option<FieldLines>> = HashMap::new();
     for entry in results {
-        let (Some(location), Some(field)) = (&entry.location, entry.details.get("field").and_then(Value::as_str))
-        else {
-            continue;
-        };
+        let (Some(location), Some(field)) = (&entry.location, entry.field()) else { continue };
         let lines =
             files.entry(Arc::clone(&location.file)).or_insert_with(|| FieldLines::read(Path::new(&*location.file)));
         entry.field_line = lines.as_ref().and_then(|lines| lines.line(location.line, field));

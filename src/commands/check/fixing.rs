@@ -110,7 +110,7 @@ fn count_fixable(result: &AuditResult) -> usize {
 
 /// Returns the fix that a violation names, with the location of its object.
 fn named_fix(entry: &Entry) -> Option<(&Location, FieldFix)> {
-    let (location, field) = (entry.location.as_ref()?, entry.details.get("field")?.as_str()?.to_owned());
+    let (location, field) = (entry.location.as_ref()?, entry.field()?.to_owned());
     let value = entry.details.get("fix").filter(|_| entry.result.is_violation())?.clone();
     Some((location, FieldFix { field, value }))
 }

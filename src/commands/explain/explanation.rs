@@ -116,18 +116,13 @@ impl Explained {
         // Where several hold, each may be about another field.
         if let [only] = &self.results[..] {
             let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
-            self.field = named(only).or(followed).map(str::to_owned);
+            self.field = only.field().or(followed).map(str::to_owned);
         }
         Ok(())
     }
 
     /// Returns the field to mend for a result.
     pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
-        named(entry).or(self.field.as_deref())
+        entry.field().or(self.field.as_deref())
     }
-}
-
-/// Returns the field that a result names itself, as those of the library do in their details.
-fn named(entry: &Entry) -> Option<&str> {
-    entry.details.get("field").and_then(serde_json::Value::as_str)
 }

@@ -42,7 +42,7 @@ impl Judge<'_> {
         let answer =
             self.alone(unit, group, 0, &input).and_then(|answer| Ok((violations(constraint, &answer.value)?, answer)));
         match answer {
-            Ok((findings, _)) if findings.is_empty() => self.results.pass(),
+            Ok((findings, _)) if findings.is_empty() => self.results.pass(&constraint.rule),
             Ok((mut findings, answer)) => {
                 attribute(&mut findings, entrypoint, &constraint.rule.metadata, |number| {
                     let own = definition_alone(unit, &input, entrypoint, number, &answer)?;

@@ -63,7 +63,7 @@ impl Judge<'_> {
                     });
                     let results: Vec<Finding> = results.collect();
                     if results.is_empty() {
-                        self.results.pass();
+                        self.results.pass(&control.rule);
                     }
                     self.results.extend(results);
                 }

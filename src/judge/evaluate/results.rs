@@ -9,10 +9,13 @@ use super::{bounds, texts};
 use crate::{
     judge::{
         metadata::Metadata,
-        rule::{Entrypoint, ResultShape},
+        rule::{Entrypoint, ResultShape, Rule},
         unit::Notes,
     },
-    model::verdict::{Finding, Outcome, Severity, Source},
+    model::{
+        rule_numbers::RuleNumbers,
+        verdict::{Finding, Outcome, Severity, Source},
+    },
     rego::value,
 };
 
@@ -20,7 +23,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Results {
     findings: Vec<Finding>,
-    passed: u32,
+    passed: RuleNumbers,
     /// Whether texts were shortened.
     shortened: bool,
     /// Whether something ran out of time.
@@ -66,17 +69,17 @@ impl Results {
     }
 
     /// Takes what was said of an object that looks the same.
-    pub(super) fn share(&mut self, findings: Vec<Finding>, passed: u32) {
+    pub(super) fn share(&mut self, findings: Vec<Finding>, passed: &RuleNumbers) {
         self.extend(findings);
-        self.passed += passed;
+        self.passed.extend(passed);
     }
 
-    pub(super) fn pass(&mut self) {
-        self.passed += 1;
+    pub(super) fn pass(&mut self, rule: &Rule) {
+        self.passed.insert(rule.number);
     }
 
-    /// Returns the findings, sorted, without duplicates and bounded for each rule, and the number of rules that passed.
-    pub(super) fn finish(mut self) -> (Vec<Finding>, u32) {
+    /// Returns the findings, sorted, without duplicates and bounded for each rule, and the rules that passed.
+    pub(super) fn finish(mut self) -> (Vec<Finding>, RuleNumbers) {
         self.findings.sort_by(order);
         self.findings.dedup();
         let mut findings = bounds::by_rule(self.findings);
@@ -277,7 +280,7 @@ mod tests {
             },
             |finding| {
                 let mut results = Results::default();
-                results.share(vec![finding], 0);
+                results.share(vec![finding], &RuleNumbers::default());
                 results
             },
         ];

@@ -25,6 +25,7 @@ use crate::{
     },
     model::{
         object::ObjectKey,
+        rule_numbers::RuleNumbers,
         verdict::{Finding, Shared},
     },
     rego::cpu_time::CpuTimer,
@@ -49,14 +50,14 @@ pub(super) fn judge(
     let shared = if let Some(said) = sharing.get(fingerprint) {
         let findings = said.of(&sharing.placeholders, names)?;
         if sharing.is_due() {
-            parts.check(&findings, said.passed, differences)?;
+            parts.check(&findings, &said.passed, differences)?;
         }
-        results.share(findings, said.passed);
+        results.share(findings, &said.passed);
         Shared::Hit
     } else {
         let said = Arc::new(parts.ask(differences)?);
         sharing.keep(fingerprint, Arc::clone(&said));
-        results.share(said.of(&sharing.placeholders, names)?, said.passed);
+        results.share(said.of(&sharing.placeholders, names)?, &said.passed);
         Shared::Miss
     };
     if let Some(rest) = &plan.rest {
@@ -103,7 +104,7 @@ impl Parts<'_> {
     }
 
     /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
-    fn check(&self, findings: &[Finding], passed: u32, differences: &mut Differences) -> Option<()> {
+    fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Differences) -> Option<()> {
         let values = JobValues::read_parts(self.job, self.json, &self.plan.shared).ok()?;
         let mut own = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut own);

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     judge::{dependencies::Dependencies, excusable::Excusability, metadata::Metadata, rule::Rule},
-    model::verdict::{Outcome, Source},
+    model::{
+        rule_numbers::RuleNumber,
+        verdict::{Outcome, Source},
+    },
     rego::problem::Problem,
 };
 
@@ -115,6 +118,7 @@ pub(super) fn read(
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
         rule: Rule {
+            number: RuleNumber::of(&template.kind, &name.as_str().into()),
             name: name.into(),
             outcome,
             metadata: Arc::new(metadata),

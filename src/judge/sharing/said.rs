@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::placeholders::{Names, Placeholders};
-use crate::model::verdict::Finding;
+use crate::model::{rule_numbers::RuleNumbers, verdict::Finding};
 
 /// What the shareable rules say of an object, with placeholders for its names.
 #[derive(Debug)]
 pub(crate) struct Said {
     findings: Vec<Finding>,
-    pub(crate) passed: u32,
+    pub(crate) passed: RuleNumbers,
     bytes: u64,
 }
 
 impl Said {
-    /// Of findings, and how many rules passed.
-    pub(crate) fn new((findings, passed): (Vec<Finding>, u32)) -> Self {
+    /// Of findings, and the rules that passed.
+    pub(crate) fn new((findings, passed): (Vec<Finding>, RuleNumbers)) -> Self {
         let details = |finding: &Finding| finding.details.as_deref().map_or(0, |details| size(details.values()));
         let bytes = findings.iter().map(|finding| size_of::<Finding>() + finding.message.len() + details(finding));
         let bytes = (size_of::<Self>() + bytes.sum::<usize>()) as u64;

@@ -10,6 +10,7 @@ use crate::{
     },
     model::{
         object::{Kind, Object, ObjectKey},
+        rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
     },
     rego::limits::Limits,
@@ -53,7 +54,7 @@ fn a_verdict_that_is_wrong_for_another_object_is_told_and_none_is_shared_any_mor
     assert_eq!(fingerprint("a"), fingerprint("b"));
     let mut said = judge(&wrong, "a").results;
     said[0].message = format!("{} is good", set.sharing.placeholders.name).into();
-    set.sharing.keep(fingerprint("a"), Arc::new(Said::new((said, 0))));
+    set.sharing.keep(fingerprint("a"), Arc::new(Said::new((said, RuleNumbers::default()))));
     let verdicts: Vec<Verdict> = (0..600).map(|number| judge(&set, &format!("web-{number}"))).collect();
     let first = verdicts.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
     assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
@@ -84,7 +85,9 @@ fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
 fn what_is_kept_is_bounded() {
     let set = load("deny contains sprintf(\"%s has %s\", [input.metadata.name, input.metadata.labels.text])");
     let large = "x".repeat(1 << 10);
-    let said = |number: usize| Arc::new(Said::new((vec![Finding::sample(&format!("{number}{large}"))], 0)));
+    let said = |number: usize| {
+        Arc::new(Said::new((vec![Finding::sample(&format!("{number}{large}"))], RuleNumbers::default())))
+    };
     for number in 0..40_000 {
         set.sharing.keep(number as u128, said(number));
     }
@@ -92,7 +95,7 @@ fn what_is_kept_is_bounded() {
     let bytes = kept as u64 * said(0).bytes();
     assert!((super::BYTES / 2..=super::BYTES).contains(&bytes), "{kept} kept, {bytes} bytes");
     let huge = Finding::sample(&"x".repeat(100 << 10));
-    set.sharing.keep(99_999, Arc::new(Said::new((vec![huge], 0))));
+    set.sharing.keep(99_999, Arc::new(Said::new((vec![huge], RuleNumbers::default()))));
     assert!(set.sharing.get(99_999).is_none());
 }
 

@@ -230,7 +230,7 @@ fn location(entry: &Entry, anchor: &Anchor) -> Value {
 }
 
 fn fix(entry: &Entry, edit: &LineEdit, anchor: &Anchor) -> Value {
-    let field = entry.details.get("field").and_then(Value::as_str).unwrap_or_default();
+    let field = entry.field().unwrap_or_default();
     let description = match entry.details.get("fix") {
         None | Some(Value::Null) => format!("remove {field}"),
         Some(value) => format!("set {field} to {value}"),

@@ -43,6 +43,8 @@ const LISTED: [Outcome; 4] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outc
 /// The properties with title and id of a rule, and where its category is.
 const TITLE: &str = "title";
 const RULE_ID: &str = "ruleId";
+/// The property with the field of the object that a result is about.
+const FIELD: &str = "field";
 const CATEGORY: &str = "category";
 
 /// Which report API is written.
@@ -245,7 +247,7 @@ impl ReportFormat {
 
     /// Returns one result as JSON, with its object unless that is the `scope` of the report.
     pub(super) fn result(&self, object: &ObjectRef, violation: &Violation, scope: Option<&ObjectRef>) -> Value {
-        let Violation { id, fingerprint, finding, since, dependents, notified, .. } = violation;
+        let Violation { id, fingerprint, finding, since, dependents, notified, recorded_field, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
             "policy": shortened(&finding.policy, NAME_BYTES),
@@ -280,6 +282,9 @@ impl ReportFormat {
         }
         if let Some(severity) = finding.severity {
             result["severity"] = severity.word().into();
+        }
+        if let Some(field) = finding.field().or(recorded_field.as_deref()) {
+            result["properties"][FIELD] = shortened(field, NAME_BYTES).into();
         }
         let about = finding.info();
         let about = [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)];
@@ -341,8 +346,9 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let dependents =
                 result["properties"][DEPENDENTS].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
             let notified = result["properties"][RECEIVERS].as_str().map(Arc::from);
+            let recorded_field = property(FIELD);
             let known = Violation::new((&object).into(), finding, since);
-            Some((object, Violation { id, fingerprint, notified, dependents, ..known }))
+            Some((object, Violation { id, fingerprint, notified, recorded_field, dependents, ..known }))
         })
         .collect()
 }

@@ -419,7 +419,39 @@ impl ExpectedFindings {
                 ensure!(found == expected, "metrics: {found} with {result}, not {expected}");
             }
         }
+        let expected = self.failing_objects();
+        let mut all: Vec<BTreeMap<String, usize>> = Vec::new();
+        for metrics in metrics {
+            let counts = metrics.lines().filter_map(|line| {
+                let labels = line.strip_prefix("kaudit_rule_objects{")?.split_once(",outcome=\"failing\"")?.0;
+                Some((labels.to_owned(), value(line).filter(|objects| *objects > 0)?))
+            });
+            all.push(counts.collect());
+        }
+        if settings.sharded {
+            let mut sum: BTreeMap<String, usize> = BTreeMap::new();
+            all.drain(..).flatten().for_each(|(rule, objects)| *sum.entry(rule).or_default() += objects);
+            all.push(sum);
+        }
+        for found in all {
+            ensure!(found == expected, "metrics: objects by rule are {found:?}, not {expected:?}");
+        }
         Ok(())
+    }
+
+    /// Returns how many objects violate each rule, by the labels of their metric.
+    fn failing_objects(&self) -> BTreeMap<String, usize> {
+        let open = self.listed.iter().filter(|finding| finding.result != "error");
+        let objects: BTreeSet<_> = open
+            .map(|PolicyFinding { policy, rule, kind, namespace, name, .. }| {
+                (format!("policy=\"{policy}\",rule=\"{rule}\""), kind, namespace, name)
+            })
+            .collect();
+        let mut rules = BTreeMap::new();
+        for (rule, ..) in objects {
+            *rules.entry(rule).or_default() += 1;
+        }
+        rules
     }
 
     /// Compares the exit code and the result of a fresh check.

@@ -74,6 +74,16 @@ impl FaultRates {
         rates
     }
 
+    /// Returns that no request and no event of a watch arrives.
+    pub fn cut_off(random: &mut Rng) -> Self {
+        Self {
+            seed: random.u64(..),
+            requests: vec![(RequestFault::ConnectError, 1_000)],
+            watches: 1_000,
+            ..Self::default()
+        }
+    }
+
     /// Returns that no request about something is answered as it should be.
     pub fn outage(what: Outage, random: &mut Rng) -> Self {
         let fault = match random.u8(..5) {
@@ -161,15 +171,20 @@ impl ReplicaConnection {
         Arc::new(Self { faults: faults.clone(), is_cut: AtomicBool::new(false) })
     }
 
-    /// Lets nothing through any more.
-    pub fn cut(&self) {
-        self.is_cut.store(true, Relaxed);
+    /// Whether nothing gets through.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Relaxed)
+    }
+
+    /// Lets nothing through any more, or everything again.
+    pub fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Relaxed);
     }
 }
 
 impl Faults for ReplicaConnection {
     fn decide(&self, request: &RequestInfo) -> RequestFault {
-        if self.is_cut.load(Relaxed) {
+        if self.is_cut() {
             return RequestFault::Hang;
         }
         let is_read = matches!(&*request.verb, "get" | "list" | "watch");
@@ -188,7 +203,7 @@ impl Faults for ReplicaConnection {
     }
 
     fn deliver(&self, _: &RequestInfo, _: usize) -> WatchFault {
-        if self.is_cut.load(Relaxed) {
+        if self.is_cut() {
             return WatchFault::Hang;
         }
         self.faults.decide(WatchFault::None, |rates, random| {

@@ -39,6 +39,10 @@ pub enum RunStep {
     Kill(u8),
     /// A replica is asked to stop.
     Stop(u8),
+    /// A replica can reach nothing, while others can.
+    Disconnect(u8),
+    /// It can again.
+    Reconnect(u8),
     /// Requests go wrong in these ways, until the next such step.
     SetFaults(FaultRates),
     /// Requests about one thing begin to fail, once everything is right.
@@ -94,7 +98,7 @@ impl RunStep {
 
     /// Whether a leader may lose its Lease, or end without giving it back.
     pub const fn may_lose_lease(&self) -> bool {
-        matches!(self, Self::Kill(_) | Self::SetFaults(_) | Self::RestartServer | Self::Freeze(_))
+        matches!(self, Self::Kill(_) | Self::Disconnect(_) | Self::SetFaults(_) | Self::RestartServer | Self::Freeze(_))
     }
 
     /// Whether kaudit may find something else after it.
@@ -176,6 +180,7 @@ impl Size {
 const BEGIN: i64 = 1_767_225_600;
 
 /// Makes the steps of a run.
+#[expect(clippy::struct_excessive_bools, reason = "each is something that a world may have")]
 struct Generator {
     random: Rng,
     size: Size,
@@ -185,6 +190,8 @@ struct Generator {
     has_owners: bool,
     /// Policies are files, some of them in Kubescape's layout, which `ConfigMaps` cannot have.
     has_library: bool,
+    /// Now and then nothing reaches kaudit for a while, and what it missed can only be listed.
+    is_cut_off: bool,
     /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
     /// words it differently, so that packages keep their conditions.
     conditions: Vec<([PolicyCondition; 2], bool)>,
@@ -208,6 +215,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let has_library = others.u8(..5) == 0 && settings.excluded.is_none() && !settings.sharded;
     settings.in_cluster &= !has_library;
     settings.slow_events = others.u8(..6) == 0;
+    let is_cut_off = others.u8(..4) == 0;
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
@@ -218,6 +226,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         settings,
         has_owners,
         has_library,
+        is_cut_off,
         conditions: Vec::new(),
         names: BTreeMap::new(),
         excused: Vec::new(),
@@ -283,6 +292,9 @@ impl Generator {
             if self.has_owners && self.random.u8(..6) == 0 {
                 self.roll_out(&mut steps);
             }
+            if self.faults && self.is_cut_off {
+                self.cut_off(&mut steps);
+            }
             if self.faults && self.random.u8(..3) == 0 {
                 self.outage(&mut steps);
             }
@@ -300,6 +312,11 @@ impl Generator {
                     } else {
                         RunStep::Delete(name)
                     });
+                }
+                if self.settings.slow_events {
+                    // What other policies find waits longer than what changes.
+                    let number = self.number();
+                    steps.push(RunStep::SetPolicy(self.policy(number)));
                 }
                 steps.extend([RunStep::CompareStopped, RunStep::Compare]);
             }
@@ -323,6 +340,37 @@ impl Generator {
             steps.push(RunStep::Wait(self.random.u32(..20_000)));
         }
         steps.push(RunStep::Delete(ObjectName { kind: owners, namespace, name: old }));
+    }
+
+    /// Has nothing reach kaudit while objects change, and the server forget these changes.
+    fn cut_off(&mut self, steps: &mut Vec<RunStep>) {
+        let replica = self.random.u8(..self.settings.replicas);
+        let is_alone = self.settings.replicas > 1 && self.random.bool();
+        steps.push(if is_alone {
+            RunStep::Disconnect(replica)
+        } else {
+            RunStep::SetFaults(FaultRates::cut_off(&mut self.random))
+        });
+        for _ in 0..self.random.usize(1..8) {
+            steps.push(match self.random.u8(..6) {
+                0..3 => RunStep::Delete(self.name()),
+                3 => RunStep::Recreate(self.name(), self.contents()),
+                _ => RunStep::Write(self.name(), self.contents()),
+            });
+            steps.push(RunStep::Wait(self.random.u32(..5_000)));
+        }
+        steps.push(match self.random.u8(..3) {
+            0 => RunStep::Compact,
+            1 => RunStep::ForgetWatchHistory,
+            _ => RunStep::RestartServer,
+        });
+        if is_alone {
+            // Longer than a Lease lasts, or not so long.
+            steps.push(RunStep::Wait(self.random.u32(..120_000)));
+            steps.push(RunStep::Reconnect(replica));
+        } else {
+            steps.push(RunStep::SetFaults(FaultRates::default()));
+        }
     }
 
     /// Has something fail while objects change.

@@ -209,13 +209,23 @@ impl Replica {
         self.running.is_finished()
     }
 
+    /// Keeps it from reaching anything, or lets it again.
+    pub fn disconnect(&self, is_cut: bool) {
+        self.line.cut(is_cut);
+    }
+
+    /// Whether it can reach nothing.
+    pub fn is_disconnected(&self) -> bool {
+        self.line.is_cut()
+    }
+
     /// Ends it without its being able to do anything about it.
     ///
     /// # Errors
     ///
     /// When the file system refuses.
     pub fn kill(&self) -> io::Result<()> {
-        self.line.cut();
+        self.line.cut(true);
         self.stop.cancel();
         fs::remove_file(self.folder.path().join(NOTIFIED))
     }

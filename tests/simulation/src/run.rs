@@ -247,6 +247,12 @@ impl RunState {
                     self.stop(replica).await?;
                 }
             }
+            RunStep::Disconnect(number) | RunStep::Reconnect(number) => {
+                if let Some(replica) = self.replicas.get(number) {
+                    replica.disconnect(matches!(step, RunStep::Disconnect(_)));
+                    self.had_faults = true;
+                }
+            }
             RunStep::SetFaults(rates) => {
                 self.faults.set(rates.clone());
                 self.had_faults = true;
@@ -306,9 +312,10 @@ impl RunState {
         if replica.has_ended() && self.had_faults {
             return Ok(());
         }
+        let is_clear = self.faults.is_clear() && !replica.is_disconnected();
         match replica.stop().await {
-            Err(error) if self.faults.is_clear() => Err(error),
-            Ok(code) if code != 0 && self.faults.is_clear() => bail!("it stopped with {code}"),
+            Err(error) if is_clear => Err(error),
+            Ok(code) if code != 0 && is_clear => bail!("it stopped with {code}"),
             _ => Ok(()),
         }
     }

@@ -327,7 +327,7 @@ pub(super) fn hold(
     random: &mut Changes,
     seen: &mut Seen,
 ) {
-    let named = |verdict: &Verdict| (verdict.results.clone(), verdict.passed);
+    let named = |verdict: &Verdict| (verdict.results.clone(), verdict.passed.clone());
     let mut before = original.clone();
     let mut object_before = object(&before);
     let mut hash = projection_hash(set, &object_before);

@@ -70,6 +70,7 @@ impl RunState {
     /// Ends what goes wrong, and starts the replicas that have ended because of it.
     async fn end_faults(&mut self) -> anyhow::Result<()> {
         self.faults.set(FaultRates::default());
+        self.replicas.values().for_each(|replica| replica.disconnect(false));
         self.forbidden.clear();
         cluster::grant(&self.server, &self.forbidden);
         for policy in self.files.repair()? {
@@ -191,13 +192,14 @@ impl RunState {
         expected.compare_announcements("Events", &events, self.kills).context("after all have stopped")
     }
 
-    /// Fails if no replica may record, for a shard or for the cluster: the Lease of one that was killed has not expired.
+    /// Fails unless one replica may record, for each shard or for the cluster: the Lease of one that was killed may not have
+    /// expired.
     async fn have_leaders(&self) -> anyhow::Result<()> {
         let mut leaders = 0;
         for replica in self.replicas.values() {
             leaders += usize::from(replica.get("/metrics").await?.lines().any(|line| line == "kaudit_leader 1"));
         }
-        ensure!(leaders >= usize::from(self.settings.leaders()), "{leaders} replicas lead");
+        ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas lead");
         Ok(())
     }
 
@@ -246,6 +248,7 @@ impl RunState {
     /// Compares what is recorded, and what a fresh check says, with what is right.
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
+        self.have_leaders().await?;
         let (cluster, expected) = self.expected();
         expected.compare_reports(&cluster)?;
         self.compare_events(&cluster, &expected)?;

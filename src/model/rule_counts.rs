@@ -1,0 +1,61 @@
+//! On how many objects a rule was evaluated, and what came of that.
+
+use serde::{Deserialize, Serialize};
+
+use super::verdict::Outcome;
+
+/// Objects that a rule is about: of its kinds, and matched by it. One whose results an owner covers does not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleCounts {
+    /// All of them.
+    pub applicable: usize,
+    /// Those with a violation that is not excused.
+    pub failing: usize,
+    /// Those whose violations are all excused.
+    pub excused: usize,
+    /// Those on which the rule could not be evaluated.
+    pub error: usize,
+}
+
+impl RuleCounts {
+    /// Returns the number of objects of which the rule has no result.
+    pub fn pass(&self) -> usize {
+        self.applicable.saturating_sub(self.failing + self.excused + self.error)
+    }
+
+    /// Returns the count of what came of an object.
+    pub fn of(&mut self, outcome: ObjectOutcome) -> &mut usize {
+        match outcome {
+            ObjectOutcome::Excused => &mut self.excused,
+            ObjectOutcome::Error => &mut self.error,
+            ObjectOutcome::Failing => &mut self.failing,
+        }
+    }
+
+    /// Counts the objects of which a rule has results, as often as each of these is one.
+    pub fn count(&mut self, outcomes: impl IntoIterator<Item = ObjectOutcome>) {
+        (self.failing, self.excused, self.error) = (0, 0, 0);
+        outcomes.into_iter().for_each(|outcome| *self.of(outcome) += 1);
+    }
+}
+
+/// What came of an object under a rule that has results of it: the worst of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectOutcome {
+    /// Its violations are excused.
+    Excused,
+    /// The rule could not be evaluated.
+    Error,
+    /// It has a violation that is not excused.
+    Failing,
+}
+
+impl From<Outcome> for ObjectOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Skip => Self::Excused,
+            Outcome::Error => Self::Error,
+            Outcome::Fail | Outcome::Warn => Self::Failing,
+        }
+    }
+}
