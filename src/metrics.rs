@@ -177,7 +177,7 @@ macro_rules! metrics {
 
 metrics! {
     start_time_seconds: Gauge, "When this process began, in Unix time";
-    gate_open: Gauge, "Whether the initial sync is over and judging has begun";
+    gate_open: Gauge, "Whether the initial sync is over and evaluation has begun";
     complete: Gauge, "Whether everything in scope is known and every policy ran";
     objects: Table<KindLabels>, "Objects known of a kind";
     kind_state: Table<KindStateLabels>, "1 for the state that a kind is in, else 0";
@@ -189,12 +189,12 @@ metrics! {
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
     rule_objects: Table<RuleLabels>, "Objects that a rule is about, by what came of them under it; without those whose results \
         an owner covers";
-    violations_appeared: Family<ToldLabels, Counter>, "Violations that were told to be new, after a change of their object or \
-        when many objects were judged";
+    violations_appeared: Family<ToldLabels, Counter>, "Violations that were reported as new, after a change of their object or \
+        when many objects were evaluated";
     violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace of their \
         objects; series begin with the first violation and end when others need their namespace's place";
-    violations_resolved: Family<ToldLabels, Counter>, "Violations that were told to be resolved, after a change of their object \
-        or when many objects were judged";
+    violations_resolved: Family<ToldLabels, Counter>, "Violations that were reported as resolved, after a change of their object \
+        or when many objects were evaluated";
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
     exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses something";
     policies: Gauge, "Policies in force";
@@ -204,15 +204,15 @@ metrics! {
     recording_start_time_seconds: Family<NoLabels, Gauge>, "When this replica began to record";
     memory_bytes: Family<NoLabels, Gauge>, "Memory of the container, without what the kernel would drop first";
     memory_limit_bytes: Family<NoLabels, Gauge>, "Memory that the container may have";
-    queue_length: Gauge, "Objects that wait to be judged";
+    queue_length: Gauge, "Objects that wait to be evaluated";
     events_pending: Gauge, "Events that wait to be written";
     notifications_pending: Family<ReceiverLabels, Gauge>, "Notifications that wait to be sent to a receiver";
-    evaluations: Counter, "Objects judged";
-    evaluation: Histogram, "Time to judge one object", EVALUATION_BUCKETS;
+    evaluations: Counter, "Objects evaluated";
+    evaluation: Histogram, "Time to evaluate one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
     evaluator_differences: Counter, "Evaluations that regorus answered otherwise than a compiled policy";
-    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was judged before, or like none";
-    shared_verdict_differences: Counter, "Objects judged otherwise than one that looks the same";
+    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was evaluated before, or like none";
+    shared_verdict_differences: Counter, "Objects whose results differ from those of one that looks the same";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
@@ -223,7 +223,7 @@ metrics! {
     events_superseded: Counter, "Events not written because the violation was over before";
     watch_restarts: Family<RestartLabels, Counter>, "Watches that had to start again, by reason";
     policy_reloads: Family<ReloadLabels, Counter>, "Times that the policies were loaded again";
-    changes_skipped: Counter, "Changes of objects that no policy can see, and that were not judged";
+    changes_skipped: Counter, "Changes of objects that no policy can see, and that were not evaluated again";
     inventory_update: Histogram, "Time to bring what policies look up in other objects up to date", EVALUATION_BUCKETS;
     unreadable_objects: Family<KindLabels, Counter>, "Objects of a kind that could not be understood";
 }

@@ -269,7 +269,7 @@ impl<'r> Judge<'r> {
     fn new(result: &'r AuditResult, other: &AuditResult, compared: Compared) -> Self {
         let source = |result: &AuditResult| result.scope.as_ref().map(|scope| scope.source);
         let elsewhere = source(result).filter(|own| source(other).is_some_and(|other| other != *own));
-        let elsewhere = elsewhere.map(|own| format!("only {own} was judged"));
+        let elsewhere = elsewhere.map(|own| format!("only {own} was checked"));
         Self { reach: Reach::of(result), result, compared, elsewhere }
     }
 

@@ -77,7 +77,7 @@ impl Judges {
 fn guarded(evaluate: fn(&Job) -> Verdict, job: &Job) -> Verdict {
     catch_unwind(AssertUnwindSafe(|| evaluate(job))).unwrap_or_else(|panic| {
         let why = panic_text(&*panic);
-        error!(object = %job.object.key, why, "kaudit failed while judging an object, which is a bug");
-        failed(job, &format!("kaudit failed while judging it, which is a bug: {why}"))
+        error!(object = %job.object.key, why, "kaudit failed while evaluating an object, which is a bug");
+        failed(job, &format!("kaudit failed while evaluating it, which is a bug: {why}"))
     })
 }

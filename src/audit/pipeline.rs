@@ -111,7 +111,7 @@ pub struct Outputs {
 
 /// How often the overview is drawn up, if anything changed.
 const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
-/// Objects that wait to be judged before the source is made to wait; see [`InitialObjects::Stream`].
+/// Objects that wait to be evaluated before the source is made to wait; see [`InitialObjects::Stream`].
 const STREAMED: usize = 256;
 /// Changes that are taken in one go.
 const CHANGES: usize = 256;
@@ -273,7 +273,7 @@ impl Pipeline {
                 Some(judged) = self.judges.next(), if !busy => match judged {
                     Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
                     // Panics are caught for each object; what comes here is the runtime shutting down.
-                    Err(failed) => error!(%failed, "A judge died"),
+                    Err(failed) => error!(%failed, "An evaluation thread died"),
                 },
                 Some(updated) = self.inventory.updated(), if !busy => self.inventory_updated(updated, Instant::now()),
                 Some(key) = self.retries.next(), if !busy => self.judge_soon(key, QueuePriority::Bulk, Instant::now()),
@@ -536,7 +536,7 @@ impl Pipeline {
         }
         let scopes: Vec<_> = self.gate.joined().cloned().collect();
         let objects: usize = scopes.iter().map(|scope| self.cache.len(scope)).sum();
-        info!(feeds = scopes.len(), objects, "Everything is synced; judging begins");
+        info!(feeds = scopes.len(), objects, "Everything is synced; evaluation begins");
         for scope in &scopes {
             self.admit(scope);
         }

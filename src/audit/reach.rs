@@ -37,7 +37,17 @@ impl<'r> Reach<'r> {
         if !self.has_rule(policy, rule) {
             return Some(format!("rule {policy}/{rule} is not in force"));
         }
+        if let Some(least) = self.result.min_severity.filter(|_| self.leaves_out(policy, rule)) {
+            return Some(format!("--min-severity {} leaves it out", least.word()));
+        }
         self.did_not_judge(entry)
+    }
+
+    /// Whether results of a rule are less severe than those that were reported.
+    pub fn leaves_out(&self, policy: &str, rule: &str) -> bool {
+        let about = self.result.policies.iter().find(|one| one.name == policy);
+        let severity = about.and_then(|about| about.about_rules.get(rule).unwrap_or(&about.about).severity);
+        self.result.min_severity.zip(severity).is_some_and(|(least, severity)| severity > least)
     }
 
     /// Whether a rule was in force.

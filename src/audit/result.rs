@@ -263,7 +263,8 @@ pub struct BaselineSummary {
     pub known: usize,
     /// What it lists and does not stand any more.
     pub fixed: Vec<BaselineEntry>,
-    /// What it lists about objects that were not read, as their files were not given.
+    /// What it lists about objects that were not read, as their files were not given, and what is less severe than what is
+    /// reported.
     #[serde(rename = "notFound", skip_serializing_if = "Vec::is_empty")]
     pub not_found: Vec<BaselineEntry>,
     /// What it lists and cannot be compared, with the reason.

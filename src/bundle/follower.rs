@@ -112,7 +112,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
 /// Returns a bundle that may not be the newest.
 fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
     let Edition { source, digest, .. } = &bundle.edition;
-    let message = format!("{why}; judging by {digest}");
+    let message = format!("{why}; {digest} stays in force");
     let problem = match why {
         FetchError::Unavailable(_) => Problem::warning(source, message),
         FetchError::Unacceptable(_) => Problem::refused(source, message),
@@ -164,7 +164,7 @@ impl Follower {
                 }
                 Err(why) if *known == why.to_string() => {}
                 Err(why) => {
-                    error!(bundle = %self.source, digest, "The bundle is not updated, and judged by as it was: {why}");
+                    error!(bundle = %self.source, digest, "The bundle is not updated and stays in force as it was: {why}");
                     sender.send_replace(Arc::new(stale(&current, &why)));
                 }
             }

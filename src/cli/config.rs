@@ -195,7 +195,7 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     }
     if mode == Mode::Once && check.timing.initial == Initial::Skip {
         if too_direct("initial") {
-            return Err("--initial skip makes no sense with --once: nothing would be judged".into());
+            return Err("--initial skip makes no sense with --once: nothing would be checked".into());
         }
         check.timing.initial = Initial::Judge;
     }
@@ -280,7 +280,7 @@ fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &Origins
 
 fn without_cluster(matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
     match cluster_option(matches, origins) {
-        Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster")),
+        Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are checked without a cluster")),
         None => Ok(()),
     }
 }
@@ -340,12 +340,29 @@ fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
     if !baseline_on_stdout || !check.output.is_empty() {
         or_text(&mut check.output)?;
     }
+    keep_inputs(check)?;
     for target in &check.output {
         if mode == Mode::Watch && !target.format.streams() {
             let name = target.format.name();
             return Err(format!(
                 "--output {name} is one document, so it needs --once or --filename; ndjson has a line for each change"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to write over a file that is checked.
+fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
+    let given = &check.exceptions;
+    let written = given.write_baseline.iter().chain(&given.write_exceptions);
+    let outputs = check.output.iter().filter_map(|target| target.file.as_ref()).chain(written);
+    let same = |one: &Path, other: &Path| {
+        one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(one, other)| one == other)
+    };
+    for output in outputs {
+        if check.source.manifests.filename.iter().any(|input| same(input, output)) {
+            return Err(format!("{} is checked: write the result to another file", output.display()));
         }
     }
     Ok(())

@@ -61,7 +61,7 @@ pub struct ReadingArgs {
     pub rules: Option<RuleSettings>,
 
     /// Report only violations of this severity or a worse one, in all outputs; those without a severity are reported, too
-    #[arg(long, env = "KAUDIT_MIN_SEVERITY", value_enum, value_name = "SEVERITY")]
+    #[arg(long, env = "KAUDIT_MIN_SEVERITY", value_enum, ignore_case = true, value_name = "SEVERITY")]
     pub min_severity: Option<Severity>,
 
     /// Let namespaces excuse violations of these rules with PolicyExceptions: POLICY/RULE, a policy, a rule, an id, a glob, or

@@ -49,7 +49,7 @@ fn of_audits(
 ) -> anyhow::Result<AuditDiff> {
     let given = [(options.source.once, "--once"), (!options.source.manifests.filename.is_empty(), "--filename")];
     if let Some((_, option)) = given.into_iter().find(|(given, _)| *given) {
-        anyhow::bail!("{option} makes no sense with two audits: nothing is judged");
+        anyhow::bail!("{option} makes no sense with two audits: nothing is evaluated");
     }
     Ok(compare((&options.old.to_string(), old), (&options.new.to_string(), new), Compared::Audits))
 }

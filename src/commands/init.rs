@@ -89,8 +89,8 @@ fn report<'a>(
     }
     let steps = [
         ("kaudit test", "run the unit tests of the policies"),
-        ("kaudit check --config kaudit.yaml -f MANIFESTS", "judge manifests, without a cluster"),
-        ("kaudit check --config kaudit.yaml --once", "judge the cluster of your kubeconfig"),
+        ("kaudit check --config kaudit.yaml -f MANIFESTS", "check manifests, without a cluster"),
+        ("kaudit check --config kaudit.yaml --once", "check the cluster of your kubeconfig"),
     ];
     for (command, what) in steps {
         writeln!(out, "  {command:<48}{what}")?;

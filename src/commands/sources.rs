@@ -19,7 +19,7 @@ const DIRECTORY: &str = "policies";
 const FOUND: &str =
     "checking with ./policies instead of the built-in library; for both: --policies builtin --policies policies";
 /// What is used otherwise, and how to choose.
-const BUILTIN: &str = "judging by the builtin library, as there is no ./policies: choose with --policies \
+const BUILTIN: &str = "checking with the builtin library, as there is no ./policies: choose with --policies \
                        (a path, builtin, builtin:PART), or run kaudit init";
 
 /// Returns the policies that are named, or the default ones: `./policies`, or else the builtin library. `say` gets a line

@@ -155,7 +155,7 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
                 let problem = document.whole(message);
                 // Each test of a suite has a Constraint of its own, often under one name.
                 problems.push(if document.example {
-                    warning(problem).help("the first is judged by; name the other differently to judge by both")
+                    warning(problem).help("the first is in force; rename the other to use both")
                 } else {
                     problem.help("keep one of the two")
                 });
@@ -180,8 +180,8 @@ impl LoadedLibrary {
         problems: &mut Vec<Problem>,
     ) {
         if template.modules.is_empty() {
-            let reason = "it is written in CEL only, and kaudit judges by Rego";
-            let message = format!("{} is not judged: {reason}", document.label());
+            let reason = "it is written in CEL only, and kaudit evaluates Rego";
+            let message = format!("{} is not evaluated: {reason}", document.label());
             problems.push(warning(document.whole(message)));
             self.unjudged.extend([document].into_iter().chain(&constraints).map(|one| one.unjudged(reason)));
             return;
@@ -202,12 +202,12 @@ impl LoadedLibrary {
         let of_rule = own.map(|policy| Metadata::clone(&policy.rules[0].metadata)).unwrap_or_default();
         if template.prefers_cel {
             let message =
-                format!("{} holds CEL too, which Gatekeeper would take; its Rego is judged", document.label());
+                format!("{} holds CEL too, which Gatekeeper would take; its Rego is evaluated", document.label());
             problems.push(warning(document.whole(message)));
         }
         if constraints.is_empty() && !problems[before..].iter().any(Problem::is_refusal) {
             let reason = "no Constraint uses it";
-            problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
+            problems.push(warning(document.whole(format!("{} has no effect: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
         }
         if own.is_none() {
@@ -236,7 +236,7 @@ impl LoadedLibrary {
             match constraint::read(&mut constraint, template, of_rule, point, problems) {
                 Some(ReadConstraint::Judges(read)) => judging.push(*read),
                 Some(ReadConstraint::Silent(reason)) => {
-                    let message = format!("{} is not judged: {reason}", constraint.label());
+                    let message = format!("{} is not evaluated: {reason}", constraint.label());
                     problems.push(warning(constraint.whole(message)));
                     self.unjudged.push(constraint.unjudged(reason));
                 }

@@ -100,7 +100,7 @@ impl LastGood {
             let mut files = tree.files.clone();
             for (number, problem, good) in repairs {
                 files[number].content = Ok(good.to_vec());
-                let message = format!("{}; it judges on as it was before", problem.message);
+                let message = format!("{}; its last good version stays in force", problem.message);
                 replaced.push(Problem { message, ..problem.clone() });
             }
             *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
@@ -115,7 +115,8 @@ impl LastGood {
         let refused = |problem: &&Problem| problem.is_refusal() && names().any(|name| name == problem.file);
         let problem = problems.iter().find(refused)?;
         let good = self.bundles.get(&bundle.edition.source).filter(|good| good.tree != *tree)?;
-        let message = format!("{}; the bundle judges on as it was before, by {}", problem.message, good.edition.digest);
+        let message =
+            format!("{}; the last good version of the bundle stays in force, {}", problem.message, good.edition.digest);
         let stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
         let edition = Edition { stale, ..good.edition.clone() };
         let older = Bundle { edition, problem: None, ..Bundle::clone(good) };
@@ -175,7 +176,7 @@ mod tests {
             let (policies, refused) = reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap();
             assert_eq!(policies, "a b");
             assert!(
-                refused.contains("cluster/a.rego:3") && refused.contains("judges on as it was before"),
+                refused.contains("cluster/a.rego:3") && refused.contains("its last good version stays in force"),
                 "{refused}"
             );
         }
@@ -189,7 +190,7 @@ mod tests {
         // All may be: none is in force then, and that is told.
         let (policies, refused) = reload(&[]).unwrap();
         assert_eq!(policies, "");
-        assert!(refused.contains("cluster: no rule to judge by"), "{refused}");
+        assert!(refused.contains("cluster: no rule"), "{refused}");
         let (policies, refused) = reload(&[("c.rego", "package c\n\ndeny[")]).unwrap();
         assert_eq!(policies, "");
         assert!(refused.contains("cluster/c.rego:3") && !refused.contains("no rule"), "{refused}");
@@ -244,7 +245,7 @@ mod tests {
     fn a_directory_without_a_rule_is_a_mistake() {
         let directory = tempfile::tempdir().unwrap();
         let loaded = PolicySet::load_followed(&[directory.path().to_owned()], &Limits::default());
-        assert!(loaded.unwrap_err().to_string().contains("no rule to judge by"));
+        assert!(loaded.unwrap_err().to_string().contains("no rule"));
     }
 
     fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {

@@ -63,7 +63,7 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
     }
     let judge = names.into_iter().find(|name| outcome(name).is_some())?;
     let line = file.text.lines().position(|line| line.strip_prefix("default ").unwrap_or(line).starts_with(judge))?;
-    let message = format!("{judge} is not judged by: files named *_test.rego are for tests, and this one has none");
+    let message = format!("{judge} is not evaluated: files named *_test.rego are for tests, and this one has none");
     let problem = Problem::warning(&file.shown, message).help("rename the file");
     Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
 }
@@ -105,20 +105,22 @@ fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String
     let shown = package.join(".");
     if outcome(name).is_none() {
         let word = meant(name).filter(|_| judges(package))?;
-        let message = format!("{name} is not judged by: rules that judge are called {word} or {word}_x");
+        let message = format!("{name} is not evaluated: rules with results are called {word} or {word}_x");
         return Some((message, format!("rename it to {}", renamed(name, word))));
     }
     if !judges(package) {
-        let message = format!("{name} is not judged by: {shown} is a package of {}", kind(package));
+        let message = format!("{name} is not evaluated: {shown} is a package of {}", kind(package));
         return Some((message, "put it into a package of its own".to_owned()));
     }
     if node.parameters.is_some() {
-        let message = format!("{name} is not judged by: it is a function, and nothing calls it");
+        let message = format!("{name} is not evaluated: it is a function, and nothing calls it");
         return Some((message, "take its parameters away, or give it another name".to_owned()));
     }
     // What judges otherwise, and is not asked for, is in a check of Trivy's.
     (!trivy::is_enforced(name)).then(|| {
-        let message = format!("{name} is not judged by: {shown} is a check of Trivy's, which judge by deny and deny_x");
+        let message = format!(
+            "{name} is not evaluated: {shown} is a check of Trivy's, in which the rules are called deny and deny_x"
+        );
         (message, "rename it, or put it into a package without custom.input and result.new".to_owned())
     })
 }
@@ -164,7 +166,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
         }
         let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
         let shown = package.join(".");
-        let message = format!("package {shown} is not judged by: it has no rule deny, violation or warn, {UNUSED}");
+        let message = format!("package {shown} is not evaluated: it has no rule deny, violation or warn, {UNUSED}");
         let span = &module.package.span;
         problems.push(Problem::warning(&file.shown, message).at(&file.text, span.line, span.col));
     }

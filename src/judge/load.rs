@@ -41,7 +41,7 @@ impl PolicySet {
     /// Loads all policies of `sources`. Blocks.
     ///
     /// # Errors
-    /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
+    /// Returns every problem of every file if one of them is refused, or if there is no rule.
     pub fn load<S: Clone + Into<PolicySource>>(sources: &[S]) -> Result<Self, LoadError> {
         Self::load_with(sources, &Limits::default())
     }
@@ -385,7 +385,7 @@ fn without_sources(
         let text = files.iter().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
         let reads = format!("package {} reads input.review or input.parameters", policy.name);
         let problem = if templates {
-            let message = format!("{reads}: it is the source of a template and not judged by itself");
+            let message = format!("{reads}: it is the source of a template and is not evaluated by itself");
             Problem::warning(&rule.source.file, message)
         } else {
             let message = format!("{reads}, as a Gatekeeper template does");
@@ -411,14 +411,14 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
         let message = format!("no rule is left: {skipped} are switched off");
         return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
     }
-    let message = format!("no rule to judge by in {modules} .rego files");
+    let message = format!("no rule deny, violation or warn in {modules} .rego files");
     let mut unjudged = set.unjudged.iter().chain(&set.left_out);
     if let Some(first) = unjudged.next() {
         let others = match unjudged.count() {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let help = format!("not judged: {}, {}{others}", first.name, first.reason);
+        let help = format!("not evaluated: {}, {}{others}", first.name, first.reason);
         return Problem::refused(&shown, message).help(help);
     }
     let help = "looked for rules named deny, violation or warn (also deny_x, violation_x, warn_x) in every package that is \

@@ -34,7 +34,7 @@ pub struct Policy {
     pub matches: Matches,
     /// What it reads of the objects that it judges.
     pub reads: Projection,
-    /// Whether it iterates over all objects of a kind for each object that it judges.
+    /// Whether it iterates over all objects of a kind for each object that it checks.
     pub scans_inventory: bool,
     /// The rules that judge, sorted by name; a Constraint is one rule.
     pub rules: Vec<Rule>,

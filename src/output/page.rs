@@ -48,7 +48,7 @@ pub struct About {
     pub changed: Option<Timestamp>,
     /// Whether judging has begun; if not, how many lists were read, and of how many.
     pub syncing: Option<(usize, usize)>,
-    /// Objects that wait to be judged.
+    /// Objects that wait to be evaluated.
     pub waiting: usize,
     /// The revision of the policies in force.
     pub policies: String,

@@ -114,7 +114,7 @@ pub struct ListedPolicy {
     pub depends_on: Vec<&'static str>,
     /// What it reads of the object: a change of anything else changes none of its results.
     pub reads: Vec<String>,
-    /// Whether it goes through all objects of a kind for each object that it judges.
+    /// Whether it goes through all objects of a kind for each object that it checks.
     pub scans_inventory: bool,
     /// The rules that judge, sorted by name.
     pub rules: Vec<ListedRule>,

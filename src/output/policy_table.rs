@@ -54,7 +54,7 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     let (of_controls, others): (Vec<&Unjudged>, Vec<_>) =
         list.not_judged.iter().partition(|policy| !policy.controls.is_empty());
     controls(list, &of_controls, options, out)?;
-    for (words, policies) in [("not judged:", others), ("left out:", list.left_out.iter().collect())] {
+    for (words, policies) in [("not evaluated:", others), ("left out:", list.left_out.iter().collect())] {
         let painted = paint.with(style_of(Outcome::Warn), words);
         for (reason, alike) in by_reason(&policies) {
             let reason = shown_line(reason);
@@ -87,7 +87,7 @@ fn controls(
     }
     for (control, rules) in controls {
         let is_judged = list.policies.iter().any(|policy| policy.name == control.id);
-        let words = if is_judged { "partly judged:" } else { "not judged:" };
+        let words = if is_judged { "partly evaluated:" } else { "not evaluated:" };
         // A control without rules has an entry of its own.
         let rule = |rule: &&Unjudged| {
             if rule.name == control.id { rule.reason.clone() } else { format!("{} ({})", rule.name, rule.reason) }
@@ -179,7 +179,7 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
     let kinds = short_kinds(policy).is_none().then(|| ("kinds", policy.kinds.join(", ")));
     let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
-    let cost = "goes through all objects of a kind for each object that it judges".to_owned();
+    let cost = "goes through all objects of a kind for each object that it checks".to_owned();
     let cost = policy.scans_inventory.then_some(("cost", cost));
     let not_compiled = policy.rules.iter().filter_map(|rule| {
         let why = rule.not_compiled.as_ref()?;
@@ -293,7 +293,7 @@ fn number_of(policies: usize) -> String {
 fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
     let mut text = format!("{}, {}", number_of(summary.policies), count(summary.rules, "rule"));
     if let Some(ControlCounts { judged, partly_judged, not_judged }) = summary.controls {
-        let parts = [(judged, "judged"), (partly_judged, "partly judged"), (not_judged, "not judged")];
+        let parts = [(judged, "evaluated"), (partly_judged, "partly evaluated"), (not_judged, "not evaluated")];
         let parts = parts.into_iter().filter(|(number, _)| *number > 0);
         let parts: Vec<String> = parts.map(|(number, words)| format!("{number} {words}")).collect();
         let all = count(judged + partly_judged + not_judged, "control");

@@ -25,7 +25,7 @@ pub async fn show(mut progress: watch::Receiver<Progress>) {
         let now = progress.borrow_and_update().clone();
         most = most.max(now.queue);
         let (done, all, message) = if now.open {
-            (most - now.queue, most, "judging objects")
+            (most - now.queue, most, "checking objects")
         } else {
             (now.scopes_done, now.scopes, "reading kinds")
         };

@@ -180,7 +180,9 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let not_found = result.baseline.as_ref().map_or(0, |baseline| baseline.not_found.len());
     let not_found = (not_found > 0).then(|| {
         let entries = if not_found == 1 { "entry of the baseline is" } else { "entries of the baseline are" };
-        format!("not found: {not_found} {entries} about objects that were not given")
+        let or_severe = result.min_severity.map(|least| format!(", or less severe than {}", least.word()));
+        let or_severe = or_severe.unwrap_or_default();
+        format!("not compared: {not_found} {entries} about objects that were not given{or_severe}")
     });
     let exceptions = exceptions.chain(not_found).chain(unneeded_line(&result.coverage));
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()

@@ -423,7 +423,7 @@ mod tests {
         let (mut pipeline, sources) = pipeline();
         pipeline.progress.send_replace(Progress { open: true, queue: 3, ..Progress::default() });
         let (ui, _following) = ui(sources);
-        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains("judging: 3 objects to go"));
+        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains("checking: 3 objects to go"));
         pipeline.progress.send_replace(Progress { open: true, ..Progress::default() });
         // Without a change of the result.
         pipeline.asked.wait_for(|asked| *asked > 1).await.unwrap();

@@ -23,7 +23,8 @@ fn without_policies_the_library_judges_and_says_so() {
     assert_eq!(named.stdout, check(&[]).output().unwrap().stdout);
     let listed = kaudit(folder.path(), &["policies"]).output().unwrap();
     assert!(
-        listed.status.success() && String::from_utf8_lossy(&listed.stderr).starts_with("note: judging by the builtin")
+        listed.status.success()
+            && String::from_utf8_lossy(&listed.stderr).starts_with("note: checking with the builtin")
     );
     // A link that leads nowhere is a mistake, not an absence.
     std::os::unix::fs::symlink("nowhere", folder.path().join("policies")).unwrap();

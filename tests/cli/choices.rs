@@ -212,6 +212,48 @@ fn labels_choose_objects() {
     }
 }
 
+/// What `--min-severity` leaves out is not taken for fixed, neither by a baseline nor by a comparison of audits.
+#[test]
+fn what_is_less_severe_is_not_taken_for_fixed() {
+    let rule = |name: &str, severity: &str| {
+        format!("# METADATA\n# custom: {{severity: {severity}}}\ndeny_{name} contains \"{name}\"\n\n")
+    };
+    let folder = files::folder(&[
+        ("policies/p.rego", &format!("package p\n\n{}{}", rule("bad", "high"), rule("small", "low"))),
+        ("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"),
+    ]);
+    let run = |arguments: &[&str]| {
+        let ended = kaudit(folder.path(), arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (ended.status.code(), format!("{}{}", text(&ended.stdout), text(&ended.stderr)))
+    };
+    let check = |arguments: &[&str]| run(&[&["check", "-f", "pod.yaml"], arguments].concat());
+    assert_eq!(check(&["--write-baseline", "baseline.json"]).0, Some(0));
+    let severe = ["--baseline", "baseline.json", "--min-severity", "HIGH"];
+    let (code, text) = check(&[&severe[..], &["--prune-baseline"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("not compared: 1 entry of the baseline") && text.contains("less severe than high"), "{text}");
+    assert_eq!(check(&["--baseline", "baseline.json"]).0, Some(0), "nothing was pruned");
+
+    assert_eq!(check(&["-o", "json=all.json"]).0, Some(1));
+    assert_eq!(check(&["-o", "json=severe.json", "--min-severity", "high"]).0, Some(1));
+    let (code, text) = run(&["diff", "all.json", "severe.json"]);
+    assert!(code == Some(3) && text.contains("--min-severity high leaves it out"), "{code:?} {text}");
+}
+
+/// No result is written over what is checked.
+#[test]
+fn inputs_are_not_written_over() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
+    let folder = files::folder(&[("policies/p.rego", "package p\n\ndeny contains \"never\"\n"), ("pod.yaml", pod)]);
+    for option in ["--output=json=pod.yaml", "--write-baseline=./pod.yaml", "--write-exceptions=policies/../pod.yaml"] {
+        let ended = kaudit(folder.path(), &["check", "-f", "pod.yaml", option]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && stderr.contains("write the result to another file"), "{stderr}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("pod.yaml")).unwrap(), pod);
+}
+
 /// A baseline does not take for fixed what `--exclude-namespace` leaves out.
 #[test]
 fn a_baseline_keeps_what_is_in_excluded_namespaces() {

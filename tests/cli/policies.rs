@@ -296,5 +296,5 @@ fn each_control_of_a_framework_that_is_not_judged_is_named_with_the_reason() {
     // Without a framework it is all controls that are for any cluster.
     let all = kaudit(folder.path(), &["policies", "library"]).output().unwrap();
     let all = String::from_utf8(all.stdout).unwrap();
-    assert!(all.contains("not judged: E-6 Of no framework: kubelet-files (") && !all.contains("E-9"), "{all}");
+    assert!(all.contains("not evaluated: E-6 Of no framework: kubelet-files (") && !all.contains("E-9"), "{all}");
 }

@@ -114,5 +114,5 @@ async fn a_directory_with_nothing_in_it_is_enough_for_a_verdict() {
     assert_eq!(external["source"]["file"], "builtin/services.rego");
     assert_eq!(ended.status.code(), Some(1));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.starts_with("note: judging by the builtin library") && said.lines().count() == 1, "{said}");
+    assert!(said.starts_with("note: checking with the builtin library") && said.lines().count() == 1, "{said}");
 }

@@ -172,7 +172,8 @@ impl Baseline {
         if self.scope != source {
             return BaselineState::Incomparable(format!("the baseline is that of {}", self.scope));
         }
-        if reach.has_rule(&entry.policy, &entry.rule) && !given.is_read(entry) {
+        let BaselineEntry { policy, rule, .. } = entry;
+        if reach.has_rule(policy, rule) && !given.is_read(entry) || reach.leaves_out(policy, rule) {
             return BaselineState::NotRead;
         }
         reach.misses(entry).map_or(BaselineState::Fixed, BaselineState::Incomparable)
@@ -182,7 +183,7 @@ impl Baseline {
 /// What became of a violation that a baseline lists and that was not found.
 enum BaselineState {
     Fixed,
-    /// Its manifest was not given.
+    /// Its manifest was not given, or it is less severe than what is reported.
     NotRead,
     /// With the reason.
     Incomparable(String),

@@ -128,7 +128,7 @@ pub(super) async fn run(
     let judging = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
     drop(span);
     let stopping = async {
-        judging.await.context("judging failed, which is a bug")?;
+        judging.await.context("evaluation failed, which is a bug")?;
         info!("Stopping: writing what is pending");
         over.cancel();
         Ok(())

@@ -31,7 +31,7 @@ use crate::{
 /// Changes between a cluster and the pipeline; the informer waits when they are not taken.
 pub(in crate::commands) const CHANGES: usize = 1_024;
 /// Why a run that ends by itself has no result.
-pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was judged";
+pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was checked";
 /// Commands that wait until the pipeline has dealt with a batch of changes.
 const COMMANDS: usize = 16;
 

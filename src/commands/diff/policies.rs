@@ -134,7 +134,7 @@ async fn judge(
     let (old_settings, new_settings) = (settings(&old), settings(&new));
     let before = tokio::spawn(before.judge_once(old_settings, old));
     let after = after.judge_once(new_settings, new).await?;
-    let before = before.await.context("judging failed, which is a bug")??;
+    let before = before.await.context("evaluation failed, which is a bug")??;
     if let Some(reading) = reading {
         let content = reading.await.context("reading the manifests")?;
         checked::of_manifests(&after, &options.scope, &options.source.manifests.filename, &content)?;

@@ -66,7 +66,7 @@ fn head(explained: &Explained) -> Vec<Line> {
     }
     lines.extend(explained.since.map(|since| (PLAIN, format!("since {since:.0}"))));
     match (&explained.not_asked, explained.results.is_empty()) {
-        (Some(why), _) => lines.push((BOLD, format!("passes: it is not judged by this rule: {why}"))),
+        (Some(why), _) => lines.push((BOLD, format!("passes: this rule is not evaluated for it: {why}"))),
         (None, true) => lines.push((BOLD, "passes".to_owned())),
         (None, false) => {}
     }

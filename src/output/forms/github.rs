@@ -33,7 +33,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     let errors = of("error", [Outcome::Fail, Outcome::Error]);
     let gaps = unjudged(result, Paint(false));
     let incomplete = (!gaps.is_empty())
-        .then(|| command("warning", "title=kaudit", &format!("not everything was judged\n{}", gaps.join("\n"))));
+        .then(|| command("warning", "title=kaudit", &format!("not everything was checked\n{}", gaps.join("\n"))));
     let warnings = incomplete.into_iter().chain(of("warning", [Outcome::Warn; 2])).collect();
     for (level, annotations) in [("error", errors), ("warning", warnings)] {
         for line in limited(level, annotations) {

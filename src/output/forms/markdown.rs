@@ -62,7 +62,7 @@ fn head(result: &AuditResult) -> String {
     let mut head = format!("### kaudit: {}\n\n{}\n", headline(result), code(&sentence(result, Paint(false))));
     let mut gaps = unjudged(result, Paint(false));
     if !gaps.is_empty() {
-        head.push_str("\nIncomplete: not everything was judged.\n\n");
+        head.push_str("\nIncomplete: not everything was checked.\n\n");
     }
     gaps.extend(remarks(result, Paint(false)));
     for gap in gaps.iter().take(UNJUDGED) {

@@ -85,8 +85,8 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &Query, reader: Opti
 /// Returns how far the result is, and who looks at it.
 fn header(page: &Page, reader: Option<&str>) -> Markup {
     let (class, state) = match page.about {
-        About { syncing: Some((read, all)), .. } => ("error", format!("not judging yet: {read} of {all} lists read")),
-        About { waiting: waiting @ 1.., .. } => ("error", format!("judging: {} to go", count(waiting, "object"))),
+        About { syncing: Some((read, all)), .. } => ("error", format!("not checking yet: {read} of {all} lists read")),
+        About { waiting: waiting @ 1.., .. } => ("error", format!("checking: {} to go", count(waiting, "object"))),
         _ if !page.result.complete => ("error", "incomplete".to_owned()),
         _ => ("pass", "complete".to_owned()),
     };

@@ -40,9 +40,9 @@ pub(super) fn trust<'p>(
             h2 #trust-title { "May I trust it?" }
             p { (sentence(result, Paint(false))) "." }
             @if gaps.is_empty() && result.complete {
-                p { "Everything in scope is judged." }
+                p { "Everything in scope is checked." }
             } @else {
-                p.error { "Not everything is judged." }
+                p.error { "Not everything is checked." }
                 @if !gaps.is_empty() { ul.error { @for gap in &gaps { li { (gap) } } } }
             }
             (more)

@@ -145,13 +145,13 @@ fn text_from_others_is_text() {
 fn clean_and_not_judged_do_not_look_the_same() {
     let clean = audit(Vec::new(), Vec::new(), 3);
     let text = html(&clean, &Query::default());
-    assert!(text.contains("Everything in scope is judged.") && text.contains(">complete<"), "{text}");
+    assert!(text.contains("Everything in scope is checked.") && text.contains(">complete<"), "{text}");
     let gaps = html(&cluster_with_gaps(), &Query::default());
-    assert!(gaps.contains("Not everything is judged.") && gaps.contains(">incomplete<"), "{gaps}");
+    assert!(gaps.contains("Not everything is checked.") && gaps.contains(">incomplete<"), "{gaps}");
     for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
         let text = Page::new(clean.clone(), about).html(&Query::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
-        assert!(text.contains("judging: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
+        assert!(text.contains("checking: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }
 }
 

@@ -82,8 +82,8 @@ fn complete(overview: &Overview) -> Condition {
     } else if overview.policies.is_partial() {
         let message = match overview.policies.refused_files().len() {
             _ if overview.policies.policies.is_empty() => "no policy is in force".to_owned(),
-            1 => "1 policy file is not judged by".to_owned(),
-            files => format!("{files} policy files are not judged by"),
+            1 => "1 policy file is not in force".to_owned(),
+            files => format!("{files} policy files are not in force"),
         };
         ("PoliciesRefused", message)
     } else if !overview.nothing_found.is_empty() {

@@ -130,7 +130,7 @@ async fn clean_and_not_judged_look_different() {
     assert_eq!(look(&without), clean);
     for browser in [&with, &without] {
         let text = browser.text();
-        for words in ["clean: ", "Everything in scope is judged.", "No violations.", "No rule finds anything.", "Gate"]
+        for words in ["clean: ", "Everything in scope is checked.", "No violations.", "No rule finds anything.", "Gate"]
         {
             assert!(text.contains(words), "{words} in {text}");
         }
@@ -148,7 +148,7 @@ async fn clean_and_not_judged_look_different() {
     assert_ne!(clean[1], incomplete[1], "the colours differ, too");
     for browser in [&with, &without] {
         let text = browser.text();
-        assert!(text.contains("Not everything is judged.") && text.contains("broken.rego:3"), "{text}");
+        assert!(text.contains("Not everything is checked.") && text.contains("broken.rego:3"), "{text}");
         assert!(!text.contains("clean: ") && !text.contains("Everything in scope"), "{text}");
         assert_eq!(browser.evaluate("return document.title"), "kaudit: incomplete");
         assert_fits(browser);

@@ -64,7 +64,7 @@ async fn what_is_excused_is_resolved_and_appears_again_when_the_exception_goes()
     live.send(Change::Gone(exceptions(), exception("n", 2, "2999-01-01"))).await;
     until_outcomes(&live, &["a fail", "b fail"]).await;
     assert_eq!(reported(&live), ["+ a: bad", "- a: bad"]);
-    assert_eq!(live.metric("kaudit_evaluations_total"), 2, "nothing is judged for it");
+    assert_eq!(live.metric("kaudit_evaluations_total"), 2, "nothing is evaluated for it");
     assert_eq!(live.result().await.summary.fail, 2);
 }
 

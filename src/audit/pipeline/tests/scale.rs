@@ -146,7 +146,7 @@ fn turns(pipeline: &mut Pipeline, changes: impl IntoIterator<Item = Change>) -> 
         let before = pipeline.queue.waiting();
         pipeline.proceed(Instant::now());
         assert!(pipeline.queue.waiting() - before <= TURN, "{} at a time", pipeline.queue.waiting() - before);
-        // Until all of it is done, nothing is judged that may depend on the rest.
+        // Until all of it is done, nothing is evaluated that may depend on the rest.
         if pipeline.is_busy() {
             pipeline.dispatch();
             assert_eq!(pipeline.queue.is_idle(), pipeline.queue.waiting() == 0);

@@ -126,7 +126,7 @@ async fn a_judge_that_panics_costs_one_object_for_a_while() {
     let live = Live::start_with(policies, SETTINGS, |pipeline| pipeline.judges.evaluate = evaluate);
     let ingresses = scope("Ingress");
     live.sync(["even", "odd"].map(|name| labelled(&ingresses, name, 1, true)).into()).await;
-    live.until(&["even: bad", "odd: kaudit failed while judging it, which is a bug: it is odd"]).await;
+    live.until(&["even: bad", "odd: kaudit failed while evaluating it, which is a bug: it is odd"]).await;
     assert!(!live.result().await.complete);
     // The next time comes by itself.
     live.until(&["even: bad", "odd: bad"]).await;
