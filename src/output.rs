@@ -35,7 +35,7 @@ pub use self::{
     exit::{FailOn, exit_code},
     format::{Format, Place, RenderOptions, StreamEvent, Target},
     notes::{note, silence},
-    policy_list::PolicyList,
+    policy_list::{ListedPolicy, ListedRule, PolicyList},
     render::{render, stream_line},
     safe::shown_lines,
     stream::Streams,

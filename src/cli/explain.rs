@@ -16,6 +16,7 @@ WHAT TO EXPLAIN:
   KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest_tag
                    (NAME alone for what is in no namespace, RULE with or
                    without its policy; a Constraint is KIND/NAME)
+  RULE             A rule by itself: what it is about, and how it is written
   ID               A result by its id, as -o json shows it; to find it the
                    cluster is read whole, and else only the one object
 
@@ -28,14 +29,16 @@ EXAMPLES:
     kaudit explain -f web.yaml Deployment shop/web deny_privileged
   Why an object of the cluster passes
     kaudit explain -p policies deploy shop/web images/deny_latest
+  What a rule asks for
+    kaudit explain IMG-01
   A result of an audit
     kaudit explain -p policies -f manifests 5c1f0a2b9d3e4f60";
 
 /// Options of `kaudit explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Explain this result, or this rule for this object (see WHAT TO EXPLAIN)
-    #[arg(value_name = "ID | KIND NAME RULE", required = true, num_args = 1..=3)]
+    /// Explain this result, this rule, or this rule for this object (see WHAT TO EXPLAIN)
+    #[arg(value_name = "ID | RULE | KIND NAME RULE", required = true, num_args = 1..=3)]
     pub what: Vec<String>,
 
     /// Manifests, if the object is in one.

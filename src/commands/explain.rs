@@ -4,6 +4,7 @@
 //! field to mend where that is sure. The object is judged as `kaudit check` judges it; how each line came out is asked
 //! afterwards, as `kaudit test` does for a test that fails.
 
+mod described;
 mod explanation;
 mod field;
 mod objects;
@@ -51,6 +52,8 @@ use crate::{
 
 /// What is to be explained.
 enum Subject {
+    /// A rule, whatever it finds.
+    OnlyRule(String),
     /// A result.
     Result(ResultId),
     /// A rule for an object.
@@ -80,6 +83,14 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     }
     let policies = Arc::new(loaded?);
     let (jobs, rule, client) = match subject {
+        Subject::OnlyRule(wanted) => {
+            let rule = find_rule(&policies, &wanted).with_context(|| {
+                format!("{wanted:?} is not a result id (16 hexadecimal digits in results, 32 in Events and reports)")
+            })?;
+            let rendering = RenderOptions::for_stdout(options.log.color);
+            print(|out| described::render(rule, options.output, &rendering, out))?;
+            return Ok(0);
+        }
         Subject::Rule { kind, namespace, name, rule } => {
             let (policy, rule) = find_rule(&policies, &rule)?;
             let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
@@ -131,15 +142,10 @@ async fn since(client: &Client, explained: &Explained, created: Option<Timestamp
 impl Subject {
     fn parse(what: &[String]) -> anyhow::Result<Self> {
         match what {
-            [id] => {
-                let known = Fingerprint::parse(id).map(ResultId::Result);
-                let known = known.or_else(|| Id::parse(id).map(ResultId::Violation)).with_context(|| {
-                    format!(
-                        "{id:?} is not a result id (16 hexadecimal digits in results, 32 in Events and reports); you can also \
-                         name KIND, NAMESPACE/NAME and RULE"
-                    )
-                })?;
-                Ok(Self::Result(known))
+            [word] => {
+                let known = Fingerprint::parse(word).map(ResultId::Result);
+                let known = known.or_else(|| Id::parse(word).map(ResultId::Violation));
+                Ok(known.map_or_else(|| Self::OnlyRule(word.clone()), Self::Result))
             }
             [kind, name, rule] => {
                 let (namespace, name) =
@@ -151,7 +157,9 @@ impl Subject {
                     rule: rule.clone(),
                 })
             }
-            _ => anyhow::bail!("name a result by its id, or KIND NAME RULE, such as Deployment shop/web deny_latest"),
+            _ => anyhow::bail!(
+                "name a rule, a result by its id, or KIND NAME RULE, such as Deployment shop/web deny_latest"
+            ),
         }
     }
 }

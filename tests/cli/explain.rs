@@ -140,6 +140,20 @@ fn each_line_has_its_values() {
     assert_cmd_snapshot!("builtin", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "builtin"]));
 }
 
+/// A rule by itself: by its id or name, for people and for programs.
+#[test]
+fn a_rule_is_described_without_an_object() {
+    let folder = folder();
+    for (name, what) in [
+        ("rule", &["IMG-01"][..]),
+        ("rule_of_two_definitions", &["images/deny_owner"]),
+        ("rule_json", &["deny_root", "-o", "json"]),
+        ("rule_unknown", &["IMG-10"]),
+    ] {
+        assert_cmd_snapshot!(name, explain(folder.path(), what));
+    }
+}
+
 #[test]
 fn a_result_is_found_by_its_id() {
     let folder = folder();

@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// A line and its colour.
-type Line = (Style, String);
+pub(super) type Line = (Style, String);
 
-const PLAIN: Style = Style::new();
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+pub(super) const PLAIN: Style = Style::new();
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
 
 pub(super) fn render(all: &[Explained], options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let mut lines = Vec::new();
@@ -34,6 +34,11 @@ pub(super) fn render(all: &[Explained], options: &RenderOptions, out: &mut dyn i
             lines.extend(self::definition(definition));
         }
     }
+    write(lines, options, out)
+}
+
+/// Writes lines in their colours, if colours are wanted.
+pub(super) fn write(lines: Vec<Line>, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     for (style, line) in lines {
         let line = shown_lines(&line);
         if options.color { writeln!(out, "{style}{line}{style:#}")? } else { writeln!(out, "{line}")? }
@@ -48,21 +53,11 @@ fn head(explained: &Explained) -> Vec<Line> {
     let place = explained.location.as_ref();
     let place = place.map_or(String::new(), |Location { file, line }| format!("  {file}:{line}"));
     let mut lines = vec![(BOLD, format!("{} {namespace}{}{place}", object.kind, object.name))];
-    let About { title, description, severity, id, links, recommended_action, .. } = &explained.about;
-    let severity = severity.map(|severity| severity.word().to_owned());
-    let words = [title.as_deref().map(str::to_owned), id.as_deref().map(str::to_owned), severity];
-    let words: Vec<String> = words.into_iter().flatten().collect();
-    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(" · ")) };
-    lines.push((PLAIN, format!("{}/{}{words}", explained.policy, explained.rule)));
-    let description = description.as_deref().unwrap_or_default().trim();
-    lines.extend(description.lines().map(|line| (DIM, format!("  {line}"))));
-    let action = recommended_action.as_deref().unwrap_or_default();
-    lines.extend(action.lines().map(|line| (DIM, format!("  {line}"))));
-    lines.extend(links.iter().map(|link| (DIM, format!("  {}", link.reference))));
+    lines.extend(about(&explained.policy, &explained.rule, &explained.about));
     lines.push((PLAIN, String::new()));
     for entry in &explained.results {
         lines.push((BOLD, format!("{}  {}  ({})", entry.result.word(), entry.message, entry.id)));
-        lines.extend(explained.field_of(entry).map(|field| (BOLD, format!("mend  {field}"))));
+        lines.extend(explained.field_of(entry).map(|field| (BOLD, format!("field {field}"))));
     }
     lines.extend(explained.since.map(|since| (PLAIN, format!("since {since:.0}"))));
     match (&explained.not_asked, explained.results.is_empty()) {
@@ -70,6 +65,23 @@ fn head(explained: &Explained) -> Vec<Line> {
         (None, true) => lines.push((BOLD, "passes".to_owned())),
         (None, false) => {}
     }
+    lines
+}
+
+/// Returns the name of a rule, and what it says of itself.
+pub(super) fn about(policy: &str, rule: &str, about: &About) -> Vec<Line> {
+    let About { title, description, severity, id, links, recommended_action, .. } = about;
+    let mut lines = Vec::new();
+    let severity = severity.map(|severity| severity.word().to_owned());
+    let words = [title.as_deref().map(str::to_owned), id.as_deref().map(str::to_owned), severity];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(" · ")) };
+    lines.push((PLAIN, format!("{policy}/{rule}{words}")));
+    let description = description.as_deref().unwrap_or_default().trim();
+    lines.extend(description.lines().map(|line| (DIM, format!("  {line}"))));
+    let action = recommended_action.as_deref().unwrap_or_default();
+    lines.extend(action.lines().map(|line| (DIM, format!("  {line}"))));
+    lines.extend(links.iter().map(|link| (DIM, format!("  {}", link.reference))));
     lines
 }
 
