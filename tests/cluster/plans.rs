@@ -112,7 +112,8 @@ impl PlannedRun {
             RunStep::EndExcuse(excuse) => excuse.with_at(|at| self.remove(at)).await?,
             RunStep::Configure(settings) => {
                 self.stop(|_| true).await?;
-                self.settings = ReplicaSettings { in_cluster: false, ..*settings };
+                // Time passes here.
+                self.settings = ReplicaSettings { in_cluster: false, slow_events: false, ..*settings };
             }
             RunStep::Start(number) => self.start_replica(*number).await,
             RunStep::Kill(number) => {

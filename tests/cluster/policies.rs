@@ -125,7 +125,7 @@ async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
     plane.apply(&template("K8sLabel", "broken\" +")).await.unwrap();
     wait_for("the broken template to be named", || async {
         let at = "cluster:gatekeeper/constrainttemplates/k8slabel.yaml:";
-        (kaudit.log().contains(at) && kaudit.log().contains("it its last good version stays in force")).then_some(())
+        (kaudit.log().contains(at) && kaudit.log().contains("its last good version stays in force")).then_some(())
     })
     .await;
     plane.kubectl(&["delete", &constraint_crd("K8sLabel"), "owner"]).await.unwrap();
