@@ -187,8 +187,7 @@ metrics! {
     violations: Table<ViolationLabels>, "Open violations by the namespace of their objects, without those that a violation of \
         their owner covers";
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
-    rule_objects: Table<RuleLabels>, "Objects that a rule is about, by what came of them under it; without those whose results \
-        an owner covers";
+    rule_objects: Table<RuleLabels>, "Objects that a rule applies to, by outcome; without objects whose results an owner covers";
     violations_appeared: Family<ToldLabels, Counter>, "Violations that were reported as new, after a change of their object or \
         when many objects were evaluated";
     violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace of their \

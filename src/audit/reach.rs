@@ -45,8 +45,8 @@ impl<'r> Reach<'r> {
 
     /// Whether results of a rule are less severe than those that were reported.
     pub fn leaves_out(&self, policy: &str, rule: &str) -> bool {
-        let about = self.result.policies.iter().find(|one| one.name == policy);
-        let severity = about.and_then(|about| about.about_rules.get(rule).unwrap_or(&about.about).severity);
+        let policy = self.result.policies.iter().find(|one| one.name == policy);
+        let severity = policy.and_then(|policy| policy.about_rule(rule).severity);
         self.result.min_severity.zip(severity).is_some_and(|(least, severity)| severity > least)
     }
 

@@ -557,6 +557,13 @@ impl From<&Entry> for BaselineEntry {
     }
 }
 
+impl PolicySummary {
+    /// Returns the annotations of a rule.
+    pub fn about_rule(&self, rule: &str) -> &About {
+        self.about_rules.get(rule).unwrap_or(&self.about)
+    }
+}
+
 impl From<&Policy> for PolicySummary {
     fn from(policy: &Policy) -> Self {
         let mut rules: Vec<_> = policy.rules.iter().map(|rule| rule.name.to_string()).collect();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::verdict::Outcome;
 
-/// Objects that a rule is about: of its kinds, and matched by it. One whose results an owner covers does not count.
+/// How many objects a rule applies to: those of its kinds that it matches. Objects whose results an owner covers are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCounts {
     /// All of them.

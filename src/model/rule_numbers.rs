@@ -9,16 +9,16 @@ use std::{
 pub type RuleName = [Arc<str>; 2];
 
 /// All rules that have a number. They are as many as all policies of this process together have had.
-static NAMED: LazyLock<Mutex<Named>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<KnownRules>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct Named {
+struct KnownRules {
     names: Vec<RuleName>,
     numbers: HashMap<RuleName, RuleNumber>,
 }
 
-fn named() -> MutexGuard<'static, Named> {
-    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+fn known_rules() -> MutexGuard<'static, KnownRules> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of a rule in this process. Rules of the same policy and name, which several sources may have, share one.
@@ -29,24 +29,24 @@ impl RuleNumber {
     /// Returns the number of a rule, which does not change when policies are loaded again.
     pub fn of(policy: &Arc<str>, rule: &Arc<str>) -> Self {
         let name = [Arc::clone(policy), Arc::clone(rule)];
-        let mut named = named();
-        if let Some(number) = named.numbers.get(&name) {
+        let mut known = known_rules();
+        if let Some(number) = known.numbers.get(&name) {
             return *number;
         }
-        let number = Self(u32::try_from(named.names.len()).unwrap_or(u32::MAX));
-        named.names.push(name.clone());
-        named.numbers.insert(name, number);
+        let number = Self(u32::try_from(known.names.len()).unwrap_or(u32::MAX));
+        known.names.push(name.clone());
+        known.numbers.insert(name, number);
         number
     }
 
     /// Returns the names of all rules that have a number, by that.
     pub fn names() -> Vec<RuleName> {
-        named().names.clone()
+        known_rules().names.clone()
     }
 
     /// Returns the names of the policy and of the rule.
     pub fn name(self) -> RuleName {
-        named().names[self.index()].clone()
+        known_rules().names[self.index()].clone()
     }
 
     /// Returns it as an index.

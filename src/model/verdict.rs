@@ -5,7 +5,12 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{digest::Digest, exception::Excuse, object::ObjectKey, rule_numbers::RuleNumbers};
+use crate::model::{
+    digest::Digest,
+    exception::Excuse,
+    object::ObjectKey,
+    rule_numbers::{RuleName, RuleNumbers},
+};
 
 /// How a rule came out for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -302,7 +307,7 @@ pub struct Verdict {
     pub unfinished: bool,
     /// Rules, each with its policy, that have an error which the same object need not have again: they ran out of time, or what
     /// they depend on has not been read.
-    pub undecided: Vec<[Arc<str>; 2]>,
+    pub undecided: Vec<RuleName>,
     /// Policies of which the two evaluators said different things; the results are those of regorus.
     pub differences: Vec<Arc<str>>,
     /// Whether what was said of an object that looks the same counts for this one, too; `None` if nothing of it can be shared.

@@ -18,8 +18,7 @@ impl<'r> Rules<'r> {
 
     /// Returns the annotations of a rule; `None` if the policy is not in force.
     pub(super) fn about(&self, policy: &str, rule: &str) -> Option<&'r About> {
-        let policy = self.0.get(policy)?;
-        Some(policy.about_rules.get(rule).unwrap_or(&policy.about))
+        Some(self.0.get(policy)?.about_rule(rule))
     }
 
     /// Returns on how many objects a rule was evaluated, if that is known.

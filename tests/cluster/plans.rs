@@ -112,7 +112,7 @@ impl PlannedRun {
             RunStep::EndExcuse(excuse) => excuse.with_at(|at| self.remove(at)).await?,
             RunStep::Configure(settings) => {
                 self.stop(|_| true).await?;
-                // Time passes here.
+                // On a real clock, one Event a second takes too long.
                 self.settings = ReplicaSettings { in_cluster: false, slow_events: false, ..*settings };
             }
             RunStep::Start(number) => self.start_replica(*number).await,

@@ -37,7 +37,7 @@ async fn a_wrong_name_of_a_kind_or_context_is_answered_with_the_right_ones() {
 /// How long a run may try, on a machine that is busy with other tests. Left alone it gives up after ten seconds.
 const IN_VAIN: Duration = Duration::from_mins(1);
 
-/// A port that refuses connections as long as this is kept: it is bound, so that nobody else gets it, but nobody listens.
+/// A port that refuses connections as long as this is kept: it is bound, so that no other process gets it, but does not listen.
 fn closed() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -7,8 +7,8 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// For each object the number of the set of rules that it passed. Objects are known by a hash with a key of this process: nobody can
-/// make two that are taken for one.
+/// For each object the number of the set of rules that it passed. The key is a hash with a secret of this process, so that no
+/// two objects can be made to share one on purpose.
 #[derive(Debug, Default)]
 pub(super) struct Clean {
     hasher: RandomState,

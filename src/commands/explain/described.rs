@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Serialize;
 
-use super::text::{self, BOLD, DIM, Line, PLAIN};
+use super::text::{self, BOLD, DIM, PLAIN, StyledLine};
 use crate::{
     cli::explain::ExplainFormat,
     cluster::identity::API_VERSION,
@@ -57,7 +57,7 @@ pub(super) fn render(
 }
 
 impl DescribedRule {
-    fn lines(&self) -> Vec<Line> {
+    fn lines(&self) -> Vec<StyledLine> {
         let Self { policy, definitions, .. } = self;
         let mut lines = Vec::new();
         for rule in &policy.rules {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A line and its colour.
-pub(super) type Line = (Style, String);
+pub(super) type StyledLine = (Style, String);
 
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const BOLD: Style = Style::new().bold();
@@ -38,7 +38,7 @@ pub(super) fn render(all: &[Explained], options: &RenderOptions, out: &mut dyn i
 }
 
 /// Writes lines in their colours, if colours are wanted.
-pub(super) fn write(lines: Vec<Line>, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+pub(super) fn write(lines: Vec<StyledLine>, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     for (style, line) in lines {
         let line = shown_lines(&line);
         if options.color { writeln!(out, "{style}{line}{style:#}")? } else { writeln!(out, "{line}")? }
@@ -47,7 +47,7 @@ pub(super) fn write(lines: Vec<Line>, options: &RenderOptions, out: &mut dyn io:
 }
 
 /// Returns the object, the rule, and what it finds.
-fn head(explained: &Explained) -> Vec<Line> {
+fn head(explained: &Explained) -> Vec<StyledLine> {
     let object = &explained.resource;
     let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
     let place = explained.location.as_ref();
@@ -69,7 +69,7 @@ fn head(explained: &Explained) -> Vec<Line> {
 }
 
 /// Returns the name of a rule, and what it says of itself.
-pub(super) fn about(policy: &str, rule: &str, about: &About) -> Vec<Line> {
+pub(super) fn about(policy: &str, rule: &str, about: &About) -> Vec<StyledLine> {
     let About { title, description, severity, id, links, recommended_action, .. } = about;
     let mut lines = Vec::new();
     let severity = severity.map(|severity| severity.word().to_owned());
@@ -86,7 +86,7 @@ pub(super) fn about(policy: &str, rule: &str, about: &About) -> Vec<Line> {
 }
 
 /// Returns the lines of a definition, with the values below each.
-fn definition(definition: &TracedDefinition) -> Vec<Line> {
+fn definition(definition: &TracedDefinition) -> Vec<StyledLine> {
     let TracedDefinition { file, line, lines, bodies } = definition;
     let outcome = match &bodies[..] {
         [] => "has no conditions".to_owned(),

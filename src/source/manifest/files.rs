@@ -97,8 +97,7 @@ fn url(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with("https://") || text.starts_with("http://"))
 }
 
-/// Whether a path stands for standard input.
-/// Whether a path stands for standard input.
+/// Whether a path means standard input.
 pub fn is_stdin(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == STDIN
 }
