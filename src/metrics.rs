@@ -271,7 +271,7 @@ impl Metrics {
         self.violations_covered.set(gauge_value(number));
     }
 
-    /// Sets on how many objects rules were evaluated, and what came of that.
+    /// Sets how many objects rules apply to, by outcome.
     pub fn set_rule_objects(&self, rules: BTreeMap<RuleName, RuleCounts>) {
         let rows = |([policy, rule], counts): (RuleName, RuleCounts)| {
             let row = move |(outcome, number)| {

@@ -515,7 +515,7 @@ impl Ledger {
         self.rules.pass()
     }
 
-    /// Returns on how many objects each rule was evaluated that is about any, and what came of that.
+    /// Returns how many objects each rule applies to, by outcome; without rules that apply to none.
     pub fn rule_counts(&self) -> BTreeMap<RuleName, RuleCounts> {
         self.rules.counts()
     }

@@ -328,7 +328,7 @@ pub struct PolicySummary {
     /// Its own annotations.
     #[serde(flatten)]
     pub about: About,
-    /// On how many objects its rules were evaluated, by name, and what came of that; without rules that are about none.
+    /// How many objects its rules apply to, by the name of the rule; without rules that apply to none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<String, RuleCounts>,
     /// Annotations of its rules, by name, where they differ from its own.

@@ -52,7 +52,7 @@ use crate::{
 
 /// What is to be explained.
 enum Subject {
-    /// A rule, whatever it finds.
+    /// A rule, without an object.
     OnlyRule(String),
     /// A result.
     Result(ResultId),

@@ -1,4 +1,4 @@
-//! On how many objects a rule was evaluated, and what came of that.
+//! How many objects a rule applies to, by outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ impl RuleCounts {
         self.applicable.saturating_sub(self.failing + self.excused + self.error)
     }
 
-    /// Returns the count of what came of an object.
+    /// Returns the count of objects with this outcome.
     pub fn of(&mut self, outcome: ObjectOutcome) -> &mut usize {
         match outcome {
             ObjectOutcome::Excused => &mut self.excused,
@@ -39,7 +39,7 @@ impl RuleCounts {
     }
 }
 
-/// What came of an object under a rule that has results of it: the worst of them.
+/// The worst result that a rule has about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectOutcome {
     /// Its violations are excused.

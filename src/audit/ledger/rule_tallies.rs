@@ -1,4 +1,4 @@
-//! On how many objects each rule was evaluated, and what came of that.
+//! How many objects each rule applies to, by outcome.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -85,7 +85,7 @@ impl RuleTallies {
         passed
     }
 
-    /// Counts what came of an object under the rules that have results of it.
+    /// Counts an object for the rules that have results about it.
     pub(super) fn add(&mut self, results: &[Violation]) {
         for (rule, outcome) in outcomes(results) {
             *self.others.entry(rule).or_default().of(outcome) += 1;
