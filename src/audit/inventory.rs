@@ -71,6 +71,8 @@ pub(crate) struct InventorySync {
     waiting_keys: HashSet<ObjectKey>,
     /// Which kinds have been read; an update takes it in.
     lookups: Arc<LookupState>,
+    /// What had been read when the objects were taken that the policies have.
+    lookups_in_force: Arc<LookupState>,
     /// Whether the policies do not know it yet.
     lookups_pending: bool,
     pub(crate) rounds: Rounds,
@@ -106,6 +108,7 @@ pub(crate) struct Updated {
     /// What policies can see a difference in.
     touched: Touched,
     generation: u64,
+    lookups: Arc<LookupState>,
     /// When the update began: it has all that was marked before.
     began: Instant,
     /// How long it took.
@@ -129,6 +132,7 @@ impl InventorySync {
             awaiting: Vec::new(),
             waiting_keys: HashSet::new(),
             lookups: Arc::default(),
+            lookups_in_force: Arc::default(),
             lookups_pending: false,
             rounds: Rounds::default(),
             judged: BTreeSet::new(),
@@ -207,14 +211,14 @@ impl InventorySync {
         }
     }
 
-    /// Returns which kinds have been read.
-    pub(crate) fn lookups(&self) -> &LookupState {
-        &self.lookups
+    /// Whether policies look up kinds that are being read when they evaluate objects of a kind.
+    pub(crate) fn awaits_kinds(&self, policies: &PolicySet, kind: &Kind) -> bool {
+        self.lookups.awaits_any() && policies.awaits(&self.lookups, kind)
     }
 
-    /// Whether kinds that are looked up are being read.
-    pub(crate) fn awaits_kinds(&self) -> bool {
-        self.lookups.awaits_any()
+    /// Whether they do not have all objects of kinds that have been read meanwhile.
+    pub(crate) fn lacks_kinds(&self, policies: &PolicySet, kind: &Kind) -> bool {
+        self.lookups_in_force.awaits_any() && policies.awaits(&self.lookups_in_force, kind)
     }
 
     fn park(&mut self, key: ObjectKey, queued: Queued, settled: Instant) {
@@ -309,9 +313,10 @@ impl InventorySync {
         self.lookups_pending = false;
         let run = self.run;
         spawn_blocking_in(&mut self.updating, move || {
-            let (policies, generation) = (Arc::clone(&update.policies), update.generation);
+            let (policies, generation, lookups) =
+                (Arc::clone(&update.policies), update.generation, Arc::clone(&update.lookups));
             let updated = catch_unwind(AssertUnwindSafe(|| run(update, states, all)));
-            updated.unwrap_or_else(|panic| Updated::lost(policies, generation, now, &panic))
+            updated.unwrap_or_else(|panic| Updated::lost(policies, generation, lookups, now, &panic))
         });
     }
 
@@ -338,6 +343,7 @@ impl InventorySync {
             return Vec::new();
         }
         self.not_before = Some(now + updated.took * SHARE + updated.searched);
+        self.lookups_in_force = updated.lookups;
         self.inventory = updated.inventory;
         let policies = match updated.policies {
             Ok(policies) => {
@@ -367,13 +373,20 @@ impl InventorySync {
 
 impl Updated {
     /// What is left of an update that panicked.
-    fn lost(policies: Arc<PolicySet>, generation: u64, began: Instant, panic: &(dyn Any + Send)) -> Self {
+    fn lost(
+        policies: Arc<PolicySet>,
+        generation: u64,
+        lookups: Arc<LookupState>,
+        began: Instant,
+        panic: &(dyn Any + Send),
+    ) -> Self {
         let why = format!("kaudit failed on the objects, which is a bug: {}", panic_text(panic));
         Self {
             inventory: None,
             policies: Err((policies, why)),
             touched: Touched::default(),
             generation,
+            lookups,
             began,
             took: began.elapsed(),
             searched: Duration::ZERO,
@@ -439,9 +452,9 @@ impl Update {
             Ok(policies) if !touched.all => touched.objects = in_arrays(policies, &self.inventory),
             _ => touched = Touched::all(),
         }
-        let Self { inventory, generation, began, .. } = self;
+        let Self { inventory, generation, began, lookups, .. } = self;
         let searched = began.elapsed().saturating_sub(took);
-        Updated { inventory: Some(inventory), policies, touched, generation, began, took, searched }
+        Updated { inventory: Some(inventory), policies, touched, generation, lookups, began, took, searched }
     }
 }
 

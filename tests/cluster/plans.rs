@@ -127,7 +127,7 @@ impl PlannedRun {
             RunStep::Wait(milliseconds) => {
                 sleep(LONGEST_WAIT.min(Duration::from_millis((*milliseconds).into()))).await;
             }
-            RunStep::Compare | RunStep::CompareRestarted | RunStep::CompareStopped => self.compare().await?,
+            RunStep::Compare | RunStep::CompareRestarted(_) | RunStep::CompareStopped => self.compare().await?,
             _ => {}
         }
         Ok(())

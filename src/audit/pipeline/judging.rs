@@ -50,9 +50,9 @@ impl Pipeline {
         }
         loop {
             let key = self.queue.pop()?;
-            let awaited =
-                self.inventory.awaits_kinds() && self.policies.set.awaits(self.inventory.lookups(), &key.kind);
-            if (ready.is_none() || awaited) && self.policies.dependencies(&key.kind).inventory {
+            let awaited = self.inventory.awaits_kinds(&self.policies.set, &key.kind);
+            let lacking = self.inventory.lacks_kinds(&self.policies.set, &key.kind);
+            if (ready.is_none() || awaited || lacking) && self.policies.dependencies(&key.kind).inventory {
                 if let Some(queued) = self.queue.done(&key) {
                     self.inventory.wait_for_policies(key, queued, awaited);
                 }

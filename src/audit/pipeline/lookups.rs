@@ -78,6 +78,7 @@ impl Pipeline {
         LookupState {
             kinds: kinds.into_values().map(Arc::new).collect(),
             unknown: unknown.collect(),
+            provisional: !self.sources_ended && self.gate.is_provisional(),
             shard: self.settings.shard,
         }
     }

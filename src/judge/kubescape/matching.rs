@@ -33,6 +33,12 @@ impl ResourceMatch {
         !self.resources.iter().any(|resource| resource == "*")
     }
 
+    /// Returns the same for each kind or resource that it names.
+    pub(crate) fn single(&self) -> impl Iterator<Item = Self> {
+        let named = self.resources.iter().filter(|resource| *resource != "*");
+        named.map(|resource| Self { resources: vec![resource.clone()], ..self.clone() })
+    }
+
     /// Whether it names a group.
     pub(crate) fn names_group(&self, group: &str) -> bool {
         self.api_groups.iter().any(|own| own == group)

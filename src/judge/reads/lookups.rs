@@ -49,6 +49,8 @@ pub struct LookupState {
     pub kinds: Vec<Arc<KindLookup>>,
     /// Groups that may serve others.
     pub unknown: Vec<UnknownGroup>,
+    /// Whether the next pass of discovery may name others, as only one has been made so far.
+    pub provisional: bool,
     /// Whose namespaces are read.
     pub shard: Shard,
 }
@@ -136,12 +138,14 @@ impl LookupState {
 
     /// Whether any kind is still being read.
     pub(crate) fn awaits_any(&self) -> bool {
-        self.kinds.iter().any(|lookup| lookup.is_awaited())
+        self.provisional || self.kinds.iter().any(|lookup| lookup.is_awaited())
     }
 
-    /// Whether kinds that are looked up are still being read.
+    /// Whether kinds that are looked up are still being read, or may be named by the next pass of discovery.
     pub(crate) fn awaits(&self, reads: &InventoryReads) -> bool {
-        self.lookups(reads).any(|(lookup, places)| lookup.is_awaited() && !places.is_empty())
+        let is_known = |is_it: &dyn Fn(&Kind) -> bool| self.kinds.iter().any(|lookup| is_it(&lookup.kind));
+        self.provisional && reads.names_others(is_known)
+            || self.lookups(reads).any(|(lookup, places)| lookup.is_awaited() && !places.is_empty())
     }
 
     /// Returns the kinds that are looked up, and where.

@@ -273,12 +273,7 @@ impl ExpectedFindings {
     ///
     /// When they say something else.
     pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
-        let is_rated = |entry: &&Value| matches!(entry["result"].as_str(), Some("fail" | "warn"));
-        for entry in cluster.reported().filter(is_rated) {
-            let expected = entry["policy"].as_str().and_then(|policy| self.severities.get(policy));
-            let is_right = expected.is_none_or(|severity| entry["severity"] == *severity) || self.spared.is_some();
-            ensure!(is_right, "reports: the severity of {} is {}", entry["policy"], entry["severity"]);
-        }
+        self.compare_severities("reports", cluster.reported())?;
         let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0]));
         let recorded = recorded.filter(|finding| self.is_compared(finding)).collect();
         same("reports", &recorded, &self.listed).map_err(|failure| {
@@ -288,6 +283,17 @@ impl ExpectedFindings {
                 None => failure,
             }
         })
+    }
+
+    fn compare_severities<'e>(&self, what: &str, mut entries: impl Iterator<Item = &'e Value>) -> anyhow::Result<()> {
+        let is_wrong = |entry: &&Value| {
+            let is_rated = matches!(entry["result"].as_str(), Some("fail" | "warn"));
+            let expected = entry["policy"].as_str().and_then(|policy| self.severities.get(policy));
+            is_rated && expected.is_some_and(|severity| entry["severity"] != *severity)
+        };
+        let wrong = entries.find(is_wrong).filter(|_| self.spared.is_none());
+        ensure!(wrong.is_none(), "{what}: another severity is expected of {wrong:?}");
+        Ok(())
     }
 
     /// Compares the announcements of one kind, of which so many may be repeated: each violation is to be announced as new and
@@ -392,6 +398,9 @@ impl ExpectedFindings {
         settings: &ReplicaSettings,
     ) -> anyhow::Result<()> {
         let expected = if is_covered { &self.covered } else { &self.listed };
+        for result in results {
+            self.compare_severities(what, result["results"].as_array().into_iter().flatten())?;
+        }
         let mut found: Vec<_> = results.iter().map(|result| findings(result, is_covered)).collect();
         if settings.sharded {
             found = vec![found.into_iter().flatten().collect()];

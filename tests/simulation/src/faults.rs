@@ -33,6 +33,14 @@ pub struct FaultRates {
     pub missing_group: Option<&'static str>,
 }
 
+/// Groups that a discovery may not find.
+const GROUPS: [&str; 5] = ["apps", "example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
+
+/// Returns one of them.
+pub fn any_group(random: &mut Rng) -> &'static str {
+    GROUPS[random.usize(..GROUPS.len())]
+}
+
 /// What cannot be requested while everything else can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
@@ -40,6 +48,8 @@ pub enum Outage {
     Events,
     /// Reports.
     Reports,
+    /// Exceptions that are objects.
+    Exceptions,
     /// Objects of a kind, an index of [`KINDS`].
     Kind(usize),
 }
@@ -49,6 +59,7 @@ impl Outage {
         match self {
             Self::Events => request.resource == "events",
             Self::Reports => request.group == "openreports.io",
+            Self::Exceptions => request.resource == "policyexceptions",
             Self::Kind(kind) => {
                 let group = KINDS[kind].api_version.split_once('/').map_or("", |(group, _)| group);
                 (&*request.group, &*request.resource) == (group, KINDS[kind].plural)
@@ -61,8 +72,7 @@ impl FaultRates {
     /// Returns any; one of four has no faults.
     pub fn any(random: &mut Rng) -> Self {
         let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
-        let groups = ["apps", "example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
-        rates.missing_group = (random.u8(..3) == 0).then(|| groups[random.usize(..groups.len())]);
+        rates.missing_group = (random.u8(..3) == 0).then(|| any_group(random));
         if random.u8(..4) == 0 {
             return rates;
         }
@@ -82,6 +92,20 @@ impl FaultRates {
             watches: 1_000,
             ..Self::default()
         }
+    }
+
+    /// Returns that every answer about something takes a while.
+    pub fn late(what: Outage, random: &mut Rng) -> Self {
+        let time = Duration::from_millis(random.u64(1_000..20_000));
+        let requests = vec![(RequestFault::DelayAnswer(time), 1_000)];
+        Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
+    }
+
+    /// Returns that something cannot be read.
+    pub fn unreadable(what: Outage, random: &mut Rng) -> Self {
+        let code = if random.bool() { 403 } else { 503 };
+        let requests = vec![(RequestFault::Refuse(code, None), 1_000)];
+        Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
     }
 
     /// Returns that no request about something is answered as it should be.
@@ -126,13 +150,22 @@ fn request_fault(random: &mut Rng) -> RequestFault {
 
 /// The faults of a run at a time, which all replicas share.
 #[derive(Debug, Clone, Default)]
-pub struct SharedFaults(Arc<Mutex<(FaultRates, Option<Rng>)>>);
+pub struct SharedFaults {
+    rates: Arc<Mutex<(FaultRates, Option<Rng>)>>,
+    /// What the next discovery does not find, whatever else goes wrong.
+    missing: Arc<Mutex<Option<&'static str>>>,
+}
 
 impl SharedFaults {
     /// Takes the place of what went wrong before.
     pub fn set(&self, rates: FaultRates) {
         let random = Rng::with_seed(rates.seed);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (rates, Some(random));
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = (rates, Some(random));
+    }
+
+    /// Has the next discovery not find a group.
+    pub fn miss(&self, group: &'static str) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(group);
     }
 
     /// Whether nothing goes wrong.
@@ -146,7 +179,7 @@ impl SharedFaults {
     }
 
     fn decide<T>(&self, clear: T, decide: impl FnOnce(&mut FaultRates, &mut Rng) -> T) -> T {
-        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.rates.lock().unwrap_or_else(PoisonError::into_inner) {
             (rates, Some(random)) => decide(rates, random),
             (_, None) => clear,
         }
@@ -198,7 +231,8 @@ impl Faults for ReplicaConnection {
         if request.path != "/apis" {
             return Vec::new();
         }
-        let missing = self.faults.decide(None, |rates, _| rates.missing_group.take());
+        let missing = self.faults.missing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let missing = missing.or_else(|| self.faults.decide(None, |rates, _| rates.missing_group.take()));
         missing.map(str::to_owned).into_iter().collect()
     }
 

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     excuses::Excuse,
-    faults::{FaultRates, Outage},
+    faults::{self, FaultRates, Outage},
     policies::{Dialect, Policy, PolicyCondition, policy_name},
     replica::ReplicaSettings,
 };
@@ -45,6 +45,10 @@ pub enum RunStep {
     Reconnect(u8),
     /// Requests go wrong in these ways, until the next such step.
     SetFaults(FaultRates),
+    /// The next discovery does not find this group.
+    MissGroup(&'static str),
+    /// Another process takes the Leases, once everything is right.
+    TakeLeases,
     /// Requests about one thing begin to fail, once everything is right.
     BeginOutage(FaultRates),
     /// Everything is compared that does not depend on these requests.
@@ -73,8 +77,8 @@ pub enum RunStep {
     Wait(u32),
     /// What goes wrong ends; when nothing happens any more, everything is compared.
     Compare,
-    /// The same, and then all replicas are restarted, which writes nothing.
-    CompareRestarted,
+    /// The same, and then all replicas are restarted, which writes nothing, though requests go wrong in these ways.
+    CompareRestarted(FaultRates),
     /// Replicas stop as soon as they serve what is right, and have written it then.
     CompareStopped,
 }
@@ -91,14 +95,22 @@ impl RunStep {
                 | Self::Wait(_)
                 | Self::CompareOthers
                 | Self::Compare
-                | Self::CompareRestarted
+                | Self::CompareRestarted(_)
                 | Self::CompareStopped
         )
     }
 
     /// Whether a leader may lose its Lease, or end without giving it back.
     pub const fn may_lose_lease(&self) -> bool {
-        matches!(self, Self::Kill(_) | Self::Disconnect(_) | Self::SetFaults(_) | Self::RestartServer | Self::Freeze(_))
+        matches!(
+            self,
+            Self::Kill(_)
+                | Self::Disconnect(_)
+                | Self::SetFaults(_)
+                | Self::RestartServer
+                | Self::Freeze(_)
+                | Self::TakeLeases
+        )
     }
 
     /// Whether kaudit may find something else after it.
@@ -136,6 +148,11 @@ struct Size {
     /// How long each waits, in milliseconds.
     waits: &'static [u32],
 }
+
+/// The same where much happens while kaudit evaluates,
+const SHORT_WAITS: &[u32] = &[2, 100, 1_000];
+/// and where trouble lasts.
+const LONG_WAITS: &[u32] = &[10_000, 100_000, 200_000];
 
 const SMALL: Size = Size {
     kinds: 3,
@@ -183,6 +200,8 @@ const BEGIN: i64 = 1_767_225_600;
 #[expect(clippy::struct_excessive_bools, reason = "each is something that a world may have")]
 struct Generator {
     random: Rng,
+    /// For what was added later: other seeds go on to mean what they did.
+    others: Rng,
     size: Size,
     kinds: Vec<usize>,
     settings: ReplicaSettings,
@@ -192,6 +211,12 @@ struct Generator {
     has_library: bool,
     /// Now and then nothing reaches kaudit for a while, and what it missed can only be listed.
     is_cut_off: bool,
+    /// Now and then answers about one thing are late or refused, also when kaudit starts.
+    has_disturbances: bool,
+    /// Now and then a discovery does not find a group.
+    misses_groups: bool,
+    /// Trouble lasts.
+    is_patient: bool,
     /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
     /// words it differently, so that packages keep their conditions.
     conditions: Vec<([PolicyCondition; 2], bool)>,
@@ -210,23 +235,33 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     random.shuffle(&mut kinds);
     kinds.truncate(size.kinds);
     let mut settings = settings(&mut random, &kinds);
-    // By random numbers of their own: other seeds go on to mean what they did.
     let mut others = Rng::with_seed(!seed);
     let has_library = others.u8(..5) == 0 && settings.excluded.is_none() && !settings.sharded;
     settings.in_cluster &= !has_library;
     settings.slow_events = others.u8(..6) == 0;
     let is_cut_off = others.u8(..4) == 0;
+    let (has_disturbances, misses_groups, is_patient) = (others.u8(..4) == 0, others.u8(..6) == 0, others.u8(..4) == 0);
+    let size = match others.u8(..12) {
+        0 | 1 => Size { waits: SHORT_WAITS, ..size },
+        // What is looked up is often not there.
+        2 => Size { objects: 5, steps: 4, ..size },
+        _ => size,
+    };
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
     let mut generator = Generator {
         random,
+        others,
         size,
         kinds,
         settings,
         has_owners,
         has_library,
         is_cut_off,
+        has_disturbances: has_disturbances && faults,
+        misses_groups: misses_groups && faults,
+        is_patient,
         conditions: Vec::new(),
         names: BTreeMap::new(),
         excused: Vec::new(),
@@ -275,6 +310,10 @@ impl Generator {
         if self.random.u8(..10) == 0 {
             steps.push(RunStep::KeepWriting(self.name(), self.random.u32(200..5_000)));
         }
+        if self.has_disturbances {
+            let rates = self.disturbance();
+            steps.push(RunStep::SetFaults(rates));
+        }
         self.start(&mut steps);
         for number in 0..self.random.usize(1..=self.size.comparisons) {
             // Only what changes after everything was right can be unnecessary.
@@ -283,11 +322,22 @@ impl Generator {
                 let step = if is_only_trouble { self.trouble() } else { self.step() };
                 let is_configured = matches!(step, RunStep::Configure(_));
                 steps.push(step);
+                if self.has_disturbances && self.others.u8(..4) == 0 {
+                    let rates = self.disturbance();
+                    steps.push(RunStep::SetFaults(rates));
+                }
+                if self.misses_groups && self.others.u8(..8) == 0 {
+                    steps.push(RunStep::MissGroup(faults::any_group(&mut self.others)));
+                }
                 if is_configured {
                     self.start(&mut steps);
                 }
-                let longest = self.size.waits[self.random.usize(..self.size.waits.len())];
+                let waits = if is_only_trouble && self.is_patient { LONG_WAITS } else { self.size.waits };
+                let longest = waits[self.random.usize(..waits.len())];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
+            }
+            if self.faults && self.others.u8(..16) == 0 {
+                steps.push(RunStep::TakeLeases);
             }
             if self.has_owners && self.random.u8(..6) == 0 {
                 self.roll_out(&mut steps);
@@ -298,10 +348,17 @@ impl Generator {
             if self.faults && self.random.u8(..3) == 0 {
                 self.outage(&mut steps);
             }
+            if self.misses_groups && self.others.bool() {
+                steps.push(RunStep::MissGroup(faults::any_group(&mut self.others)));
+            }
             steps.push(RunStep::Compare);
         }
         match self.random.u8(..4) {
-            0 => steps.push(RunStep::CompareRestarted),
+            0 => {
+                let is_disturbed = self.faults && self.others.bool();
+                let rates = if is_disturbed { self.disturbance() } else { FaultRates::default() };
+                steps.push(RunStep::CompareRestarted(rates));
+            }
             1 => {
                 // Policies and what was changed before are known then.
                 steps.push(RunStep::Wait(30_000));
@@ -371,6 +428,19 @@ impl Generator {
         } else {
             steps.push(RunStep::SetFaults(FaultRates::default()));
         }
+    }
+
+    /// Returns that answers about something are late, or that it cannot be read.
+    fn disturbance(&mut self) -> FaultRates {
+        let random = &mut self.others;
+        let what = match random.u8(..8) {
+            0 => Outage::Reports,
+            1 => Outage::Events,
+            2 | 3 => Outage::Exceptions,
+            _ => Outage::Kind(self.kinds[random.usize(..self.kinds.len())]),
+        };
+        let is_read = !matches!(what, Outage::Reports | Outage::Events);
+        if is_read && random.bool() { FaultRates::unreadable(what, random) } else { FaultRates::late(what, random) }
     }
 
     /// Has something fail while objects change.

@@ -69,13 +69,13 @@ pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     report
 }
 
-/// Returns how long work takes that keeps a processor busy: in some runs it is slow now and then, so that something else
-/// happens meanwhile.
+/// Returns how long work takes that keeps a processor busy: in some runs it is slow now and then, or mostly, so that something
+/// else happens meanwhile.
 fn slowness(seed: u64) -> fn() -> Duration {
-    if seed.is_multiple_of(3) {
-        || Duration::from_millis(if fastrand::u8(..8) == 0 { fastrand::u64(..500) } else { 0 })
-    } else {
-        || Duration::ZERO
+    match seed % 9 {
+        3 => || Duration::from_millis(if fastrand::bool() { fastrand::u64(..3_000) } else { 0 }),
+        0 | 6 => || Duration::from_millis(if fastrand::u8(..8) == 0 { fastrand::u64(..500) } else { 0 }),
+        _ => || Duration::ZERO,
     }
 }
 
@@ -113,7 +113,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
             break;
         }
     }
-    if outcome.is_ok() && matches!(steps.last(), Some(RunStep::Compare | RunStep::CompareRestarted)) {
+    if outcome.is_ok() && matches!(steps.last(), Some(RunStep::Compare | RunStep::CompareRestarted(_))) {
         outcome = run.stays_quiet().await;
     }
     let ended = run.end(outcome.is_ok()).await;
@@ -247,6 +247,19 @@ impl RunState {
                     self.stop(replica).await?;
                 }
             }
+            RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
+            RunStep::CompareOthers => self.compare_others().await?,
+            RunStep::Compare => self.compare().await?,
+            RunStep::CompareRestarted(rates) => self.compare_restarted(rates).await?,
+            RunStep::CompareStopped => self.compare_stopped().await?,
+            _ => self.disturb(step).await?,
+        }
+        Ok(())
+    }
+
+    /// Has something go wrong.
+    async fn disturb(&mut self, step: &RunStep) -> anyhow::Result<()> {
+        match step {
             RunStep::Disconnect(number) | RunStep::Reconnect(number) => {
                 if let Some(replica) = self.replicas.get(number) {
                     replica.disconnect(matches!(step, RunStep::Disconnect(_)));
@@ -257,6 +270,11 @@ impl RunState {
                 self.faults.set(rates.clone());
                 self.had_faults = true;
             }
+            RunStep::MissGroup(group) => {
+                self.faults.miss(group);
+                self.had_faults = true;
+            }
+            RunStep::TakeLeases => self.take_leases().await?,
             RunStep::Forbid(kind) => {
                 (self.had_faults, self.was_forbidden) = (true, true);
                 self.forbidden.insert(*kind);
@@ -278,12 +296,8 @@ impl RunState {
             }
             RunStep::ChangeTimeOfDay(seconds) => machine::change_time_of_day(*seconds),
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
-            RunStep::Wait(milliseconds) => sleep(Duration::from_millis((*milliseconds).into())).await,
             RunStep::BeginOutage(rates) => self.begin_outage(rates).await?,
-            RunStep::CompareOthers => self.compare_others().await?,
-            RunStep::Compare => self.compare().await?,
-            RunStep::CompareRestarted => self.compare_restarted().await?,
-            RunStep::CompareStopped => self.compare_stopped().await?,
+            _ => {}
         }
         Ok(())
     }

@@ -198,6 +198,25 @@ async fn rules_with_optional_lookups_wait_while_a_kind_is_read() {
     reported_once_slices_are_read(&live).await;
 }
 
+#[tokio::test]
+async fn rules_wait_for_a_kind_that_the_first_pass_of_discovery_does_not_name() {
+    let other = ("other.rego", "package other\ndeny contains \"own\" if input.kind == \"Ingress\"\n");
+    for policy in LOOKUPS.into_iter().chain([("s.rego", SLICES)]) {
+        let live = Live::start(load(&[policy, other]), SETTINGS);
+        for (kind, object) in [("Pod", pod("p", 1)), ("Ingress", object("Ingress", "n", "i", 1, &json!({})))] {
+            live.send(Change::Appeared(scope(kind))).await;
+            read(&live, &scope(kind), vec![object]).await;
+        }
+        live.send(Change::Discovered(Discovered { provisional: true, ..Discovered::default() })).await;
+        live.until(&["i: own"]).await;
+        assert_eq!(live.metric("kaudit_evaluations_total"), 1, "{}", policy.0);
+        // It is not served.
+        live.send(Change::Discovered(Discovered::default())).await;
+        live.until_evaluated(2).await;
+        assert_eq!(live.result().await.results.len(), 2, "{}", policy.0);
+    }
+}
+
 /// Objects in the order of their evaluation; only the test below writes to it.
 static EVALUATED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use super::RunState;
 use crate::{
-    cluster::{self, CONFIG_MAP, KINDS},
+    cluster::{self, CONFIG_MAP, HOME, KINDS},
     comparison::{Announcement, ExpectedFindings, ListedObjects},
+    excuses::EXCEPTIONS,
     faults::{FaultRates, Outage},
     machine,
     policies::{Policy, PolicyCondition},
@@ -27,6 +28,10 @@ const PATIENCE: Duration = Duration::from_mins(15);
 const PROMPT: Duration = Duration::from_secs(90);
 /// How long the rest may take until it is right, while requests about one thing fail.
 const OUTAGE: Duration = Duration::from_mins(5);
+/// How long it takes at most until a leader knows that it has lost its Lease: longer than a renewal takes to come.
+const NOTICED: Duration = Duration::from_secs(5);
+/// How many Events are written before a replica ends that writes one a second.
+const MOST_AT_A_STOP: usize = 8;
 /// How long it takes until everything is compared again.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The same where replicas are to have writes pending.
@@ -154,8 +159,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Sees that a restart of all replicas writes nothing.
-    pub(super) async fn compare_restarted(&mut self) -> anyhow::Result<()> {
+    /// Sees that a restart of all replicas writes nothing, or no Events if requests go wrong in these ways.
+    pub(super) async fn compare_restarted(&mut self, rates: &FaultRates) -> anyhow::Result<()> {
         self.compare().await?;
         if self.files.policies.is_empty() {
             return Ok(());
@@ -164,12 +169,19 @@ impl RunState {
         let before = self.lasting();
         let numbers: Vec<u8> = self.replicas.keys().copied().collect();
         self.stop_all().await?;
+        self.faults.set(rates.clone());
         for number in numbers {
             self.start(number)?;
         }
         sleep(QUIET).await;
-        self.becomes_right(REEVALUATION).await.context("after a restart")?;
-        if self.depend_on_time() { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
+        self.faults.set(FaultRates::default());
+        let is_disturbed = *rates != FaultRates::default();
+        self.becomes_right(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
+        let depends_on_time = self.depend_on_time();
+        self.history.check(&self.list(), depends_on_time).context("after a restart")?;
+        // What could not be read for a while may have been recorded as such.
+        let may_change = is_disturbed || depends_on_time;
+        if may_change { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
     }
 
     /// Stops all replicas as soon as they serve what is right, and sees that they write it before they end.
@@ -184,9 +196,14 @@ impl RunState {
         };
         self.becomes_so(PATIENCE, SHORTLY, is_served).await?;
         let expected = self.expected().1;
+        let before = self.list().events()?.len();
         self.stop_all().await?;
         let cluster = self.list();
         expected.compare_reports(&cluster).context("after all have stopped")?;
+        // More cannot be written in the time that a replica has to stop.
+        if self.settings.slow_events && cluster.events()?.len() >= before + MOST_AT_A_STOP {
+            return Ok(());
+        }
         let mut events = self.with_records(&cluster, cluster.events()?);
         let expected = expected.without_dependents(&self.history.dependents(), &mut events);
         expected.compare_announcements("Events", &events, self.kills).context("after all have stopped")
@@ -203,6 +220,32 @@ impl RunState {
         Ok(())
     }
 
+    /// Has another process take the Leases, and sees that no replica goes on as if it led.
+    pub(super) async fn take_leases(&mut self) -> anyhow::Result<()> {
+        if self.files.policies.is_empty() {
+            return Ok(());
+        }
+        self.end_faults().await?;
+        self.becomes_right(PATIENCE).await.context("before its Lease is taken")?;
+        let leases = self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default();
+        // One replica needs none.
+        if leases.is_empty() {
+            return Ok(());
+        }
+        for mut lease in leases {
+            lease["spec"]["holderIdentity"] = "another".into();
+            let taken = self.server.replace(&lease);
+            ensure!(taken.is_ok(), "the Lease cannot be taken: {taken:?}");
+        }
+        sleep(NOTICED).await;
+        for replica in self.replicas.values() {
+            let leads = replica.get("/metrics").await?.lines().any(|line| line == "kaudit_leader 1");
+            ensure!(!leads, "a replica leads though it has lost its Lease");
+        }
+        self.had_faults = true;
+        Ok(())
+    }
+
     /// Sees that what is right stays so, and that nothing is written meanwhile.
     pub(super) async fn stays_quiet(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
@@ -214,6 +257,7 @@ impl RunState {
         // A date may have passed meanwhile.
         let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
         self.becomes_right(patience).await.context("right before, not any more")?;
+        self.history.check(&self.list(), !patience.is_zero())?;
         if patience.is_zero() { changed(&before, &self.stored()) } else { Ok(()) }
     }
 
@@ -267,6 +311,7 @@ impl RunState {
         match outage {
             Outage::Events => expected.compare_reports(&cluster)?,
             Outage::Reports => self.compare_events(&cluster, &expected)?,
+            Outage::Exceptions => {}
             Outage::Kind(kind) => {
                 let policies = self.files.policies.values().filter(|policy| policy.concerns().any(|own| own == kind));
                 let policies = policies.map(Policy::name).collect();
@@ -280,7 +325,10 @@ impl RunState {
     /// Fails if Audits have a kind that is not served any more, or not as many objects of a kind as there are. All shards read
     /// Namespaces.
     fn compare_coverage(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
-        for ((api_version, kind), objects) in cluster.covered(&self.settings) {
+        let covered = cluster.covered(&self.settings);
+        let has_exceptions = covered.keys().any(|(api_version, kind)| (&**api_version, &**kind) == EXCEPTIONS);
+        ensure!(has_exceptions, "Audit: exceptions have not been read");
+        for ((api_version, kind), objects) in covered {
             let Ok(there) = self.server.list(&api_version, &kind, "") else { bail!("Audit: {kind} is not served") };
             let is_shared = self.settings.sharded && kind == "Namespace";
             ensure!(is_shared || objects == there.len(), "Audit: {objects} objects {kind}, not {}", there.len());
