@@ -262,6 +262,24 @@ impl ExpectedFindings {
         self.spared.as_ref().is_none_or(|(kind, policies)| finding.kind != *kind && !policies.contains(&finding.policy))
     }
 
+    /// Returns the violations that are listed, with their results.
+    pub fn violations(&self, cluster: &ListedObjects) -> BTreeMap<ViolationKey, &'static str> {
+        let uids: BTreeMap<_, _> = cluster
+            .audited()
+            .into_iter()
+            .map(|((kind, namespace, name), object)| {
+                ((KINDS[kind].kind.to_owned(), namespace, name), text(&object["metadata"]["uid"]))
+            })
+            .collect();
+        let open = self.listed.iter().filter(|finding| finding.result != "error");
+        open.map(|finding| {
+            let about = ViolationKey::expected(finding);
+            let uid = uids.get(&about.object).cloned().unwrap_or_default();
+            (ViolationKey { uid, ..about }, finding.result)
+        })
+        .collect()
+    }
+
     /// Whether one with this result is listed.
     fn has(&self, result: &str) -> bool {
         self.listed.iter().any(|finding| finding.result == result)

@@ -28,6 +28,8 @@ pub struct History {
     first_seen: BTreeMap<ViolationKey, Value>,
     /// The Events that there were then.
     events: BTreeSet<String>,
+    /// Violations that have been there in each state since then, with their results.
+    standing: Option<BTreeMap<ViolationKey, &'static str>>,
 }
 
 impl History {
@@ -57,6 +59,19 @@ impl History {
         }
     }
 
+    /// Notes which violations there are, with their results.
+    pub fn note_violations(&mut self, violations: BTreeMap<ViolationKey, &'static str>) {
+        match &mut self.standing {
+            Some(standing) => standing.retain(|about, result| violations.get(about) == Some(result)),
+            None => self.standing = Some(violations),
+        }
+    }
+
+    /// Notes that which violations there are depends on the time, too.
+    pub fn note_passing_of_time(&mut self) {
+        self.standing = Some(BTreeMap::new());
+    }
+
     /// Returns kind, namespace and name of the objects that have had owners.
     pub fn dependents(&self) -> BTreeSet<(String, String, String)> {
         let states = self.states.values().flatten();
@@ -79,7 +94,10 @@ impl History {
         for event in &later {
             ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
             ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
+            let stands = self.standing.as_ref().is_some_and(|standing| standing.contains_key(&event.about));
+            ensure!(event.is_new || !stands, "what has been so all the time is resolved: {event:?}");
         }
+        self.standing = None;
         let first_seen = comparison::first_seen(cluster);
         for (about, since) in &first_seen {
             let before = self.first_seen.get(about).filter(|_| !later.iter().any(|event| event.about == *about));

@@ -183,7 +183,7 @@ impl RunState {
         cluster::settle(&self.server);
         if step.changes_findings() {
             self.has_changed = true;
-            self.history.note_objects(self.list().audited());
+            self.note_state();
         }
         Ok(())
     }
@@ -300,6 +300,16 @@ impl RunState {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Notes how objects are, and what is wrong with them.
+    fn note_state(&mut self) {
+        let (cluster, expected) = self.expected();
+        self.history.note_violations(expected.violations(&cluster));
+        self.history.note_objects(cluster.audited());
+        if self.depend_on_time() {
+            self.history.note_passing_of_time();
+        }
     }
 
     fn start(&mut self, number: u8) -> anyhow::Result<()> {

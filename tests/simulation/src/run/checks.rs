@@ -65,6 +65,7 @@ impl RunState {
         let cluster = self.list();
         let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
         self.history.check(&cluster, has_changed)?;
+        self.note_state();
         let is_refused = |entry: &JournalEntry| entry.code == 403 && entry.carried_out;
         match self.server.requests().into_iter().find(is_refused) {
             Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
@@ -261,7 +262,7 @@ impl RunState {
         if patience.is_zero() { changed(&before, &self.stored()) } else { Ok(()) }
     }
 
-    fn depend_on_time(&self) -> bool {
+    pub(super) fn depend_on_time(&self) -> bool {
         self.files.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
             || self.files.excused.iter().any(|excuse| excuse.expires.is_some())
             || self.list().has_ends_of_exceptions()
@@ -379,7 +380,7 @@ impl RunState {
     }
 
     /// Returns what there is in the cluster, and what policies find.
-    fn expected(&self) -> (ListedObjects, ExpectedFindings) {
+    pub(super) fn expected(&self) -> (ListedObjects, ExpectedFindings) {
         let listed = self.list();
         let expected =
             ExpectedFindings::new(&listed, self.files.policies.values(), &self.settings, &self.files.excused);
