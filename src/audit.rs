@@ -15,6 +15,7 @@ pub(crate) mod inventory;
 pub(crate) mod judges;
 pub mod ledger;
 pub(crate) mod memory;
+mod merged;
 pub mod overview;
 mod owned;
 pub(crate) mod pairing;

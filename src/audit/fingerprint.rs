@@ -119,6 +119,7 @@ mod tests {
 
     fn fingerprint(message: &str, change: impl FnOnce(&mut ObjectRef)) -> Fingerprint {
         let mut object = ObjectRef {
+            cluster: None,
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: Some("n".into()),
@@ -132,6 +133,7 @@ mod tests {
     #[test]
     fn generated_names_are_those_of_the_owner() {
         let object = |kind: &str, name: &str| ObjectRef {
+            cluster: None,
             api_version: "v1".into(),
             kind: kind.into(),
             namespace: Some("n".into()),

@@ -190,6 +190,9 @@ fn kind() -> &'static str {
 /// What an audit judged; which kinds is in the coverage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditScope {
+    /// The clusters, by their contexts, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<String>,
     /// Where the objects were.
     pub source: ObjectSource,
     /// The only namespaces; empty is all.

@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
+    cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuthArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::{PolicyArgs, ReadingArgs},
@@ -69,6 +69,8 @@ EXAMPLES:
     helm template chart | kaudit check -f -
   Watch the cluster and check every change
     kaudit check -p policies
+  Check the clusters of two contexts
+    kaudit check --once --context staging --context production
   Check two namespaces once, in a pipeline
     kaudit check --once -n shop -n billing -o text -o sarif=audit.sarif
   Check Deployments and StatefulSets only
@@ -187,6 +189,10 @@ pub struct CheckArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+
+    /// Which clusters are checked together.
+    #[command(flatten)]
+    pub contexts: ContextsArgs,
 
     /// What to write into the cluster.
     #[command(flatten)]
@@ -383,6 +389,8 @@ pub enum Switch {
 pub enum Mode {
     /// Manifests, once, without a cluster.
     Files,
+    /// Several clusters, each once.
+    Clusters,
     /// A cluster, once.
     Once,
     /// A cluster, until a signal.
@@ -394,6 +402,7 @@ impl CheckArgs {
     pub fn mode(&self) -> Mode {
         match (self.source.manifests.filename.is_empty(), self.source.once) {
             (false, _) => Mode::Files,
+            (true, true) if self.contexts.all_contexts || self.cluster.context.len() > 1 => Mode::Clusters,
             (true, true) => Mode::Once,
             (true, false) => Mode::Watch,
         }

@@ -21,9 +21,16 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "FILE", env = "KAUDIT_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Use this context of the kubeconfig [default: its current context]
-    #[arg(long, value_name = "NAME", env = "KAUDIT_CONTEXT", value_parser = NonEmptyStringValueParser::new())]
-    pub context: Option<String>,
+    /// Use this context of the kubeconfig; with check --once repeatable: one result of several clusters [default: its current
+    /// context]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "KAUDIT_CONTEXT",
+        value_parser = NonEmptyStringValueParser::new(),
+        value_delimiter = ','
+    )]
+    pub context: Vec<String>,
 
     /// Impersonate this user
     #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
@@ -32,6 +39,20 @@ pub struct ClusterArgs {
     /// What carries requests in place of connections; see [`Transport`].
     #[arg(skip)]
     pub transport: Option<Transport>,
+}
+
+/// Which clusters are checked together.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ContextsArgs {
+    /// With --once, check the clusters of all contexts of the kubeconfig: one result
+    #[arg(
+        long,
+        env = "KAUDIT_ALL_CONTEXTS",
+        value_parser = BoolishValueParser::new(),
+        conflicts_with = "context"
+    )]
+    pub all_contexts: bool,
 }
 
 /// What to write into the cluster.

@@ -23,7 +23,7 @@ use crate::{
         self, Cli, Subcommand,
         bundles::{BundleArgs, RegistryArgs},
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
-        cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
+        cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
         hints, plugin,
@@ -297,6 +297,7 @@ fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
 fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
     let groups = [
         ClusterArgs::group_id(),
+        ContextsArgs::group_id(),
         PartArgs::group_id(),
         RecordingArgs::group_id(),
         WritingArgs::group_id(),
@@ -494,6 +495,7 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
 fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
     let groups = [
         ClusterArgs::group_id(),
+        ContextsArgs::group_id(),
         RecordingArgs::group_id(),
         WritingArgs::group_id(),
         ServingArgs::group_id(),

@@ -182,7 +182,7 @@ impl ScopeArgs {
     pub fn audited(&self, source: &SourceArgs) -> AuditScope {
         let source = if source.manifests.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
         let selector = self.selector.as_ref().map(ToString::to_string);
-        AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard(), selector }
+        AuditScope { clusters: Vec::new(), source, namespaces: self.namespace.clone(), shard: self.shard(), selector }
     }
 
     /// Returns which part of the objects is checked.

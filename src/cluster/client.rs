@@ -1,6 +1,12 @@
 //! Clients of the API server: which cluster, as whom, and how long to wait for it.
 
-use std::{fmt, io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use http::{
@@ -222,16 +228,30 @@ fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
     }
 }
 
+/// Returns the names of the contexts in a kubeconfig, or in those that kubectl would read.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn contexts(kubeconfig: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let kubeconfig = match kubeconfig {
+        Some(path) => read_kubeconfig(path)?,
+        None => Kubeconfig::read().context("cannot read the kubeconfig")?,
+    };
+    Ok(kubeconfig.contexts.into_iter().map(|context| context.name).collect())
+}
+
+fn read_kubeconfig(path: &Path) -> anyhow::Result<Kubeconfig> {
+    Kubeconfig::read_from(path)
+        .map_err(|error| anyhow::anyhow!("cannot read the kubeconfig {}: {}", path.display(), reasons(&error)))
+}
+
 async fn config(access: &Access) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-    let kubeconfig =
-        match &access.kubeconfig {
-            Some(path) => Some(Kubeconfig::read_from(path).map_err(|error| {
-                anyhow::anyhow!("cannot read the kubeconfig {}: {}", path.display(), reasons(&error))
-            })?),
-            None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
-            None => None,
-        };
+    let kubeconfig = match &access.kubeconfig {
+        Some(path) => Some(read_kubeconfig(path)?),
+        None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
+        None => None,
+    };
     let Some(kubeconfig) = kubeconfig else {
         let mut config = Config::infer().await.map_err(|error| {
             anyhow::anyhow!(

@@ -5,6 +5,7 @@
 
 mod baseline;
 pub(in crate::commands) mod checked;
+mod clusters;
 mod drafts;
 pub(super) mod exceptions;
 pub(in crate::commands) mod files;
@@ -71,6 +72,7 @@ async fn judge(
     stop: Option<CancellationToken>,
 ) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
+    clusters::check_options(&check)?;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
@@ -112,6 +114,7 @@ async fn judge(
         match check.mode() {
             Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
             Mode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
+            Mode::Clusters => Box::pin(clusters::run(&check, &rules, baseline, stop, metrics())).await,
             Mode::Watch => {
                 let run = watch::Run { rules, sources: (sources, state), exception_files, metrics: metrics(), span };
                 Box::pin(watch::run(&check, run, stop)).await

@@ -31,9 +31,17 @@ pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow:
 /// # Errors
 /// Says what to check.
 pub(super) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
+    let context = match &cluster.context[..] {
+        [] => None,
+        [context] => Some(context.clone()),
+        contexts => anyhow::bail!(
+            "--context names {} contexts: only check --once takes several, with policies from files",
+            contexts.len()
+        ),
+    };
     let access = Access {
         kubeconfig: cluster.kubeconfig.clone(),
-        context: cluster.context.clone(),
+        context,
         impersonate: cluster.user.clone(),
         transport: cluster.transport.clone(),
     };

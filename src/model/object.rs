@@ -157,9 +157,12 @@ impl fmt::Display for ObjectKey {
 
 /// A reference to one object, as results and records name it: the fields of Kubernetes' `ObjectReference` that say which
 /// object it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
+    /// The cluster that it is in, in an audit of several; `None` in others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Arc<str>>,
     /// `group/version`, or `version` for the core group.
     #[serde(default)]
     pub api_version: String,
@@ -184,6 +187,7 @@ impl ObjectRef {
     /// Refers to the object that has this key and uid.
     pub fn new(key: &ObjectKey, uid: &Arc<str>) -> Self {
         Self {
+            cluster: None,
             api_version: key.kind.api_version(),
             kind: key.kind.kind.clone(),
             // A manifest may have an empty one.
@@ -204,9 +208,20 @@ impl ObjectRef {
         if group.is_empty() { self.kind.clone() } else { format!("{}.{group}", self.kind) }
     }
 
+    /// Returns its namespace as people read it, with the cluster if there are several: `shop`, or `staging: shop`. `None` is
+    /// what is in no namespace of the only cluster.
+    pub fn place(&self) -> Option<Arc<str>> {
+        match (&self.cluster, &self.namespace) {
+            (None, namespace) => namespace.clone(),
+            (Some(cluster), Some(namespace)) => Some(format!("{cluster}: {namespace}").into()),
+            (Some(cluster), None) => Some(format!("{cluster}: (no namespace)").into()),
+        }
+    }
+
     /// Returns it by name.
     pub fn as_name(&self) -> ObjectName {
-        let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+        let cluster = self.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "));
+        let namespace = self.namespace.as_ref().map_or(cluster.clone(), |namespace| format!("{cluster}{namespace}/"));
         (self.kind_with_group(), format!("{namespace}{}", self.name))
     }
 

@@ -23,6 +23,14 @@ impl RuleCounts {
         self.applicable.saturating_sub(self.failing + self.excused + self.error)
     }
 
+    /// Adds those of other objects.
+    pub fn add(&mut self, other: Self) {
+        self.applicable += other.applicable;
+        self.failing += other.failing;
+        self.excused += other.excused;
+        self.error += other.error;
+    }
+
     /// Returns the count of objects with this outcome.
     pub fn of(&mut self, outcome: ObjectOutcome) -> &mut usize {
         match outcome {

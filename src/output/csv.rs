@@ -10,7 +10,7 @@ use csv::Writer;
 use super::{names::worst_first, rules::Rules, safe::shown_line};
 use crate::{audit::result::AuditResult, model::verdict::Severity};
 
-const HEAD: [&str; 14] = [
+const HEAD: [&str; 15] = [
     "severity",
     "result",
     "namespace",
@@ -25,6 +25,7 @@ const HEAD: [&str; 14] = [
     "line",
     "excusedBy",
     "id",
+    "cluster",
 ];
 /// What formulas begin with.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
@@ -53,6 +54,7 @@ pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
             location.map_or(String::new(), |location| location.line.to_string()),
             text(entry.excuse.as_ref().map(|excuse| &*excuse.by)),
             entry.id.to_string(),
+            text(entry.resource.cluster.as_deref()),
         ])?;
     }
     let bytes = rows.into_inner().map_err(|error| io::Error::other(error.to_string()))?;

@@ -179,7 +179,7 @@ impl Page {
 
 /// Returns where an entry belongs.
 fn place(entry: &Entry) -> Option<Arc<str>> {
-    entry.resource.namespace.clone()
+    entry.resource.place()
 }
 
 fn place_of_exception(exception: &ExceptionSummary) -> Option<Arc<str>> {

@@ -139,7 +139,8 @@ mod tests {
 
     fn entry(message: &str) -> Entry {
         let (api_version, kind) = ("v1".into(), "Pod".into());
-        let resource = ObjectRef { api_version, kind, namespace: None, name: "a".into(), uid: "u".into() };
+        let resource =
+            ObjectRef { cluster: None, api_version, kind, namespace: None, name: "a".into(), uid: "u".into() };
         Entry::new(&Finding::sample(message), &Arc::new(resource), None, None)
     }
 

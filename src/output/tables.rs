@@ -68,7 +68,7 @@ fn by_severity(entries: &[&Entry], paint: Paint) -> Table {
 
 /// Returns the namespace that an object is in, as it is shown.
 pub(super) fn namespace(resource: &ObjectRef) -> String {
-    resource.namespace.as_deref().map_or_else(|| NO_NAMESPACE.to_owned(), shown_line)
+    resource.place().map_or_else(|| NO_NAMESPACE.to_owned(), |place| shown_line(&place))
 }
 
 /// Returns the table, unless there is one namespace only.

@@ -16,7 +16,14 @@ use crate::{
 
 pub(super) fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
     let namespace = (!namespace.is_empty()).then(|| namespace.into());
-    ObjectRef { api_version: api_version.into(), kind: kind.into(), namespace, name: name.into(), uid: "".into() }
+    ObjectRef {
+        cluster: None,
+        api_version: api_version.into(),
+        kind: kind.into(),
+        namespace,
+        name: name.into(),
+        uid: "".into(),
+    }
 }
 
 pub(super) fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {

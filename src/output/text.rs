@@ -82,9 +82,10 @@ impl<'r> List<'r> {
     }
 
     fn render(&self, entries: &[&'r Entry], out: &mut dyn io::Write) -> io::Result<()> {
-        let mut namespaces: BTreeMap<Option<&str>, BTreeMap<_, Vec<&Entry>>> = BTreeMap::new();
+        let mut namespaces: BTreeMap<_, BTreeMap<_, Vec<&Entry>>> = BTreeMap::new();
         for entry in entries {
-            let objects = namespaces.entry(entry.resource.namespace.as_deref()).or_default();
+            let ObjectRef { cluster, namespace, .. } = &*entry.resource;
+            let objects = namespaces.entry((cluster.as_deref(), namespace.as_deref())).or_default();
             objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
         }
         let mut namespaces: Vec<Vec<Listed<'_>>> = namespaces.into_values().map(sorted).collect();

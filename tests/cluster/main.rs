@@ -16,6 +16,7 @@ mod basics;
 mod browser;
 mod bundles;
 mod chart;
+mod clusters;
 #[path = "../support/container.rs"]
 mod container;
 mod convergence;

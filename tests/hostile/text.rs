@@ -64,6 +64,7 @@ pub(crate) fn assert_harmless_as(format: Format, what: &str, text: &str) {
 
 fn result(text: &str) -> AuditResult {
     let resource = ObjectRef {
+        cluster: None,
         api_version: text.to_owned(),
         kind: text.to_owned(),
         namespace: Some(text.into()),

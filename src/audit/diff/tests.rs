@@ -10,6 +10,7 @@ use crate::{
 fn audit(found: &[(&str, &str)]) -> AuditResult {
     let entry = |(name, message): &(&str, &str)| {
         let resource = ObjectRef {
+            cluster: None,
             api_version: "v1".into(),
             kind: "Pod".into(),
             namespace: Some("n".into()),
@@ -31,6 +32,7 @@ fn audit(found: &[(&str, &str)]) -> AuditResult {
     };
     let mut audit = AuditResult {
         scope: Some(AuditScope {
+            clusters: Vec::new(),
             source: ObjectSource::Cluster,
             namespaces: vec![],
             shard: Shard::WHOLE,

@@ -12,16 +12,20 @@ use super::{
     wiring::{self, CHANGES, INTERRUPTED, Rules, Wiring},
 };
 use crate::{
-    cli::{check::CheckArgs, cluster::RecordTarget},
+    audit::result::AuditResult,
+    cli::{
+        check::CheckArgs,
+        cluster::{ClusterArgs, RecordTarget},
+    },
     commands::connect::connect,
     metrics::Metrics,
     output::{self, progress},
-    record::term::Terms,
+    record::{recorders::Recorders, term::Terms},
     source::informer::{Informer, ReadOptions},
     telemetry::Span,
 };
 
-/// Judges a cluster once; returns the exit code.
+/// Checks a cluster once; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
     rules: Rules,
@@ -29,8 +33,29 @@ pub(super) async fn run(
     stop: CancellationToken,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
+    let policies = rules.policies.digest.to_string();
+    let audit = Box::pin(audit(check, &check.cluster, rules, &stop, metrics));
+    let (mut result, recorders) = audit.await?;
+    baseline::settle(&mut result, check, &policies, baseline, None)?;
+    // Nobody waits for the results until the last Event is written.
+    let writing = Span::begin("write results");
+    let printed = output::write_all(&check.output, &result, check.log.color, &check.rendering());
+    writing.end();
+    let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
+    printed?;
+    Ok(output::exit_code(&result, check.fail_on, recorded))
+}
+
+/// Checks a cluster once; returns the result, and the recorders that may still have something to write.
+pub(super) async fn audit(
+    check: &CheckArgs,
+    cluster: &ClusterArgs,
+    rules: Rules,
+    stop: &CancellationToken,
+    metrics: Arc<Metrics>,
+) -> anyhow::Result<(AuditResult, Recorders)> {
     let receivers = recording::receivers(check)?;
-    let connecting = stop.run_until_cancelled(Span::begin("connect").cover(connect(&check.cluster, &check.scope)));
+    let connecting = stop.run_until_cancelled(Span::begin("connect").cover(connect(cluster, &check.scope)));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
@@ -53,17 +78,9 @@ pub(super) async fn run(
     let options = ReadOptions { packing: wiring.packing(), in_flight: wiring.in_flight(), confirms: records, ..read };
     helpers.spawn(Informer::new(clients, selection, options, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
-    let policies = rules.policies.digest.to_string();
     let settings = wiring::settings(check, &rules.policies);
     let mut result = wiring.judge_once(settings, rules).await?;
     result.scope = Some(check.scope.audited(&check.source));
     checked::of_cluster(&result, &client).await?;
-    baseline::settle(&mut result, check, &policies, baseline, None)?;
-    // Nobody waits for the results until the last Event is written.
-    let writing = Span::begin("write results");
-    let printed = output::write_all(&check.output, &result, check.log.color, &check.rendering());
-    writing.end();
-    let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
-    printed?;
-    Ok(output::exit_code(&result, check.fail_on, recorded))
+    Ok((result, recorders))
 }

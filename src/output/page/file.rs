@@ -144,7 +144,7 @@ fn about(result: &AuditResult, found: &Found<'_>) -> Markup {
 }
 
 fn namespace(entry: &Entry) -> String {
-    shown_line(entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
+    shown_line(entry.resource.place().as_deref().unwrap_or(NO_NAMESPACE))
 }
 
 /// Returns the source expression of an inline text, as Content Security Policy Level 3 has it.

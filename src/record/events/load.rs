@@ -300,6 +300,7 @@ impl Appearances {
 fn object(regarding: ObjectReference) -> ObjectRef {
     let ObjectReference { api_version, kind, namespace, name, uid, .. } = regarding;
     ObjectRef {
+        cluster: None,
         api_version: api_version.unwrap_or_default(),
         kind: kind.unwrap_or_default(),
         namespace: namespace.map(Arc::from),

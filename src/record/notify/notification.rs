@@ -70,7 +70,7 @@ pub(super) struct Resource {
 
 impl From<&ObjectRef> for Resource {
     fn from(object: &ObjectRef) -> Self {
-        let ObjectRef { api_version, kind, namespace, name, uid } = object.clone();
+        let ObjectRef { api_version, kind, namespace, name, uid, .. } = object.clone();
         Self { api_version, kind, namespace, name, uid }
     }
 }

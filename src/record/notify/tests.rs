@@ -75,8 +75,14 @@ fn recorded(violations: Vec<Violation>) -> Recorded {
 
 fn recorded_in(namespace: Option<&str>, uid: &str, results: Vec<Violation>) -> RecordedObject {
     let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
-    let object =
-        ObjectRef { api_version, kind, namespace: namespace.map(Arc::from), name: "a".into(), uid: uid.into() };
+    let object = ObjectRef {
+        cluster: None,
+        api_version,
+        kind,
+        namespace: namespace.map(Arc::from),
+        name: "a".into(),
+        uid: uid.into(),
+    };
     RecordedObject { object, results }
 }
 

@@ -173,7 +173,7 @@ mod tests {
 
     fn object(name: &str) -> Arc<ObjectRef> {
         let (api_version, kind, namespace) = ("v1".into(), "Pod".into(), Some("n".into()));
-        Arc::new(ObjectRef { api_version, kind, namespace, name: name.into(), uid: "".into() })
+        Arc::new(ObjectRef { cluster: None, api_version, kind, namespace, name: name.into(), uid: "".into() })
     }
 
     fn of(object_name: &str, message: &str, file: &str) -> Entry {

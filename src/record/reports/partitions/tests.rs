@@ -8,6 +8,7 @@ use crate::model::verdict::Finding;
 
 fn reference(uid: &str) -> Arc<ObjectRef> {
     Arc::new(ObjectRef {
+        cluster: None,
         api_version: "v1".into(),
         kind: "Pod".into(),
         namespace: Some("shop".into()),

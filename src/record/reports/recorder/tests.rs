@@ -28,6 +28,7 @@ fn recorder() -> ReportRecorder {
     };
     let mut reports = ReportSet::new(ReportFormat { layout: Layout::Namespace, instance, dated: true });
     let object = ObjectRef {
+        cluster: None,
         api_version: "v1".into(),
         kind: "Pod".into(),
         namespace: Some("shop".into()),

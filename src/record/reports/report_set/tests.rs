@@ -22,6 +22,7 @@ fn format(layout: Layout) -> ReportFormat {
 
 fn subject(number: u8) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
         namespace: Some("shop".into()),
