@@ -1,5 +1,7 @@
 //! How many objects a rule applies to, by outcome.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::verdict::Outcome;
@@ -44,6 +46,20 @@ impl RuleCounts {
     pub fn count(&mut self, outcomes: impl IntoIterator<Item = ObjectOutcome>) {
         (self.failing, self.excused, self.error) = (0, 0, 0);
         outcomes.into_iter().for_each(|outcome| *self.of(outcome) += 1);
+    }
+}
+
+/// Shows it as people read it: `1 of 6 objects, 2 excused`.
+impl fmt::Display for RuleCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let objects = if self.applicable == 1 { "object" } else { "objects" };
+        write!(f, "{} of {} {objects}", self.failing, self.applicable)?;
+        for (number, what) in [(self.excused, "excused"), (self.error, "not evaluated")] {
+            if number > 0 {
+                write!(f, ", {number} {what}")?;
+            }
+        }
+        Ok(())
     }
 }
 

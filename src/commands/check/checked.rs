@@ -68,7 +68,11 @@ pub(in crate::commands) fn of_manifests(
         let selector = scope.selector.as_ref().filter(|_| has_objects);
         selector.map(|_| "no object has the labels that --selector asks for".to_owned())
     };
-    let why = excluded(result).or_else(unselected).unwrap_or_else(|| no_object(paths));
+    let left_out = || {
+        let all = has_objects && !result.excluded_namespaces.is_empty();
+        all.then(|| "--exclude-namespace leaves out every namespace that has objects".to_owned())
+    };
+    let why = excluded(result).or_else(unselected).or_else(left_out).unwrap_or_else(|| no_object(paths));
     anyhow::bail!("nothing was checked: {why}")
 }
 

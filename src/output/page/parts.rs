@@ -54,7 +54,12 @@ pub(super) fn trust<'p>(
                 }
                 @if !result.bundles.is_empty() { ul { @for bundle in &result.bundles { li { (shown_line(&bundle.described())) } } } }
                 ul { @for policy in &result.policies {
-                    li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }
+                    li {
+                        (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) }
+                        @if !policy.objects.is_empty() {
+                            ul { @for (rule, counts) in &policy.objects { li { (shown_line(rule)) ": " (counts) } } }
+                        }
+                    }
                 } }
             }
             details {

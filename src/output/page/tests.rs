@@ -3,7 +3,10 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     audit::result::Ended,
-    model::verdict::{Outcome, Severity},
+    model::{
+        rule_counts::RuleCounts,
+        verdict::{Outcome, Severity},
+    },
     output::tests::{audit, cluster_with_gaps, entry, hostile, resource},
     rego::problem::Problem,
 };
@@ -52,6 +55,15 @@ fn a_page_says_all() {
     let mended = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
     result.ended = vec![Ended { at: about().at, entry: mended }];
     insta::assert_snapshot!(html(&result, &Query::default()).replace("><", ">\n<"));
+}
+
+#[test]
+fn rules_say_how_many_objects_they_are_about() {
+    let mut result = owned();
+    let counts = RuleCounts { applicable: 6, failing: 2, excused: 1, error: 0 };
+    result.policies[0].objects.insert("deny_latest".to_owned(), counts);
+    let page = html(&result, &Query::default());
+    assert!(page.contains("<li>deny_latest: 2 of 6 objects, 1 excused</li>"), "{page}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 
-use crate::{bundle, judge::links::LinkBoundary, model::spelling::nearest};
+use crate::{bundle, cluster::identity::OWN_GROUP, judge::links::LinkBoundary, model::spelling::nearest};
 
 /// The largest download, in bytes.
 const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
@@ -203,6 +203,18 @@ fn is_chart(directory: &Path) -> bool {
 /// Whether what says that it has this version is read by a tool, and not by a cluster.
 pub(super) fn is_local(api_version: &str) -> bool {
     api_version.split_once('/').is_some_and(|(group, _)| LOCAL_GROUPS.contains(&group))
+}
+
+/// Returns why a file that kaudit has written is no manifest; `None` if it is none of those.
+pub(super) fn result_file(api_version: &str, kind: &str) -> Option<&'static str> {
+    let is_own = api_version.split_once('/').is_some_and(|(group, _)| group == OWN_GROUP);
+    match kind {
+        "AuditResult" if is_own => {
+            Some("it is a result of kaudit, and not a manifest: kaudit diff compares two of them")
+        }
+        "Baseline" if is_own => Some("it is a baseline, and not a manifest: give it with --baseline"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

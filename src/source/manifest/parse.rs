@@ -18,7 +18,7 @@ use super::{
     duplicates::duplicates,
     field_lines::FieldLines,
     field_types,
-    files::{is_local, is_stdin},
+    files::{is_local, is_stdin, result_file},
     helm::Templates,
     kinds::unknown,
     yaml::{self, Refusal, YamlDocument},
@@ -279,6 +279,9 @@ impl Documents<'_> {
             let why = received.problem().unwrap_or("apiVersion or kind is missing");
             return self.unreadable(self.at(line), &format!("not a Kubernetes object: {why}"));
         };
+        if let Some(why) = result_file(api_version, kind) {
+            return self.unreadable(self.at(line), why);
+        }
         if self.is_settings && is_local(api_version) {
             return self.unreadable(self.at(line), "");
         }
