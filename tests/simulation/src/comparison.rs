@@ -106,14 +106,21 @@ impl ListedObjects {
         reports.flat_map(|report| report["results"].as_array().into_iter().flatten())
     }
 
-    /// Returns the Events about violations, as they were written one after the other.
+    /// Returns what Events say of changes of objects.
+    pub fn changes(&self) -> impl Iterator<Item = ViolationKey> {
+        let events =
+            self.of("Event").iter().filter(|event| event["reason"] == "PolicyViolation" && is_about_change(event));
+        events.map(|event| Announcement::event(event, true).about)
+    }
+
+    /// Returns the Events about violations that stand or stood, as they were written one after the other.
     ///
     /// # Errors
     ///
     /// When one has no version.
     pub fn events(&self) -> anyhow::Result<Vec<Announcement>> {
         let mut events = Vec::new();
-        for event in self.of("Event") {
+        for event in self.of("Event").iter().filter(|event| !is_about_change(event)) {
             let is_new = match event["reason"].as_str() {
                 Some("PolicyViolation") => true,
                 Some("PolicyResolved") => false,
@@ -125,6 +132,11 @@ impl ListedObjects {
         events.sort_by_key(|(version, _)| *version);
         Ok(events.into_iter().map(|(_, event)| event).collect())
     }
+}
+
+/// Whether an Event is about a change of an object, and not about a violation that stands, which says since when.
+fn is_about_change(event: &Value) -> bool {
+    event["metadata"]["annotations"]["kaudit.dev/since"].is_null()
 }
 
 /// A violation of an object.

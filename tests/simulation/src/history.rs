@@ -97,6 +97,9 @@ impl History {
             let stands = self.standing.as_ref().is_some_and(|standing| standing.contains_key(&event.about));
             ensure!(event.is_new || !stands, "what has been so all the time is resolved: {event:?}");
         }
+        for about in cluster.changes() {
+            ensure!(self.has_changed_so(&about), "an Event is about a change that never was: {about:?}");
+        }
         self.standing = None;
         let first_seen = comparison::first_seen(cluster);
         for (about, since) in &first_seen {
@@ -115,6 +118,17 @@ impl History {
         let (_, object) = self.states.get(uid)?.first()?;
         let created: Timestamp = object["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
         Some(json!({"seconds": created.as_second(), "nanos": 0}))
+    }
+
+    /// Whether some policy may have said this of a change of the object: from any state to any later one, as not every state is seen.
+    fn has_changed_so(&self, about: &ViolationKey) -> bool {
+        let policies =
+            || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
+        let states = self.states.get(&about.uid).map(Vec::as_slice).unwrap_or_default();
+        states.iter().enumerate().any(|(place, ((kind, ..), old))| {
+            let mut later = states[place + 1..].iter();
+            later.any(|(_, new)| policies().any(|one| one.may_say_of_change(*kind, [old, new], &about.message)))
+        })
     }
 
     /// Whether some policy may have said this of some state of the object.

@@ -247,6 +247,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         2 => Size { objects: 5, steps: 4, ..size },
         _ => size,
     };
+    let has_transitions = others.u8(..6) == 0;
     let faults = random.u8(..3) > 0;
     // A shard does not see all owners, nor does who leaves kinds out.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
@@ -270,6 +271,9 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     generator.conditions = (0..size.policies)
         .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
         .collect();
+    if has_transitions {
+        generator.conditions[0] = ([PolicyCondition::NoiseStays, generator.conditions[0].0[1]], false);
+    }
     generator.steps()
 }
 
@@ -563,6 +567,10 @@ impl Generator {
         if self.conditions[usize::from(number)].1 {
             return Dialect::Gatekeeper;
         }
+        // Others have no state before a change.
+        if self.conditions[usize::from(number)].0.contains(&PolicyCondition::NoiseStays) {
+            return Dialect::Admission;
+        }
         // A rule in Kubescape's layout sees one namespace at a time.
         let is_unique = |condition: &PolicyCondition| matches!(condition, PolicyCondition::IsUnique(_));
         if self.has_library && !self.conditions[usize::from(number)].0.iter().any(is_unique) && self.random.bool() {
@@ -626,12 +634,15 @@ impl Generator {
     fn policy(&mut self, number: u8) -> Policy {
         let variant = self.random.u8(..2);
         let dialect = self.dialect(number);
+        let condition = self.conditions[usize::from(number)].0[usize::from(variant)];
+        let kinds = [self.kind(), self.kind()];
         self.names.insert(number, policy_name(number, variant, dialect));
         Policy {
             number,
             variant,
-            condition: self.conditions[usize::from(number)].0[usize::from(variant)],
-            kinds: [self.kind(), self.kind()],
+            condition,
+            // Changes are rarer than states.
+            kinds: if condition == PolicyCondition::NoiseStays { [self.kinds[0], self.kinds[1]] } else { kinds },
             is_warning: self.random.bool() && dialect != Dialect::Trivy,
             dialect,
             edition: self.random.u8(..3),

@@ -29,6 +29,8 @@ pub enum PolicyCondition {
     IsValid,
     /// Evaluation fails for odd objects.
     Fails,
+    /// The annotation `noise` is not changed: a violation that happens, and does not stand.
+    NoiseStays,
 }
 
 /// How a policy is written.
@@ -291,6 +293,15 @@ impl Policy {
         })
     }
 
+    /// Whether it may say this when an object in the first state becomes one in the second.
+    pub fn may_say_of_change(&self, kind: usize, [old, new]: [&Value; 2], message: &str) -> bool {
+        let noise = |object: &Value| object["metadata"]["annotations"]["example.com/noise"].as_str().map(str::to_owned);
+        let said = noise(old).zip(noise(new)).filter(|(old, new)| old != new);
+        self.condition == PolicyCondition::NoiseStays
+            && self.kinds.contains(&kind)
+            && said.is_some_and(|(old, new)| message == format!("noise_{old} became noise_{new}"))
+    }
+
     /// Returns what its results are rated, if it says so.
     pub fn severity(&self) -> Option<&'static str> {
         let severities = ["low", "medium", "high"];
@@ -311,7 +322,7 @@ impl PolicyCondition {
             Self::HasPartner(kind) | Self::HasRoom(kind) if KINDS[kind].namespaced && namespace.is_empty() => None,
             Self::HasPartner(kind) | Self::IsUnique(kind) | Self::HasRoom(kind) => Some(kind),
             Self::HasTeamOfNamespace => Some(NAMESPACE),
-            Self::HasTeam | Self::HasNoTeam | Self::IsValid | Self::Fails => None,
+            Self::HasTeam | Self::HasNoTeam | Self::IsValid | Self::Fails | Self::NoiseStays => None,
         }
     }
 
@@ -364,6 +375,13 @@ impl PolicyCondition {
             Self::IsValid => {
                 let text = "\tdate := OBJECT.metadata.annotations[\"example.com/expires\"]\n\
                             \ttime.parse_rfc3339_ns(date) < time.now_ns()\n\tmsg := \"expired\"\n";
+                (text.to_owned(), "")
+            }
+            Self::NoiseStays => {
+                let text = "\tinput.request.operation == \"UPDATE\"\n\
+                            \told := input.request.oldObject.metadata.annotations[\"example.com/noise\"]\n\
+                            \tnew := OBJECT.metadata.annotations[\"example.com/noise\"]\n\told != new\n\
+                            \tmsg := sprintf(\"noise_%s became noise_%s\", [old, new])\n";
                 (text.to_owned(), "")
             }
             Self::Fails => {
@@ -437,6 +455,7 @@ impl PolicyCondition {
                 when(date.is_some_and(|date| date < now), "expired")
             }
             Self::Fails => when(annotation("odd") == Some("yes"), ""),
+            Self::NoiseStays => Vec::new(),
         }
     }
 }
