@@ -17,7 +17,7 @@ use crate::{
         coverage::{Coverage, State},
         object::{Kind, ObjectKey},
     },
-    source::change::{Discovered, Unreadable, WatchScope},
+    source::change::{Discovered, Unreadable, Unserved, WatchScope},
 };
 
 /// Longer than the list of any kind keeps those of others waiting.
@@ -286,18 +286,11 @@ impl Gate {
         let mut all: Vec<Coverage> = kinds.into_values().collect();
         if let Some(discovered) = &self.discovered {
             all.extend(discovered.excluded.iter().map(|(kind, why)| coverage(kind, State::Excluded, why.clone())));
-            all.extend(discovered.unserved.iter().map(|group| Coverage {
-                group: group.group.clone(),
-                version: group.version.clone(),
-                kind: "*".into(),
-                resource: "*".into(),
-                state: State::Failed,
-                objects: 0,
-                inactive: 0,
-                message: group.message.clone(),
-            }));
+            let unread =
+                |group: &Unserved| Coverage::unread(group.group.clone(), group.version.clone(), group.message.clone());
+            all.extend(discovered.unserved.iter().map(unread));
         }
-        all.sort_by(|a, b| (&a.group, &a.resource, &a.version).cmp(&(&b.group, &b.resource, &b.version)));
+        all.sort_by(|a, b| a.order().cmp(&b.order()));
         all
     }
 }

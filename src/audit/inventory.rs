@@ -71,10 +71,10 @@ pub(crate) struct InventorySync {
     waiting_keys: HashSet<ObjectKey>,
     /// Which kinds have been read; an update takes it in.
     lookups: Arc<LookupState>,
-    /// What had been read when the objects were taken that the policies have.
-    lookups_in_force: Arc<LookupState>,
     /// Whether the policies do not know it yet.
     lookups_pending: bool,
+    /// Which kinds had been read when the last update began: the policies have the objects of these.
+    lookups_in_force: Arc<LookupState>,
     pub(crate) rounds: Rounds,
     /// Objects on which there was a verdict since the update began that is under way: it may be about what was before.
     judged: BTreeSet<ObjectKey>,
@@ -108,6 +108,7 @@ pub(crate) struct Updated {
     /// What policies can see a difference in.
     touched: Touched,
     generation: u64,
+    /// Which kinds had been read when the update began.
     lookups: Arc<LookupState>,
     /// When the update began: it has all that was marked before.
     began: Instant,
@@ -216,7 +217,7 @@ impl InventorySync {
         self.lookups.awaits_any() && policies.awaits(&self.lookups, kind)
     }
 
-    /// Whether they do not have all objects of kinds that have been read meanwhile.
+    /// Whether they look up kinds that had not been read when the last update began, so that they lack objects of these.
     pub(crate) fn lacks_kinds(&self, policies: &PolicySet, kind: &Kind) -> bool {
         self.lookups_in_force.awaits_any() && policies.awaits(&self.lookups_in_force, kind)
     }

@@ -1,16 +1,16 @@
 //! One result of several clusters that were checked against the same policies.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 
 use super::result::{AuditResult, Entry, Summary};
 use crate::model::{
     coverage::{Coverage, State},
-    object::ObjectRef,
+    object::{ObjectRef, place},
 };
 
 impl AuditResult {
-    /// Joins the results of clusters, each with its name, and what is known of those that could not be checked, with the
-    /// reason; `None` if no cluster could be checked.
+    /// Joins the results of clusters, each with the name of its cluster. Those that could not be checked come with the reason,
+    /// and make the result incomplete. Returns `None` if no cluster could be checked.
     pub fn merged(
         checked: Vec<(Arc<str>, Self)>,
         unchecked: impl IntoIterator<Item = (Arc<str>, String)>,
@@ -25,40 +25,29 @@ impl AuditResult {
         }
         for (name, why) in unchecked {
             merged.complete = false;
-            merged.coverage.push(Coverage {
-                group: String::new(),
-                version: String::new(),
-                kind: "*".into(),
-                resource: "*".into(),
-                state: State::Failed,
-                objects: 0,
-                inactive: 0,
-                message: format!("{name}: {why}"),
-            });
+            merged.coverage.push(Coverage::unread(String::new(), String::new(), format!("{name}: {why}")));
         }
-        merged.coverage.sort_by(|a, b| (&a.group, &a.resource, &a.version).cmp(&(&b.group, &b.resource, &b.version)));
+        merged.coverage.sort_by(|a, b| a.order().cmp(&b.order()));
         merged.sort();
         Some(merged)
     }
 
-    /// Has everything in it say which cluster it is about.
+    /// Adds the name of the cluster to everything in the result.
     fn name_cluster(&mut self, name: &Arc<str>) {
-        let named = |object: &Arc<ObjectRef>| {
-            Arc::new(ObjectRef { cluster: Some(Arc::clone(name)), ..ObjectRef::clone(object) })
+        // Results of one object go on to share it.
+        let mut known: BTreeMap<Arc<ObjectRef>, Arc<ObjectRef>> = BTreeMap::new();
+        let mut named = |object: &mut Arc<ObjectRef>| {
+            let named = known
+                .entry(Arc::clone(object))
+                .or_insert_with(|| Arc::new(ObjectRef { cluster: Some(Arc::clone(name)), ..ObjectRef::clone(object) }));
+            *object = Arc::clone(named);
         };
-        // Results of one object share it.
-        let mut last: Option<(Arc<ObjectRef>, Arc<ObjectRef>)> = None;
         for Entry { resource, owner, covered_by, .. } in &mut self.results {
-            let known = last.take().filter(|(from, _)| Arc::ptr_eq(from, resource));
-            let (from, to) = known.unwrap_or_else(|| (Arc::clone(resource), named(resource)));
-            *resource = Arc::clone(&to);
-            last = Some((from, to));
-            for other in [owner, covered_by] {
-                *other = other.as_ref().map(named);
-            }
+            [Some(resource), owner.as_mut(), covered_by.as_mut()].into_iter().flatten().for_each(&mut named);
         }
         let namespaces = std::mem::take(&mut self.namespaces).into_iter();
-        self.namespaces = namespaces.map(|(namespace, objects)| (place(name, namespace.as_deref()), objects)).collect();
+        self.namespaces =
+            namespaces.map(|(namespace, objects)| (Some(place(name, namespace.as_deref())), objects)).collect();
         for exception in self.exceptions.iter_mut().filter(|exception| exception.location.is_none()) {
             exception.name = format!("{name}: {}", exception.name);
         }
@@ -70,7 +59,7 @@ impl AuditResult {
 
     fn add(&mut self, other: Self) {
         self.complete &= other.complete;
-        self.summary = sum(self.summary, other.summary);
+        self.summary += other.summary;
         for kind in other.coverage {
             let is_same = |known: &&mut Coverage| {
                 (&known.group, &known.version, &known.resource) == (&kind.group, &kind.version, &kind.resource)
@@ -86,7 +75,7 @@ impl AuditResult {
         }
         for (policy, others) in self.policies.iter_mut().zip(other.policies) {
             for (rule, counts) in others.objects {
-                policy.objects.entry(rule).or_default().add(counts);
+                *policy.objects.entry(rule).or_default() += counts;
             }
         }
         for exception in other.exceptions {
@@ -96,29 +85,18 @@ impl AuditResult {
             }
         }
         self.results.extend(other.results);
-        let mut namespaces: BTreeMap<_, usize> = std::mem::take(&mut self.namespaces);
-        for (namespace, objects) in other.namespaces {
-            *namespaces.entry(namespace).or_default() += objects;
-        }
-        self.namespaces = namespaces;
+        self.namespaces.extend(other.namespaces);
     }
 }
 
-/// Returns a namespace with its cluster, as people read it.
-fn place(cluster: &str, namespace: Option<&str>) -> Option<Arc<str>> {
-    let object =
-        ObjectRef { cluster: Some(cluster.into()), namespace: namespace.map(Arc::from), ..ObjectRef::default() };
-    object.place()
-}
-
-fn sum(a: Summary, b: Summary) -> Summary {
-    Summary {
-        objects: a.objects + b.objects,
-        pass: a.pass + b.pass,
-        fail: a.fail + b.fail,
-        warn: a.warn + b.warn,
-        error: a.error + b.error,
-        skip: a.skip + b.skip,
-        covered: a.covered + b.covered,
+impl AddAssign for Summary {
+    fn add_assign(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.pass += other.pass;
+        self.fail += other.fail;
+        self.warn += other.warn;
+        self.error += other.error;
+        self.skip += other.skip;
+        self.covered += other.covered;
     }
 }

@@ -233,25 +233,19 @@ fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
 /// # Errors
 /// When it cannot be read.
 pub fn contexts(kubeconfig: Option<&Path>) -> anyhow::Result<Vec<String>> {
-    let kubeconfig = match kubeconfig {
-        Some(path) => read_kubeconfig(path)?,
-        None => Kubeconfig::read().context("cannot read the kubeconfig")?,
-    };
-    Ok(kubeconfig.contexts.into_iter().map(|context| context.name).collect())
+    Ok(read_kubeconfig(kubeconfig)?.contexts.into_iter().map(|context| context.name).collect())
 }
 
-fn read_kubeconfig(path: &Path) -> anyhow::Result<Kubeconfig> {
+fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
+    let Some(path) = path else { return Kubeconfig::read().context("cannot read the kubeconfig") };
     Kubeconfig::read_from(path)
         .map_err(|error| anyhow::anyhow!("cannot read the kubeconfig {}: {}", path.display(), reasons(&error)))
 }
 
 async fn config(access: &Access) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-    let kubeconfig = match &access.kubeconfig {
-        Some(path) => Some(read_kubeconfig(path)?),
-        None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
-        None => None,
-    };
+    let is_named = access.kubeconfig.is_some() || access.context.is_some();
+    let kubeconfig = is_named.then(|| read_kubeconfig(access.kubeconfig.as_deref())).transpose()?;
     let Some(kubeconfig) = kubeconfig else {
         let mut config = Config::infer().await.map_err(|error| {
             anyhow::anyhow!(

@@ -26,9 +26,11 @@ use tracing::{info, warn};
 
 use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
+    audit::result::AuditResult,
     cli::check::{CheckArgs, Mode},
     commands::sources::Sources,
     judge::set::PolicySet,
+    output,
     telemetry::{Span, Telemetry},
 };
 
@@ -128,6 +130,14 @@ async fn judge(
             anyhow::bail!("stopped at once by a second signal: what was pending is not written")
         }
     }
+}
+
+/// Writes a result in all forms that were asked for.
+fn write_results(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<()> {
+    let writing = Span::begin("write results");
+    let written = output::write_all(&check.output, result, check.log.color, &check.rendering());
+    writing.end();
+    written
 }
 
 /// Turns SIGTERM and SIGINT into a request to stop. Returns when one comes after that: whoever asks twice does not want to

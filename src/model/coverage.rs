@@ -67,6 +67,17 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    /// Returns that nothing of a group version could be read, and why; both are empty for a whole cluster.
+    pub fn unread(group: String, version: String, why: String) -> Self {
+        let (kind, resource) = ("*".into(), "*".into());
+        Self { group, version, kind, resource, state: State::Failed, objects: 0, inactive: 0, message: why }
+    }
+
+    /// Returns what sorts the coverage of kinds.
+    pub(crate) fn order(&self) -> impl Ord + use<'_> {
+        (&self.group, &self.resource, &self.version)
+    }
+
     /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
     pub fn is_gap(&self) -> bool {
         // A kind that was read has a message when some of its objects could not be.

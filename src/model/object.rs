@@ -183,6 +183,14 @@ pub struct ObjectRef {
 /// An object in whatever version: its kind with the group (`Deployment.apps`), and `namespace/name`.
 pub type ObjectName = (String, String);
 
+/// How people read that an object is in no namespace.
+pub const NO_NAMESPACE: &str = "(no namespace)";
+
+/// Returns a namespace of one of several clusters as people read it: `staging: shop`.
+pub fn place(cluster: &str, namespace: Option<&str>) -> Arc<str> {
+    format!("{cluster}: {}", namespace.unwrap_or(NO_NAMESPACE)).into()
+}
+
 impl ObjectRef {
     /// Refers to the object that has this key and uid.
     pub fn new(key: &ObjectKey, uid: &Arc<str>) -> Self {
@@ -211,18 +219,21 @@ impl ObjectRef {
     /// Returns its namespace as people read it, with the cluster if there are several: `shop`, or `staging: shop`. `None` is
     /// what is in no namespace of the only cluster.
     pub fn place(&self) -> Option<Arc<str>> {
-        match (&self.cluster, &self.namespace) {
-            (None, namespace) => namespace.clone(),
-            (Some(cluster), Some(namespace)) => Some(format!("{cluster}: {namespace}").into()),
-            (Some(cluster), None) => Some(format!("{cluster}: (no namespace)").into()),
+        match &self.cluster {
+            Some(cluster) => Some(place(cluster, self.namespace.as_deref())),
+            None => self.namespace.clone(),
         }
     }
 
     /// Returns it by name.
     pub fn as_name(&self) -> ObjectName {
-        let cluster = self.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "));
-        let namespace = self.namespace.as_ref().map_or(cluster.clone(), |namespace| format!("{cluster}{namespace}/"));
-        (self.kind_with_group(), format!("{namespace}{}", self.name))
+        let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+        (self.kind_with_group(), format!("{}{namespace}{}", self.cluster_prefix(), self.name))
+    }
+
+    /// Returns what stands before a name where there are several clusters, such as `staging: `; else nothing.
+    pub fn cluster_prefix(&self) -> String {
+        self.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "))
     }
 
     /// Returns the uid, or for an object without one its kind and name. Not every object has another: see [`Self::identity`].

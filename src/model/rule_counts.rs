@@ -1,6 +1,6 @@
 //! How many objects a rule applies to, by outcome.
 
-use std::fmt;
+use std::{fmt, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +25,6 @@ impl RuleCounts {
         self.applicable.saturating_sub(self.failing + self.excused + self.error)
     }
 
-    /// Adds those of other objects.
-    pub fn add(&mut self, other: Self) {
-        self.applicable += other.applicable;
-        self.failing += other.failing;
-        self.excused += other.excused;
-        self.error += other.error;
-    }
-
     /// Returns the count of objects with this outcome.
     pub fn of(&mut self, outcome: ObjectOutcome) -> &mut usize {
         match outcome {
@@ -46,6 +38,16 @@ impl RuleCounts {
     pub fn count(&mut self, outcomes: impl IntoIterator<Item = ObjectOutcome>) {
         (self.failing, self.excused, self.error) = (0, 0, 0);
         outcomes.into_iter().for_each(|outcome| *self.of(outcome) += 1);
+    }
+}
+
+/// Adds the counts of other objects.
+impl AddAssign for RuleCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.applicable += other.applicable;
+        self.failing += other.failing;
+        self.excused += other.excused;
+        self.error += other.error;
     }
 }
 

@@ -40,8 +40,7 @@ pub(super) fn rule_name(entry: &Entry) -> String {
 
 /// Returns the name of an object alone.
 pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
-    let mut name = resource.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "));
-    name.push_str(&resource.kind);
+    let mut name = resource.cluster_prefix() + &resource.kind;
     if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
         let _ = write!(name, ".{group}");
     }

@@ -11,15 +11,13 @@ use super::{
 use crate::{
     audit::result::{AuditResult, Entry},
     model::{
-        object::ObjectRef,
+        object::{NO_NAMESPACE, ObjectRef},
         verdict::{Outcome, Severity},
     },
 };
 
 /// Namespaces and rules that a table has at most; the others are counted.
 const ROWS: usize = 20;
-/// What the results of a cluster that are in no namespace are listed under.
-const NO_NAMESPACE: &str = "(no namespace)";
 /// What results without a severity are counted under.
 const NO_SEVERITY: &str = "none";
 

@@ -20,10 +20,9 @@ use crate::{
     cluster::client,
     metrics::Metrics,
     output::{self, Format},
-    telemetry::Span,
 };
 
-/// Makes sure that options which are about one cluster are not given for several.
+/// Makes sure that several clusters are checked once, and without options that are about one cluster.
 ///
 /// # Errors
 /// Says which option is not possible, and what is.
@@ -62,7 +61,7 @@ pub(super) async fn run(
         let audit = once::audit(check, &cluster, rules.clone(), &stop, Arc::clone(&metrics));
         let name: Arc<str> = context.as_str().into();
         match Box::pin(audit).await {
-            // It has nothing to write.
+            // Nothing is recorded, so there is nothing to wait for.
             Ok((result, _recorders)) => checked.push((name, result)),
             Err(error) => {
                 ensure!(!stop.is_cancelled(), INTERRUPTED);
@@ -80,9 +79,7 @@ pub(super) async fn run(
         scope.clusters = contexts;
     }
     baseline::settle(&mut result, check, &rules.policies.digest.to_string(), baseline, None)?;
-    let writing = Span::begin("write results");
-    output::write_all(&check.output, &result, check.log.color, &check.rendering())?;
-    writing.end();
+    super::write_results(check, &result)?;
     Ok(output::exit_code(&result, check.fail_on, true))
 }
 

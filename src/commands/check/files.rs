@@ -21,7 +21,6 @@ use crate::{
         manifest::{self, FieldLines, ManifestContent, ManifestFile, is_stdin},
         selection::Selection,
     },
-    telemetry::Span,
 };
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
@@ -81,9 +80,7 @@ pub(super) async fn run(
             fixing::find_edits(&mut result.results);
         }
     });
-    let writing = Span::begin("write results");
-    output::write_all(&check.output, &result, check.log.color, &check.rendering())?;
-    writing.end();
+    super::write_results(check, &result)?;
     Ok(output::exit_code(&result, check.fail_on, true))
 }
 

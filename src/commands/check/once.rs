@@ -37,10 +37,8 @@ pub(super) async fn run(
     let audit = Box::pin(audit(check, &check.cluster, rules, &stop, metrics));
     let (mut result, recorders) = audit.await?;
     baseline::settle(&mut result, check, &policies, baseline, None)?;
-    // Nobody waits for the results until the last Event is written.
-    let writing = Span::begin("write results");
-    let printed = output::write_all(&check.output, &result, check.log.color, &check.rendering());
-    writing.end();
+    // Results come first: the last Event may be written much later.
+    let printed = super::write_results(check, &result);
     let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
     printed?;
     Ok(output::exit_code(&result, check.fail_on, recorded))

@@ -33,7 +33,7 @@ impl ResourceMatch {
         !self.resources.iter().any(|resource| resource == "*")
     }
 
-    /// Returns the same for each kind or resource that it names.
+    /// Returns one that matches a single name, for each kind or resource that it names.
     pub(crate) fn single(&self) -> impl Iterator<Item = Self> {
         let named = self.resources.iter().filter(|resource| *resource != "*");
         named.map(|resource| Self { resources: vec![resource.clone()], ..self.clone() })

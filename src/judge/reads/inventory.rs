@@ -139,8 +139,8 @@ impl InventoryReads {
             || self.arrays.iter().flat_map(|array| &array.matching).any(in_array)
     }
 
-    /// Whether a kind is looked up by name that is none of those which are known.
-    pub(crate) fn names_others(&self, is_known: impl Fn(&dyn Fn(&Kind) -> bool) -> bool) -> bool {
+    /// Whether a kind is looked up by name that is not among these.
+    pub(crate) fn names_others(&self, known: &[&Kind]) -> bool {
         let inventory = self.data.field("inventory").unwrap_or_default();
         let namespaced = inventory.field("namespace").and_then(|tree| tree.parts()).unwrap_or_default();
         let cluster = inventory.field("cluster").unwrap_or_default();
@@ -150,12 +150,12 @@ impl InventoryReads {
         };
         let is_other = |(version, kinds): (Option<Arc<str>>, Arc<Tree>)| {
             let is_version = |kind: &Kind| version.as_ref().is_none_or(|version| kind.api_version() == **version);
-            kinds.fields.keys().any(|name| !is_known(&|kind| kind.kind == **name && is_version(kind)))
+            kinds.fields.keys().any(|name| !known.iter().any(|kind| kind.kind == **name && is_version(kind)))
         };
-        let in_arrays = || self.arrays.iter().flat_map(|array| &array.matching).flat_map(ResourceMatch::single);
+        let mut in_arrays = self.arrays.iter().flat_map(|array| &array.matching).flat_map(ResourceMatch::single);
         versions(&namespaced).into_iter().chain(versions(&cluster)).any(is_other)
-            || self.plurals().any(|plural| !is_known(&|kind| kind.plural == *plural))
-            || in_arrays().any(|one| !is_known(&|kind| one.matches(kind)))
+            || self.plurals().any(|plural| !known.iter().any(|kind| kind.plural == *plural))
+            || in_arrays.any(|one| !known.iter().any(|kind| one.matches(kind)))
     }
 
     /// Returns the plurals of the kinds that are looked up by name, of whatever group.

@@ -49,7 +49,7 @@ pub struct LookupState {
     pub kinds: Vec<Arc<KindLookup>>,
     /// Groups that may serve others.
     pub unknown: Vec<UnknownGroup>,
-    /// Whether the next pass of discovery may name others, as only one has been made so far.
+    /// Whether only one pass of discovery was made: the next one may name further kinds.
     pub provisional: bool,
     /// Whose namespaces are read.
     pub shard: Shard,
@@ -143,8 +143,8 @@ impl LookupState {
 
     /// Whether kinds that are looked up are still being read, or may be named by the next pass of discovery.
     pub(crate) fn awaits(&self, reads: &InventoryReads) -> bool {
-        let is_known = |is_it: &dyn Fn(&Kind) -> bool| self.kinds.iter().any(|lookup| is_it(&lookup.kind));
-        self.provisional && reads.names_others(is_known)
+        let known = || self.kinds.iter().map(|lookup| &*lookup.kind).collect::<Vec<_>>();
+        self.provisional && reads.names_others(&known())
             || self.lookups(reads).any(|(lookup, places)| lookup.is_awaited() && !places.is_empty())
     }
 

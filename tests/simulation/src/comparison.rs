@@ -134,7 +134,7 @@ impl ListedObjects {
     }
 }
 
-/// Whether an Event is about a change of an object, and not about a violation that stands, which says since when.
+/// Whether an Event is about a change of an object: one about a violation that stands says since when.
 fn is_about_change(event: &Value) -> bool {
     event["metadata"]["annotations"]["kaudit.dev/since"].is_null()
 }

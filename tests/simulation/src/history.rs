@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Notes that which violations there are depends on the time, too.
+    /// Notes that violations may also come and go as time passes.
     pub fn note_passing_of_time(&mut self) {
         self.standing = Some(BTreeMap::new());
     }
@@ -120,7 +120,8 @@ impl History {
         Some(json!({"seconds": created.as_second(), "nanos": 0}))
     }
 
-    /// Whether some policy may have said this of a change of the object: from any state to any later one, as not every state is seen.
+    /// Whether some policy may have said this of a change of the object: from any state to any later one, as kaudit need not see
+    /// each state.
     fn has_changed_so(&self, about: &ViolationKey) -> bool {
         let policies =
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);

@@ -200,7 +200,7 @@ const BEGIN: i64 = 1_767_225_600;
 #[expect(clippy::struct_excessive_bools, reason = "each is something that a world may have")]
 struct Generator {
     random: Rng,
-    /// For what was added later: other seeds go on to mean what they did.
+    /// Random numbers for what was added later, so that earlier seeds keep their steps.
     others: Rng,
     size: Size,
     kinds: Vec<usize>,

@@ -379,9 +379,9 @@ impl PolicyCondition {
             }
             Self::NoiseStays => {
                 let text = "\tinput.request.operation == \"UPDATE\"\n\
-                            \told := input.request.oldObject.metadata.annotations[\"example.com/noise\"]\n\
-                            \tnew := OBJECT.metadata.annotations[\"example.com/noise\"]\n\told != new\n\
-                            \tmsg := sprintf(\"noise_%s became noise_%s\", [old, new])\n";
+                            \tbefore := input.request.oldObject.metadata.annotations[\"example.com/noise\"]\n\
+                            \tafter := OBJECT.metadata.annotations[\"example.com/noise\"]\n\tbefore != after\n\
+                            \tmsg := sprintf(\"noise_%s became noise_%s\", [before, after])\n";
                 (text.to_owned(), "")
             }
             Self::Fails => {

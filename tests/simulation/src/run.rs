@@ -257,7 +257,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Has something go wrong.
+    /// Makes a step that is trouble.
     async fn disturb(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
             RunStep::Disconnect(number) | RunStep::Reconnect(number) => {
@@ -297,7 +297,7 @@ impl RunState {
             RunStep::ChangeTimeOfDay(seconds) => machine::change_time_of_day(*seconds),
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
             RunStep::BeginOutage(rates) => self.begin_outage(rates).await?,
-            _ => {}
+            _ => bail!("no way to make this step is known"),
         }
         Ok(())
     }
@@ -375,9 +375,13 @@ impl RunState {
         }
     }
 
+    fn leases(&self) -> Vec<Value> {
+        self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default()
+    }
+
     /// Fails if a Lease is still held, unless a replica may have lost one, or ended without giving it back.
     fn leases_are_free(&self) -> anyhow::Result<()> {
-        let leases = self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default();
+        let leases = self.leases();
         let held =
             leases.iter().find(|lease| lease["spec"]["holderIdentity"].as_str().is_some_and(|held| !held.is_empty()));
         ensure!(held.is_none() || self.lost_leases > 0, "a Lease is held after all replicas stopped: {held:?}");

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::RunState;
 use crate::{
-    cluster::{self, CONFIG_MAP, HOME, KINDS},
+    cluster::{self, CONFIG_MAP, KINDS},
     comparison::{Announcement, ExpectedFindings, ListedObjects},
     excuses::EXCEPTIONS,
     faults::{FaultRates, Outage},
@@ -30,7 +30,7 @@ const PROMPT: Duration = Duration::from_secs(90);
 const OUTAGE: Duration = Duration::from_mins(5);
 /// How long it takes at most until a leader knows that it has lost its Lease: longer than a renewal takes to come.
 const NOTICED: Duration = Duration::from_secs(5);
-/// How many Events are written before a replica ends that writes one a second.
+/// How many Events a replica with one a second can write before it has to end.
 const MOST_AT_A_STOP: usize = 8;
 /// How long it takes until everything is compared again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -213,12 +213,18 @@ impl RunState {
     /// Fails unless one replica may record, for each shard or for the cluster: the Lease of one that was killed may not have
     /// expired.
     async fn have_leaders(&self) -> anyhow::Result<()> {
+        let leaders = self.leaders().await?;
+        ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas lead");
+        Ok(())
+    }
+
+    /// Returns how many replicas say that they lead.
+    async fn leaders(&self) -> anyhow::Result<usize> {
         let mut leaders = 0;
         for replica in self.replicas.values() {
             leaders += usize::from(replica.get("/metrics").await?.lines().any(|line| line == "kaudit_leader 1"));
         }
-        ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas lead");
-        Ok(())
+        Ok(leaders)
     }
 
     /// Has another process take the Leases, and sees that no replica goes on as if it led.
@@ -228,7 +234,7 @@ impl RunState {
         }
         self.end_faults().await?;
         self.becomes_right(PATIENCE).await.context("before its Lease is taken")?;
-        let leases = self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default();
+        let leases = self.leases();
         // One replica needs none.
         if leases.is_empty() {
             return Ok(());
@@ -239,10 +245,7 @@ impl RunState {
             ensure!(taken.is_ok(), "the Lease cannot be taken: {taken:?}");
         }
         sleep(NOTICED).await;
-        for replica in self.replicas.values() {
-            let leads = replica.get("/metrics").await?.lines().any(|line| line == "kaudit_leader 1");
-            ensure!(!leads, "a replica leads though it has lost its Lease");
-        }
+        ensure!(self.leaders().await? == 0, "a replica leads though it has lost its Lease");
         self.had_faults = true;
         Ok(())
     }
