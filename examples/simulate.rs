@@ -17,7 +17,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     first_seed: u64,
     /// Run so many seeds
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Begin no run after so many seconds
     #[arg(long, default_value_t = 3_600)]
@@ -44,9 +44,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     let at_once = std::thread::available_parallelism()?.get();
     let (mut runs, mut operations, mut failed) = (0, 0, Vec::new());
-    seeds::all(arguments.first_seed..arguments.first_seed.saturating_add(arguments.seeds), at_once, |outcome| {
+    let last = arguments.first_seed.saturating_add(arguments.seeds - 1);
+    seeds::all(arguments.first_seed..=last, at_once, |outcome| {
         runs += 1;
-        operations += outcome.report.steps;
+        operations += if outcome.report.steps == usize::MAX { 0 } else { outcome.report.steps };
         if arguments.trace {
             print!("{}", outcome.report.trace);
         }

@@ -20,6 +20,15 @@ pub fn run_in_tasks(duration: fn() -> Duration) {
     DURATION.set(Some(duration));
 }
 
+/// Returns how many threads may do such work at a time: as many as there are cores, or as the process may use of them (on
+/// Linux a CPU limit, the quota of the cgroup, counts); tasks two, on every machine.
+pub(crate) fn parallelism() -> usize {
+    match DURATION.get() {
+        Some(_) => 2,
+        None => std::thread::available_parallelism().map_or(2, usize::from),
+    }
+}
+
 /// As [`tokio::task::spawn_blocking`].
 pub(crate) fn spawn_blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
     match DURATION.get() {

@@ -7,7 +7,7 @@ use tracing::error;
 
 use super::panics::panic_text;
 use crate::{
-    blocking::spawn_blocking_in,
+    blocking::{parallelism, spawn_blocking_in},
     judge::evaluate::{Job, evaluate, failed},
     model::{object::State, verdict::Verdict},
 };
@@ -15,8 +15,7 @@ use crate::{
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
 const BATCH: usize = 32;
 
-/// Blocking threads that judge, at most as many as there are cores, or as the process may use of them: on Linux a CPU limit
-/// (the quota of the cgroup) counts.
+/// Blocking threads that judge, at most as many as the process may use cores.
 #[derive(Debug)]
 pub(crate) struct Judges {
     batches: JoinSet<Vec<Judged>>,
@@ -37,8 +36,7 @@ pub(crate) struct Judged {
 
 impl Default for Judges {
     fn default() -> Self {
-        let most = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { batches: JoinSet::new(), most, evaluate }
+        Self { batches: JoinSet::new(), most: parallelism(), evaluate }
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow:
 ///
 /// # Errors
 /// Says what to check.
-pub(super) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
+pub(in crate::commands) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
     let context = match &cluster.context[..] {
         [] => None,
         [context] => Some(context.clone()),

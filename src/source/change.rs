@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::model::{
     coverage::State,
@@ -69,16 +69,23 @@ impl InFlight {
         Self(Some(Arc::new(InFlightRoom { kib, free: Semaphore::new(kib as usize) })))
     }
 
-    /// Waits until there is room for a change, which takes it until it [leaves](Self::leave).
-    pub(crate) async fn enter(&self, change: &Change) {
-        let Some(room) = &self.0 else { return };
+    /// Sends a change when there is room for it, which is taken until it [leaves](Self::leave). Nothing is sent when the
+    /// receiver has ended.
+    ///
+    /// # Cancel safety
+    /// A change that is not sent takes no room.
+    pub(crate) async fn send(&self, changes: &mpsc::Sender<Change>, change: Change) {
+        let Ok(place) = changes.reserve().await else { return };
         // The semaphore is never closed.
-        if let Ok(taken) = room.free.acquire_many(room.kib_of(change)).await {
+        if let Some(room) = &self.0
+            && let Ok(taken) = room.free.acquire_many(room.kib_of(&change)).await
+        {
             taken.forget();
         }
+        place.send(change);
     }
 
-    /// Gives back the room of a change that entered.
+    /// Gives back the room of a change that was received.
     pub(crate) fn leave(&self, change: &Change) {
         if let Some(room) = &self.0 {
             room.free.add_permits(room.kib_of(change) as usize);
@@ -159,4 +166,48 @@ pub struct Discovered {
     pub excluded: Vec<(Arc<Kind>, String)>,
     /// A server that has just started does not know all its kinds: what is missing may appear in a later pass.
     pub provisional: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn seen(name: &str) -> Change {
+        let kind = Arc::new(Kind {
+            group: String::new(),
+            version: "v1".to_owned(),
+            plural: "pods".to_owned(),
+            kind: "Pod".to_owned(),
+            singular: String::new(),
+            short_names: Vec::new(),
+            namespaced: true,
+        });
+        let key = ObjectKey { kind: Arc::clone(&kind), namespace: None, name: name.into(), copy: 0 };
+        Change::Seen(WatchScope { kind, namespace: None }, Object::sample(key, &[b' '; 4096]))
+    }
+
+    #[tokio::test]
+    async fn what_is_never_sent_takes_no_room() {
+        let in_flight = InFlight::new(8 << 10);
+        let (changes, mut received) = mpsc::channel(1);
+        in_flight.send(&changes, seen("first")).await;
+        for round in 0..8 {
+            // The channel is full, and its reader gives up.
+            let waiting = in_flight.send(&changes, seen(&format!("given-up-{round}"))).now_or_never();
+            assert!(waiting.is_none(), "{round}");
+        }
+        in_flight.leave(&received.recv().await.unwrap());
+        let all = async {
+            for round in 0..8 {
+                in_flight.send(&changes, seen(&format!("later-{round}"))).await;
+                in_flight.leave(&received.recv().await.unwrap());
+            }
+        };
+        timeout(Duration::from_secs(30), all).await.unwrap();
+    }
 }

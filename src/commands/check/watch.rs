@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     checked,
@@ -27,7 +27,7 @@ use crate::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
     },
-    commands::{connect::connect, sources::Sources},
+    commands::{connect::reach, sources::Sources},
     metrics::Metrics,
     output::Streams,
     record::{memory, reports, term::Terms},
@@ -80,10 +80,14 @@ pub(super) async fn run(
     let (memory, of_memory) = watch::channel(None);
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
-        connected = span.child("connect").cover(connect(&check.cluster, &check.scope)) => connected?,
+        connected = span.child("connect").cover(reach(&check.cluster)) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
+    // A kind may come and go while kaudit runs, and one answer may lack it: that is no reason not to start.
+    if let Err(why) = check.scope.selection(None).check(&served) {
+        warn!("{why}; it is read or left out as soon as it is served");
+    }
     if let Some(server) = page {
         let sources = ui::Sources {
             pipeline: commands.clone(),

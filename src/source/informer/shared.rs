@@ -84,9 +84,7 @@ impl Shared {
     }
 
     pub(super) async fn send(&self, change: Change) {
-        // Nobody listens any more when the pipeline has ended; the stream notices by itself.
-        self.options.in_flight.enter(&change).await;
-        let _ended = self.changes.send(change).await;
+        self.options.in_flight.send(&self.changes, change).await;
     }
 
     pub(super) fn note(&self, scope: &WatchScope, note: Note) {

@@ -64,6 +64,14 @@ impl ListedObjects {
         objects.map(|object| text(&object["metadata"]["uid"])).collect()
     }
 
+    /// Returns the uids of all objects.
+    fn uids_by_object(&self) -> BTreeMap<(String, String, String), String> {
+        let own = |((kind, namespace, name), object): ((usize, String, String), Value)| {
+            ((KINDS[kind].kind.to_owned(), namespace, name), text(&object["metadata"]["uid"]))
+        };
+        self.audited().into_iter().map(own).collect()
+    }
+
     /// Returns which namespaces teams have excused from which policies, and until when.
     fn excused(&self) -> impl Iterator<Item = ((String, String), Option<Timestamp>)> {
         self.of(EXCEPTIONS.1).iter().map(|one| {
@@ -218,6 +226,8 @@ pub struct ExpectedFindings {
     pub found_nothing: bool,
     /// What results of each policy are rated.
     severities: BTreeMap<String, &'static str>,
+    /// What exceptions excuse.
+    skipped: BTreeSet<PolicyFinding>,
     /// A kind and policies that are not compared.
     spared: Option<(&'static str, BTreeSet<String>)>,
 }
@@ -239,13 +249,23 @@ impl ExpectedFindings {
         let findings = |policy: &Policy| policy.findings(&objects, &excused, at, settings.excluded);
         let mut listed: BTreeSet<PolicyFinding> = policies.clone().flat_map(findings).collect();
         let covered = if settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };
+        let all = |policy: &Policy| policy.findings(&objects, &Excused::default(), at, settings.excluded);
+        let excused = policies
+            .clone()
+            .flat_map(all)
+            .filter(|finding: &PolicyFinding| finding.result != "error" && !listed.contains(finding));
+        let mut skipped: BTreeSet<_> = excused.map(|finding| PolicyFinding { result: "skip", ..finding }).collect();
+        if !settings.by_object {
+            let covered = owners::covered(&objects, &skipped);
+            skipped.retain(|finding| !covered.contains(finding));
+        }
         listed.retain(|finding| !covered.contains(finding));
         // Where only these kinds are read, the others are no objects.
         let is_read = |kind: &usize| Some(*kind) != settings.excluded;
         let severities = policies.clone().filter_map(|policy| Some((policy.name(), policy.severity()?))).collect();
         let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
         let found_nothing = settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
-        Self { listed, covered, found_nothing, severities, spared: None }
+        Self { listed, covered, found_nothing, severities, skipped, spared: None }
     }
 
     /// Leaves out what is found by these policies, or of objects of a kind.
@@ -276,20 +296,7 @@ impl ExpectedFindings {
 
     /// Returns the violations that are listed, with their results.
     pub fn violations(&self, cluster: &ListedObjects) -> BTreeMap<ViolationKey, &'static str> {
-        let uids: BTreeMap<_, _> = cluster
-            .audited()
-            .into_iter()
-            .map(|((kind, namespace, name), object)| {
-                ((KINDS[kind].kind.to_owned(), namespace, name), text(&object["metadata"]["uid"]))
-            })
-            .collect();
-        let open = self.listed.iter().filter(|finding| finding.result != "error");
-        open.map(|finding| {
-            let about = ViolationKey::expected(finding);
-            let uid = uids.get(&about.object).cloned().unwrap_or_default();
-            (ViolationKey { uid, ..about }, finding.result)
-        })
-        .collect()
+        violations(&self.listed, cluster)
     }
 
     /// Whether one with this result is listed.
@@ -304,6 +311,17 @@ impl ExpectedFindings {
     /// When they say something else.
     pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
         self.compare_severities("reports", cluster.reported())?;
+        if self.spared.is_none() {
+            let uids = cluster.uids_by_object();
+            let is_old = |entry: &&Value| {
+                let about = about(&entry["resources"][0], String::new(), String::new());
+                uids.get(&about.object).is_some_and(|uid| *uid != about.uid)
+            };
+            let old = cluster.reported().find(is_old);
+            ensure!(old.is_none(), "reports: about an object that was there before: {old:?}");
+            let skipped = cluster.reported().filter_map(|entry| skipped(entry, &entry["resources"][0])).collect();
+            same("reports, skipped", &skipped, &self.skipped)?;
+        }
         let recorded = cluster.reported().filter_map(|entry| finding(entry, &entry["resources"][0]));
         let recorded = recorded.filter(|finding| self.is_compared(finding)).collect();
         same("reports", &recorded, &self.listed).map_err(|failure| {
@@ -335,6 +353,7 @@ impl ExpectedFindings {
     pub fn compare_announcements(
         &self,
         what: &str,
+        cluster: &ListedObjects,
         announcements: &[Announcement],
         most_repeated: usize,
     ) -> anyhow::Result<()> {
@@ -352,23 +371,17 @@ impl ExpectedFindings {
             let begins_well = turns.first().is_some_and(|first| first.is_new);
             ensure!(begins_well && repeated <= most_repeated, "{what}: {about:?}: {:?}", in_short(turns));
             if turns.last().is_some_and(|last| last.is_new) {
-                open.insert(ViolationKey { uid: String::new(), ..(*about).clone() });
+                open.insert((*about).clone());
             }
         }
-        let violations = |findings: &BTreeSet<PolicyFinding>| -> BTreeSet<ViolationKey> {
-            findings.iter().filter(|finding| finding.result != "error").map(ViolationKey::expected).collect()
-        };
         // What was announced before an owner covered it is not resolved by that.
-        let (covered, expected) = (violations(&self.covered), violations(&self.listed));
+        let covered: BTreeSet<ViolationKey> = violations(&self.covered, cluster).into_keys().collect();
+        let expected: BTreeSet<ViolationKey> = self.violations(cluster).into_keys().collect();
         open.retain(|about| !covered.contains(about));
         same(what, &open, &expected).map_err(|failure| {
-            let is_same = |about: &ViolationKey, other: &ViolationKey| {
-                (&about.object, &about.rule, &about.message) == (&other.object, &other.rule, &other.message)
-            };
             let first = open.symmetric_difference(&expected).next();
-            let turns = by_violation.iter().filter(|(about, _)| first.is_some_and(|first| is_same(about, first)));
-            let turns: Vec<_> = turns.map(|(about, turns)| (&about.uid, in_short(turns))).collect();
-            anyhow::anyhow!("{failure}; of the first, {turns:?}")
+            let turns = by_violation.iter().find(|(about, _)| first == Some(*about));
+            anyhow::anyhow!("{failure}; of the first, {:?}", turns.map(|(_, turns)| in_short(turns)))
         })
     }
 
@@ -430,6 +443,12 @@ impl ExpectedFindings {
         let expected = if is_covered { &self.covered } else { &self.listed };
         for result in results {
             self.compare_severities(what, result["results"].as_array().into_iter().flatten())?;
+        }
+        if what == "/status" {
+            let parts: Vec<&[Value]> = if settings.sharded { vec![results] } else { results.chunks(1).collect() };
+            for part in parts {
+                same("/status, skipped", &all_skipped(part), &self.skipped)?;
+            }
         }
         let mut found: Vec<_> = results.iter().map(|result| findings(result, is_covered)).collect();
         if settings.sharded {
@@ -505,6 +524,7 @@ impl ExpectedFindings {
         }
         let (code, result) = outcome?;
         same("check --once", &findings(&result, false), &self.listed)?;
+        same("check --once, skipped", &all_skipped([&result]), &self.skipped)?;
         let is_complete = !self.has("error");
         let expected = if self.has("fail") { 1 } else { u8::from(!is_complete) * 3 };
         ensure!(code == expected, "check --once ends with {code}, not {expected}");
@@ -531,6 +551,18 @@ impl ExpectedFindings {
         ensure!(code == expected, "it ends with {code}, not {expected}");
         Ok(())
     }
+}
+
+/// Returns the violations among results, with their results.
+fn violations(findings: &BTreeSet<PolicyFinding>, cluster: &ListedObjects) -> BTreeMap<ViolationKey, &'static str> {
+    let uids = cluster.uids_by_object();
+    let open = findings.iter().filter(|finding| finding.result != "error");
+    let with_uid = open.map(|finding| {
+        let about = ViolationKey::expected(finding);
+        let uid = uids.get(&about.object).cloned().unwrap_or_default();
+        (ViolationKey { uid, ..about }, finding.result)
+    });
+    with_uid.collect()
 }
 
 /// Returns since when each violation stands, by its object and what is wrong, as reports say.
@@ -566,6 +598,25 @@ fn findings(result: &Value, is_covered: bool) -> BTreeSet<PolicyFinding> {
     let entries = result["results"].as_array().into_iter().flatten();
     let wanted = entries.filter(|entry| entry["coveredBy"].is_object() == is_covered);
     wanted.filter_map(|entry| finding(entry, &entry["resource"])).collect()
+}
+
+/// Returns what results say is excused.
+fn all_skipped<'r>(results: impl IntoIterator<Item = &'r Value>) -> BTreeSet<PolicyFinding> {
+    let entries = results.into_iter().flat_map(|result| result["results"].as_array().into_iter().flatten());
+    entries.filter_map(|entry| skipped(entry, &entry["resource"])).collect()
+}
+
+/// Returns a result that is excused.
+fn skipped(entry: &Value, resource: &Value) -> Option<PolicyFinding> {
+    let is_skipped = entry["result"] == "skip" && !entry["coveredBy"].is_object();
+    let violation = is_skipped.then(|| finding(&with_result(entry, "fail"), resource))??;
+    Some(PolicyFinding { result: "skip", ..violation })
+}
+
+fn with_result(entry: &Value, result: &str) -> Value {
+    let mut entry = entry.clone();
+    entry["result"] = result.into();
+    entry
 }
 
 /// Returns a result as a report or a check says it, unless it is excused.

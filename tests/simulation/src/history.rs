@@ -67,6 +67,12 @@ impl History {
         }
     }
 
+    /// Notes that the violations of a policy may come and go: a replica that starts while it is refused does not know it.
+    pub fn note_refusal(&mut self, policy: &str) {
+        let is_of = |about: &ViolationKey| about.rule.split('/').next() == Some(policy);
+        self.standing.iter_mut().for_each(|standing| standing.retain(|about, _| !is_of(about)));
+    }
+
     /// Notes that violations may also come and go as time passes.
     pub fn note_passing_of_time(&mut self) {
         self.standing = Some(BTreeMap::new());
@@ -95,7 +101,7 @@ impl History {
             ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
             ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
             let stands = self.standing.as_ref().is_some_and(|standing| standing.contains_key(&event.about));
-            ensure!(event.is_new || !stands, "what has been so all the time is resolved: {event:?}");
+            ensure!(!stands, "what has been so all the time is announced: {event:?}");
         }
         for about in cluster.changes() {
             ensure!(self.has_changed_so(&about), "an Event is about a change that never was: {about:?}");
@@ -105,7 +111,10 @@ impl History {
         for (about, since) in &first_seen {
             let before = self.first_seen.get(about).filter(|_| !later.iter().any(|event| event.about == *about));
             // When kaudit starts, a time before the object was created becomes that of its creation.
-            let is_same = |before: &Value| before == since || Some(since) == self.created(&about.uid).as_ref();
+            let is_earlier = |before: &Value| before["seconds"].as_i64() < since["seconds"].as_i64();
+            let is_same = |before: &Value| {
+                before == since || is_earlier(before) && Some(since) == self.created(&about.uid).as_ref()
+            };
             ensure!(before.is_none_or(is_same), "{about:?} was first seen {before:?}, now {since}");
         }
         self.first_seen = first_seen;

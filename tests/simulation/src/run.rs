@@ -153,7 +153,7 @@ struct RunState {
     kills: usize,
     /// Something went wrong since everything was compared.
     had_faults: bool,
-    /// How often a replica was killed, or may have lost its lease.
+    /// How often a replica may not have sent or recorded all that it found: killed, without its lease, ended among faults.
     lost_leases: usize,
     /// When something else than an object changed last.
     disturbed: Duration,
@@ -173,7 +173,8 @@ impl RunState {
         if !step.is_calm() {
             self.disturbed = machine::elapsed();
         }
-        self.lost_leases += usize::from(step.may_lose_lease());
+        let elects = self.settings.replicas > 1 || self.settings.sharded;
+        self.lost_leases += usize::from(matches!(step, RunStep::Kill(_)) || elects && step.may_lose_lease());
         if let RunStep::Delete(name) | RunStep::Recreate(name, _) = step
             && name.kind == NAMESPACE
         {
@@ -216,6 +217,7 @@ impl RunState {
             RunStep::BreakPolicy(number) => {
                 if let Some(broken) = self.files.break_policy(*number)? {
                     replica::write_policy(&self.server, &broken);
+                    self.history.note_refusal(&broken.name());
                     self.had_faults = true;
                 }
             }
@@ -331,13 +333,15 @@ impl RunState {
     }
 
     /// Stops a replica, which ends well unless something goes wrong with requests.
-    async fn stop(&self, replica: Replica) -> anyhow::Result<()> {
+    async fn stop(&mut self, replica: Replica) -> anyhow::Result<()> {
+        // What it has announced may not have been recorded.
+        self.lost_leases += usize::from(self.had_faults);
         // One that could not begin, because of what went wrong, has ended before.
         if replica.has_ended() && self.had_faults {
             return Ok(());
         }
         let is_clear = self.faults.is_clear() && !replica.is_disconnected();
-        match replica.stop().await {
+        match replica.stop().await? {
             Err(error) if is_clear => Err(error),
             Ok(code) if code != 0 && is_clear => bail!("it stopped with {code}"),
             _ => Ok(()),
@@ -351,6 +355,7 @@ impl RunState {
         for number in ended {
             if let Some(replica) = self.replicas.remove(&number) {
                 self.disturbed = machine::elapsed();
+                self.lost_leases += 1;
                 // Why it ended is of interest only to who reads the log.
                 let _why = replica.end().await;
                 self.start(number)?;

@@ -57,10 +57,15 @@ pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<SeedOutcome> {
                 trace: answer[2].as_str().unwrap_or_default().to_owned(),
             }
         }
-        Ended::Died(code) => Report { failure: Some(format!("the process died with {code}")), ..Report::default() },
-        Ended::TimedOut => Report { failure: Some("the process hangs".to_owned()), ..Report::default() },
+        Ended::Died(code) => no_report(format!("the process died with {code}")),
+        Ended::TimedOut => no_report("the process hangs".to_owned()),
     };
     Ok(SeedOutcome { seed, report })
+}
+
+/// The report of a run that gave none: any of its steps may have been the last.
+fn no_report(failure: String) -> Report {
+    Report { steps: usize::MAX, failure: Some(failure), ..Report::default() }
 }
 
 /// Makes one run.

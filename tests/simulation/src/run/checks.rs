@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::RunState;
 use crate::{
-    cluster::{self, CONFIG_MAP, KINDS},
+    cluster::{self, AuditedKind, CONFIG_MAP, KINDS},
     comparison::{Announcement, ExpectedFindings, ListedObjects},
     excuses::EXCEPTIONS,
     faults::{FaultRates, Outage},
@@ -207,7 +207,7 @@ impl RunState {
         }
         let mut events = self.with_records(&cluster, cluster.events()?);
         let expected = expected.without_dependents(&self.history.dependents(), &mut events);
-        expected.compare_announcements("Events", &events, self.kills).context("after all have stopped")
+        expected.compare_announcements("Events", &cluster, &events, self.kills).context("after all have stopped")
     }
 
     /// Fails unless one replica may record, for each shard or for the cluster: the Lease of one that was killed may not have
@@ -256,13 +256,25 @@ impl RunState {
             return Ok(());
         }
         sleep(SETTLED).await;
-        let before = self.stored();
+        let (before, sent) = (self.stored(), self.server.requests().len());
         sleep(QUIET).await;
         // A date may have passed meanwhile.
         let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
         self.becomes_right(patience).await.context("right before, not any more")?;
         self.history.check(&self.list(), !patience.is_zero())?;
-        if patience.is_zero() { changed(&before, &self.stored()) } else { Ok(()) }
+        if !patience.is_zero() {
+            return Ok(());
+        }
+        // Replicas renew their Leases, and say that their Audits are theirs.
+        let is_renewed = |entry: &JournalEntry| matches!(&*entry.request.resource, "leases" | "audits");
+        let is_review = |entry: &JournalEntry| entry.request.group.starts_with("auth");
+        let writes = |entry: &JournalEntry| !matches!(&*entry.request.verb, "get" | "list" | "watch");
+        let requests = self.server.requests();
+        let by_kaudit = requests[sent..].iter().filter(|entry| entry.request.user.contains("kaudit"));
+        match by_kaudit.into_iter().find(|entry| writes(entry) && !is_renewed(entry) && !is_review(entry)) {
+            Some(entry) => bail!("in a quiet cluster: {} {}", entry.request.verb, entry.request.path),
+            None => changed(&before, &self.stored()),
+        }
     }
 
     pub(super) fn depend_on_time(&self) -> bool {
@@ -332,6 +344,19 @@ impl RunState {
         let covered = cluster.covered(&self.settings);
         let has_exceptions = covered.keys().any(|(api_version, kind)| (&**api_version, &**kind) == EXCEPTIONS);
         ensure!(has_exceptions, "Audit: exceptions have not been read");
+        let is_served = |kind: &AuditedKind| self.server.list(kind.api_version, kind.kind, "").is_ok();
+        for (index, kind) in KINDS.iter().enumerate() {
+            // A CRD may serve several versions.
+            let is_covered = |(api_version, own): &(String, String)| {
+                own == kind.kind && (index == cluster::WIDGET || api_version == kind.api_version)
+            };
+            let is_in_scope = !self.settings.judged_kinds && Some(index) != self.settings.excluded;
+            ensure!(
+                !is_in_scope || !is_served(kind) || covered.keys().any(is_covered),
+                "Audit: {} is not covered",
+                kind.kind
+            );
+        }
         for ((api_version, kind), objects) in covered {
             let Ok(there) = self.server.list(&api_version, &kind, "") else { bail!("Audit: {kind} is not served") };
             let is_shared = self.settings.sharded && kind == "Namespace";
@@ -354,7 +379,7 @@ impl RunState {
 
     fn compare_events(&self, cluster: &ListedObjects, expected: &ExpectedFindings) -> anyhow::Result<()> {
         let events = self.with_records(cluster, cluster.events()?);
-        expected.compare_announcements("Events", &events, self.kills)
+        expected.compare_announcements("Events", cluster, &events, self.kills)
     }
 
     fn compare_receivers(&self, cluster: &ListedObjects, expected: &ExpectedFindings) -> anyhow::Result<()> {
@@ -362,8 +387,10 @@ impl RunState {
         if self.lost_leases > 0 {
             return Ok(());
         }
-        expected.compare_announcements("notifications", &self.with_records(cluster, lines(NOTIFIED)?), 0)?;
-        expected.compare_announcements("lines", &self.with_records(cluster, lines(STREAM)?), 0)
+        for (what, file) in [("notifications", NOTIFIED), ("lines", STREAM)] {
+            expected.compare_announcements(what, cluster, &self.with_records(cluster, lines(file)?), 0)?;
+        }
+        Ok(())
     }
 
     /// Leaves out what is about objects that went with their namespace, as all records of their violations did: what is resolved
