@@ -191,6 +191,18 @@ impl ExceptionRecorder {
             present.insert(name);
         }
         self.known.retain(|name, _| present.contains(name));
+        self.forget_trouble();
+    }
+
+    /// Ends the trouble with statuses that are not wanted any more: the exception is gone, or has its status although the answer
+    /// was an error.
+    fn forget_trouble(&mut self) {
+        let is_wanted = |known: &KnownException| known.wanted.is_some();
+        self.known.values_mut().filter(|known| !is_wanted(known)).for_each(|known| known.not_before = None);
+        if self.logged != "no_status" && !self.known.values().any(|known| known.not_before.is_some()) {
+            self.logged = "";
+            self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
+        }
     }
 
     /// Returns when the next status may be written, and of which exception it is.

@@ -20,7 +20,7 @@ mod term;
 mod tree;
 mod visit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use self::fault::Fault;
 use self::{
@@ -63,6 +63,8 @@ pub(crate) struct Compiled {
     variables: Variables,
     /// Paths and places of the packages.
     packages: Vec<(Vec<Constant>, Position)>,
+    /// The builtins that `with` replaces somewhere.
+    replaced: BTreeSet<Name>,
     /// By module, whether lookups in what is always empty are accepted.
     lenient: Vec<bool>,
 }
@@ -86,12 +88,17 @@ impl Compiled {
             rules.extend(resolve::module((index, module), package, &globals, &mut variables, faults));
         }
         let lenient = modules.iter().map(|module| module.may_look_up_nothing).collect();
-        Self { rules, variables, packages, lenient }
+        Self { rules, variables, packages, replaced: BTreeSet::new(), lenient }
     }
 
     /// Plans the rules at these paths, and all that they need.
     pub(crate) fn plan<'p>(&self, entries: impl Iterator<Item = &'p Path>) -> Program {
-        plan::plan(self, entries)
+        plan::plan(self, entries, None)
+    }
+
+    /// Plans the rule at a path; the package of that name is no part of `data`.
+    pub(crate) fn plan_query(&self, package: &str, entry: &Path) -> Program {
+        plan::plan(self, std::iter::once(entry), Some(package))
     }
 
     fn run(&mut self, faults: &mut Vec<Fault>) {
@@ -112,8 +119,9 @@ impl Compiled {
         }
         let tree = Tree::new(&self.rules);
         let parameters: Vec<usize> = self.rules.iter().map(Rule::arity).collect();
-        let mut replacer = Replacer { tree: &tree, arities: &parameters, variables: &mut self.variables, faults };
-        self.rules.iter_mut().for_each(|rule| replacer.rule(rule));
+        let (variables, replaced) = (&mut self.variables, &mut self.replaced);
+        let mut values = Replacer { tree: &tree, arities: &parameters, variables, replaced, faults };
+        self.rules.iter_mut().for_each(|rule| values.rule(rule));
         if stopped(faults) {
             return;
         }

@@ -9,6 +9,7 @@
 //! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
 //! - `filtering`: elements that a loop passed over the last time, and need not look at again; `filters`: what is known of them.
 //! - `sink`: what becomes of what a body finds.
+//! - `with`: evaluations with other documents and functions.
 //! - `slot`: registers and lookups; `calls`: values of functions that are known already.
 //! - `limit`: time, stack and memory.
 
@@ -23,13 +24,14 @@ mod slot;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod with;
 
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
 };
 
-use regorus::Value;
+use regorus::{Value, value::Object};
 
 pub(crate) use self::limit::{Bounds, Halt, STARVED};
 use self::{
@@ -38,6 +40,7 @@ use self::{
     limit::Gauge,
     sink::Sink,
     slot::{Lookup, Slot},
+    with::Replaced,
 };
 use super::{
     program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId},
@@ -61,30 +64,18 @@ pub(crate) fn evaluate(
     bounds: Bounds,
     wanted: impl Iterator<Item = RuleId>,
 ) -> Result<Vec<Answer>, Halt> {
-    let values: Vec<OnceCell<Value>> = program.rules.iter().map(|_| OnceCell::new()).collect();
-    let memos: Vec<OnceCell<Value>> = (0..program.memos).map(|_| OnceCell::new()).collect();
-    let mut machine = Machine {
-        program,
-        input,
-        data,
-        values: &values,
-        memos: &memos,
-        filters: vec![Filtered::Open; program.filters],
-        conflicts: BTreeMap::new(),
-        conflicting: BTreeSet::new(),
-        paths: vec![Lookup::Open; program.paths.len()],
-        registers: Vec::with_capacity(64),
-        calls: Calls::new(program.rules.len()),
-        arguments: Vec::new(),
-        gauge: Gauge::new(bounds),
-        kept: 0,
-        outermost: None,
-        strict: bounds.strict,
-    };
+    let (values, memos) = (cells(program.rules.len()), cells(program.memos));
+    let mut shared = Shared { gauge: Gauge::new(bounds), impure: BTreeMap::new() };
+    let mut machine = Machine::new(program, (input, data), (&values, &memos), &mut shared, bounds.strict);
     wanted.map(|rule| machine.answer(rule)).collect()
 }
 
-struct Machine<'v> {
+/// Values that an evaluation has not made yet.
+fn cells(count: usize) -> Vec<OnceCell<Value>> {
+    (0..count).map(|_| OnceCell::new()).collect()
+}
+
+struct Machine<'v, 's> {
     program: &'v Program,
     input: &'v Value,
     data: &'v Value,
@@ -104,12 +95,21 @@ struct Machine<'v> {
     calls: Calls,
     /// Room for the arguments of a builtin.
     arguments: Vec<Value>,
-    gauge: Gauge,
+    shared: &'s mut Shared,
+    /// What `with` replaced.
+    replaced: Replaced,
     /// Counts values that stay until the evaluation ends.
     kept: usize,
     /// How much could still be made when the outermost loop that runs came to its element.
     outermost: Option<usize>,
     strict: bool,
+}
+
+/// What belongs to the evaluation as a whole, those with other documents included.
+struct Shared {
+    gauge: Gauge,
+    /// The values of impure builtins, by their names and arguments.
+    impure: BTreeMap<(&'static str, Vec<Value>), Value>,
 }
 
 impl Answer {
@@ -126,10 +126,43 @@ impl From<Value> for Answer {
     }
 }
 
-impl<'v> Machine<'v> {
+impl<'v, 's> Machine<'v, 's> {
+    fn new(
+        program: &'v Program,
+        (input, data): (&'v Value, &'v Value),
+        (values, memos): (&'v [OnceCell<Value>], &'v [OnceCell<Value>]),
+        shared: &'s mut Shared,
+        strict: bool,
+    ) -> Self {
+        Self {
+            program,
+            input,
+            data,
+            values,
+            memos,
+            filters: vec![Filtered::Open; program.filters],
+            conflicts: BTreeMap::new(),
+            conflicting: BTreeSet::new(),
+            paths: vec![Lookup::Open; program.paths.len()],
+            registers: Vec::with_capacity(64),
+            calls: Calls::new(program.rules.len()),
+            arguments: Vec::new(),
+            shared,
+            replaced: Replaced::default(),
+            kept: 0,
+            outermost: None,
+            strict,
+        }
+    }
+}
+
+impl<'v> Machine<'v, '_> {
     /// Evaluates a rule definition by definition.
     fn answer(&mut self, RuleId(id): RuleId) -> Result<Answer, Halt> {
         let rule = &self.program.rules[id];
+        if rule.form == Form::Document {
+            return self.rule(RuleId(id)).cloned().map(Answer::from);
+        }
         let mut definitions = Vec::with_capacity(rule.definitions.len());
         for definition in &rule.definitions {
             let decided = rule.decided_by_first && definitions.iter().any(|value| *value != Value::Undefined);
@@ -143,7 +176,7 @@ impl<'v> Machine<'v> {
             [only] => only.clone(),
             all => merged(rule.form, all)?,
         };
-        let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
+        let value = self.or_default(rule, value)?;
         // It may have been asked for by another rule before.
         Ok(Answer { value: self.values[id].get_or_init(|| value).clone(), definitions })
     }
@@ -166,14 +199,24 @@ impl<'v> Machine<'v> {
         if !conflicts.is_empty() {
             self.conflicts.insert(RuleId(id), conflicts);
         }
-        let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
+        let value = self.or_default(rule, value)?;
         self.kept += 1;
         Ok(cell.get_or_init(|| value))
     }
 
+    /// Returns the default of a rule in the place of an undefined value.
+    fn or_default(&mut self, rule: &'v Rule, value: Value) -> Result<Value, Halt> {
+        match &rule.default {
+            Some(default) if value == Value::Undefined => {
+                Ok(self.value(default, 0)?.cloned().unwrap_or(Value::Undefined))
+            }
+            _ => Ok(value),
+        }
+    }
+
     /// Evaluates definitions of a rule without parameters to one value.
     fn together(&mut self, rule: &'v Rule, definitions: &'v [Definition]) -> Result<Value, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         let base = self.registers.len();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
         let value = self.definitions(rule, definitions, base);
@@ -217,7 +260,34 @@ impl<'v> Machine<'v> {
                 self.conflicting = conflicts;
                 Ok(Value::from(fields))
             }
+            Form::Document => self.document(rule, definitions, base),
         }
+    }
+
+    /// Puts together what is at a path and below it.
+    fn document(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
+        let (mut fields, mut values, mut conflicts) = (Object::new(), BTreeSet::new(), BTreeSet::new());
+        for definition in definitions {
+            for branch in &definition.branches {
+                let (elements, mut given) = (definition.gives_elements, false);
+                let mut sink = Sink::Document {
+                    fields: &mut fields,
+                    values: &mut values,
+                    elements,
+                    conflicts: &mut conflicts,
+                    given: &mut given,
+                };
+                self.block(branch, base, &mut sink)?;
+                if given {
+                    break;
+                }
+            }
+        }
+        if let Some(given) = rule.path.as_ref().and_then(|path| slot::below(self.data, path)) {
+            sink::add_given(&mut fields, given);
+        }
+        self.conflicting = conflicts;
+        Ok(Value::Object(regorus::Rc::new(fields)))
     }
 
     /// Returns what is at a path.
@@ -232,6 +302,10 @@ impl<'v> Machine<'v> {
             PathNode::Input => Some(self.input),
             PathNode::Data => Some(self.data),
             PathNode::Below(parent, key) => self.path(*parent).and_then(|parent| slot::at(parent, key)),
+            PathNode::BelowData(parent, key) => self.path(*parent).and_then(|parent| match parent {
+                Value::Object(fields) => fields.get(&Value::from(key.to_string())),
+                parent => slot::at(parent, key),
+            }),
         };
         let found = found.filter(|value| **value != Value::Undefined);
         self.paths[id] = found.map_or(Lookup::Missing, Lookup::Found);
@@ -258,7 +332,7 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
             }
             Ok(Value::from(items))
         }
-        Form::Object => {
+        Form::Object | Form::Document => {
             let mut fields = BTreeMap::new();
             for own in definitions.iter().filter_map(value::object) {
                 for (key, value) in own.iter() {

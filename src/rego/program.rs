@@ -18,8 +18,8 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<PathNode>,
     /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
     pub(crate) entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
-    /// Whether regorus is known to have another answer, which is not OPA's: for a parameter that stands twice (`f(x, x)`), and for
-    /// `=` with a variable of `every`.
+    /// Whether regorus is known to have another answer, which is not OPA's: for a parameter that occurs twice (`f(x, x)`), for
+    /// `=` with a variable of `every`, for `with`, and for whole documents.
     pub(crate) unlike_regorus: bool,
     /// How many comprehensions are made once an evaluation.
     pub(crate) memos: usize,
@@ -88,22 +88,42 @@ pub(crate) enum PathNode {
     Input,
     Data,
     Below(PathId, Value),
+    /// The same for a number as the key of an object in `data`, where OPA takes it for the text.
+    BelowData(PathId, Value),
 }
 
 /// All definitions of one path.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) form: Form,
+    /// Where it is, below `data`; `None` for a part of another rule.
+    pub(crate) path: Option<Box<[Value]>>,
     /// How many registers its definitions need; the first ones are its arguments.
     pub(crate) registers: usize,
     pub(crate) arity: usize,
-    /// The value where no definition has one.
-    pub(crate) default: Option<Value>,
+    /// The value where no definition has one: a constant, or a rule that gives it.
+    pub(crate) default: Option<Operand>,
     pub(crate) definitions: Box<[Definition]>,
     /// Whether all definitions give one and the same value, so that the first one that holds decides.
     pub(crate) decided_by_first: bool,
     /// Whether its evaluation never ends in an error, unless one of a limit or of a builtin.
     pub(crate) cannot_fail: bool,
+}
+
+impl Rule {
+    /// Makes one without definitions.
+    pub(crate) fn new(form: Form, path: Option<Box<[Value]>>, arity: usize) -> Self {
+        Self {
+            form,
+            path,
+            registers: arity,
+            arity,
+            default: None,
+            definitions: Box::default(),
+            decided_by_first: false,
+            cannot_fail: false,
+        }
+    }
 }
 
 /// What a rule is.
@@ -113,12 +133,25 @@ pub(crate) enum Form {
     Complete,
     Set,
     Object,
+    /// All that is below the path: entries at any depth, the rules there, and what is given as data.
+    Document,
 }
 
 /// A definition, with what follows each `else`: the first of them that holds decides.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) branches: Box<[Block]>,
+    /// Of a document: whether it gives elements of sets.
+    pub(crate) gives_elements: bool,
+}
+
+impl Definition {
+    /// Gives the value of another rule, at these keys of a document.
+    pub(crate) fn of_rule(keys: impl IntoIterator<Item = Value>, rule: RuleId) -> Self {
+        let keys = keys.into_iter().map(Operand::Constant).collect();
+        let step = Step::Yield { keys, value: Operand::Rule(rule) };
+        Self { branches: Box::new([Box::new([step])]), gives_elements: false }
+    }
 }
 
 /// Steps that hold one after the other, or not.
@@ -225,11 +258,43 @@ pub(crate) enum Step {
         value: Register,
         block: Block,
     },
-    /// The end of a body. The key is that of an object.
+    /// Evaluates the block with other documents and functions. What it yields becomes an array; without a register it only has
+    /// to yield something.
+    With {
+        replaced: Box<[Replacement]>,
+        block: Block,
+        into: Option<Register>,
+    },
+    /// The end of a body. An object has one key, a document the path of the entry.
     Yield {
-        key: Option<Operand>,
+        keys: Box<[Operand]>,
         value: Operand,
     },
+}
+
+/// What `with` replaces, and by what.
+#[derive(Debug)]
+pub(crate) enum Replacement {
+    /// What is at these keys of the input.
+    Input(Box<[Operand]>, Operand),
+    /// What is at these keys of `data`, rules included.
+    Data(Box<[Operand]>, Operand),
+    Function(Function, Substitute),
+}
+
+/// What can be called.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Function {
+    Rule(RuleId),
+    Builtin(Callee),
+}
+
+/// What takes the place of a function.
+#[derive(Debug, Clone)]
+pub(crate) enum Substitute {
+    Function(Function),
+    /// The value of each call.
+    Value(Operand),
 }
 
 /// What a comprehension makes.

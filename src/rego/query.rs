@@ -24,7 +24,9 @@ use super::{
     missing::Missing,
     parse,
     problem::Problem,
-    references, rewrite, syntax, value,
+    program::{Program, RuleId},
+    references::{self, Path},
+    rewrite, syntax, value,
 };
 
 /// The package that a query is read in.
@@ -90,7 +92,7 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
         texts.map(|text| syntax::read(text, None)).collect::<Result<_, _>>().map_err(|why| why.why)?;
     let path = vec![PACKAGE.to_owned(), "solutions".to_owned()];
     let compiled = compile::compile(&modules.iter().collect::<Vec<_>>(), std::iter::empty());
-    let program = compiled.map_err(|_| "the modules are refused".to_owned())?.plan([&path].into_iter());
+    let program = compiled.map_err(|_| "the modules are refused".to_owned())?.plan_query(PACKAGE, &path);
     let rule = match program.entries.get(&path) {
         Some(Ok(rule)) => *rule,
         Some(Err(why)) => return Err(why.reason.clone()),
@@ -110,6 +112,58 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
         Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),
         Err(Halt::TimedOut | Halt::TooMuch) => Err(QueryError::Failed("took too long or made too much".to_owned())),
     })
+}
+
+/// Rules of modules, compiled to a program.
+#[derive(Debug)]
+pub struct CompiledRules {
+    program: Program,
+    rules: Vec<RuleId>,
+    data: Value,
+    bounds: Bounds,
+}
+
+impl CompiledRules {
+    /// Compiles the rules at these paths below `data`.
+    ///
+    /// # Errors
+    /// Returns the first reason why a module is refused, or a rule has no program.
+    pub fn new(
+        modules: &[String],
+        paths: &[Vec<String>],
+        data: serde_json::Value,
+        strict: bool,
+    ) -> Result<Self, String> {
+        let read: Result<Vec<_>, _> = modules.iter().map(|text| syntax::read(text, None)).collect();
+        let read = read.map_err(|why| why.why)?;
+        let compiled = compile::compile(&read.iter().collect::<Vec<_>>(), std::iter::empty());
+        let first =
+            |faults: Vec<compile::Fault>| faults.first().map_or_else(String::new, |fault| fault.message.clone());
+        let program = compiled.map_err(first)?.plan(paths.iter());
+        let rule = |path: &Path| match program.entries.get(path) {
+            Some(Ok(rule)) => Ok(*rule),
+            Some(Err(why)) => Err(why.reason.clone()),
+            None => Err(format!("there is no rule {}", path.join("."))),
+        };
+        let rules = paths.iter().map(rule).collect::<Result<_, _>>()?;
+        let data = value::from_tree(data).map_err(|why| why.to_string())?;
+        let limits = Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() };
+        let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict };
+        Ok(Self { program, rules, data, bounds })
+    }
+
+    /// Evaluates each rule by itself; `Undefined` for one without a value.
+    pub fn values(&self, input: &Value) -> Vec<Result<Value, String>> {
+        let value = |rule: &RuleId| {
+            budget::renew();
+            match machine::evaluate(&self.program, input, &self.data, self.bounds, std::iter::once(*rule)) {
+                Ok(mut answers) => Ok(answers.pop().map_or(Value::Undefined, |answer| answer.value)),
+                Err(Halt::Failed(why)) => Err(why),
+                Err(Halt::TimedOut | Halt::TooMuch) => Err("took too long or made too much".to_owned()),
+            }
+        };
+        self.rules.iter().map(value).collect()
+    }
 }
 
 /// What is compared has the time that it takes, also on a busy machine.

@@ -224,7 +224,7 @@ impl PlannedRun {
         let expected =
             ExpectedFindings::new(&cluster, self.files.policies.values(), &self.settings, &self.files.excused);
         expected.compare_reports(&cluster)?;
-        expected.compare_announcements("Events", &cluster.events()?, self.kills)?;
+        expected.compare_announcements("Events", &cluster, &cluster.events()?, self.kills)?;
         expected.compare_status(&cluster, &self.settings)?;
         let mut arguments = vec!["check".to_owned(), "--once".to_owned(), "-o=json".to_owned()];
         arguments.extend(self.settings.arguments());

@@ -8,6 +8,7 @@ mod compiled;
 mod conftest;
 #[path = "../support/files.rs"]
 mod files;
+mod fuzz;
 mod gator;
 mod guards;
 mod kubescape;

@@ -16,6 +16,8 @@ use super::{
 pub(crate) struct Callee {
     name: &'static str,
     what: What,
+    /// Whether its value depends on more than its arguments; it is the same all through an evaluation.
+    is_impure: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -31,16 +33,26 @@ impl fmt::Debug for Callee {
 }
 
 impl Callee {
-    /// Finds a builtin by its name; `None` for those whose value does not depend on the arguments alone.
+    /// Finds a builtin by its name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         if let Some(&(name, _, function)) = known::all().find(|(known, ..)| *known == name) {
-            return Some(Self { name, what: What::Ours(function) });
+            return Some(Self { name, what: What::Ours(function), is_impure: false });
         }
-        if known::unsupported(name).is_some() || is_impure(name) {
+        if known::unsupported(name).is_some() || matches!(name, "print" | "walk") {
             return None;
         }
         let (name, _) = BUILTINS.get_key_value(name)?;
-        Some(Self { name, what: What::Native(natives::find(name)?) })
+        let is_impure = matches!(*name, "time.now_ns" | "uuid.rfc4122");
+        Some(Self { name, what: What::Native(natives::find(name)?), is_impure })
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether calls with the same arguments may have different values, so that an evaluation has to keep the first one.
+    pub(crate) fn is_impure(&self) -> bool {
+        self.is_impure
     }
 
     /// Calls it; a builtin that fails is undefined, unless evaluation is strict.
@@ -60,9 +72,11 @@ impl Callee {
     }
 }
 
-/// Whether regorus keeps the value of a builtin for the evaluation, because it has another one each time.
-fn is_impure(name: &str) -> bool {
-    matches!(name, "opa.runtime" | "rand.intn" | "time.now_ns" | "uuid.rfc4122" | "trace" | "print" | "walk")
+/// There is one builtin of a name.
+impl PartialEq for Callee {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +90,6 @@ mod tests {
         assert_eq!(call("count", &[Value::from(1)]), Ok(Value::Undefined));
         assert_eq!(call("sprintf", &[Value::from("%d"), Value::from(vec![Value::from(1)])]), Ok(Value::from("1")));
         assert!(Callee::find("count").unwrap().call(&[Value::from(1)], true).is_err());
-        assert!(Callee::find("http.send").is_none() && Callee::find("time.now_ns").is_none());
+        assert!(Callee::find("http.send").is_none() && Callee::find("time.now_ns").unwrap().is_impure());
     }
 }

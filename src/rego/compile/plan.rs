@@ -11,6 +11,7 @@
 //! - `terms`: where the value of a term is, and the steps that make it.
 //! - `references`: paths below `input` and `data`, keys that iterate.
 //! - `invariants`: what loops need not do again each time.
+//! - `with`: other documents and functions.
 //! - `unify`: which side of `=` gives variables their values. The order of the statements decides that at load: whatever has
 //!   no value yet is bound, the rest is compared.
 //!
@@ -22,36 +23,42 @@ mod references;
 mod rules;
 mod terms;
 mod unify;
+mod with;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
+use self::body::Body;
 use super::{
     Compiled,
-    term::{self, Rule, Variables},
+    term::{self, Term, Variables},
     tree::Tree,
 };
 use crate::rego::{
     constant::Constant,
-    program::{NotTaken, PathId, PathNode, Program, RuleId},
+    program::{Definition, Form, NotTaken, PathId, PathNode, Program, Rule, RuleId, Step},
     references::Path,
-    syntax::Position,
+    syntax::{Name, Position},
 };
 
 /// What a part of a plan is, or why there is none.
 type Planned<T> = Result<T, NotTaken>;
 
-/// Plans the rules at these paths, and all that they need. The rules must have passed all checks.
-pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>) -> Program {
-    let tree = Tree::new(&compiled.rules);
+/// Plans the rules at these paths, and all that they need. The rules must have passed all checks. A package that is `hidden`
+/// is no part of `data`.
+pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>, hidden: Option<&str>) -> Program {
+    let mut tree = Tree::new(&compiled.rules);
+    compiled.packages.iter().for_each(|(package, _)| tree.insert(package));
     let mut planner = Planner {
         rules: &compiled.rules,
         tree: &tree,
-        packages: &compiled.packages,
         variables: &compiled.variables,
+        replaced: &compiled.replaced,
         program: Program::default(),
         planned: BTreeMap::new(),
+        documents: BTreeMap::new(),
+        hidden: hidden.map(|package| Constant::String(package.into())),
     };
     for path in entries {
         let keys: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
@@ -62,19 +69,57 @@ pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Pa
 }
 
 struct Planner<'a> {
-    rules: &'a [Rule],
+    rules: &'a [term::Rule],
     tree: &'a Tree,
-    packages: &'a [(Vec<Constant>, Position)],
     variables: &'a Variables,
+    /// The builtins that `with` replaces somewhere.
+    replaced: &'a BTreeSet<Name>,
     program: Program,
     /// By the first definition.
     planned: BTreeMap<usize, Planned<RuleId>>,
+    /// By the path, and what is asked for below it.
+    documents: BTreeMap<(Vec<Constant>, Pattern), Planned<RuleId>>,
+    /// The first key of a package that is no part of `data`.
+    hidden: Option<Constant>,
 }
 
+/// The keys of a reference, `None` for those that are variables.
+type Pattern = Vec<Option<Constant>>;
+
 impl Planner<'_> {
+    /// Whether a node has more than the definitions of one rule that makes one kind of value.
+    fn is_document(&self, node: &Tree) -> bool {
+        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
+        !node.is_leaf() || rules::form(&definitions).is_none()
+    }
+
+    /// Plans what is at a path: a rule or a document, or a part of one.
     fn entry(&mut self, path: &[Constant]) -> Planned<RuleId> {
-        let node = self.tree.at(path).filter(|node| !node.rules.is_empty());
-        node.map_or_else(|| Err(not_taken((0, START), "rules at several paths")), |node| self.rule(node))
+        let has_rules = |depth: &usize| self.tree.at(&path[..*depth]).is_some_and(|node| !node.rules.is_empty());
+        match self.tree.at(path) {
+            Some(node) if !(0..path.len()).any(|depth| has_rules(&depth)) => self.value_at(path, node, Pattern::new()),
+            Some(_) => self.part(path),
+            None => Err(not_taken((0, START), "a rule that is not here")),
+        }
+    }
+
+    /// Plans a part of a document, as a rule of its own.
+    fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
+        let keys = path.iter().map(|key| Term::new(START, term::Value::Constant(key.clone())));
+        let items: Vec<Term> = std::iter::once(Term::variable(START, term::DATA)).chain(keys).collect();
+        let mut body = Body::new(self, 0, 0);
+        let value = body.reference(&items)?;
+        let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
+        let mut rule = Rule::new(Form::Complete, None, 0);
+        rule.registers = registers;
+        rule.definitions = Box::new([Definition { branches: Box::new([block]), gives_elements: false }]);
+        self.program.rules.push(rule);
+        Ok(RuleId(self.program.rules.len() - 1))
+    }
+
+    /// Plans what is at a node: its rule, or as much of the document below it as fits a pattern.
+    fn value_at(&mut self, path: &[Constant], node: &Tree, pattern: Pattern) -> Planned<RuleId> {
+        if self.is_document(node) { self.document(path, node, pattern) } else { self.rule(node) }
     }
 
     /// Plans the rule at a node, unless that is done.
@@ -92,6 +137,26 @@ impl Planner<'_> {
             RuleId(self.program.rules.len() - 1)
         });
         self.planned.insert(first, planned.clone());
+        planned
+    }
+
+    /// Plans as much of the document at a node as fits a pattern, unless that is done.
+    fn document(&mut self, path: &[Constant], node: &Tree, mut pattern: Pattern) -> Planned<RuleId> {
+        while pattern.last().is_some_and(Option::is_none) {
+            pattern.pop();
+        }
+        let key = (path.to_vec(), pattern);
+        if let Some(planned) = self.documents.get(&key) {
+            return planned.clone();
+        }
+        let place = node.rules.first().map_or((0, START), |first| (self.rules[*first].module, self.rules[*first].at));
+        self.program.unlike_regorus = true;
+        self.documents.insert(key.clone(), Err(not_taken(place, "recursion")));
+        let planned = self.new_document(path, node, &key.1).map(|rule| {
+            self.program.rules.push(rule);
+            RuleId(self.program.rules.len() - 1)
+        });
+        self.documents.insert(key, planned.clone());
         planned
     }
 
@@ -136,8 +201,16 @@ fn value_of(term: &term::Term) -> Option<Value> {
 /// Reads a number; one with a point or an exponent is a float, which `sprintf` writes in another way.
 fn number_of(text: &str) -> Option<Value> {
     let number = Value::from_numeric_string(text).ok()?;
-    match text.parse::<f64>() {
-        Ok(float) if text.contains(['.', 'e', 'E']) && Value::from(float) == number => Some(Value::from(float)),
+    if !text.contains(['.', 'e', 'E']) {
+        return Some(number);
+    }
+    let float: f64 = text.parse().ok()?;
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_lost = float == 0.0 && digits.contains(|digit: char| ('1'..='9').contains(&digit));
+    match Value::from(float) {
+        // It could not be compared with others.
+        _ if is_lost || !float.is_finite() => None,
+        value if value == number => Some(value),
         _ => Some(number),
     }
 }

@@ -1,17 +1,21 @@
 //! `with`: what can be replaced, and by what. OPA's stage `RewriteWithValues`.
 
+use std::{collections::BTreeSet, rc::Rc};
+
 use super::{
     fault::{Code, Fault},
     term::{Body, DATA, Rule, Statement, TargetValue, Term, Value, Variables, What, With},
     tree::Tree,
 };
-use crate::rego::builtins::declarations;
+use crate::rego::{builtins::declarations, syntax::Name};
 
 pub(super) struct Replacer<'a> {
     pub(super) tree: &'a Tree,
     /// How many parameters each rule has.
     pub(super) arities: &'a [usize],
     pub(super) variables: &'a mut Variables,
+    /// The builtins that are replaced somewhere.
+    pub(super) replaced: &'a mut BTreeSet<Name>,
     pub(super) faults: &'a mut Vec<Fault>,
 }
 
@@ -85,7 +89,7 @@ impl Replacer<'_> {
     }
 
     /// Whether the value has to be evaluated before.
-    fn evaluated(&self, with: &With) -> Result<bool, (Code, String)> {
+    fn evaluated(&mut self, with: &With) -> Result<bool, (Code, String)> {
         match &with.target.value {
             TargetValue::Other | TargetValue::Variable(_) => {
                 let message = "with keyword target must reference existing input, data, or a function";
@@ -93,6 +97,7 @@ impl Replacer<'_> {
             }
             TargetValue::Builtin(name) => {
                 replaceable(name).map_err(|message| (Code::Compile, message))?;
+                self.replaced.insert(Rc::clone(name));
                 if self.is_function_or_rule(&with.value) {
                     return Ok(false);
                 }

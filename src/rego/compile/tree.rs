@@ -31,6 +31,20 @@ impl Tree {
         tree
     }
 
+    /// Adds a path without rules.
+    pub(super) fn insert(&mut self, path: &[Constant]) {
+        path.iter().fold(self, |node, key| node.children.entry(key.clone()).or_default());
+    }
+
+    /// Returns one of the rules at this path and below it.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.rules.first().copied().or_else(|| self.children.values().find_map(Self::first))
+    }
+
+    pub(super) fn children(&self) -> impl Iterator<Item = (&Constant, &Self)> {
+        self.children.iter()
+    }
+
     /// Whether there are no rules below it.
     pub(super) fn is_leaf(&self) -> bool {
         self.children.is_empty()

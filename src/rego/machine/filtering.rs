@@ -26,7 +26,7 @@ use crate::rego::program::{Block, Filter, FilterKey, Guard};
 /// For less than so many elements a look at each takes no longer.
 const FEWEST: usize = 16;
 
-impl<'v> Machine<'v> {
+impl<'v> Machine<'v, '_> {
     /// Returns the elements that a loop has to look at; `None` for all.
     pub(super) fn filtered(
         &mut self,
@@ -95,7 +95,7 @@ impl<'v> Machine<'v> {
         sink: &mut Sink<'_>,
     ) -> Result<bool, Halt> {
         for (own_key, element) in selection.iter() {
-            self.gauge.tick()?;
+            self.shared.gauge.tick()?;
             self.set(base, key, own_key.clone());
             self.set(base, value, element.clone());
             if self.iteration(block, base, sink)? {
@@ -125,7 +125,7 @@ impl<'v> Machine<'v> {
                 let Some(own) = machine.value(own, base)?.cloned() else { return Ok(false) };
                 places.entry(own).or_default().push(all.len());
             }
-            machine.gauge.made(2)?;
+            machine.shared.gauge.made(2)?;
             all.push((machine.registers[base + into.0].clone(), machine.registers[base + into.1].clone()));
             Ok(false)
         };

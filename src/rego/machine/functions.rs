@@ -5,7 +5,7 @@ use regorus::Value;
 use super::{Machine, limit::Halt, loops::is_collection, slot::Slot};
 use crate::rego::program::{Form, Operand, RuleId};
 
-impl<'v> Machine<'v> {
+impl<'v> Machine<'v, '_> {
     /// Returns the value of a function, `Undefined` if it has none.
     pub(super) fn invoke(
         &mut self,
@@ -13,7 +13,7 @@ impl<'v> Machine<'v> {
         arguments: &'v [Operand],
         caller: usize,
     ) -> Result<Value, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         let rule = &self.program.rules[id];
         let base = self.registers.len();
         for argument in arguments {
@@ -34,17 +34,14 @@ impl<'v> Machine<'v> {
         let key: Vec<Value> = given.iter().filter_map(Slot::value).cloned().collect();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
         debug_assert_eq!(rule.form, Form::Complete, "functions have one value");
-        let left = self.gauge.left();
+        let left = self.shared.gauge.left();
         let value = self.definitions(rule, &rule.definitions, base);
         self.registers.truncate(base);
-        let value = match value? {
-            Value::Undefined => rule.default.clone().unwrap_or(Value::Undefined),
-            value => value,
-        };
+        let value = self.or_default(rule, value?)?;
         // What arguments took to make is not known, but not more than all since the outermost loop came to its element.
         let began = self.outermost.filter(|_| made).unwrap_or(left);
-        self.calls.insert(id, key, value.clone(), began.saturating_sub(self.gauge.left()));
-        self.gauge.hold(self.calls.bytes);
+        self.calls.insert(id, key, value.clone(), began.saturating_sub(self.shared.gauge.left()));
+        self.shared.gauge.hold(self.calls.bytes);
         Ok(value)
     }
 }

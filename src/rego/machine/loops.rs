@@ -11,7 +11,7 @@ use crate::rego::{
 /// The registers of a key and a value.
 pub(super) type Registers = (Register, Register);
 
-impl<'v> Machine<'v> {
+impl<'v> Machine<'v, '_> {
     /// Runs a block for each element; returns whether the sink needs no more.
     pub(super) fn each(
         &mut self,
@@ -21,7 +21,7 @@ impl<'v> Machine<'v> {
         base: usize,
         sink: &mut Sink<'_>,
     ) -> Result<bool, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         let collection = self.slot(of, base)?;
         if let Some(filter) = filter
             && let Some(elements) = self.filtered(&collection, into, (block, filter), base)?
@@ -39,7 +39,7 @@ impl<'v> Machine<'v> {
     /// Runs a block for one element; returns whether the sink needs no more. What was made for an element that adds nothing to
     /// anything is dropped with it.
     pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
-        let (left, kept, found) = (self.gauge.left(), self.kept, sink.len());
+        let (left, kept, found) = (self.shared.gauge.left(), self.kept, sink.len());
         let is_outermost = self.outermost.is_none();
         self.outermost = self.outermost.or(Some(left));
         let enough = self.block(block, base, sink)?;
@@ -47,7 +47,7 @@ impl<'v> Machine<'v> {
             self.outermost = None;
         }
         if self.kept == kept && sink.len() == found {
-            self.gauge.take_back(left);
+            self.shared.gauge.take_back(left);
         }
         Ok(enough)
     }
@@ -60,7 +60,7 @@ impl<'v> Machine<'v> {
         block: &'v Block,
         base: usize,
     ) -> Result<bool, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         let mut run = |machine: &mut Self| {
             let mut found = false;
             machine.block(block, base, &mut Sink::Found(&mut found))?;
@@ -87,7 +87,7 @@ impl<'v> Machine<'v> {
         match collection {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.gauge.tick()?;
+                    self.shared.gauge.tick()?;
                     self.set(base, key, Slot::Own(Value::from(index)));
                     self.set(base, value, slot(item));
                     if run(self)? {
@@ -97,7 +97,7 @@ impl<'v> Machine<'v> {
             }
             Value::Set(items) => {
                 for item in order::items(items) {
-                    self.gauge.tick()?;
+                    self.shared.gauge.tick()?;
                     self.set(base, key, slot(item));
                     self.set(base, value, slot(item));
                     if run(self)? {
@@ -107,7 +107,7 @@ impl<'v> Machine<'v> {
             }
             Value::Object(fields) => {
                 for (name, field) in order::entries(fields) {
-                    self.gauge.tick()?;
+                    self.shared.gauge.tick()?;
                     self.set(base, key, slot(name));
                     self.set(base, value, slot(field));
                     if run(self)? {
@@ -129,12 +129,12 @@ impl<'v> Machine<'v> {
         base: usize,
         sink: &mut Sink<'_>,
     ) -> Result<bool, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         let Some(root) = self.slot(of, base)?.value().cloned() else { return Ok(false) };
         let mut open: Vec<(Vec<Value>, Value)> = vec![(Vec::new(), root)];
         while let Some((here, found)) = open.pop() {
-            self.gauge.tick()?;
-            self.gauge.made(here.len())?;
+            self.shared.gauge.tick()?;
+            self.shared.gauge.made(here.len())?;
             let before = open.len();
             let mut below = |key: Value, value: &Value| {
                 let path = here.iter().cloned().chain([key]).collect();
@@ -152,7 +152,7 @@ impl<'v> Machine<'v> {
                 }
                 _ => {}
             }
-            self.gauge.made(open.len() - before)?;
+            self.shared.gauge.made(open.len() - before)?;
             open[before..].reverse();
             self.set(base, path, Slot::Own(Value::from(here)));
             self.set(base, value, Slot::Own(found));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use regorus::Value;
+use regorus::{Rc, Value, value::Object};
 
 use super::limit::Halt;
 
@@ -22,6 +22,16 @@ pub(super) enum Sink<'s> {
         fields: &'s mut BTreeMap<Value, Value>,
         conflicts: Option<&'s mut BTreeSet<Value>>,
     },
+    /// Values, or elements of sets, at paths; where there are two values, the first key is added to `conflicts`.
+    Document {
+        fields: &'s mut Object,
+        /// The paths of the values.
+        values: &'s mut BTreeSet<Vec<Value>>,
+        elements: bool,
+        conflicts: &'s mut BTreeSet<Value>,
+        /// Whether there was something.
+        given: &'s mut bool,
+    },
 }
 
 impl Sink<'_> {
@@ -33,6 +43,7 @@ impl Sink<'_> {
             Self::Array(items) => items.len(),
             Self::Set(items) => items.len(),
             Self::Object { fields, .. } => fields.len(),
+            Self::Document { fields, .. } => fields.len(),
         }
     }
 }
@@ -62,6 +73,39 @@ pub(super) fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
         _ => {
             *value = Some(own);
             Ok(())
+        }
+    }
+}
+
+/// Puts a value, or an element of a set, at a path; returns false if there is another value.
+pub(super) fn insert_at(fields: &mut Object, keys: &[Value], value: Value, is_element: bool) -> bool {
+    let Some((key, rest)) = keys.split_first() else { return true };
+    let Some(before) = fields.get_mut(key) else {
+        let mut made = if is_element { Value::from(BTreeSet::from([value])) } else { value };
+        for key in rest.iter().rev() {
+            made = Value::from(BTreeMap::from([(key.clone(), made)]));
+        }
+        fields.insert(key.clone(), made);
+        return true;
+    };
+    match before {
+        Value::Object(fields) if !rest.is_empty() => insert_at(Rc::make_mut(fields), rest, value, is_element),
+        Value::Set(items) if rest.is_empty() && is_element => {
+            Rc::make_mut(items).insert(value);
+            true
+        }
+        before => rest.is_empty() && !is_element && *before == value,
+    }
+}
+
+/// Adds what is given as data below rules; where both have a value it takes precedence, as in OPA.
+pub(super) fn add_given(fields: &mut Object, given: &Value) {
+    let Value::Object(given) = given else { return };
+    for (key, given) in given.iter() {
+        match fields.get_mut(key) {
+            Some(Value::Object(own)) if matches!(given, Value::Object(_)) => add_given(Rc::make_mut(own), given),
+            Some(own) => *own = given.clone(),
+            None => drop(fields.insert(key.clone(), given.clone())),
         }
     }
 }

@@ -42,3 +42,8 @@ pub(super) fn at<'a>(collection: &'a Value, key: &Value) -> Option<&'a Value> {
         _ => None,
     }
 }
+
+/// Returns what is at a path below a value.
+pub(super) fn below<'a>(value: &'a Value, path: &[Value]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, key| at(value, key))
+}

@@ -10,9 +10,12 @@ use super::{
     sink::{self, Sink},
     slot::{self, Slot},
 };
-use crate::rego::program::{Block, Collection, MemoId, Operand, Register, Step};
+use crate::rego::{
+    builtins::Callee,
+    program::{Block, Collection, Function, MemoId, Operand, Register, Step},
+};
 
-impl<'v> Machine<'v> {
+impl<'v> Machine<'v, '_> {
     /// Runs a block; returns whether the sink needs no more.
     pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
         for step in block {
@@ -21,7 +24,7 @@ impl<'v> Machine<'v> {
                     return self.each(of, (*key, *value), (block, filter.as_ref()), base, sink);
                 }
                 Step::Walk { of, path, value, block } => return self.walk(of, (*path, *value), block, base, sink),
-                Step::Yield { key, value } => return self.yield_to(key.as_ref(), value, base, sink),
+                Step::Yield { keys, value } => return self.yield_to(keys, value, base, sink),
                 step if !self.holds(step, base)? => return Ok(false),
                 _ => {}
             }
@@ -55,18 +58,20 @@ impl<'v> Machine<'v> {
             }
             Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
             Step::Call { callee, arguments, into } => {
-                self.gauge.tick()?;
-                let mut given = std::mem::take(&mut self.arguments);
-                let complete = self.fill(&mut given, arguments, base)?;
-                let made = if complete { callee.call(&given, self.strict) } else { Ok(Value::Undefined) };
-                given.clear();
-                self.arguments = given;
-                self.result(made.map_err(Halt::Failed)?, *into, base)
-            }
-            Step::Invoke { function, arguments, into } => {
-                let made = self.invoke(*function, arguments, base)?;
+                let made = match self.replaced.substitute(Function::Builtin(*callee)) {
+                    None => self.builtin(callee, arguments, base)?,
+                    Some(substitute) => self.substituted(substitute, arguments, base)?,
+                };
                 self.result(made, *into, base)
             }
+            Step::Invoke { function, arguments, into } => {
+                let made = match self.replaced.substitute(Function::Rule(*function)) {
+                    None => self.invoke(*function, arguments, base)?,
+                    Some(substitute) => self.substituted(substitute, arguments, base)?,
+                };
+                self.result(made, *into, base)
+            }
+            Step::With { replaced, block, into } => self.with(replaced, block, *into, base)?,
             Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
             Step::MakeSet { into, items } => {
                 self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
@@ -85,8 +90,31 @@ impl<'v> Machine<'v> {
         })
     }
 
+    /// Calls a builtin.
+    pub(super) fn builtin(&mut self, callee: &Callee, arguments: &'v [Operand], base: usize) -> Result<Value, Halt> {
+        self.shared.gauge.tick()?;
+        let mut given = std::mem::take(&mut self.arguments);
+        let complete = self.fill(&mut given, arguments, base)?;
+        let made = match complete {
+            false => Ok(Value::Undefined),
+            true if callee.is_impure() => {
+                let key = (callee.name(), given.clone());
+                match self.shared.impure.get(&key) {
+                    Some(made) => Ok(made.clone()),
+                    None => callee
+                        .call(&given, self.strict)
+                        .inspect(|made| drop(self.shared.impure.insert(key, made.clone()))),
+                }
+            }
+            true => callee.call(&given, self.strict),
+        };
+        given.clear();
+        self.arguments = given;
+        made.map_err(Halt::Failed)
+    }
+
     /// Whether a block yields something.
-    fn found(&mut self, block: &'v Block, base: usize) -> Result<bool, Halt> {
+    pub(super) fn found(&mut self, block: &'v Block, base: usize) -> Result<bool, Halt> {
         let mut found = false;
         self.block(block, base, &mut Sink::Found(&mut found))?;
         Ok(found)
@@ -188,7 +216,7 @@ impl<'v> Machine<'v> {
     }
 
     /// Collects values; returns whether all are defined.
-    fn fill(&mut self, values: &mut Vec<Value>, operands: &'v [Operand], base: usize) -> Result<bool, Halt> {
+    pub(super) fn fill(&mut self, values: &mut Vec<Value>, operands: &'v [Operand], base: usize) -> Result<bool, Halt> {
         for operand in operands {
             match self.value(operand, base)? {
                 Some(value) => values.push(value.clone()),
@@ -217,7 +245,7 @@ impl<'v> Machine<'v> {
         base: usize,
         make: impl FnOnce(Vec<Value>) -> Value,
     ) -> Result<bool, Halt> {
-        self.gauge.made(items.len())?;
+        self.shared.gauge.made(items.len())?;
         let mut values = Vec::with_capacity(items.len());
         let complete = self.fill(&mut values, items, base)?;
         if complete {
@@ -227,7 +255,7 @@ impl<'v> Machine<'v> {
     }
 
     fn make_object(&mut self, fields: &'v [(Operand, Operand)], into: Register, base: usize) -> Result<bool, Halt> {
-        self.gauge.made(fields.len())?;
+        self.shared.gauge.made(fields.len())?;
         let mut object = BTreeMap::new();
         for (key, value) in fields {
             let Some((key, value)) = self.pair(key, value, base)? else { return Ok(false) };
@@ -249,7 +277,7 @@ impl<'v> Machine<'v> {
     }
 
     fn comprehension(&mut self, form: Collection, block: &'v Block, base: usize) -> Result<Value, Halt> {
-        self.gauge.enter()?;
+        self.shared.gauge.enter()?;
         Ok(match form {
             Collection::Array => {
                 let mut items = Vec::new();
@@ -271,7 +299,7 @@ impl<'v> Machine<'v> {
 
     fn yield_to(
         &mut self,
-        key: Option<&'v Operand>,
+        keys: &'v [Operand],
         value: &'v Operand,
         base: usize,
         sink: &mut Sink<'_>,
@@ -292,7 +320,7 @@ impl<'v> Machine<'v> {
                 items.insert(made);
             }
             Sink::Object { fields, conflicts } => {
-                let Some(key) = key else { return Ok(false) };
+                let Some(key) = keys.first() else { return Ok(false) };
                 let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
                 match conflicts {
                     Some(conflicts) if fields.get(&key).is_some_and(|before| *before != made) => {
@@ -301,8 +329,21 @@ impl<'v> Machine<'v> {
                     _ => sink::insert(fields, key, made)?,
                 }
             }
+            Sink::Document { fields, values, elements, conflicts, given } => {
+                let mut path = Vec::with_capacity(keys.len());
+                if self.fill(&mut path, keys, base)? {
+                    **given = true;
+                    // Nothing can be added to a value.
+                    let is_below_value = (1..path.len()).any(|depth| values.contains(&path[..depth]));
+                    if is_below_value || !sink::insert_at(fields, &path, made, *elements) {
+                        conflicts.extend(path.into_iter().next());
+                    } else if !*elements && !values.contains(&path) {
+                        values.insert(path);
+                    }
+                }
+            }
         }
-        self.gauge.made(1)?;
+        self.shared.gauge.made(1)?;
         Ok(false)
     }
 }

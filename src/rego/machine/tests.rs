@@ -97,16 +97,68 @@ fn each_definition_is_told_by_itself() {
 }
 
 #[test]
-fn what_a_program_cannot_have_is_told() {
+fn documents_hold_rules_and_data() {
     let cases = [
-        ("q := input\np := x if x := q with input as 1", "`with`"),
-        ("p := data.p", "a whole package"),
-        ("p := data[input.x]", "packages by a variable"),
-        ("p := time.now_ns()", "the builtin time.now_ns"),
-        ("q[input.x].y[input.z] := 1\np := q", "a head with several variables as keys"),
+        ("p := object.get(data.limits, \"cpu\", 0)", "2"),
+        ("q[x].y[z] := 2 if some x, z in {\"k\": 1}\np := q", r#"{"k":{"y":{"1":2}}}"#),
+        ("q[input.o.x].y[k] := v if some k, v in input.o\np := q", r#"{"1":{"y":{"x":1,"y":2}}}"#),
+        ("q[k] contains v if { some k in [\"a\", \"b\"]; some v in input.a }\np := q", r#"{"a":[1,2,3],"b":[1,2,3]}"#),
+        ("q[k].list contains v if { some k in [\"a\"]; some v in input.a }\np := q.a.list", "[1,2,3]"),
+        ("q.a.b := 1\nq[x] := 2 if x := \"c\"\np := q", r#"{"a":{"b":1},"c":2}"#),
+        ("q.a.b := 1\nq[x].c := 2 if x := \"a\"\np := q", r#"{"a":{"b":1,"c":2}}"#),
+        ("q.a.b := 1 if input.f\np := q", r#"{"a":{}}"#),
+        ("q.a.f(x) := x\nq.b := 1\np := q", r#"{"a":{},"b":1}"#),
+        ("q.a := 1\nq.b := 2\np := [v | some k; v := q[k]]", "[1,2]"),
+        ("q.a.ok := 1\nq.b.no := 2\np := [k | data.p.q[k].ok]", r#"["a"]"#),
+        ("default q := {x | some x in [1, 2]}\nq := 1 if input.f\np := q", "[1,2]"),
+        ("default f(_) := [x | some x in [1, 2]]\nf(x) := 1 if x == 2\np := f(1)", "[1,2]"),
     ];
     for (module, wanted) in cases {
-        assert_eq!(ask(module, "{}", BOUNDS).unwrap_err(), wanted, "{module}");
+        assert_eq!(ask_value(module), wanted, "{module}");
+    }
+}
+
+#[test]
+fn other_documents_and_functions_are_seen_inside_only() {
+    let cases = [
+        ("q := input.a\np := [q, y] if y := q with input as {\"a\": 7}", "[[1,2,3],7]"),
+        ("q := input.a[1]\np := [q, y] if y := q with input.a as [4, 5]", "[2,5]"),
+        ("q := input.z.y\np := y if y := q with input.z.y as 6", "6"),
+        ("q contains x if some x in input.a\np := [x | q[x] with input.a as [8, 9]]", "[8,9]"),
+        ("q := 1\nr := q + 1\np := [r, y] if y := r with data.p.q as 5", "[2,6]"),
+        ("q := data.limits.cpu\np := y if y := q with data.limits.cpu as 9", "9"),
+        ("q := data.limits\np := y if y := q with data.limits.memory as 9", r#"{"cpu":2,"memory":9}"#),
+        ("f(x) := x\nq := f(1)\np := [q, y] if y := q with f as 3", "[1,3]"),
+        ("f(x) := x\ng(x) := f(x) + 10\nq := f(1)\np := y if y := q with f as g", "11"),
+        ("q := count(input.a)\np := y if y := q with count as sum", "6"),
+        ("q := input.a[0] < 1\np := y if y := q with lt as true", "true"),
+        ("q := time.now_ns()\np := y if y := q with time.now_ns as 12", "12"),
+        ("p := time.now_ns() == time.now_ns()", "true"),
+        ("q if input.f\np if not q with input.f as false", "true"),
+        ("q if input.f\np if not q with input.f as true", "\"<undefined>\""),
+        ("q if input.f\np if not q with input.f as input.none", "\"<undefined>\""),
+        ("q := input.x\nr := y if y := q with input.x as 2\np := z if z := r with input.x as 1", "2"),
+        ("q := [input.x, input.y]\nr := y if y := q with input.x as 2\np := z if z := r with input.y as 1", "[2,1]"),
+        (
+            "q := [x | some x in input.a; x > 1]\np := [count(q) | some y in [[2], [2, 3], []]; n := count(q) with input.a as y; n >= 0]",
+            "[2,2,2]",
+        ),
+        ("q := count(input.a)\np := [n | some y in [[2], [2, 3], []]; n := q with input.a as y]", "[1,2,0]"),
+        ("p if every x in input.a { x > 5 } with input.a as [6]", "true"),
+    ];
+    for (module, wanted) in cases {
+        assert_eq!(ask_value(module), wanted, "{module}");
+    }
+}
+
+fn ask_value(module: &str) -> String {
+    value(module).to_string()
+}
+
+#[test]
+fn rules_that_need_themselves_have_no_program() {
+    for module in ["p := data.p", "p := data[input.x]", "q := p\np := q"] {
+        assert_eq!(ask(module, "{}", BOUNDS).unwrap_err(), "recursion", "{module}");
     }
 }
 

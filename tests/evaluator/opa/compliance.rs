@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use kaudit::rego::query::{Query, QueryError, evaluate, evaluate_program};
+use kaudit::rego::query::{Query, QueryError, evaluate_program};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;
@@ -69,16 +69,13 @@ impl Case {
     }
 
     fn run(&self) -> Outcome {
-        let by_regorus = self.outcome(evaluate);
         let names: BTreeSet<&str> =
             self.want_result.iter().flatten().flat_map(BTreeMap::keys).map(String::as_str).collect();
         let names: Vec<&str> = names.into_iter().collect();
-        // What a program fails on is evaluated by regorus.
-        let by_program = self.outcome(|query| match evaluate_program(query, &names) {
-            Ok(Ok(answers)) => Ok(answers),
-            _ => evaluate(query),
-        });
-        if by_regorus == Outcome::Pass { by_program } else { by_regorus }
+        self.outcome(|query| match evaluate_program(query, &names) {
+            Ok(answers) => answers,
+            Err(why) => Err(QueryError::Refused(why)),
+        })
     }
 
     fn outcome(&self, evaluate: impl Fn(&Query<'_>) -> Result<Vec<Value>, QueryError>) -> Outcome {

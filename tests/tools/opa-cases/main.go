@@ -2,7 +2,7 @@
 // building this command has put them.
 //
 // With the argument compile it reads sets of modules instead, as JSON, one set a line, and prints for each what `opa check`
-// finds wrong with it.
+// finds wrong with it. With the argument evaluate it also evaluates rules of each set.
 package main
 
 import (
@@ -50,8 +50,11 @@ type problem struct {
 
 func main() {
 	run := printCases
-	if len(os.Args) > 1 && os.Args[1] == "compile" {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "compile":
 		run = compileSets
+	case len(os.Args) > 1 && os.Args[1] == "evaluate":
+		run = evaluateSets
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -70,14 +73,15 @@ func compileSets() error {
 		} else if err != nil {
 			return err
 		}
-		if err := encoder.Encode(compile(set)); err != nil {
+		_, problems := compile(set)
+		if err := encoder.Encode(problems); err != nil {
 			return err
 		}
 	}
 }
 
 // compile does what `opa check` does.
-func compile(set moduleSet) []problem {
+func compile(set moduleSet) (*ast.Compiler, []problem) {
 	version := ast.RegoV1
 	if set.Version == "v0" {
 		version = ast.RegoV0
@@ -97,11 +101,11 @@ func compile(set moduleSet) []problem {
 		}
 	}
 	if len(problems) > 0 {
-		return problems
+		return nil, problems
 	}
 	compiler := ast.NewCompiler().SetErrorLimit(0).WithEnablePrintStatements(true).WithUseTypeCheckAnnotations(true)
 	compiler.Compile(modules)
-	return append(problems, shown(compiler.Errors)...)
+	return compiler, append(problems, shown(compiler.Errors)...)
 }
 
 func shown(errs ast.Errors) []problem {

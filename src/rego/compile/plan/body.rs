@@ -90,7 +90,7 @@ impl<'p, 'a> Body<'p, 'a> {
     pub(super) fn statement(&mut self, statement: &Statement) -> Planned<()> {
         self.at = statement.at;
         if !statement.with.is_empty() {
-            return Err(self.not_taken("`with`"));
+            return self.with(statement);
         }
         if statement.negated {
             let plain = Statement { negated: false, ..statement.clone() };
@@ -144,11 +144,12 @@ impl<'p, 'a> Body<'p, 'a> {
             Function::Builtin(name) if &**name == "walk" => self.walk(call),
             Function::Builtin(name) => {
                 let (arguments, result) = call.arguments.split_at(arity.min(call.arguments.len()));
-                if let ("equal" | "eq", [left, right], []) = (&**name, arguments, result) {
+                let is_replaced = self.planner.replaced.contains(name);
+                if let ("equal" | "eq", [left, right], [], false) = (&**name, arguments, result, is_replaced) {
                     return self.unify(left, right);
                 }
                 let operands = self.operands(arguments)?;
-                if let (Some(by), [left, right]) = (Comparison::of(name), operands.as_slice()) {
+                if let (Some(by), [left, right], false) = (Comparison::of(name), operands.as_slice(), is_replaced) {
                     let (left, right) = (left.clone(), right.clone());
                     return self.with_result(result, |into| Step::Compare { by, left, right, into });
                 }
@@ -194,14 +195,14 @@ impl<'p, 'a> Body<'p, 'a> {
         found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
     }
 
-    fn operands(&mut self, terms: &[Term]) -> Planned<Vec<Operand>> {
+    pub(super) fn operands(&mut self, terms: &[Term]) -> Planned<Vec<Operand>> {
         terms.iter().map(|term| self.operand(term)).collect()
     }
 }
 
 /// The last step of what only has to hold.
 pub(super) fn found() -> Step {
-    Step::Yield { key: None, value: Operand::Constant(regorus::Value::Bool(true)) }
+    Step::Yield { keys: Box::default(), value: Operand::Constant(regorus::Value::Bool(true)) }
 }
 
 /// Puts each level into what iterates around it.

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::rego::program::{
-    Block, Collection, Filter, FilterKey, Guard, MemoId, Operand, Program, Register, Rule, Step,
+    Block, Collection, Filter, FilterKey, Guard, MemoId, Operand, Program, Register, Replacement, Rule, Step,
+    Substitute,
 };
 
 /// Marks what a rule may remember. The functions that it calls have to be marked.
@@ -60,6 +61,7 @@ impl Marker<'_> {
                 }
                 *block = self.block(std::mem::take(block), repeated && !is_same);
             }
+            // Also `with`: nothing that is remembered outside is valid in there.
             _ => {}
         }
         if is_same {
@@ -151,6 +153,7 @@ fn cannot_fail(step: &Step, program: &Program) -> bool {
     let own = match step {
         Step::Invoke { function, .. } => program.rules.get(function.0).is_some_and(|rule| rule.cannot_fail),
         Step::Comprehension { form, .. } => *form != Collection::Object,
+        Step::With { .. } => false,
         _ => true,
     };
     own && !evaluates_rule(step) && inner(step).iter().all(|step| cannot_fail(step, program))
@@ -195,8 +198,18 @@ fn operands(step: &Step) -> Vec<&Operand> {
         Step::Call { arguments, .. } | Step::Invoke { arguments, .. } => arguments.iter().collect(),
         Step::MakeArray { items, .. } | Step::MakeSet { items, .. } => items.iter().collect(),
         Step::MakeObject { fields, .. } => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
-        Step::Yield { key, value } => key.iter().chain([value]).collect(),
+        Step::Yield { keys, value } => keys.iter().chain([value]).collect(),
+        Step::With { replaced, .. } => replaced.iter().flat_map(replacing).collect(),
         Step::Comprehension { .. } | Step::Not(_) => Vec::new(),
+    }
+}
+
+/// Returns what a replacement reads.
+fn replacing(replacement: &Replacement) -> Vec<&Operand> {
+    match replacement {
+        Replacement::Input(keys, value) | Replacement::Data(keys, value) => keys.iter().chain([value]).collect(),
+        Replacement::Function(_, Substitute::Value(value)) => vec![value],
+        Replacement::Function(_, Substitute::Function(_)) => Vec::new(),
     }
 }
 
@@ -218,7 +231,9 @@ fn output(step: &Step) -> Option<Register> {
         | Step::MakeSet { into, .. }
         | Step::MakeObject { into, .. }
         | Step::Comprehension { into, .. } => Some(*into),
-        Step::Compare { into, .. } | Step::Call { into, .. } | Step::Invoke { into, .. } => *into,
+        Step::Compare { into, .. } | Step::Call { into, .. } | Step::Invoke { into, .. } | Step::With { into, .. } => {
+            *into
+        }
         _ => None,
     }
 }
@@ -228,6 +243,7 @@ fn inner(step: &Step) -> &[Step] {
     match step {
         Step::Comprehension { block, .. }
         | Step::Not(block)
+        | Step::With { block, .. }
         | Step::Every { block, .. }
         | Step::Each { block, .. }
         | Step::Walk { block, .. } => block,

@@ -2,7 +2,10 @@
 
 use super::{Planned, body::Body, value_of_constant};
 use crate::rego::{
-    compile::term::{DATA, INPUT, Term, Value},
+    compile::{
+        term::{DATA, INPUT, Term, Value},
+        tree::Tree,
+    },
     constant::Constant,
     program::{Operand, PathNode, Step},
 };
@@ -21,51 +24,48 @@ impl Body<'_, '_> {
 
     /// Goes down a document as far as the keys are constants.
     fn document<'k>(&mut self, document: PathNode, keys: &'k [Term]) -> (Operand, &'k [Term]) {
+        let in_data = document == PathNode::Data;
         let mut path = self.planner.path(document);
         let mut rest = keys;
         while let Some((key, behind)) = rest.split_first()
             && let Value::Constant(constant) = &key.value
             && let Some(key) = value_of_constant(constant)
         {
-            path = self.planner.path(PathNode::Below(path, key));
+            path = self.planner.path(match key {
+                // OPA finds numbers among the keys of objects that are given, too.
+                regorus::Value::Number(_) if in_data => PathNode::BelowData(path, key),
+                key => PathNode::Below(path, key),
+            });
             rest = behind;
         }
         (Operand::Path(path), rest)
     }
 
-    /// Finds the rule that a reference below `data` leads to, or the path in what is given as data.
+    /// Finds the rule that a reference below `data` leads to, the document that its variables select from, or the path in what
+    /// is given as data.
     fn data<'k>(&mut self, keys: &'k [Term]) -> Planned<(Operand, &'k [Term])> {
-        let mut node = self.planner.tree;
+        let (mut node, mut path) = (self.planner.tree, Vec::new());
         for (index, key) in keys.iter().enumerate() {
-            let Some(constant) = key.constant() else { return Err(self.not_taken("packages by a variable")) };
-            match node.child(&constant) {
-                Some(child) if !child.rules.is_empty() => {
-                    let rule = self.planner.rule(child)?;
-                    if self.planner.program.rules[rule.0].arity > 0 {
-                        return Err(self.not_taken("a function as a value"));
-                    }
-                    return Ok((Operand::Rule(rule), &keys[index + 1..]));
-                }
-                Some(child) => node = child,
-                None => return self.given(keys, index),
+            let Some(key) = key.constant() else { break };
+            let Some(child) = node.child(&key) else { return Ok(self.document(PathNode::Data, keys)) };
+            node = child;
+            path.push(key);
+            if !node.rules.is_empty() {
+                return self.value_at(&path, node, &keys[index + 1..]);
             }
         }
-        Err(self.not_taken("a whole package"))
+        let rest = &keys[path.len()..];
+        self.value_at(&path, node, rest)
     }
 
-    /// Goes down what is given as data; no rule has as much of a path as up to this key.
-    fn given<'k>(&mut self, keys: &'k [Term], index: usize) -> Planned<(Operand, &'k [Term])> {
-        let path: Vec<Constant> = keys[..=index].iter().map_while(Term::constant).collect();
-        if self.planner.packages.iter().any(|(package, _)| package.starts_with(&path)) {
-            return Err(self.not_taken("a whole package"));
+    fn value_at<'k>(&mut self, path: &[Constant], node: &Tree, rest: &'k [Term]) -> Planned<(Operand, &'k [Term])> {
+        let pattern = rest.iter().map(Term::constant).collect();
+        let rule = self.planner.value_at(path, node, pattern)?;
+        if self.planner.program.rules[rule.0].arity > 0 {
+            // A function has no value.
+            self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
         }
-        let (found, rest) = self.document(PathNode::Data, keys);
-        // OPA finds numbers among the keys of what is given, too.
-        let text = |key: &Term| matches!(key.value, Value::Constant(Constant::String(_)));
-        if !keys[..keys.len() - rest.len()].iter().all(text) {
-            return Err(self.not_taken("a number as a key of data"));
-        }
-        Ok((found, rest))
+        Ok((Operand::Rule(rule), rest))
     }
 
     fn keys(&mut self, mut from: Operand, keys: &[Term]) -> Planned<Operand> {

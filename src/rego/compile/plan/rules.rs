@@ -1,6 +1,6 @@
 //! Definitions of one path, together.
 
-use super::{Planned, Planner, invariants, not_taken, value_of};
+use super::{Pattern, Planned, Planner, invariants, not_taken, value_of, value_of_constant};
 use crate::rego::{
     compile::{
         plan::body::Body,
@@ -8,52 +8,124 @@ use crate::rego::{
         tree::Tree,
         visit,
     },
-    program::{Block, Definition, Form, Rule, Step},
+    constant::Constant,
+    program::{Block, Definition, Form, Operand, Rule, RuleId, Step},
     syntax::Position,
 };
 
 impl Planner<'_> {
     /// Plans all definitions at a node.
     pub(super) fn new_rule(&mut self, node: &Tree, place: (usize, Position)) -> Planned<Rule> {
-        if !node.is_leaf() {
-            return Err(not_taken(place, "rules both at and below one path"));
-        }
         let all = self.rules;
         let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();
-        let form = form(&definitions).ok_or_else(|| not_taken(place, "a head with several variables as keys"))?;
+        let form = form(&definitions).ok_or_else(|| not_taken(place, "rules of several kinds"))?;
+        let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
-        let mut rule = Rule {
-            form,
-            registers: arity,
-            arity,
-            default: None,
-            definitions: Box::default(),
-            cannot_fail: false,
-            decided_by_first: form == Form::Complete && gives_one_value(&definitions),
-        };
+        let mut rule = Rule::new(form, Some(keys(&path)), arity);
+        rule.decided_by_first = form == Form::Complete && gives_one_value(&definitions);
         let mut planned = Vec::new();
         for definition in definitions {
             if definition.default {
                 let (Outcome::Value(value) | Outcome::Element(value)) = &definition.result;
-                let value = value_of(value);
-                let place = (definition.module, definition.at);
-                rule.default = Some(value.ok_or_else(|| not_taken(place, "a default that is no constant"))?);
+                rule.default = Some(match value_of(value) {
+                    Some(value) => Operand::Constant(value),
+                    None => Operand::Rule(self.default(definition)?),
+                });
                 continue;
             }
-            let branches = definition.chain().map(|branch| {
-                let (block, registers) = self.branch(branch, form)?;
-                rule.registers = rule.registers.max(registers);
-                Ok(block)
-            });
-            planned.push(Definition { branches: branches.collect::<Planned<_>>()? });
+            planned.push(self.definition(definition, (path.len(), &Pattern::new()), &mut rule)?);
         }
         rule.definitions = planned.into();
         invariants::mark(&mut rule, &mut self.program);
         Ok(rule)
     }
 
+    /// Plans as much of the document at a node as fits a pattern.
+    pub(super) fn new_document(&mut self, path: &[Constant], node: &Tree, pattern: &Pattern) -> Planned<Rule> {
+        let mut document = Rule::new(Form::Document, Some(keys(path)), 0);
+        let mut planned = Vec::new();
+        if node.rules.is_empty() {
+            self.children(path, node, pattern, &mut planned)?;
+        } else {
+            self.extent(node, (path.len(), pattern), &mut document, &mut planned)?;
+        }
+        document.definitions = planned.into();
+        invariants::mark(&mut document, &mut self.program);
+        Ok(document)
+    }
+
+    /// Plans what is below a node without rules, key by key.
+    fn children(
+        &mut self,
+        path: &[Constant],
+        node: &Tree,
+        pattern: &Pattern,
+        planned: &mut Vec<Definition>,
+    ) -> Planned<()> {
+        let wanted = pattern.first().and_then(Option::as_ref);
+        for (name, child) in node.children().filter(|(key, _)| wanted.is_none_or(|wanted| wanted == *key)) {
+            let is_hidden = path.is_empty() && self.hidden.as_ref() == Some(name);
+            if is_hidden || child.rules.iter().any(|rule| self.rules[*rule].is_function()) {
+                continue;
+            }
+            let below: Vec<Constant> = path.iter().chain([name]).cloned().collect();
+            let rule = self.value_at(&below, child, pattern.iter().skip(1).cloned().collect())?;
+            let key = child.first().and_then(|rule| value_of(self.rules[rule].path.get(path.len())?));
+            let key = key.or_else(|| value_of_constant(name)).unwrap_or(regorus::Value::Undefined);
+            planned.push(Definition::of_rule([key], rule));
+        }
+        Ok(())
+    }
+
+    /// Plans all rules at a node and below it together, as OPA does where one of those at the node has a variable as a key:
+    /// what is not defined leaves nothing behind.
+    fn extent(
+        &mut self,
+        node: &Tree,
+        (depth, pattern): (usize, &Pattern),
+        document: &mut Rule,
+        planned: &mut Vec<Definition>,
+    ) -> Planned<()> {
+        let all = self.rules;
+        for definition in node.rules.iter().map(|index| &all[*index]) {
+            // A default does not count there.
+            if fits(definition, depth, pattern) && !definition.is_function() && !definition.default {
+                planned.push(self.definition(definition, (depth, pattern), document)?);
+            }
+        }
+        node.children().try_for_each(|(_, child)| self.extent(child, (depth, pattern), document, planned))
+    }
+
+    /// Plans a default that has to be evaluated, as a rule of its own.
+    fn default(&mut self, default: &term::Rule) -> Planned<RuleId> {
+        let mut rule = Rule::new(Form::Complete, None, 0);
+        let (block, registers) = self.branch(default, (default.path.len(), &Pattern::new()))?;
+        rule.registers = registers;
+        rule.definitions = Box::new([Definition { branches: Box::new([block]), gives_elements: false }]);
+        self.program.rules.push(rule);
+        Ok(RuleId(self.program.rules.len() - 1))
+    }
+
+    /// Plans a definition with what follows each `else`, for a rule whose path has so many keys, as far as it fits a pattern.
+    fn definition(
+        &mut self,
+        definition: &term::Rule,
+        place: (usize, &Pattern),
+        rule: &mut Rule,
+    ) -> Planned<Definition> {
+        let branches = definition.chain().map(|branch| {
+            let (block, registers) = self.branch(branch, place)?;
+            rule.registers = rule.registers.max(registers);
+            Ok(block)
+        });
+        Ok(Definition {
+            branches: branches.collect::<Planned<_>>()?,
+            gives_elements: matches!(definition.result, Outcome::Element(_)),
+        })
+    }
+
     /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
-    fn branch(&mut self, branch: &term::Rule, form: Form) -> Planned<(Block, usize)> {
+    fn branch(&mut self, branch: &term::Rule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
         let parameters = branch.parameters.as_deref().unwrap_or_default();
         let repeated = |(index, parameter): (usize, &Term)| {
             let variables = visit::of(parameter);
@@ -62,32 +134,51 @@ impl Planner<'_> {
         self.program.unlike_regorus |= parameters.iter().enumerate().any(repeated);
         let mut body = Body::new(self, branch.module, parameters.len());
         body.parameters(parameters)?;
+        // Only this value of a key is asked for.
+        for (key, wanted) in branch.path.iter().skip(depth).zip(pattern) {
+            if let (Some(variable), Some(wanted)) = (key.as_variable(), wanted.as_ref().and_then(value_of_constant)) {
+                body.variables.insert(variable, Operand::Constant(wanted));
+            }
+        }
         let (guards, others): (Vec<_>, Vec<_>) =
             branch.body.iter().filter(|statement| !statement.erased).partition(|statement| is_guard(statement));
         for statement in guards {
             body.statement(statement)?;
         }
-        if others.iter().any(|statement| calls_rule(statement)) {
-            for items in others.iter().filter_map(|statement| needed(statement)) {
+        if others.iter().any(|statement| may_fail(statement)) {
+            for (items, other) in others.iter().filter_map(|statement| needed(statement)) {
                 let path = body.reference(items)?;
-                body.push(Step::Defined(path));
+                match other {
+                    Some(Value::Array(items)) => body.has_constants(&path, items)?,
+                    _ => body.push(Step::Defined(path)),
+                }
             }
         }
         for statement in others {
             body.statement(statement)?;
         }
         let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
-        let key = match (form, branch.path.last()) {
-            (Form::Object, Some(key)) => Some(body.operand(key)?),
-            _ => None,
-        };
+        let keys = branch.path.iter().skip(depth).map(|key| body.operand(key)).collect::<Planned<_>>()?;
         let value = body.operand(result)?;
-        Ok(body.finish(Step::Yield { key, value }))
+        Ok(body.finish(Step::Yield { keys, value }))
     }
 }
 
-/// Returns what the definitions of a path make together.
-fn form(definitions: &[&term::Rule]) -> Option<Form> {
+/// Returns constants that can be keys as values.
+fn keys(path: &[Constant]) -> Box<[regorus::Value]> {
+    path.iter().map(|key| value_of_constant(key).unwrap_or(regorus::Value::Undefined)).collect()
+}
+
+/// Whether a definition may give something that a pattern asks for below a path of so many keys.
+fn fits(rule: &term::Rule, depth: usize, pattern: &Pattern) -> bool {
+    rule.path.iter().skip(depth).zip(pattern).all(|(key, wanted)| match (key.constant(), wanted) {
+        (Some(key), Some(wanted)) => key == *wanted,
+        _ => true,
+    })
+}
+
+/// Returns what the definitions of a path make together; `None` for a document.
+pub(super) fn form(definitions: &[&term::Rule]) -> Option<Form> {
     let of_one = |rule: &term::Rule| match (&rule.result, rule.path.len() - rule.ground()) {
         (Outcome::Element(_), 0) => Some(Form::Set),
         (Outcome::Value(_), 0) => Some(Form::Complete),
@@ -118,13 +209,14 @@ fn is_guard(statement: &Statement) -> bool {
 }
 
 /// Returns the path below the input that has to be defined for a statement to hold, if OPA's index looks at it before the
-/// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation.
-fn needed(statement: &Statement) -> Option<&[Term]> {
+/// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation, which is returned, too.
+fn needed(statement: &Statement) -> Option<(&[Term], Option<&Value>)> {
     if let What::Term(term) = &statement.what {
-        return input(term).filter(|_| is_plain(statement));
+        return input(term).filter(|_| is_plain(statement)).map(|items| (items, None));
     }
     let (left, right) = compared(statement)?;
-    input(left).filter(|_| is_indexed(right)).or_else(|| input(right).filter(|_| is_indexed(left)))
+    let sides = [(left, right), (right, left)].into_iter();
+    sides.filter(|(_, other)| is_indexed(other)).find_map(|(own, other)| Some((input(own)?, Some(&other.value))))
 }
 
 /// Whether OPA's index takes a term for the other side of a comparison.
@@ -136,14 +228,14 @@ fn is_indexed(term: &Term) -> bool {
     }
 }
 
-/// Whether a statement may evaluate another rule, which may end in an error.
-fn calls_rule(statement: &Statement) -> bool {
+/// Whether a statement may end in an error: of another rule, or of a builtin where evaluation is strict.
+fn may_fail(statement: &Statement) -> bool {
     let mut found = false;
     visit::terms_of_statement(statement, &mut |term| {
         found |= term.as_variable() == Some(DATA) || matches!(&term.value, Value::Call(_));
         true
     });
-    found || matches!(&statement.what, What::Call(call) if matches!(call.function, Function::Rule(_)))
+    found || matches!(statement.what, What::Call(_))
 }
 
 /// Returns both sides of a comparison for equality, or of a unification.

@@ -15,7 +15,7 @@ impl Body<'_, '_> {
         }
         match &term.value {
             Value::Variable(variable) if *variable == INPUT => Ok(Operand::Path(self.planner.path(PathNode::Input))),
-            Value::Variable(variable) if *variable == DATA => Err(self.not_taken("the whole of `data`")),
+            Value::Variable(variable) if *variable == DATA => self.reference(std::slice::from_ref(term)),
             Value::Variable(variable) => {
                 if let Some(operand) = self.variables.get(variable) {
                     return Ok(operand.clone());
@@ -53,8 +53,8 @@ impl Body<'_, '_> {
     fn comprehension(&mut self, comprehension: &Comprehension) -> Planned<Operand> {
         let Comprehension { form, key, term, body } = comprehension;
         let block = self.inner(body, |body| {
-            let key = key.as_ref().map(|key| body.operand(key)).transpose()?;
-            Ok(Step::Yield { key, value: body.operand(term)? })
+            let keys = key.iter().map(|key| body.operand(key)).collect::<Planned<_>>()?;
+            Ok(Step::Yield { keys, value: body.operand(term)? })
         })?;
         let form = match form {
             ComprehensionKind::Array => Collection::Array,

@@ -19,14 +19,15 @@ impl Body<'_, '_> {
         if let Some(pairs) = pairs {
             return self.unify_pairs(pairs);
         }
-        // What is on the one side may iterate, and give variables of the other side their values.
-        if self.is_known(right) && !matches!(right.value, Value::Variable(_) | Value::Constant(_))
-            || !self.is_known(left)
-        {
+        if !self.is_known(left) {
             let right = self.operand(right)?;
             return self.bind(left, &right);
         }
         let left = self.operand(left)?;
+        // The right side may iterate over nothing.
+        if matches!(left, Operand::Rule(_)) {
+            self.push(Step::Defined(left.clone()));
+        }
         self.bind(right, &left)
     }
 
@@ -76,17 +77,29 @@ impl Body<'_, '_> {
             Value::Set(_) if !self.is_known(pattern) => Err(self.not_taken("a set with variables as a pattern")),
             _ => {
                 let known = self.operand(pattern)?;
-                self.push(Step::Equal(known, value.clone()));
+                self.push(Step::Equal(value.clone(), known));
                 Ok(())
             }
         }
+    }
+
+    /// Compares a value with the length and the constants of an array.
+    pub(super) fn has_constants(&mut self, value: &Operand, items: &[Term]) -> Planned<()> {
+        self.push(Step::Array(value.clone(), items.len()));
+        for (index, item) in items.iter().enumerate().filter(|(_, item)| matches!(item.value, Value::Constant(_))) {
+            let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
+            let constant = self.operand(item)?;
+            self.push(Step::Equal(part, constant));
+        }
+        Ok(())
     }
 
     /// Binds a pattern to an array of two.
     pub(super) fn bind_pair(&mut self, pattern: &Term, first: &Operand, second: &Operand) -> Planned<()> {
         if let Value::Array(items) = &pattern.value {
             let [left, right] = items.as_slice() else {
-                return Err(self.not_taken("walk with another pattern than [path, value]"));
+                self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
+                return items.iter().try_for_each(|item| self.bind(item, second));
             };
             self.bind(left, first)?;
             return self.bind(right, second);
