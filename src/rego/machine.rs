@@ -9,7 +9,7 @@
 //! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
 //! - `filtering`: elements that a loop passed over the last time, and need not look at again; `filters`: what is known of them.
 //! - `sink`: what becomes of what a body finds.
-//! - `with`: evaluations with other documents and functions.
+//! - `with`: evaluations with other documents and functions; `replaced`: what these are.
 //! - `slot`: registers and lookups; `calls`: values of functions that are known already.
 //! - `limit`: time, stack and memory.
 
@@ -19,6 +19,7 @@ mod filters;
 mod functions;
 mod limit;
 mod loops;
+mod replaced;
 mod sink;
 mod slot;
 mod steps;
@@ -38,9 +39,9 @@ use self::{
     calls::Calls,
     filters::Filtered,
     limit::Gauge,
+    replaced::Substitutions,
     sink::Sink,
     slot::{Lookup, Slot},
-    with::Replaced,
 };
 use super::{
     program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId},
@@ -65,7 +66,7 @@ pub(crate) fn evaluate(
     wanted: impl Iterator<Item = RuleId>,
 ) -> Result<Vec<Answer>, Halt> {
     let (values, memos) = (cells(program.rules.len()), cells(program.memos));
-    let mut shared = Shared { gauge: Gauge::new(bounds), impure: BTreeMap::new() };
+    let mut shared = EvaluationState { gauge: Gauge::new(bounds), impure: BTreeMap::new() };
     let mut machine = Machine::new(program, (input, data), (&values, &memos), &mut shared, bounds.strict);
     wanted.map(|rule| machine.answer(rule)).collect()
 }
@@ -95,9 +96,9 @@ struct Machine<'v, 's> {
     calls: Calls,
     /// Room for the arguments of a builtin.
     arguments: Vec<Value>,
-    shared: &'s mut Shared,
+    shared: &'s mut EvaluationState,
     /// What `with` replaced.
-    replaced: Replaced,
+    replaced: Substitutions,
     /// Counts values that stay until the evaluation ends.
     kept: usize,
     /// How much could still be made when the outermost loop that runs came to its element.
@@ -106,7 +107,7 @@ struct Machine<'v, 's> {
 }
 
 /// What belongs to the evaluation as a whole, those with other documents included.
-struct Shared {
+struct EvaluationState {
     gauge: Gauge,
     /// The values of impure builtins, by their names and arguments.
     impure: BTreeMap<(&'static str, Vec<Value>), Value>,
@@ -131,7 +132,7 @@ impl<'v, 's> Machine<'v, 's> {
         program: &'v Program,
         (input, data): (&'v Value, &'v Value),
         (values, memos): (&'v [OnceCell<Value>], &'v [OnceCell<Value>]),
-        shared: &'s mut Shared,
+        shared: &'s mut EvaluationState,
         strict: bool,
     ) -> Self {
         Self {
@@ -148,7 +149,7 @@ impl<'v, 's> Machine<'v, 's> {
             calls: Calls::new(program.rules.len()),
             arguments: Vec::new(),
             shared,
-            replaced: Replaced::default(),
+            replaced: Substitutions::default(),
             kept: 0,
             outermost: None,
             strict,

@@ -279,12 +279,12 @@ pub(crate) enum Replacement {
     Input(Box<[Operand]>, Operand),
     /// What is at these keys of `data`, rules included.
     Data(Box<[Operand]>, Operand),
-    Function(Function, Substitute),
+    Function(Callable, Substitute),
 }
 
 /// What can be called.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Function {
+pub(crate) enum Callable {
     Rule(RuleId),
     Builtin(Callee),
 }
@@ -292,7 +292,7 @@ pub(crate) enum Function {
 /// What takes the place of a function.
 #[derive(Debug, Clone)]
 pub(crate) enum Substitute {
-    Function(Function),
+    Function(Callable),
     /// The value of each call.
     Value(Operand),
 }

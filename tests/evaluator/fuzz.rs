@@ -20,7 +20,7 @@ use regorus::Value;
 use serde::Deserialize;
 use serde_json::json;
 
-use self::generator::{Generator, RandomModule};
+use self::generator::{ModuleGenerator, RandomModule};
 
 /// The number of modules, if no other is given.
 const MODULES: usize = 1_000;
@@ -57,7 +57,7 @@ struct FuzzCase {
 
 impl FuzzCase {
     fn new(seed: u64) -> Self {
-        let mut generator = Generator::new(Rng::with_seed(seed));
+        let mut generator = ModuleGenerator::new(Rng::with_seed(seed));
         let module = generator.module();
         let inputs = (0..INPUTS).map(|_| generator.input()).collect();
         Self { module, inputs, strict: seed.is_multiple_of(4) }

@@ -29,15 +29,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
-use self::body::Body;
 use super::{
     Compiled,
-    term::{self, Term, Variables},
+    term::{self, Variables},
     tree::Tree,
 };
 use crate::rego::{
     constant::Constant,
-    program::{Definition, Form, NotTaken, PathId, PathNode, Program, Rule, RuleId, Step},
+    program::{NotTaken, PathId, PathNode, Program, RuleId},
     references::Path,
     syntax::{Name, Position},
 };
@@ -87,12 +86,6 @@ struct Planner<'a> {
 type Pattern = Vec<Option<Constant>>;
 
 impl Planner<'_> {
-    /// Whether a node has more than the definitions of one rule that makes one kind of value.
-    fn is_document(&self, node: &Tree) -> bool {
-        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
-        !node.is_leaf() || rules::form(&definitions).is_none()
-    }
-
     /// Plans what is at a path: a rule or a document, or a part of one.
     fn entry(&mut self, path: &[Constant]) -> Planned<RuleId> {
         let has_rules = |depth: &usize| self.tree.at(&path[..*depth]).is_some_and(|node| !node.rules.is_empty());
@@ -101,20 +94,6 @@ impl Planner<'_> {
             Some(_) => self.part(path),
             None => Err(not_taken((0, START), "a rule that is not here")),
         }
-    }
-
-    /// Plans a part of a document, as a rule of its own.
-    fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
-        let keys = path.iter().map(|key| Term::new(START, term::Value::Constant(key.clone())));
-        let items: Vec<Term> = std::iter::once(Term::variable(START, term::DATA)).chain(keys).collect();
-        let mut body = Body::new(self, 0, 0);
-        let value = body.reference(&items)?;
-        let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
-        let mut rule = Rule::new(Form::Complete, None, 0);
-        rule.registers = registers;
-        rule.definitions = Box::new([Definition { branches: Box::new([block]), gives_elements: false }]);
-        self.program.rules.push(rule);
-        Ok(RuleId(self.program.rules.len() - 1))
     }
 
     /// Plans what is at a node: its rule, or as much of the document below it as fits a pattern.

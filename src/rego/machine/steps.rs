@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rego::{
     builtins::Callee,
-    program::{Block, Collection, Function, MemoId, Operand, Register, Step},
+    program::{Block, Callable, Collection, MemoId, Operand, Register, Step},
 };
 
 impl<'v> Machine<'v, '_> {
@@ -58,14 +58,14 @@ impl<'v> Machine<'v, '_> {
             }
             Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
             Step::Call { callee, arguments, into } => {
-                let made = match self.replaced.substitute(Function::Builtin(*callee)) {
+                let made = match self.replaced.substitute(Callable::Builtin(*callee)) {
                     None => self.builtin(callee, arguments, base)?,
                     Some(substitute) => self.substituted(substitute, arguments, base)?,
                 };
                 self.result(made, *into, base)
             }
             Step::Invoke { function, arguments, into } => {
-                let made = match self.replaced.substitute(Function::Rule(*function)) {
+                let made = match self.replaced.substitute(Callable::Rule(*function)) {
                     None => self.invoke(*function, arguments, base)?,
                     Some(substitute) => self.substituted(substitute, arguments, base)?,
                 };

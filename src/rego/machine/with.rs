@@ -10,40 +10,17 @@ use regorus::Value;
 use super::{
     Machine, cells,
     limit::Halt,
+    replaced::{FunctionSubstitute, Substitutions},
     sink::Sink,
     slot::{self, Slot},
 };
-use crate::rego::program::{Block, Function, Operand, Register, Replacement, Substitute};
-
-/// What `with` replaced, also further outside.
-#[derive(Clone, Default)]
-pub(super) struct Replaced {
-    functions: Option<Rc<Vec<(Function, Given)>>>,
-    /// Paths below `data`.
-    data: Rc<Vec<Vec<Value>>>,
-}
-
-/// What a function is replaced by.
-#[derive(Clone)]
-pub(super) enum Given {
-    Function(Function),
-    Value(Value),
-}
-
-impl Replaced {
-    /// Returns what takes the place of a function.
-    #[inline]
-    pub(super) fn substitute(&self, function: Function) -> Option<Given> {
-        let functions = self.functions.as_ref()?;
-        functions.iter().rev().find(|(replaced, _)| *replaced == function).map(|(_, given)| given.clone())
-    }
-}
+use crate::rego::program::{Block, Callable, Operand, Register, Replacement, Substitute};
 
 /// What an evaluation has in the place of the documents and functions around it.
-struct Environment {
+struct WithEnvironment {
     input: Value,
     data: Value,
-    replaced: Replaced,
+    replaced: Substitutions,
 }
 
 impl<'v> Machine<'v, '_> {
@@ -56,7 +33,9 @@ impl<'v> Machine<'v, '_> {
         base: usize,
     ) -> Result<bool, Halt> {
         self.shared.gauge.enter()?;
-        let Some(Environment { input, data, replaced }) = self.environment(replaced, base)? else { return Ok(false) };
+        let Some(WithEnvironment { input, data, replaced }) = self.environment(replaced, base)? else {
+            return Ok(false);
+        };
         let program = self.program;
         let (values, memos) = (cells(program.rules.len()), cells(program.memos));
         for path in &*replaced.data {
@@ -82,7 +61,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Returns the documents and functions that a block is evaluated with; `None` if one of them is undefined.
-    fn environment(&mut self, replaced: &'v [Replacement], base: usize) -> Result<Option<Environment>, Halt> {
+    fn environment(&mut self, replaced: &'v [Replacement], base: usize) -> Result<Option<WithEnvironment>, Halt> {
         let (mut input, mut data) = (self.input.clone(), self.data.clone());
         let mut functions = self.replaced.functions.as_deref().cloned().unwrap_or_default();
         let mut paths = Vec::clone(&self.replaced.data);
@@ -100,30 +79,35 @@ impl<'v> Machine<'v, '_> {
                     }
                 }
                 Replacement::Function(function, Substitute::Function(by)) => {
-                    functions.push((*function, Given::Function(*by)));
+                    functions.push((*function, FunctionSubstitute::Function(*by)));
                 }
                 Replacement::Function(function, Substitute::Value(by)) => {
                     let value = self.value(by, base)?.cloned().unwrap_or(Value::Undefined);
-                    functions.push((*function, Given::Value(value)));
+                    functions.push((*function, FunctionSubstitute::Value(value)));
                 }
             }
         }
         let functions = (!functions.is_empty()).then(|| Rc::new(functions));
-        Ok(Some(Environment { input, data, replaced: Replaced { functions, data: Rc::new(paths) } }))
+        Ok(Some(WithEnvironment { input, data, replaced: Substitutions { functions, data: Rc::new(paths) } }))
     }
 
     /// Calls what takes the place of a function, which sees the functions that were there before.
-    pub(super) fn substituted(&mut self, by: Given, arguments: &'v [Operand], base: usize) -> Result<Value, Halt> {
+    pub(super) fn substituted(
+        &mut self,
+        by: FunctionSubstitute,
+        arguments: &'v [Operand],
+        base: usize,
+    ) -> Result<Value, Halt> {
         match by {
-            Given::Value(value) => {
+            FunctionSubstitute::Value(value) => {
                 let mut given = Vec::with_capacity(arguments.len());
                 Ok(if self.fill(&mut given, arguments, base)? { value } else { Value::Undefined })
             }
-            Given::Function(function) => {
+            FunctionSubstitute::Function(function) => {
                 let functions = self.replaced.functions.take();
                 let made = match function {
-                    Function::Builtin(callee) => self.builtin(&callee, arguments, base),
-                    Function::Rule(rule) => self.invoke(rule, arguments, base),
+                    Callable::Builtin(callee) => self.builtin(&callee, arguments, base),
+                    Callable::Rule(rule) => self.invoke(rule, arguments, base),
                 };
                 self.replaced.functions = functions;
                 made

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 /// Modules of a package `p` and of its library `lib`.
 #[derive(Clone)]
 pub(super) struct RandomModule {
-    library: Vec<Definition>,
-    rules: Vec<Definition>,
+    library: Vec<RandomDefinition>,
+    rules: Vec<RandomDefinition>,
 }
 
 /// A definition: what is written before the statements of its body, and behind them.
 #[derive(Clone)]
-struct Definition {
+struct RandomDefinition {
     /// The path of what it defines, below the package; `None` for a function.
     path: Option<Vec<String>>,
     head: String,
@@ -24,7 +24,7 @@ struct Definition {
     others: Vec<String>,
 }
 
-impl Definition {
+impl RandomDefinition {
     fn text(&self) -> String {
         let body = match self.body.as_slice() {
             [] => String::new(),
@@ -48,8 +48,8 @@ impl Definition {
 
 impl RandomModule {
     pub(super) fn texts(&self) -> Vec<String> {
-        let text = |package: &str, definitions: &[Definition]| {
-            let texts: Vec<String> = definitions.iter().map(Definition::text).collect();
+        let text = |package: &str, definitions: &[RandomDefinition]| {
+            let texts: Vec<String> = definitions.iter().map(RandomDefinition::text).collect();
             format!("package {package}\n\nimport data.lib\n\n{}", texts.join("\n"))
         };
         vec![text("p", &self.rules), text("lib", &self.library).replace("import data.lib\n\n", "")]
@@ -57,7 +57,7 @@ impl RandomModule {
 
     /// Returns the paths of the rules, and those of the packages.
     pub(super) fn rules(&self) -> Vec<Vec<String>> {
-        let in_package = |package: &str, definitions: &[Definition]| {
+        let in_package = |package: &str, definitions: &[RandomDefinition]| {
             let own = definitions.iter().filter_map(|definition| definition.path.clone());
             let mut paths: Vec<Vec<String>> = own.map(|path| [vec![package.to_owned()], path].concat()).collect();
             paths.sort();
@@ -100,15 +100,15 @@ impl RandomModule {
 
 /// What a reference may name.
 #[derive(Clone)]
-struct Known {
+struct KnownRule {
     name: String,
     /// The number of parameters; 0 for a rule.
     arity: usize,
 }
 
-pub(super) struct Generator {
+pub(super) struct ModuleGenerator {
     random: Rng,
-    known: Vec<Known>,
+    known: Vec<KnownRule>,
     /// The variables in scope.
     variables: Vec<String>,
     /// The number of variables so far.
@@ -161,7 +161,7 @@ const CALLS: [(&str, usize); 22] = [
     ("object.union", 2),
 ];
 
-impl Generator {
+impl ModuleGenerator {
     pub(super) fn new(random: Rng) -> Self {
         Self { random, known: Vec::new(), variables: Vec::new(), names: 0, is_closed: false, is_library: true }
     }
@@ -188,7 +188,7 @@ impl Generator {
         RandomModule { library, rules }
     }
 
-    fn definitions(&mut self, package: &str, most: usize) -> Vec<Definition> {
+    fn definitions(&mut self, package: &str, most: usize) -> Vec<RandomDefinition> {
         let mut definitions = Vec::new();
         for number in 0..self.random.usize(1..=most) {
             let name = format!("{}{number}", &package[..1]);
@@ -201,10 +201,10 @@ impl Generator {
     }
 
     /// Adds the definitions of one rule or function; returns what may be referred to.
-    fn rule(&mut self, name: &str, definitions: &mut Vec<Definition>) -> Vec<Known> {
+    fn rule(&mut self, name: &str, definitions: &mut Vec<RandomDefinition>) -> Vec<KnownRule> {
         let count = self.random.usize(1..=3);
         let path = vec![name.to_owned()];
-        let rule = |name: String| Known { name, arity: 0 };
+        let rule = |name: String| KnownRule { name, arity: 0 };
         match self.random.u8(..12) {
             0 | 1 => {
                 // A function.
@@ -216,9 +216,9 @@ impl Generator {
                 if self.rarely(4) {
                     let parameters = vec!["_"; arity].join(", ");
                     let head = format!("default {name}({parameters}) := {}", self.one(&LITERALS));
-                    definitions.push(Definition { path: None, head, body: Vec::new(), others: Vec::new() });
+                    definitions.push(RandomDefinition { path: None, head, body: Vec::new(), others: Vec::new() });
                 }
-                vec![Known { name: name.to_owned(), arity }]
+                vec![KnownRule { name: name.to_owned(), arity }]
             }
             2..=4 => {
                 for _ in 0..count {
@@ -269,7 +269,7 @@ impl Generator {
                     });
                     definitions.push(definition);
                 }
-                definitions.push(Definition {
+                definitions.push(RandomDefinition {
                     path: None,
                     head: format!("{name}_keys := {{k | {name}[k]}}"),
                     body: Vec::new(),
@@ -293,7 +293,7 @@ impl Generator {
                         _ => self.one(&LITERALS).to_owned(),
                     };
                     let head = format!("default {name} := {value}");
-                    definitions.push(Definition { path: Some(path), head, body: Vec::new(), others: Vec::new() });
+                    definitions.push(RandomDefinition { path: Some(path), head, body: Vec::new(), others: Vec::new() });
                 }
                 vec![rule(name.to_owned())]
             }
@@ -326,7 +326,7 @@ impl Generator {
         &mut self,
         path: Option<&Vec<String>>,
         head: impl FnOnce(&mut Self) -> (String, String),
-    ) -> Definition {
+    ) -> RandomDefinition {
         self.variables.clear();
         let is_function = path.is_none();
         let mut body = Vec::new();
@@ -335,7 +335,7 @@ impl Generator {
             let statements = self.random.usize(..3);
             self.statements(statements, 2, &mut body);
             let value = if value.is_empty() { self.term(1) } else { value };
-            return Definition { path: None, head: format!("{begin} {value}"), body, others: Vec::new() };
+            return RandomDefinition { path: None, head: format!("{begin} {value}"), body, others: Vec::new() };
         }
         let statements = self.random.usize(1..5);
         self.statements(statements, 2, &mut body);
@@ -349,7 +349,7 @@ impl Generator {
         } else {
             Vec::new()
         };
-        Definition { path: path.cloned(), head: format!("{begin} {value}"), body, others }
+        RandomDefinition { path: path.cloned(), head: format!("{begin} {value}"), body, others }
     }
 
     fn statements(&mut self, count: usize, depth: u8, body: &mut Vec<String>) {
@@ -541,7 +541,7 @@ impl Generator {
     }
 
     fn call(&mut self, depth: u8) -> String {
-        let functions: Vec<Known> = self.known.iter().filter(|known| known.arity > 0).cloned().collect();
+        let functions: Vec<KnownRule> = self.known.iter().filter(|known| known.arity > 0).cloned().collect();
         let (name, arity) = if functions.is_empty() || self.rarely(2) {
             let (name, arity) = CALLS[self.random.usize(..CALLS.len())];
             (name.to_owned(), arity)

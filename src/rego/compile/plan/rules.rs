@@ -14,6 +14,12 @@ use crate::rego::{
 };
 
 impl Planner<'_> {
+    /// Whether a node has more than the definitions of one rule that makes one kind of value.
+    pub(super) fn is_document(&self, node: &Tree) -> bool {
+        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
+        !node.is_leaf() || form(&definitions).is_none()
+    }
+
     /// Plans all definitions at a node.
     pub(super) fn new_rule(&mut self, node: &Tree, place: (usize, Position)) -> Planned<Rule> {
         let all = self.rules;
@@ -96,14 +102,32 @@ impl Planner<'_> {
         node.children().try_for_each(|(_, child)| self.extent(child, (depth, pattern), document, planned))
     }
 
+    /// Plans a part of a document, as a rule of its own.
+    pub(super) fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
+        let keys = path.iter().map(|key| Term::new(super::START, Value::Constant(key.clone())));
+        let items: Vec<Term> = std::iter::once(Term::variable(super::START, DATA)).chain(keys).collect();
+        let mut body = Body::new(self, 0, 0);
+        let value = body.reference(&items)?;
+        let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
+        Ok(self.add(block, registers))
+    }
+
+    /// Adds a rule that is a part of another one.
+    fn add(&mut self, block: Block, registers: usize) -> RuleId {
+        let branches = Box::new([block]);
+        let rule = Rule {
+            registers,
+            definitions: Box::new([Definition { branches, gives_elements: false }]),
+            ..Rule::new(Form::Complete, None, 0)
+        };
+        self.program.rules.push(rule);
+        RuleId(self.program.rules.len() - 1)
+    }
+
     /// Plans a default that has to be evaluated, as a rule of its own.
     fn default(&mut self, default: &term::Rule) -> Planned<RuleId> {
-        let mut rule = Rule::new(Form::Complete, None, 0);
         let (block, registers) = self.branch(default, (default.path.len(), &Pattern::new()))?;
-        rule.registers = registers;
-        rule.definitions = Box::new([Definition { branches: Box::new([block]), gives_elements: false }]);
-        self.program.rules.push(rule);
-        Ok(RuleId(self.program.rules.len() - 1))
+        Ok(self.add(block, registers))
     }
 
     /// Plans a definition with what follows each `else`, for a rule whose path has so many keys, as far as it fits a pattern.
@@ -178,7 +202,7 @@ fn fits(rule: &term::Rule, depth: usize, pattern: &Pattern) -> bool {
 }
 
 /// Returns what the definitions of a path make together; `None` for a document.
-pub(super) fn form(definitions: &[&term::Rule]) -> Option<Form> {
+fn form(definitions: &[&term::Rule]) -> Option<Form> {
     let of_one = |rule: &term::Rule| match (&rule.result, rule.path.len() - rule.ground()) {
         (Outcome::Element(_), 0) => Some(Form::Set),
         (Outcome::Value(_), 0) => Some(Form::Complete),

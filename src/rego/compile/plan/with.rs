@@ -10,7 +10,7 @@ use crate::rego::{
         term::{DATA, Statement, TargetValue, Term, Value, VariableSet, With},
         visit,
     },
-    program::{self, Operand, Replacement, RuleId, Step, Substitute},
+    program::{Callable, Operand, Replacement, RuleId, Step, Substitute},
 };
 
 impl Body<'_, '_> {
@@ -64,12 +64,12 @@ impl Body<'_, '_> {
 
     fn replacement(&mut self, with: &With) -> Planned<Replacement> {
         let function = match &with.target.value {
-            TargetValue::Builtin(name) => program::Function::Builtin(self.builtin(name)?),
+            TargetValue::Builtin(name) => Callable::Builtin(self.builtin(name)?),
             TargetValue::Ref(items) => {
                 let is_data = items.first().and_then(Term::as_variable) == Some(DATA);
                 let keys = items.get(1..).unwrap_or_default();
                 match self.function(keys).filter(|_| is_data) {
-                    Some(function) => program::Function::Rule(function?),
+                    Some(function) => Callable::Rule(function?),
                     None if is_data => return Ok(Replacement::Data(self.operands(keys)?.into(), self.value(with)?)),
                     None => return Ok(Replacement::Input(self.operands(keys)?.into(), self.value(with)?)),
                 }
@@ -77,10 +77,10 @@ impl Body<'_, '_> {
             TargetValue::Variable(_) | TargetValue::Other => return Err(self.not_taken("`with` of nothing")),
         };
         let substitute = match &with.value.value {
-            Value::Builtin(name) => Substitute::Function(program::Function::Builtin(self.builtin(name)?)),
+            Value::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
             Value::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
                 match self.function(&items[1..]) {
-                    Some(function) => Substitute::Function(program::Function::Rule(function?)),
+                    Some(function) => Substitute::Function(Callable::Rule(function?)),
                     None => Substitute::Value(self.operand(&with.value)?),
                 }
             }
