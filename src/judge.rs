@@ -9,7 +9,6 @@
 pub(crate) mod builtin;
 pub mod bundle;
 mod compile;
-mod cross_check;
 mod data;
 pub mod dependencies;
 pub(crate) mod depth;

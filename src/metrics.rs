@@ -209,7 +209,6 @@ metrics! {
     evaluations: Counter, "Objects evaluated";
     evaluation: Histogram, "Time to evaluate one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
-    evaluator_differences: Counter, "Evaluations that regorus answered otherwise than a compiled policy";
     shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was evaluated before, or like none";
     shared_verdict_differences: Counter, "Objects whose results differ from those of one that looks the same";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
@@ -379,11 +378,6 @@ impl Metrics {
     /// Counts an evaluation of a policy that failed.
     pub fn policy_failed(&self, policy: &str) {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
-    }
-
-    /// Counts an evaluation on which the two evaluators differed.
-    pub fn evaluators_differed(&self) {
-        self.evaluator_differences.inc();
     }
 
     /// Counts an object whose verdict can be shared, by whether it was.

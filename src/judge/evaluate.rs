@@ -31,7 +31,7 @@ use self::{
     results::Results,
 };
 use crate::{
-    judge::{cross_check::Difference, depth, dialect::Dialect, set::PolicySet, unit::Unit},
+    judge::{depth, dialect::Dialect, set::PolicySet, unit::Unit},
     model::{
         object::Object,
         rule_numbers::RuleNumbers,
@@ -55,7 +55,7 @@ pub fn failed(job: &Job, why: &str) -> Verdict {
         job,
         Results::unfinished(Finding::object_error(why)),
         Results::default(),
-        (None, Differences::default()),
+        (None, Vec::new()),
         Instant::now(),
     )
 }
@@ -70,7 +70,7 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
     let began = Instant::now();
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
-    let mut differences = Differences::default();
+    let mut differences = Vec::new();
     if extent == Extent::Read
         && let Some((standing, shared)) = shared::judge(job, &constraints, CpuTimer::start(), &mut differences)
     {
@@ -106,34 +106,15 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
     verdict(job, standing, transitions, (None, differences), began)
 }
 
-/// Policies that said different things when they were asked in two ways.
-#[derive(Default)]
-struct Differences {
-    /// By their program and by regorus.
-    evaluators: Vec<Difference>,
-    /// Of the object itself and of one that looks the same.
-    shared: Vec<Arc<str>>,
-}
-
 /// Puts a verdict together from the results on the object as it is, and those on its change.
 fn verdict(
     job: &Job,
     mut standing: Results,
-    mut transitions: Results,
-    (shared, mut differences): (Option<Shared>, Differences),
+    transitions: Results,
+    (shared, shared_differences): (Option<Shared>, Vec<Arc<str>>),
     began: Instant,
 ) -> Verdict {
-    differences.evaluators.append(&mut standing.notes.differences);
-    differences.evaluators.append(&mut transitions.notes.differences);
-    for Difference { policy, .. } in differences.evaluators.iter().filter(|difference| difference.is_first) {
-        tracing::error!(
-            %policy,
-            object = %job.object.key,
-            "a compiled policy and regorus have different results for this object; the result of the compiled policy is \
-             used; please report it with the policy and the object"
-        );
-    }
-    for policy in &differences.shared {
+    for policy in &shared_differences {
         tracing::error!(
             %policy,
             object = %job.object.key,
@@ -165,9 +146,8 @@ fn verdict(
         passed,
         unfinished,
         undecided,
-        differences: differences.evaluators.into_iter().map(|difference| difference.policy).collect(),
         shared,
-        shared_differences: differences.shared,
+        shared_differences,
         policies: job.policies.digest,
         took: began.elapsed(),
     }

@@ -11,7 +11,6 @@ use anyhow::Result;
 use regorus::{Engine, Value};
 
 use super::{
-    cross_check::{CrossCheck, Difference},
     dependencies::INVENTORIES,
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
@@ -53,12 +52,6 @@ impl Group {
         format!("data.{GENERATED}.{}_{index}", self.dialect)
     }
 
-    /// The policy of a rule that can be asked for.
-    fn policy(&self, index: usize) -> Option<Arc<str>> {
-        let exception = || self.exceptions.get(index.checked_sub(self.entrypoints.len())?).map(|rule| &rule.policy);
-        self.entrypoints.get(index).map(|rule| &rule.policy).or_else(exception).cloned()
-    }
-
     /// The number of rules that can be asked for, exceptions included.
     pub(crate) fn len(&self) -> usize {
         self.entrypoints.len() + self.exceptions.len()
@@ -74,16 +67,11 @@ impl Group {
 /// What is to be told of evaluations beside their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Rules for which the program and regorus have different values.
-    pub(crate) differences: Vec<Difference>,
     /// Whether regorus gave an answer.
     pub(crate) by_regorus: bool,
     /// CPU time for answers that are about other objects, too.
     pub(crate) shared: Duration,
 }
-
-/// The largest array that regorus is asked about, too.
-const MOST_CHECKED: usize = 250;
 
 /// Modules that are evaluated together.
 #[derive(Clone)]
@@ -96,8 +84,6 @@ pub(crate) struct Unit {
     pub(crate) kubescape: Option<Arc<KubescapeRule>>,
     /// Whether its rules look other objects up.
     looks_up: bool,
-    /// Compares the program with regorus from time to time.
-    pub(super) cross_check: Arc<CrossCheck>,
     /// Keys right below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
 }
@@ -129,7 +115,7 @@ impl Unit {
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         let defined = defined(&nodes);
-        Ok(Self { evaluator, groups, template: None, kubescape: None, looks_up, cross_check: Arc::default(), defined })
+        Ok(Self { evaluator, groups, template: None, kubescape: None, looks_up, defined })
     }
 
     /// Returns what a rule with some reads looks up as it is given objects together; `None` if it is not.
@@ -186,10 +172,7 @@ impl Unit {
     ) -> Result<Answer, Failure> {
         if let Some(rule) = group.compiled[index] {
             match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 => {
-                    self.cross_check(group, &[index], &answers, input, notes);
-                    return Ok(answers.remove(0));
-                }
+                Ok(mut answers) if answers.len() == 1 => return Ok(answers.remove(0)),
                 Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch(_) | Failure::TooLarge(_))) => {
                     return Err(failure);
                 }
@@ -217,7 +200,6 @@ impl Unit {
         if !compiled.is_empty() {
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
             let own = self.evaluator.run_program(input, rules).ok()?;
-            self.cross_check(group, &compiled, &own, input, notes);
             for (index, answer) in compiled.iter().zip(own) {
                 answers[*index] = answer;
             }
@@ -238,21 +220,6 @@ impl Unit {
 
     fn by_regorus(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         self.evaluator.rule(input, &group.one(index)).map(Answer::from)
-    }
-
-    /// Compares the program's answers with those of regorus, if that is due, and notes the differences.
-    fn cross_check(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) {
-        // What a program does in seconds may take regorus minutes.
-        let is_large = value::array(input).is_some_and(|elements| elements.len() > MOST_CHECKED);
-        if is_large || self.evaluator.is_unlike_regorus() || !self.cross_check.is_due() {
-            return;
-        }
-        for (index, answer) in rules.iter().zip(answers) {
-            // An error of regorus is no difference.
-            if self.by_regorus(group, *index, input).is_ok_and(|own| own.value != answer.value) {
-                notes.differences.extend(group.policy(*index).map(|policy| self.cross_check.difference(policy)));
-            }
-        }
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.

@@ -45,7 +45,6 @@ fn sample() -> Metrics {
     metrics.change_skipped();
     metrics.inventory_updated(Duration::from_millis(5));
     metrics.policy_failed("image");
-    metrics.evaluators_differed();
     metrics.verdict_shared(Shared::Hit);
     metrics.shared_verdict_differed();
     metrics.set_memory(200 << 20, 256 << 20);

@@ -308,8 +308,6 @@ pub struct Verdict {
     /// Rules, each with its policy, that have an error which the same object need not have again: they ran out of time, or what
     /// they depend on has not been read.
     pub undecided: Vec<RuleName>,
-    /// Policies of which the two evaluators said different things; the results are those of regorus.
-    pub differences: Vec<Arc<str>>,
     /// Whether what was said of an object that looks the same counts for this one, too; `None` if nothing of it can be shared.
     pub shared: Option<Shared>,
     /// Policies that say something else of the object than of one that looks the same; the results are those of the object.

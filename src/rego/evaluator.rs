@@ -159,12 +159,6 @@ impl Evaluator {
         Self { compiled: Some(compiled), ..self }
     }
 
-    /// Returns the evaluator with the program of another one.
-    #[cfg(test)]
-    pub(crate) fn with_program_of(self, other: &Self) -> Self {
-        Self { compiled: other.compiled.clone(), ..self }
-    }
-
     /// Returns the evaluator with more data, which must not contradict what it has.
     pub(crate) fn with_data(&self, data: Value) -> Result<Self> {
         let mut engine = self.engine.clone();
@@ -181,11 +175,6 @@ impl Evaluator {
         let more = value::array(input).map_or(0, |elements| elements.len() / ELEMENTS);
         let times = u8::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS);
         (self.limit * u32::from(times), self.largest * usize::from(times))
-    }
-
-    /// Whether regorus is known to answer otherwise than the program, and than OPA.
-    pub(crate) fn is_unlike_regorus(&self) -> bool {
-        self.compiled.as_ref().is_some_and(|compiled| compiled.program.unlike_regorus)
     }
 
     /// Returns the data that it was given; the values of rules are not among it.

@@ -18,9 +18,6 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<PathNode>,
     /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
     pub(crate) entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
-    /// Whether regorus is known to have another answer, which is not OPA's: for a parameter that occurs twice (`f(x, x)`), for
-    /// `=` with a variable of `every`, for `with`, and for whole documents.
-    pub(crate) unlike_regorus: bool,
     /// How many comprehensions are made once an evaluation.
     pub(crate) memos: usize,
     /// How many loops have a filter.

@@ -41,7 +41,6 @@ const QUIET: &[(&str, &str)] = &[
     (r#"kaudit_recorder_drops_total{recorder="events",reason="forbidden"}"#, "1x120"),
     ("kaudit_memory_bytes{}", "80x120"),
     ("kaudit_memory_limit_bytes{}", "100x120"),
-    ("kaudit_evaluator_differences_total{}", "1x120"),
     ("kaudit_shared_verdict_differences_total{}", "0x120"),
 ];
 
@@ -98,8 +97,7 @@ const CASES: &[(&[(&str, &str)], &str)] = &[
     (&[(r#"kaudit_recorder_drops_total{recorder="events",reason="forbidden"}"#, "0+1x120")], "KauditRecordsDropped"),
     (&[(r#"kaudit_recorder_drops_total{recorder="reports",reason="no_api"}"#, "0+1x120")], ""),
     (&[("kaudit_memory_bytes{}", "95x120")], "KauditMemoryHigh"),
-    (&[("kaudit_evaluator_differences_total{}", "1x110 2x10")], "KauditEvaluatorDifferences"),
-    (&[("kaudit_shared_verdict_differences_total{}", "0x110 1x10")], "KauditEvaluatorDifferences"),
+    (&[("kaudit_shared_verdict_differences_total{}", "0x110 1x10")], "KauditSharedResultDiffers"),
 ];
 
 /// A series as it is scraped.

@@ -109,7 +109,6 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], failures: Failures) ->
             if !failed || failures == Failures::Compared {
                 assert_eq!(compiled, regorus, "{altered}");
             }
-            assert!(verdicts.iter().all(|verdict| verdict.differences.is_empty()), "{altered}");
             said += compiled.0[0].len();
         }
     }

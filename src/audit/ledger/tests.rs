@@ -41,7 +41,6 @@ fn verdict(messages: &[&str]) -> Verdict {
         passed: passed(&["a", "b"]),
         unfinished: false,
         undecided: Vec::new(),
-        differences: Vec::new(),
         shared: None,
         shared_differences: Vec::new(),
         policies: Digest::default(),

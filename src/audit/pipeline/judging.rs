@@ -159,7 +159,6 @@ impl Pipeline {
     fn count(&self, verdict: &Verdict, queued: Option<Queued>) {
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
-        verdict.differences.iter().for_each(|_| metrics.evaluators_differed());
         verdict.shared.into_iter().for_each(|shared| metrics.verdict_shared(shared));
         if !verdict.shared_differences.is_empty() {
             metrics.shared_verdict_differed();

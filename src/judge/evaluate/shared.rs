@@ -5,7 +5,6 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use memchr::memmem;
 
 use super::{
-    Differences,
     input::{JobValues, Operation},
     job::Job,
     judge::Judge,
@@ -37,7 +36,7 @@ pub(super) fn judge(
     job: &Job,
     constraints: &[(usize, usize)],
     spent: CpuTimer,
-    differences: &mut Differences,
+    differences: &mut Vec<Arc<str>>,
 ) -> Option<(Results, Shared)> {
     let (set, key) = (&*job.policies, &job.object.key);
     let sharing = &*set.sharing;
@@ -55,7 +54,7 @@ pub(super) fn judge(
         results.share(findings, &said.passed);
         Shared::Hit
     } else {
-        let said = Arc::new(parts.ask(differences)?);
+        let said = Arc::new(parts.ask()?);
         sharing.keep(fingerprint, Arc::clone(&said));
         results.share(said.of(&sharing.placeholders, names)?, &said.passed);
         Shared::Miss
@@ -86,7 +85,7 @@ impl Parts<'_> {
     }
 
     /// Asks the shareable rules; `None` if what they say is not to be kept.
-    fn ask(&self, differences: &mut Differences) -> Option<Said> {
+    fn ask(&self) -> Option<Said> {
         let Names { key, token: own_token } = self.names;
         let Placeholders { name, namespace, token, .. } = &self.sharing.placeholders;
         let open = !self.plan.likeness.has_namespace();
@@ -96,7 +95,6 @@ impl Parts<'_> {
         let values = JobValues::read_parts(self.job, &json, &self.plan.shared).ok()?.renamed(&stand_in);
         let mut results = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut results);
-        differences.evaluators.append(&mut results.notes.differences);
         if self.spent.elapsed() >= self.job.policies.limits.evaluation {
             self.plan.give_up();
         }
@@ -104,11 +102,10 @@ impl Parts<'_> {
     }
 
     /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
-    fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Differences) -> Option<()> {
+    fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Vec<Arc<str>>) -> Option<()> {
         let values = JobValues::read_parts(self.job, self.json, &self.plan.shared).ok()?;
         let mut own = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut own);
-        differences.evaluators.append(&mut own.notes.differences);
         if !own.can_be_kept() {
             // What fails, or took too long, may not do so the next time.
             return Some(());
@@ -125,7 +122,7 @@ impl Parts<'_> {
             missing.map(|finding| Arc::clone(&finding.policy)).collect::<BTreeSet<_>>()
         };
         let policies = &one_sided((&own.0, &said.0)) | &one_sided((&said.0, &own.0));
-        differences.shared.extend(policies);
+        differences.extend(policies);
         None
     }
 }

@@ -129,7 +129,6 @@ impl Planner<'_> {
             return planned.clone();
         }
         let place = node.rules.first().map_or((0, START), |first| (self.rules[*first].module, self.rules[*first].at));
-        self.program.unlike_regorus = true;
         self.documents.insert(key.clone(), Err(not_taken(place, "recursion")));
         let planned = self.new_document(path, node, &key.1).map(|rule| {
             self.program.rules.push(rule);

@@ -67,8 +67,9 @@ impl History {
         }
     }
 
-    /// Notes that the violations of a policy may come and go: a replica that starts while it is refused does not know it.
-    pub fn note_refusal(&mut self, policy: &str) {
+    /// Notes that the violations of a policy may come and go: a replica that starts while it is refused does not know it, and an
+    /// exception may be read before it may no longer be excused.
+    pub fn note_unsettled(&mut self, policy: &str) {
         let is_of = |about: &ViolationKey| about.rule.split('/').next() == Some(policy);
         self.standing.iter_mut().for_each(|standing| standing.retain(|about, _| !is_of(about)));
     }

@@ -201,6 +201,10 @@ impl RunState {
                 name.write(&self.server, contents);
             }
             RunStep::SetPolicy(policy) => {
+                let before = self.files.policies.get(&policy.number);
+                if before.is_some_and(|before| before.is_excusable != policy.is_excusable) {
+                    self.history.note_unsettled(&policy.name());
+                }
                 if let Some(old) = self.files.set(policy)? {
                     replica::remove_policy(&self.server, &old);
                 }
@@ -217,7 +221,7 @@ impl RunState {
             RunStep::BreakPolicy(number) => {
                 if let Some(broken) = self.files.break_policy(*number)? {
                     replica::write_policy(&self.server, &broken);
-                    self.history.note_refusal(&broken.name());
+                    self.history.note_unsettled(&broken.name());
                     self.had_faults = true;
                 }
             }

@@ -116,11 +116,6 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     fn every(&mut self, every: &Every) -> Planned<()> {
-        let own = |term: &Term| {
-            term.as_variable().is_some_and(|variable| variable == every.value || Some(variable) == every.key)
-        };
-        let unifies = |statement: &Statement| matches!(&statement.what, What::Unify(left, right) if !statement.assigned && (own(left) || own(right)));
-        self.planner.program.unlike_regorus |= every.body.iter().any(unifies);
         let of = self.operand(&every.domain)?;
         let (key, value) = (self.register(), self.register());
         let before = self.variables.clone();

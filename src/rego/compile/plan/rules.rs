@@ -151,11 +151,6 @@ impl Planner<'_> {
     /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
     fn branch(&mut self, branch: &term::Rule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
         let parameters = branch.parameters.as_deref().unwrap_or_default();
-        let repeated = |(index, parameter): (usize, &Term)| {
-            let variables = visit::of(parameter);
-            parameters[..index].iter().any(|before| !visit::of(before).is_disjoint(&variables))
-        };
-        self.program.unlike_regorus |= parameters.iter().enumerate().any(repeated);
         let mut body = Body::new(self, branch.module, parameters.len());
         body.parameters(parameters)?;
         // Only this value of a key is asked for.

@@ -17,7 +17,6 @@ impl Body<'_, '_> {
     /// Plans a statement that is evaluated with other documents and functions. The variables that it gives a value are taken
     /// out of there one solution after the other; what follows is evaluated without them.
     pub(super) fn with(&mut self, statement: &Statement) -> Planned<()> {
-        self.planner.program.unlike_regorus = true;
         let replaced = statement.with.iter().map(|with| self.replacement(with)).collect::<Planned<_>>()?;
         let plain = Statement { with: Vec::new(), ..statement.clone() };
         self.keep_values(&plain);

@@ -177,6 +177,9 @@ impl RunState {
         sleep(QUIET).await;
         self.faults.set(FaultRates::default());
         let is_disturbed = *rates != FaultRates::default();
+        if is_disturbed {
+            self.restart_failed().await?;
+        }
         self.becomes_right(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
         let depends_on_time = self.depend_on_time();
         self.history.check(&self.list(), depends_on_time).context("after a restart")?;
@@ -255,7 +258,8 @@ impl RunState {
         if self.files.policies.is_empty() {
             return Ok(());
         }
-        sleep(SETTLED).await;
+        // What hangs since something went wrong is given up before.
+        sleep(SETTLED.max((self.disturbed + GIVING_UP).saturating_sub(machine::elapsed()))).await;
         let (before, sent) = (self.stored(), self.server.requests().len());
         sleep(QUIET).await;
         // A date may have passed meanwhile.
