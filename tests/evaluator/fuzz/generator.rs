@@ -239,11 +239,12 @@ impl ModuleGenerator {
                 vec![rule(name.to_owned())]
             }
             7 => {
+                // `opa` adds elements to a set that is a value as well, and then to all that are the same.
+                let ending = if self.bool() { " contains" } else { " :=" };
                 for _ in 0..count {
                     let definition = self.definition(Some(&path), |random| {
-                        let (key, element) = (random.key(), random.bool());
+                        let key = random.key();
                         let deeper = if random.rarely(2) { format!("[{}]", random.key()) } else { ".y".to_owned() };
-                        let ending = if element { " contains" } else { " :=" };
                         (format!("{name}[{key}]{deeper}{ending}"), random.term(1))
                     });
                     definitions.push(definition);
