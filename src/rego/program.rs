@@ -2,7 +2,7 @@
 //!
 //! A body is a [`Block`]: steps that each hold or end it. A step that iterates comes last and has the rest of the body as a
 //! block of its own, so that backtracking is a loop in a loop. What is found at the end is yielded: to a rule, a comprehension,
-//! or whoever only wants to know that there is something. Variables are registers, written by one step each; what has the same
+//! or a condition, for which it only counts that there is something. Variables are registers, written by one step each; what has the same
 //! value all through an evaluation (a constant, a path below `input` or `data`, a rule without parameters) is read in place.
 
 use std::{collections::BTreeMap, fmt};

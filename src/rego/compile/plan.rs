@@ -4,8 +4,7 @@
 //! nested has a variable of its own, and the statements are in an order in which each variable has a value before it is
 //! needed. What is left to do:
 //!
-//! - here: rules by their paths, and which of them a program can have. Those that it cannot have stay with regorus, with a
-//!   reason; so do all that need them.
+//! - here: rules by their paths, and documents, which hold rules and what is given as data.
 //! - `rules`: definitions, `else`, parameters, defaults; which conditions come first.
 //! - `body`: statements in a row, each loop around what follows it.
 //! - `terms`: where the value of a term is, and the steps that make it.
