@@ -116,6 +116,11 @@ impl ReplicaSettings {
         arguments
     }
 
+    /// Whether replicas need a Lease to record.
+    pub const fn elects(&self) -> bool {
+        self.replicas > 1 || self.sharded
+    }
+
     /// Returns how many replicas record at the same time, once all run.
     pub const fn leaders(&self) -> u8 {
         if self.sharded { self.replicas } else { 1 }

@@ -173,8 +173,8 @@ impl RunState {
         if !step.is_calm() {
             self.disturbed = machine::elapsed();
         }
-        let elects = self.settings.replicas > 1 || self.settings.sharded;
-        self.lost_leases += usize::from(matches!(step, RunStep::Kill(_)) || elects && step.may_lose_lease());
+        self.lost_leases +=
+            usize::from(matches!(step, RunStep::Kill(_)) || self.settings.elects() && step.may_lose_lease());
         if let RunStep::Delete(name) | RunStep::Recreate(name, _) = step
             && name.kind == NAMESPACE
         {
