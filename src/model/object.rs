@@ -231,7 +231,7 @@ impl ObjectRef {
         (self.kind_with_group(), format!("{}{namespace}{}", self.cluster_prefix(), self.name))
     }
 
-    /// Returns what stands before a name where there are several clusters, such as `staging: `; else nothing.
+    /// Returns the prefix of names where there are several clusters, such as `staging: `; else nothing.
     pub fn cluster_prefix(&self) -> String {
         self.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "))
     }

@@ -61,7 +61,7 @@ pub enum QueryError {
 /// # Errors
 /// Returns the first problem of the modules, or why the evaluation failed.
 pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
-    let limits = limits(query);
+    let limits = limits(query.strict);
     let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
     // The query is rewritten as the only rule of a module would be.
     let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
@@ -99,8 +99,7 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
         None => return Err("there is no such rule".to_owned()),
     };
     let data = value::from_tree(query.data.clone()).map_err(|why| why.to_string())?;
-    let limits = limits(query);
-    let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: query.strict };
+    let bounds = bounds(&limits(query.strict));
     budget::renew();
     let answers = machine::evaluate(&program, &query.input, &data, bounds, [rule].into_iter());
     Ok(match answers {
@@ -109,8 +108,7 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
             .filter_map(|answer| value::array(&answer.value))
             .flat_map(|all| all.iter().cloned())
             .collect()),
-        Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),
-        Err(Halt::TimedOut | Halt::TooMuch) => Err(QueryError::Failed("took too long or made too much".to_owned())),
+        Err(halt) => Err(QueryError::Failed(reason(halt))),
     })
 }
 
@@ -147,8 +145,7 @@ impl CompiledRules {
         };
         let rules = paths.iter().map(rule).collect::<Result<_, _>>()?;
         let data = value::from_tree(data).map_err(|why| why.to_string())?;
-        let limits = Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() };
-        let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict };
+        let bounds = bounds(&limits(strict));
         Ok(Self { program, rules, data, bounds })
     }
 
@@ -158,8 +155,7 @@ impl CompiledRules {
             budget::renew();
             match machine::evaluate(&self.program, input, &self.data, self.bounds, std::iter::once(*rule)) {
                 Ok(mut answers) => Ok(answers.pop().map_or(Value::Undefined, |answer| answer.value)),
-                Err(Halt::Failed(why)) => Err(why),
-                Err(Halt::TimedOut | Halt::TooMuch) => Err("took too long or made too much".to_owned()),
+                Err(halt) => Err(reason(halt)),
             }
         };
         self.rules.iter().map(value).collect()
@@ -167,8 +163,19 @@ impl CompiledRules {
 }
 
 /// What is compared has the time that it takes, also on a busy machine.
-fn limits(query: &Query) -> Limits {
-    Limits { strict: query.strict, evaluation: Duration::from_mins(1), ..Limits::default() }
+fn limits(strict: bool) -> Limits {
+    Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
+}
+
+fn bounds(limits: &Limits) -> Bounds {
+    Bounds { time: limits.evaluation, stack: limits.stack, strict: limits.strict }
+}
+
+fn reason(halt: Halt) -> String {
+    match halt {
+        Halt::Failed(why) => why,
+        Halt::TimedOut | Halt::TooMuch => "took too long or made too much".to_owned(),
+    }
 }
 
 fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {

@@ -116,7 +116,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Puts a value at a path, in the place of whatever is no object on the way.
+/// Puts a value at a path. A value on the way that has no keys is replaced by an object.
 fn put(document: &mut Value, path: &[Value], value: Value) {
     let Some((key, rest)) = path.split_first() else {
         *document = value;
