@@ -116,7 +116,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Puts a value at a path. A value on the way that has no keys is replaced by an object.
+/// Puts a value at a path. What is not an object on the way is replaced by one.
 fn put(document: &mut Value, path: &[Value], value: Value) {
     let Some((key, rest)) = path.split_first() else {
         *document = value;
