@@ -167,7 +167,7 @@ mod tests {
             let message = message(&["check", written, "x"]);
             assert!(message.contains(expected), "{message}");
         }
-        for written in ["--evaluatr", "--zzz", "--update-filtr"] {
+        for written in ["--zzz", "--update-filtr"] {
             let message = message(&["check", written]);
             assert!(!message.contains("similar"), "{message}");
         }

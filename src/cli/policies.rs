@@ -123,17 +123,6 @@ pub struct EvaluationArgs {
     )]
     pub evaluation_timeout: Duration,
 
-    /// Run rules as programs where they can, or evaluate all with regorus; for diagnosis, verdicts are the same
-    #[arg(
-        long,
-        env = "KAUDIT_EVALUATOR",
-        value_enum,
-        value_name = "EVALUATOR",
-        default_value_t = EvaluatorName::Compiled,
-        hide = true
-    )]
-    pub evaluator: EvaluatorName,
-
     /// Evaluate replicas and other objects that look the same once; off is for diagnosis
     #[arg(
         long,
@@ -155,24 +144,13 @@ pub enum ShareVerdicts {
     Off,
 }
 
-/// What evaluates rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EvaluatorName {
-    /// Programs, where rules can be compiled to them
-    Compiled,
-    /// Nothing but regorus
-    Regorus,
-}
-
 impl EvaluationArgs {
     /// Returns what evaluation is bounded by.
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
-        let compiled = self.evaluator == EvaluatorName::Compiled;
         Limits {
             evaluation,
             input: default.input.max(evaluation * 5),
-            compiled,
             share_verdicts: self.share_verdicts == ShareVerdicts::On,
             strict: self.strict,
             ..default

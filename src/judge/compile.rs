@@ -20,7 +20,6 @@ use super::{
     metadata::{self, AnnotationScope},
     policy::Policy,
     reads::Rules,
-    rule::Rule,
     trivy,
     unit::{Group, Unit},
 };
@@ -36,7 +35,7 @@ use crate::rego::{
     missing::{LoadedRules, Missing},
     parse,
     problem::Problem,
-    program::{NotTaken, Program},
+    program::{NotTaken, Program, SourceLocation},
     references::{self, Node, Path, package},
     rewrite::{self, Rewritten},
     syntax::{self, LongBodies, Position, SyntaxError},
@@ -195,7 +194,7 @@ impl Compiler<'_> {
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
         let (compiled, faults) = self.compiled();
-        let (mut policies, mut groups, mut found) = self.check(&parsed.modules, nodes, faults);
+        let (policies, groups, mut found) = self.check(&parsed.modules, nodes, faults);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| self.first || problem.is_refusal());
         self.first = false;
@@ -205,8 +204,13 @@ impl Compiler<'_> {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let program = self.program(compiled.as_ref(), &groups);
-        self.note_not_compiled(&program, &mut policies, &mut groups);
+        let program = compiled.map(|compiled| self.program(&compiled, &groups)).unwrap_or_default();
+        let unsupported = self.unsupported(&program);
+        if !unsupported.is_empty() {
+            let files = unsupported.iter().map(|problem| Arc::clone(&problem.file)).collect();
+            problems.extend(unsupported.into_iter().filter(|problem| !self.imported.contains(&problem.file)));
+            return Err(files);
+        }
         let limits =
             if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
         let why = match Unit::new(parsed.engine, parsed.bare, groups, program, limits) {
@@ -223,33 +227,22 @@ impl Compiler<'_> {
     }
 
     /// Plans the rules that judge.
-    fn program(&self, compiled: Option<&compile::Compiled>, groups: &[Group]) -> Program {
-        match compiled.filter(|_| self.limits.compiled) {
-            Some(compiled) => compiled.plan(groups.iter().flat_map(Group::paths)),
-            None => Program::default(),
-        }
+    fn program(&self, compiled: &compile::Compiled, groups: &[Group]) -> Program {
+        let files = self.files.iter().map(|source| Arc::clone(&source.file.shown)).collect();
+        Program { files, ..compiled.plan(groups.iter().flat_map(Group::paths)) }
     }
 
-    /// Notes of each rule why it is none of the program's.
-    fn note_not_compiled(&self, program: &Program, policies: &mut [Policy], groups: &mut [Group]) {
-        let numbers: BTreeMap<Arc<str>, usize> =
-            policies.iter().enumerate().map(|(number, policy)| (Arc::clone(&policy.name), number)).collect();
-        for entrypoint in groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
-            let why: Arc<str> = match program.entries.get(&entrypoint.path) {
-                Some(Ok(_)) => continue,
-                Some(Err(NotTaken { reason, module, at })) => {
-                    let file = self.files.get(*module).map_or("", |source| &source.file.shown);
-                    format!("{reason}, at {file}:{}:{}", at.line, at.column).into()
-                }
-                None => "--evaluator regorus".into(),
-            };
-            let same = |rule: &&mut Rule| rule.name == entrypoint.rule.name;
-            let policy = numbers.get(&entrypoint.policy).and_then(|number| policies.get_mut(*number));
-            if let Some(rule) = policy.and_then(|policy| policy.rules.iter_mut().find(same)) {
-                rule.not_compiled = Some(Arc::clone(&why));
-            }
-            entrypoint.rule.not_compiled = Some(why);
-        }
+    /// Returns what the machine cannot run.
+    fn unsupported(&self, program: &Program) -> Vec<Problem> {
+        let problem = |NotTaken { reason, at: SourceLocation { module, at } }: &NotTaken| {
+            let file = self.files.get(*module)?.file;
+            let message = format!("{reason} is not supported");
+            Some(Problem::refused(&file.shown, message).at(&file.text, at.line, at.column))
+        };
+        let mut all: Vec<&NotTaken> = program.entries.values().filter_map(|entry| entry.as_ref().err()).collect();
+        all.sort_by_key(|unsupported| unsupported.at);
+        all.dedup();
+        all.into_iter().filter_map(problem).collect()
     }
 
     /// Reads and checks modules that all parse, and have these faults.

@@ -18,7 +18,7 @@ pub struct Dependencies {
     pub inventory: bool,
     /// The object's Namespace: `namespaceSelector` of a Constraint, `input.review.namespaceObject`.
     pub namespace: bool,
-    /// The time: `time.now_ns`.
+    /// The time, or chance: `time.now_ns`, `uuid.rfc4122`.
     pub clock: bool,
     /// The change of the object: `oldObject` or `operation` of a review.
     pub transition: bool,
@@ -81,7 +81,7 @@ impl Dependencies {
                 }
             }),
             namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
-            clock: node.calls.iter().any(|call| call.name == "time.now_ns"),
+            clock: node.calls.iter().any(|call| matches!(call.name.as_str(), "time.now_ns" | "uuid.rfc4122")),
             transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),
         }
     }

@@ -247,7 +247,6 @@ impl Reading<'_> {
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
-            not_compiled: None,
             excusable: Excusability::default(),
         };
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);

@@ -194,7 +194,7 @@ pub(crate) fn has_results(
         }
     };
     let entrypoint = &group.entrypoints[index];
-    let value = unit.evaluator.rule(&input, &group.one(index))?;
+    let value = unit.rule(group, index, &input)?.value;
     let is_for = entrypoint.kinds.contain(&job.object.key.kind.kind);
     Ok(is_for && !judge::findings(group.dialect, entrypoint, &value).is_empty())
 }

@@ -267,7 +267,6 @@ impl LoadedLibrary {
         let mut rule = own.rules[0].clone();
         rule.texts.iter_mut().map(|text| &mut text.source).chain([&mut rule.source]).for_each(place);
         for constraint in &mut constraints {
-            constraint.rule.not_compiled.clone_from(&rule.not_compiled);
             constraint.rule.texts.clone_from(&rule.texts);
             let own_source = std::mem::replace(&mut constraint.rule.source, rule.source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();

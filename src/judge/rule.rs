@@ -31,8 +31,6 @@ pub struct Rule {
     pub source: Source,
     /// Its definitions as they are written; those of its template for a Constraint.
     pub texts: Vec<RuleText>,
-    /// Why regorus evaluates it; `None` for one that runs as a program.
-    pub not_compiled: Option<Arc<str>>,
     /// Whether a namespace may excuse its violations; decided when all policies are loaded.
     pub excusable: Excusability,
 }

@@ -69,7 +69,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     }
     let loaded = if sources.is_empty() {
         // Suites load their own templates.
-        Evaluator::new(engine::empty(limits), engine::empty(limits), "", limits).ok()
+        Evaluator::new(engine::empty(limits), engine::empty(limits), limits).ok()
     } else {
         let (sources, problems) = (sources.iter().collect::<Vec<_>>(), &mut problems);
         compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)

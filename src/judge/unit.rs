@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt,
     sync::Arc,
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use regorus::{Engine, Value};
 
 use super::{
@@ -16,20 +16,20 @@ use super::{
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
     kubescape::rule::KubescapeRule,
-    reads::{InventoryReads, KindQuery, Projection, Queries, Reads, Tree},
-    rule::{Entrypoint, Exception, ResultShape},
+    reads::{InventoryReads, Projection, Queries, Reads, Tree},
+    rule::{Entrypoint, Exception},
 };
 use crate::rego::{
-    evaluator::{Evaluator, Failure, GENERATED},
+    evaluator::{Evaluator, Failure},
     limits::Limits,
     machine::Answer,
     program::{Program, RuleId},
-    references::{self, Node, Path, push_key},
+    references::{self, Node, Path},
     value,
 };
 
-/// All rules of a unit that take the same input. They are evaluated by one query: the engine keeps nothing from one query
-/// to the next, so rules that share helpers would otherwise compute them again and again.
+/// All rules of a unit that take the same input. They are evaluated together: rules that share helpers would otherwise
+/// compute them again and again.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub(crate) dialect: Dialect,
@@ -37,21 +37,11 @@ pub(crate) struct Group {
     pub(crate) exceptions: Vec<Exception>,
     /// What is asked about which kind.
     pub(crate) queries: Queries,
-    /// For each rule that can be asked for, the rule of the unit's program; `None` where regorus evaluates it.
-    pub(crate) compiled: Vec<Option<RuleId>>,
+    /// For each rule that can be asked for, the rule of the unit's program.
+    pub(crate) compiled: Vec<RuleId>,
 }
 
 impl Group {
-    /// The generated rule that evaluates all rules of one query that regorus evaluates.
-    pub(crate) fn all(&self, query: usize) -> String {
-        format!("data.{GENERATED}.{}_all_{query}", self.dialect)
-    }
-
-    /// The generated rule that evaluates one; exceptions are counted on behind the entrypoints.
-    pub(crate) fn one(&self, index: usize) -> String {
-        format!("data.{GENERATED}.{}_{index}", self.dialect)
-    }
-
     /// The number of rules that can be asked for, exceptions included.
     pub(crate) fn len(&self) -> usize {
         self.entrypoints.len() + self.exceptions.len()
@@ -67,8 +57,6 @@ impl Group {
 /// What is to be told of evaluations beside their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Whether regorus gave an answer.
-    pub(crate) by_regorus: bool,
     /// CPU time for answers that are about other objects, too.
     pub(crate) shared: Duration,
 }
@@ -109,9 +97,10 @@ impl Unit {
     ) -> Result<Self> {
         for group in &mut groups {
             let rule = |path: &&Path| program.entries.get(*path).and_then(|entry| entry.as_ref().ok()).copied();
-            group.compiled = group.paths().iter().map(rule).collect();
+            group.compiled =
+                group.paths().iter().map(rule).collect::<Option<_>>().context("a rule without a program")?;
         }
-        let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?.with_program(program, limits);
+        let evaluator = Evaluator::new(engine, bare, limits)?.with_program(program, limits);
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         let defined = defined(&nodes);
@@ -162,64 +151,20 @@ impl Unit {
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, kubescape, ..self.clone() })
     }
 
-    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
-    pub(crate) fn rule(
-        &self,
-        group: &Group,
-        index: usize,
-        input: &Value,
-        notes: &mut Notes,
-    ) -> Result<Answer, Failure> {
-        if let Some(rule) = group.compiled[index] {
-            match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 => return Ok(answers.remove(0)),
-                Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch(_) | Failure::TooLarge(_))) => {
-                    return Err(failure);
-                }
-                // regorus says where.
-                _ => {}
-            }
-        }
-        notes.by_regorus = true;
-        self.by_regorus(group, index, input)
-    }
-
-    /// Evaluates several rules of a query together; `None` if one of them fails, or if some of those that regorus evaluates
-    /// are left out.
-    pub(crate) fn rules(
-        &self,
-        group: &Group,
-        query: &KindQuery,
-        wanted: &[usize],
-        input: &Value,
-        notes: &mut Notes,
-    ) -> Option<Vec<Answer>> {
+    /// Evaluates some rules of a group together, whose exceptions are counted on behind the entrypoints; the others have no
+    /// value.
+    pub(crate) fn rules(&self, group: &Group, wanted: &[usize], input: &Value) -> Result<Vec<Answer>, Failure> {
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
-        let (compiled, others): (Vec<usize>, Vec<usize>) =
-            wanted.iter().partition(|index| group.compiled[**index].is_some());
-        if !compiled.is_empty() {
-            let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
-            let own = self.evaluator.run_program(input, rules).ok()?;
-            for (index, answer) in compiled.iter().zip(own) {
-                answers[*index] = answer;
-            }
+        let own = self.evaluator.run_program(input, wanted.iter().map(|index| group.compiled[*index]))?;
+        for (index, answer) in wanted.iter().zip(own) {
+            answers[*index] = answer;
         }
-        notes.by_regorus |= !others.is_empty();
-        if !others.is_empty() {
-            if others.len() < query.rules.iter().filter(|index| group.compiled[**index].is_none()).count() {
-                return None;
-            }
-            let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
-            let all = value::array(&all).filter(|all| all.len() == others.len())?;
-            for (index, value) in others.iter().zip(all.iter()) {
-                answers[*index] = value[0_usize].clone().into();
-            }
-        }
-        Some(answers)
+        Ok(answers)
     }
 
-    fn by_regorus(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
-        self.evaluator.rule(input, &group.one(index)).map(Answer::from)
+    /// Evaluates one rule of a group.
+    pub(crate) fn rule(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
+        self.rules(group, &[index], input).map(|mut answers| answers.swap_remove(index))
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.
@@ -270,35 +215,4 @@ fn defined(nodes: &[Node]) -> BTreeSet<(String, String)> {
     let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
     let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
     nodes.iter().filter(in_document).filter_map(key).collect()
-}
-
-/// Returns the rules that ask for the results of all groups.
-fn generated(groups: &[Group]) -> String {
-    let mut text = String::new();
-    for group in groups {
-        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
-        for (index, path) in paths.iter().enumerate() {
-            let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
-        }
-        for (number, rules) in group.queries.distinct.iter().enumerate() {
-            let mut all = String::new();
-            for index in rules.iter().filter(|index| group.compiled[**index].is_none()) {
-                let path = &paths[*index];
-                // A rule without a value must not make the whole undefined: its place stays empty. Sets always have one.
-                let set = group.entrypoints.get(*index).is_some_and(|entrypoint| entrypoint.shape == ResultShape::Set);
-                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
-            }
-            let _ = writeln!(text, "\n{}_all_{number} := [\n{all}]", group.dialect);
-        }
-    }
-    text
-}
-
-/// Writes a path below `data` as Rego.
-fn reference(path: &Path) -> String {
-    let mut text = String::from("data");
-    for key in path {
-        push_key(&mut text, key);
-    }
-    text
 }

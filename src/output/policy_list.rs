@@ -134,9 +134,6 @@ pub struct ListedRule {
     /// What it says of itself, and its policy of all of its rules.
     #[serde(flatten)]
     pub about: About,
-    /// Why it does not run as a program, but is evaluated by regorus, and where.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_compiled: Option<String>,
 }
 
 impl PolicyList {
@@ -216,14 +213,12 @@ impl From<&Policy> for ListedPolicy {
 impl From<&Rule> for ListedRule {
     fn from(rule: &Rule) -> Self {
         let (name, source) = (rule.name.to_string(), rule.source.clone());
-        let not_compiled = rule.not_compiled.as_ref().map(ToString::to_string);
         Self {
             name,
             result: rule.outcome,
             excusable: rule.excusable.is_possible(),
             source,
             about: About::from(&*rule.metadata),
-            not_compiled,
         }
     }
 }

@@ -181,16 +181,12 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
     let cost = "goes through all objects of a kind for each object that it checks".to_owned();
     let cost = policy.scans_inventory.then_some(("cost", cost));
-    let not_compiled = policy.rules.iter().filter_map(|rule| {
-        let why = rule.not_compiled.as_ref()?;
-        Some(("regorus", format!("evaluates {} because of {why}", rule.name)))
-    });
     let excusable: Vec<&str> = policy.rules.iter().filter(|rule| rule.excusable).map(|rule| &*rule.name).collect();
     let excusable = (!excusable.is_empty()).then(|| match policy.rules.len() - excusable.len() {
         0 => ("excuse", "a namespace may excuse all rules".to_owned()),
         _ => ("excuse", format!("a namespace may excuse {}", excusable.join(", "))),
     });
-    [title, template, kinds, excusable, reads, cost].into_iter().flatten().chain(not_compiled).collect()
+    [title, template, kinds, excusable, reads, cost].into_iter().flatten().collect()
 }
 
 /// Returns the kinds of a policy if they have room in a column.
@@ -326,7 +322,6 @@ mod tests {
             excusable: severity.is_none(),
             source,
             about: About { severity, ..About::default() },
-            not_compiled: None,
         }
     }
 

@@ -22,9 +22,9 @@ use super::{
     cpu_time::CpuTimer,
     error::EngineError,
     limits::{self, Limits, Version},
-    machine::{self, Answer, Bounds, Halt, STARVED},
+    machine::{self, Answer, Bounds, Halt, RuntimeError, STARVED},
     memory::{self, MemoryMeter},
-    program::{Program, RuleId},
+    program::{Program, RuleId, SourceLocation},
     references::Path,
     rewrite, value,
 };
@@ -139,14 +139,13 @@ impl Failure {
 }
 
 impl Evaluator {
-    /// Completes an engine that holds all modules and data with generated rules (definitions in Rego v1, without a
-    /// package) and prepares all of it; `bare` is the same engine without modules.
+    /// Prepares an engine that holds all modules and data; `bare` is the same engine without modules.
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
-    pub(crate) fn new(mut engine: Engine, bare: Engine, generated: &str, limits: &Limits) -> Result<Self> {
+    pub(crate) fn new(mut engine: Engine, bare: Engine, limits: &Limits) -> Result<Self> {
         engine.set_rego_v0(false);
-        engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
+        engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n"))?;
         prepare(&mut engine)?;
         let fallback = Fallback { bare, engine: OnceLock::new() };
         Ok(Self { engine, limit: limits.evaluation, largest: limits.value_bytes, fallback, compiled: None })
@@ -205,14 +204,9 @@ impl Evaluator {
             Ok(Ok(_)) => Err(Failure::TooLarge(largest)),
             Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut(bounds.time)),
             Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch(memory::share())),
-            Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
+            Ok(Err(Halt::Failed(error))) => Err(Failure::Error(located(program, error))),
             Err(_) => Err(Failure::Panicked),
         }
-    }
-
-    /// Evaluates the rule at a path (`data.a.b`).
-    pub(crate) fn rule(&self, input: &Value, path: &str) -> Result<Value, Failure> {
-        self.run(input, |engine| engine.eval_rule(path.to_owned())).0
     }
 
     /// Evaluates one definition of the rule at a path, without its other definitions. Returns also the engine that did,
@@ -268,6 +262,16 @@ impl Evaluator {
             limit = more;
         }
     }
+}
+
+/// Returns an error of a program with the names of files.
+fn located(program: &Program, error: RuntimeError) -> EngineError {
+    let place = |at: SourceLocation| Some((program.files.get(at.module)?.to_string(), at.at.line, at.at.column));
+    let reason = match error.other.and_then(place) {
+        Some((file, line, _)) => format!("rule conflicts with the rule at {file}:{line}: they give different values"),
+        None => error.reason,
+    };
+    EngineError { place: error.at.and_then(place), reason }
 }
 
 /// Returns how much time may pass in the next attempt, after one in which `passed` did and the thread computed for `used` of
@@ -350,7 +354,7 @@ mod tests {
     /// number of attempts.
     fn attempts(fail: usize, spend: impl Fn(Duration)) -> (Result<Value, Failure>, usize) {
         let limits = Limits { evaluation: LIMIT, ..Limits::default() };
-        let evaluator = Evaluator::new(engine::empty(&limits), engine::empty(&limits), "", &limits).unwrap();
+        let evaluator = Evaluator::new(engine::empty(&limits), engine::empty(&limits), &limits).unwrap();
         let made = Cell::new(0);
         let evaluate = |_: &mut Engine| {
             made.set(made.get() + 1);

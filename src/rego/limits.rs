@@ -29,8 +29,6 @@ pub struct Limits {
     pub evaluation: Duration,
     /// CPU time for all evaluations of one input; those that did not begin by then fail.
     pub input: Duration,
-    /// Whether rules run as programs where they can; else regorus evaluates all.
-    pub compiled: bool,
     /// Whether verdicts are shared between objects that look the same to the policies.
     pub share_verdicts: bool,
     /// Whether a builtin that fails makes the rule an error, instead of being undefined.
@@ -73,7 +71,6 @@ impl Default for Limits {
         Self {
             evaluation: Duration::from_secs(1),
             input: Duration::from_secs(5),
-            compiled: true,
             share_verdicts: true,
             strict: false,
             file_bytes: 1 << 20,

@@ -34,13 +34,13 @@ use std::{
 
 use regorus::{Value, value::Object};
 
-pub(crate) use self::limit::{Bounds, Halt, STARVED};
+pub(crate) use self::limit::{Bounds, Halt, RuntimeError, STARVED};
 use self::{
     calls::Calls,
     filters::Filtered,
     limit::Gauge,
     replaced::Substitutions,
-    sink::Sink,
+    sink::{ConflictSink, Conflicts, Sink},
     slot::{Lookup, Slot},
 };
 use super::{
@@ -87,9 +87,9 @@ struct Machine<'v, 's> {
     /// What is known of the elements of loops.
     filters: Vec<Filtered<'v>>,
     /// Keys of object rules that have different values.
-    conflicts: BTreeMap<RuleId, BTreeSet<Value>>,
+    conflicts: BTreeMap<RuleId, Conflicts>,
     /// Those of the rule that was evaluated last.
-    conflicting: BTreeSet<Value>,
+    conflicting: Conflicts,
     paths: Vec<Lookup<'v>>,
     /// The frames of all rules that are being evaluated.
     registers: Vec<Slot<'v>>,
@@ -114,13 +114,13 @@ struct EvaluationState {
 }
 
 impl Answer {
-    /// Whether it tells what each of so many definitions gives.
-    pub(crate) fn of_definitions(&self, definitions: usize) -> Option<&[Value]> {
-        (self.definitions.len() == definitions).then_some(&self.definitions)
+    /// Returns what a definition gives by itself; `None` if nobody asked for the rule.
+    pub(crate) fn definition(&self, number: usize) -> Option<&Value> {
+        self.definitions.get(number)
     }
 }
 
-/// A value of which nobody knows which definition gives what.
+/// A value of no definition.
 impl From<Value> for Answer {
     fn from(value: Value) -> Self {
         Self { value, definitions: Vec::new() }
@@ -143,7 +143,7 @@ impl<'v, 's> Machine<'v, 's> {
             memos,
             filters: vec![Filtered::Open; program.filters],
             conflicts: BTreeMap::new(),
-            conflicting: BTreeSet::new(),
+            conflicting: Conflicts::new(),
             paths: vec![Lookup::Open; program.paths.len()],
             registers: Vec::with_capacity(64),
             calls: Calls::new(program.rules.len()),
@@ -161,21 +161,19 @@ impl<'v> Machine<'v, '_> {
     /// Evaluates a rule definition by definition.
     fn answer(&mut self, RuleId(id): RuleId) -> Result<Answer, Halt> {
         let rule = &self.program.rules[id];
-        if rule.form == Form::Document {
-            return self.rule(RuleId(id)).cloned().map(Answer::from);
-        }
         let mut definitions = Vec::with_capacity(rule.definitions.len());
         for definition in &rule.definitions {
             let decided = rule.decided_by_first && definitions.iter().any(|value| *value != Value::Undefined);
             let value = if decided { Value::Undefined } else { self.together(rule, std::slice::from_ref(definition))? };
-            if !std::mem::take(&mut self.conflicting).is_empty() {
-                return Err(sink::conflict());
+            if let Some(place) = std::mem::take(&mut self.conflicting).into_values().next() {
+                return Err(sink::conflict().at(place));
             }
             definitions.push(value);
         }
         let value = match definitions.as_slice() {
             [only] => only.clone(),
-            all => merged(rule.form, all)?,
+            _ if rule.form == Form::Document => self.rule(RuleId(id))?.clone(),
+            all => merged(rule, all)?,
         };
         let value = self.or_default(rule, value)?;
         // It may have been asked for by another rule before.
@@ -185,7 +183,13 @@ impl<'v> Machine<'v, '_> {
     /// Returns the value of a rule without parameters, `Undefined` if it has none.
     fn rule(&mut self, rule: RuleId) -> Result<&'v Value, Halt> {
         let value = self.evaluated(rule)?;
-        if self.conflicts.is_empty() || !self.conflicts.contains_key(&rule) { Ok(value) } else { Err(sink::conflict()) }
+        if self.conflicts.is_empty() {
+            return Ok(value);
+        }
+        match self.conflicts.get(&rule).and_then(|conflicts| conflicts.values().next()) {
+            Some(place) => Err(sink::conflict().at(*place)),
+            None => Ok(value),
+        }
     }
 
     /// Evaluates a rule without parameters; where `conflicts` has keys of it, their values are not valid.
@@ -228,14 +232,15 @@ impl<'v> Machine<'v, '_> {
     fn definitions(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
         match rule.form {
             Form::Complete => {
-                let mut value = None;
+                let (mut value, is_function) = (None, rule.arity > 0);
                 for definition in definitions {
                     for branch in &definition.branches {
                         let mut own = None;
                         let once = rule.decided_by_first;
-                        self.block(branch, base, &mut Sink::One { value: &mut own, once })?;
+                        let ran = self.block(branch, base, &mut Sink::One { value: &mut own, once, is_function });
+                        ran.map_err(|halt| halt.at(definition.at))?;
                         if let Some(own) = own {
-                            sink::agree(&mut value, own)?;
+                            sink::agree_with(&mut value, own, (definition, is_function))?;
                             break;
                         }
                     }
@@ -243,20 +248,21 @@ impl<'v> Machine<'v, '_> {
                         break;
                     }
                 }
-                Ok(value.unwrap_or(Value::Undefined))
+                Ok(value.map_or(Value::Undefined, |(value, _)| value))
             }
             Form::Set => {
                 let mut items = BTreeSet::new();
-                for branch in definitions.iter().filter_map(|definition| definition.branches.first()) {
-                    self.block(branch, base, &mut Sink::Set(&mut items))?;
+                for definition in definitions {
+                    self.first_branch(definition, base, &mut Sink::Set(&mut items))?;
                 }
                 Ok(Value::from(items))
             }
             Form::Object => {
-                let (mut fields, mut conflicts) = (BTreeMap::new(), BTreeSet::new());
-                for branch in definitions.iter().filter_map(|definition| definition.branches.first()) {
-                    let sink = &mut Sink::Object { fields: &mut fields, conflicts: Some(&mut conflicts) };
-                    self.block(branch, base, sink)?;
+                let (mut fields, mut conflicts) = (BTreeMap::new(), Conflicts::new());
+                for definition in definitions {
+                    let conflicts = ConflictSink { keys: &mut conflicts, at: definition.at };
+                    let sink = &mut Sink::Object { fields: &mut fields, conflicts: Some(conflicts) };
+                    self.first_branch(definition, base, sink)?;
                 }
                 self.conflicting = conflicts;
                 Ok(Value::from(fields))
@@ -265,9 +271,15 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
+    /// Evaluates a definition that has no `else`.
+    fn first_branch(&mut self, definition: &'v Definition, base: usize, sink: &mut Sink<'_>) -> Result<(), Halt> {
+        let Some(branch) = definition.branches.first() else { return Ok(()) };
+        self.block(branch, base, sink).map(drop).map_err(|halt| halt.at(definition.at))
+    }
+
     /// Puts together what is at a path and below it.
     fn document(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
-        let (mut fields, mut values, mut conflicts) = (Object::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut fields, mut values, mut conflicts) = (Object::new(), BTreeSet::new(), Conflicts::new());
         for definition in definitions {
             for branch in &definition.branches {
                 let (elements, mut given) = (definition.gives_elements, false);
@@ -275,10 +287,10 @@ impl<'v> Machine<'v, '_> {
                     fields: &mut fields,
                     values: &mut values,
                     elements,
-                    conflicts: &mut conflicts,
+                    conflicts: ConflictSink { keys: &mut conflicts, at: definition.at },
                     given: &mut given,
                 };
-                self.block(branch, base, &mut sink)?;
+                self.block(branch, base, &mut sink).map_err(|halt| halt.at(definition.at))?;
                 if given {
                     break;
                 }
@@ -315,14 +327,15 @@ impl<'v> Machine<'v, '_> {
 }
 
 /// Puts the values of definitions together.
-fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
-    match form {
+fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
+    match rule.form {
         Form::Complete => {
             let mut value = None;
-            for own in definitions.iter().filter(|own| **own != Value::Undefined) {
-                sink::agree(&mut value, own.clone())?;
+            let defined = rule.definitions.iter().zip(definitions).filter(|(_, own)| **own != Value::Undefined);
+            for (definition, own) in defined {
+                sink::agree_with(&mut value, own.clone(), (definition, false))?;
             }
-            Ok(value.unwrap_or(Value::Undefined))
+            Ok(value.map_or(Value::Undefined, |(value, _)| value))
         }
         Form::Set => {
             let mut items = BTreeSet::new();
@@ -333,11 +346,12 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
             }
             Ok(Value::from(items))
         }
+        // A document is more than its definitions.
         Form::Object | Form::Document => {
             let mut fields = BTreeMap::new();
-            for own in definitions.iter().filter_map(value::object) {
-                for (key, value) in own.iter() {
-                    sink::insert(&mut fields, key.clone(), value.clone())?;
+            for (definition, own) in rule.definitions.iter().zip(definitions) {
+                for (key, value) in value::object(own).into_iter().flat_map(Object::iter) {
+                    sink::insert(&mut fields, key.clone(), value.clone()).map_err(|halt| halt.at(definition.at))?;
                 }
             }
             Ok(Value::from(fields))

@@ -5,7 +5,7 @@
 //! or a condition, for which it only counts that there is something. Variables are registers, written by one step each; what has the same
 //! value all through an evaluation (a constant, a path below `input` or `data`, a rule without parameters) is read in place.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use regorus::Value;
 
@@ -14,6 +14,8 @@ use super::{builtins::Callee, order, references::Path, syntax::Position};
 /// Rules that need nothing else than each other, `input` and `data`.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    /// The names of the modules.
+    pub(crate) files: Vec<Arc<str>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) paths: Vec<PathNode>,
     /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
@@ -24,13 +26,19 @@ pub(crate) struct Program {
     pub(crate) filters: usize,
 }
 
+/// A place in one of the modules that a program is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceLocation {
+    /// Index of the module.
+    pub(crate) module: usize,
+    pub(crate) at: Position,
+}
+
 /// Why a rule cannot be a part of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotTaken {
     pub(crate) reason: String,
-    /// Index of the module.
-    pub(crate) module: usize,
-    pub(crate) at: Position,
+    pub(crate) at: SourceLocation,
 }
 
 /// Index of a rule.
@@ -138,6 +146,8 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) branches: Box<[Block]>,
+    /// Where it is written; `None` for what no module defines.
+    pub(crate) at: Option<SourceLocation>,
     /// Of a document: whether it gives elements of sets.
     pub(crate) gives_elements: bool,
 }
@@ -147,7 +157,7 @@ impl Definition {
     pub(crate) fn of_rule(keys: impl IntoIterator<Item = Value>, rule: RuleId) -> Self {
         let keys = keys.into_iter().map(Operand::Constant).collect();
         let step = Step::Yield { keys, value: Operand::Rule(rule) };
-        Self { branches: Box::new([Box::new([step])]), gives_elements: false }
+        Self { branches: Box::new([Box::new([step])]), at: None, gives_elements: false }
     }
 }
 
@@ -204,6 +214,7 @@ pub(crate) enum Step {
         callee: Callee,
         arguments: Box<[Operand]>,
         into: Option<Register>,
+        at: SourceLocation,
     },
     /// A function, likewise.
     Invoke {
@@ -228,6 +239,7 @@ pub(crate) enum Step {
         into: Register,
         form: Collection,
         block: Block,
+        at: SourceLocation,
         /// For one that depends on nothing that changes.
         memo: Option<MemoId>,
     },

@@ -1,12 +1,9 @@
 //! Any query of any modules, as `opa eval` evaluates it: for the comparison with OPA's own cases.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::time::Duration;
 
 use regorus::{
-    Engine, Value,
+    Value,
     unstable::{Module, Ref},
 };
 
@@ -16,7 +13,6 @@ use super::{
     compile,
     data::Data,
     engine,
-    error::EngineError,
     file::{File, Form},
     graph::Graph,
     limits::Limits,
@@ -56,35 +52,12 @@ pub enum QueryError {
     Failed(String),
 }
 
-/// Evaluates a query; returns the bindings of its variables, once for each solution.
-///
-/// # Errors
-/// Returns the first problem of the modules, or why the evaluation failed.
-pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
-    let limits = limits(query.strict);
-    let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
-    // The query is rewritten as the only rule of a module would be.
-    let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
-    let text = rewrite::rewrite(&[syntax::read(&module, None)]).remove(0);
-    let text = text.map_err(|unreadable| QueryError::Refused(unreadable.why))?.text;
-    let body = text.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
-    let mut engine = load(query, &text, &limits)?;
-    engine.set_rego_v0(false);
-    engine.set_input(query.input.clone());
-    budget::renew();
-    let asked = catch_unwind(AssertUnwindSafe(|| engine.eval_query(body.to_owned(), false)));
-    let results = asked.map_err(|_| QueryError::Failed("the evaluator panicked".to_owned()))?.map_err(failed)?;
-    let holds = |value: &Value| !matches!(value, Value::Undefined | Value::Bool(false));
-    let true_ones = results.result.into_iter().filter(|result| result.expressions.iter().all(|e| holds(&e.value)));
-    Ok(true_ones.map(|result| result.bindings).collect())
-}
-
-/// Evaluates a query by a program, as [`evaluate`] does by regorus; returns the values of these variables, once for each
-/// solution. The outer error says why no program was made.
+/// Evaluates a query; returns the values of these variables, once for each solution. The outer error says why no program was
+/// made.
 ///
 /// # Errors
 /// Returns why the evaluation failed.
-pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<Value>, QueryError>, String> {
+pub fn evaluate(query: &Query, variables: &[&str]) -> Result<Result<Vec<Value>, QueryError>, String> {
     let bindings: Vec<String> = variables.iter().map(|name| format!("\"{name}\": {name}")).collect();
     let module = format!("package {PACKAGE}\n\nsolutions := [{{{}}} |\n{}\n]\n", bindings.join(", "), query.text);
     let texts = query.modules.iter().chain([&module]);
@@ -173,18 +146,8 @@ fn bounds(limits: &Limits) -> Bounds {
 
 fn reason(halt: Halt) -> String {
     match halt {
-        Halt::Failed(why) => why,
+        Halt::Failed(error) => error.reason,
         Halt::TimedOut | Halt::TooMuch => "took too long or made too much".to_owned(),
-    }
-}
-
-fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {
-    let file = |(index, text): (usize, &String)| File::new(format!("{index}.rego").into(), Form::Rego, text.clone());
-    let files: Vec<File> = query.modules.iter().enumerate().map(file).collect();
-    let (engine, problems) = checked(&files, query.data.clone(), &[text], limits);
-    match problems.into_iter().find(Problem::is_refusal) {
-        Some(problem) => Err(QueryError::Refused(problem.message)),
-        None => Ok(engine),
     }
 }
 
@@ -192,18 +155,18 @@ fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError
 pub fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
     let file = |(name, text): &(String, String)| File::new(name.as_str().into(), Form::Rego, text.clone());
     let files: Vec<File> = modules.iter().map(file).collect();
-    let (_, problems) = checked(&files, serde_json::json!({}), &[], &Limits::default());
+    let problems = checked(&files, &Limits::default());
     problems.into_iter().filter(Problem::is_refusal).collect()
 }
 
-/// Loads modules into an engine, for texts that are evaluated later; returns all that is wrong.
-fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Limits) -> (Engine, Vec<Problem>) {
+/// Returns all that is wrong with modules that are loaded together.
+fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
     let rewritten = rewrite::rewrite(&read);
-    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).chain(later.iter().copied());
-    let mut engine = match engine::with_data(data, limits, &texts.collect::<Vec<_>>()) {
+    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str());
+    let mut engine = match engine::with_data(serde_json::json!({}), limits, &texts.collect::<Vec<_>>()) {
         Ok(engine) => engine,
-        Err(why) => return (engine::empty(limits), vec![Problem::refused(&"data".into(), why.to_string())]),
+        Err(why) => return vec![Problem::refused(&"data".into(), why.to_string())],
     };
     let mut modules: Vec<Ref<Module>> = Vec::new();
     let missing = Missing::default();
@@ -216,7 +179,7 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
     let faults = compile::compile(&sources, missing.rules()).err().unwrap_or_default();
     let mut problems: Vec<Problem> = faults.into_iter().map(problem).collect();
     if sources.len() == files.len() && !problems.is_empty() {
-        return (engine, problems);
+        return problems;
     }
     for (file, rewritten) in files.iter().zip(&rewritten) {
         match parse::add(&mut engine, file, rewritten, limits) {
@@ -225,7 +188,7 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
         }
     }
     if !problems.is_empty() {
-        return (engine, problems);
+        return problems;
     }
     let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
@@ -247,5 +210,5 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
         limits,
     };
     problems.extend(checked.problems());
-    (engine, problems)
+    problems
 }

@@ -3,24 +3,20 @@
 //! The seed is printed where they differ, with the smallest module found that still differs. `KAUDIT_TEST_SEED` repeats a run,
 //! `KAUDIT_TEST_MODULES` makes a longer one.
 
+mod comparison;
 mod generator;
+mod joins;
+mod written;
 
-use std::{
-    env,
-    fmt::Write as _,
-    io::Write as _,
-    process::{Command, Stdio},
-    thread,
-};
+use std::{env, fmt::Write as _, thread};
 
 use fastrand::Rng;
-use kaudit::rego::query::CompiledRules;
-use kaudit_controlplane::{Tool, require_tool, tool};
-use regorus::Value;
-use serde::Deserialize;
-use serde_json::json;
+use kaudit_controlplane::{Tool, require_tool};
 
-use self::generator::{ModuleGenerator, RandomModule};
+use self::{
+    comparison::{Comparison, Difference, DifferenceKind, by_opa},
+    generator::{ModuleGenerator, RandomModule},
+};
 
 /// The number of modules, if no other is given.
 const MODULES: usize = 1_000;
@@ -32,20 +28,6 @@ const BATCH: usize = 500;
 const TOO_LOUD: usize = 100;
 /// So many differences are made smaller and printed.
 const SHOWN: usize = 5;
-
-/// What `opa` says of modules.
-#[derive(Debug, Deserialize)]
-struct OpaAnswer {
-    problems: Option<Vec<serde_json::Value>>,
-    results: Option<Vec<Vec<OpaResult>>>,
-}
-
-/// The value of a rule, an error, or neither.
-#[derive(Debug, Deserialize)]
-struct OpaResult {
-    value: Option<serde_json::Value>,
-    error: Option<String>,
-}
 
 /// A module with what it is evaluated on.
 #[derive(Clone)]
@@ -63,55 +45,9 @@ impl FuzzCase {
         Self { module, inputs, strict: seed.is_multiple_of(4) }
     }
 
-    fn question(&self) -> String {
-        let modules: serde_json::Map<String, serde_json::Value> = self
-            .module
-            .texts()
-            .into_iter()
-            .enumerate()
-            .map(|(index, text)| (format!("{index}.rego"), text.into()))
-            .collect();
-        let rules: Vec<String> = self.module.rules().iter().map(|path| format!("data.{}", path.join("."))).collect();
-        let question = json!({
-            "modules": modules, "version": "v1", "rules": rules, "inputs": self.inputs, "data": data(), "strict": self.strict,
-        });
-        question.to_string()
-    }
-
-    /// Returns where kaudit differs, and whether only by an error.
-    fn difference(&self, wanted: &OpaAnswer) -> Option<(String, bool)> {
-        let rules = self.module.rules();
-        let compiled = CompiledRules::new(&self.module.texts(), &rules, data(), self.strict);
-        let refused = wanted.problems.as_ref().filter(|problems| !problems.is_empty());
-        let compiled = match (compiled, refused) {
-            (Err(_), Some(_)) => return None,
-            (Err(why), None) => return Some((format!("kaudit refuses it: {why}"), false)),
-            (Ok(_), Some(problems)) => return Some((format!("opa refuses it: {problems:?}"), false)),
-            (Ok(compiled), None) => compiled,
-        };
-        let mut louder = None;
-        for (input, wanted) in self.inputs.iter().zip(wanted.results.iter().flatten()) {
-            let found = compiled.values(&Value::from_json_str(&input.to_string()).unwrap());
-            for ((rule, found), wanted) in rules.iter().zip(found).zip(wanted) {
-                let same = match (&found, wanted) {
-                    // A mistake of opa's own.
-                    (_, OpaResult { error: Some(why), .. }) if why.contains("eval_internal_error") => true,
-                    (Err(_), OpaResult { error: Some(_), .. }) => true,
-                    (Ok(found), OpaResult { value, error: None }) => shown(found) == value.as_ref().map(tagged),
-                    _ => false,
-                };
-                if !same {
-                    let rule = rule.join(".");
-                    let text = format!("data.{rule} of {input}\n  opa:    {wanted:?}\n  kaudit: {found:?}");
-                    let difference = (text, found.is_err());
-                    if !difference.1 {
-                        return Some(difference);
-                    }
-                    louder = louder.or(Some(difference));
-                }
-            }
-        }
-        louder
+    fn comparison(&self) -> Comparison {
+        let (modules, rules) = (self.module.texts(), self.module.rules());
+        Comparison { modules, rules, inputs: self.inputs.clone(), strict: self.strict }
     }
 
     /// Returns smaller cases.
@@ -123,91 +59,19 @@ impl FuzzCase {
     }
 }
 
-fn data() -> serde_json::Value {
-    json!({"settings": {"limits": {"cpu": 2, "memory": 64}, "names": ["a", "web"]}, "lib": {"given": {"a": 1}}})
-}
-
-/// Asks `opa` about cases.
-fn by_opa(cases: &[FuzzCase]) -> Vec<OpaAnswer> {
-    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
-        .arg("evaluate")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let questions: Vec<String> = cases.iter().map(FuzzCase::question).collect();
-    let writer = thread::spawn(move || questions.iter().try_for_each(|question| writeln!(stdin, "{question}")));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
-}
-
-/// Returns a value as a text that is the same for equal ones.
-fn shown(value: &Value) -> Option<String> {
-    let all = |items: Vec<&Value>| items.into_iter().filter_map(shown).collect::<Vec<_>>();
-    Some(match value {
-        Value::Undefined => return None,
-        Value::Null | Value::Bool(_) | Value::String(_) => value.to_string(),
-        Value::Number(_) => number(&value.to_string()),
-        Value::Array(items) => format!("[{}]", all(items.iter().collect()).join(",")),
-        Value::Set(items) => {
-            let mut items = all(items.iter().collect());
-            items.sort();
-            format!("<{}>", items.join(","))
-        }
-        Value::Object(fields) => {
-            let field = |(key, value): (&Value, &Value)| Some(format!("{}:{}", shown(key)?, shown(value)?));
-            let mut fields: Vec<String> = fields.iter().filter_map(field).collect();
-            fields.sort();
-            format!("{{{}}}", fields.join(","))
-        }
-    })
-}
-
-/// Returns the same text for a value of `opa`.
-fn tagged(value: &serde_json::Value) -> String {
-    let (tag, value) = value.as_object().unwrap().iter().next().unwrap();
-    let items = || value.as_array().unwrap().iter();
-    match tag.as_str() {
-        "number" => number(value.as_str().unwrap()),
-        "array" => format!("[{}]", items().map(tagged).collect::<Vec<_>>().join(",")),
-        "set" => {
-            let mut items: Vec<String> = items().map(tagged).collect();
-            items.sort();
-            format!("<{}>", items.join(","))
-        }
-        "object" => {
-            let field = |field: &serde_json::Value| format!("{}:{}", tagged(&field[0]), tagged(&field[1]));
-            let mut fields: Vec<String> = items().map(field).collect();
-            fields.sort();
-            format!("{{{}}}", fields.join(","))
-        }
-        _ => value.to_string(),
-    }
-}
-
-/// How a number is written does not count.
-fn number(text: &str) -> String {
-    text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| number.to_string())
-}
-
 /// Makes a case smaller as long as it differs, in as many steps as it takes.
-fn shorten(mut case: FuzzCase, mut difference: (String, bool)) -> (FuzzCase, String) {
+fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String) {
     loop {
         let smaller = case.smaller();
-        let answers = by_opa(&smaller);
-        let is_refusal = |text: &str| text.starts_with("opa refuses") || text.starts_with("kaudit refuses");
-        let next = smaller.into_iter().zip(&answers).find_map(|(smaller, answer)| {
-            let found = smaller.difference(answer)?;
-            let kind = |(text, is_louder): &(String, bool)| (is_refusal(text), *is_louder);
-            (kind(&found) == kind(&difference)).then_some((smaller, found))
+        let comparisons: Vec<Comparison> = smaller.iter().map(FuzzCase::comparison).collect();
+        let answers = by_opa(&comparisons);
+        let found = comparisons.iter().zip(&answers).map(|(comparison, answer)| comparison.difference(answer));
+        let next = smaller.into_iter().zip(found).find_map(|(smaller, found)| {
+            found.filter(|found| found.kind == difference.kind).map(|found| (smaller, found))
         });
         match next {
             Some(next) => (case, difference) = next,
-            None => return (case, difference.0),
+            None => return (case, difference.text),
         }
     }
 }
@@ -223,11 +87,13 @@ fn run(first: u64, modules: usize) -> (String, String) {
     let seeds: Vec<u64> = (first..first + modules as u64).collect();
     for batch in seeds.chunks(BATCH) {
         let cases: Vec<FuzzCase> = batch.iter().map(|seed| FuzzCase::new(*seed)).collect();
-        for ((seed, case), answer) in batch.iter().zip(&cases).zip(by_opa(&cases)) {
+        let comparisons: Vec<Comparison> = cases.iter().map(FuzzCase::comparison).collect();
+        let answers = by_opa(&comparisons);
+        for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
             refused += usize::from(answer.results.is_none());
             evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
-            let Some(difference) = case.difference(&answer) else { continue };
-            if difference.1 {
+            let Some(difference) = comparison.difference(&answer) else { continue };
+            if difference.kind == DifferenceKind::Louder {
                 louder += 1;
                 continue;
             }
@@ -257,10 +123,12 @@ fn random_modules_mean_what_opa_says() {
     }
     let modules = setting("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap());
     let first = setting("KAUDIT_TEST_SEED").unwrap_or(1);
-    let (summary, wrong) = thread::scope(|scope| {
-        let compared = || run(first, modules);
-        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, compared).unwrap().join().unwrap()
-    });
+    let (summary, wrong) = on_deep_stack(|| run(first, modules));
     println!("{summary}");
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Runs on a stack as deep as kaudit evaluates on.
+fn on_deep_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, run).unwrap().join().unwrap())
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 mod cases;
-mod compiled;
+
 mod conftest;
 #[path = "../support/files.rs"]
 mod files;
@@ -12,6 +12,7 @@ mod fuzz;
 mod gator;
 mod guards;
 mod kubescape;
+mod objects;
 mod opa;
 mod paths;
 mod sharing;

@@ -8,9 +8,10 @@ use kaudit::{judge::set::PolicySet, model::verdict::Shared, rego::limits::Limits
 use serde_json::{Value, json};
 
 use crate::{
-    compiled::{alter, objects},
     files::folder,
-    judge, object, shown,
+    judge, object,
+    objects::{alter, objects},
+    shown,
 };
 
 /// Modules that use the object's name in odd ways.

@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    compiled::{alter, objects},
     judge, object,
+    objects::{alter, objects},
 };
 
 /// How often each object is altered.

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::{
     input::{Review, fields},
-    judge::{Judge, definition_alone, error},
+    judge::{Judge, error},
     results::{attribute, details, items, json},
 };
 use crate::{
@@ -45,8 +45,7 @@ impl Judge<'_> {
             Ok((findings, _)) if findings.is_empty() => self.results.pass(&constraint.rule),
             Ok((mut findings, answer)) => {
                 attribute(&mut findings, entrypoint, &constraint.rule.metadata, |number| {
-                    let own = definition_alone(unit, &input, entrypoint, number, &answer)?;
-                    violations(constraint, &own).ok()
+                    violations(constraint, answer.definition(number)?).ok()
                 });
                 self.results.extend(findings);
             }

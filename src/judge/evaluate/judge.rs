@@ -56,7 +56,7 @@ impl Judge<'_> {
                 continue;
             }
             match answer {
-                Ok(answer) => self.entrypoint(unit, (group.dialect, entrypoint), answer, exceptions, input),
+                Ok(answer) => self.entrypoint((group.dialect, entrypoint), answer, exceptions),
                 Err(failure) => {
                     let Entrypoint { policy, rule, .. } = entrypoint;
                     self.fail(unit, policy, &rule.name, &rule.source, failure);
@@ -78,7 +78,7 @@ impl Judge<'_> {
         let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
         let wanted = query.rules.iter().copied().filter(|index| part.asks(group, *index) && is_for(*index));
         let wanted: Vec<usize> = wanted.filter(|index| query.unread(*index, self.namespace).is_none()).collect();
-        if let Some(all) = unit.rules(group, query, &wanted, input, &mut self.results.notes) {
+        if let Ok(all) = unit.rules(group, &wanted, input) {
             return all.into_iter().map(Ok).collect();
         }
         let mut answers: Vec<_> = (0..group.len()).map(|_| Ok(Value::Undefined.into())).collect();
@@ -104,24 +104,22 @@ impl Judge<'_> {
         if self.spent.elapsed().saturating_sub(self.results.notes.shared) > self.limits.input {
             return Err(Failure::OutOfTime);
         }
-        unit.rule(group, index, input, &mut self.results.notes)
+        unit.rule(group, index, input)
     }
 
     /// Turns the value of one rule into findings.
     fn entrypoint(
         &mut self,
-        unit: &Unit,
         (dialect, entrypoint): (Dialect, &Entrypoint),
         answer: &Answer,
         exceptions: &[Result<Answer, Failure>],
-        input: &Value,
     ) {
         let mut findings = findings(dialect, entrypoint, &answer.value);
         if findings.is_empty() {
             return self.results.pass(&entrypoint.rule);
         }
         results::attribute(&mut findings, entrypoint, &Metadata::default(), |number| {
-            Some(self::findings(dialect, entrypoint, &definition_alone(unit, input, entrypoint, number, answer)?))
+            Some(self::findings(dialect, entrypoint, answer.definition(number)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions
@@ -187,21 +185,6 @@ pub(super) fn findings(dialect: Dialect, entrypoint: &Entrypoint, value: &Value)
             results::findings(entrypoint, value)
         }
     }
-}
-
-/// Returns what one definition of a rule gives without the others, which the answer may tell; `None` if its evaluation fails.
-pub(super) fn definition_alone(
-    unit: &Unit,
-    input: &Value,
-    entrypoint: &Entrypoint,
-    number: usize,
-    answer: &Answer,
-) -> Option<Value> {
-    if let Some(definitions) = answer.of_definitions(entrypoint.definitions.len()) {
-        return definitions.get(number).cloned();
-    }
-    let definition = entrypoint.definitions.get(number)?;
-    unit.evaluator.definition(input, (&definition.module, &definition.rule), &entrypoint.path, false).0.ok()
 }
 
 /// Whether one of the lists of an `exception` rule names a rule: `exception[_][_] == suffix`.

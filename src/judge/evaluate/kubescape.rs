@@ -145,7 +145,7 @@ fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
 /// Evaluates a rule for an array, and sorts what it says by whom that is about.
 fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said {
     let timer = CpuTimer::start();
-    let answer = unit.rule(group, 0, &Value::from(array.to_vec()), notes);
+    let answer = unit.rule(group, 0, &Value::from(array.to_vec()));
     notes.shared += timer.elapsed();
     let answer = answer?;
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
@@ -161,13 +161,13 @@ fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said 
     Ok(all)
 }
 
-/// Returns the results, each with the number of the definition that it is of; the first where nobody knows.
+/// Returns the results, each with the number of the definition that it is of.
 fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
     let definitions = group.entrypoints.first().map_or(0, |entrypoint| entrypoint.definitions.len());
-    let Some(values) = answer.of_definitions(definitions).filter(|_| definitions > 1) else {
+    if definitions < 2 {
         return items(&answer.value).map(|response| (0, response.clone())).collect();
-    };
-    let each = values.iter().enumerate();
+    }
+    let each = answer.definitions.iter().enumerate();
     each.flat_map(|(number, value)| items(value).map(move |response| (number, response.clone()))).collect()
 }
 

@@ -61,11 +61,11 @@ impl Results {
         }
     }
 
-    /// Whether the same would be said at any time: nothing failed, and the programs answered all. Texts that were shortened
+    /// Whether the same would be said at any time: nothing failed. Texts that were shortened
     /// may end elsewhere with the names of another object.
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
-        !failed && !self.unfinished && !self.incomplete && !self.shortened && !self.notes.by_regorus
+        !failed && !self.unfinished && !self.incomplete && !self.shortened
     }
 
     /// Takes what was said of an object that looks the same.

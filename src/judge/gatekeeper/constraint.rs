@@ -124,7 +124,6 @@ pub(super) fn read(
             metadata: Arc::new(metadata),
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
             texts: Vec::new(),
-            not_compiled: None,
             excusable: Excusability::default(),
         },
     })))

@@ -168,7 +168,7 @@ impl<'a> Walker<'a> {
     }
 
     pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
-        self.frame.reads.clock |= name == "time.now_ns";
+        self.frame.reads.clock |= matches!(name, "time.now_ns" | "uuid.rfc4122");
         // An additional argument is bound to the result.
         if builtins::find(name) == u8::try_from(arguments.len()).ok().and_then(|n| n.checked_sub(1)).map(Arity::Exactly)
         {

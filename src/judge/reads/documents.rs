@@ -18,7 +18,7 @@ pub(crate) struct Reads {
     printed: Tree,
     /// Places below `data` whose elements are iterated over.
     loops: Tree,
-    /// They call `time.now_ns`.
+    /// They call `time.now_ns` or `uuid.rfc4122`.
     pub(super) clock: bool,
 }
 

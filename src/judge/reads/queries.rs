@@ -29,8 +29,6 @@ const KINDS: usize = 64;
 pub(crate) struct KindQuery {
     /// The rules that can give a result, and the exceptions that can matter, by their index in the group.
     pub(crate) rules: Vec<usize>,
-    /// The index of the query for exactly these rules in [`Queries::distinct`].
-    pub(crate) number: usize,
     /// What each of them reads; mostly the same for several kinds.
     pub(crate) reads: Vec<Arc<Reads>>,
     /// Which lookups of each of them cannot be relied on; empty before that is known.
@@ -67,8 +65,6 @@ pub(crate) struct Queries {
     all: Vec<KindQuery>,
     /// Index in `all`, by name of the kind.
     named: BTreeMap<Arc<str>, usize>,
-    /// The distinct lists of rules that are asked together.
-    pub(crate) distinct: Vec<Vec<usize>>,
     /// Whether, in Kubescape's dialect, a rule may relate elements of the input to each other.
     pub(crate) relates: bool,
 }
@@ -87,7 +83,7 @@ impl Queries {
             walker.set_kind(KindIs::Unknown);
         }
         let mut add = |walker: &mut Walker<'_>, kind: AskedKind<'_>| {
-            let mut query = query(walker, kind, entrypoints, exceptions, &mut found.distinct);
+            let mut query = query(walker, kind, entrypoints, exceptions);
             query.keep_once(&found.all);
             found.all.push(query);
             found.all.len() - 1
@@ -227,13 +223,7 @@ impl AskedKind<'_> {
 }
 
 /// Finds what is asked about the kind that the walker is set to.
-fn query(
-    walker: &mut Walker<'_>,
-    kind: AskedKind<'_>,
-    entrypoints: &[Entrypoint],
-    exceptions: &[&Path],
-    distinct: &mut Vec<Vec<usize>>,
-) -> KindQuery {
+fn query(walker: &mut Walker<'_>, kind: AskedKind<'_>, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> KindQuery {
     let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
     let shapes = shapes.chain(exceptions.iter().map(|path| (*path, None)));
     let mut rules = Vec::new();
@@ -252,11 +242,7 @@ fn query(
             reads.push(Arc::new(summary.reads));
         }
     }
-    let number = distinct.iter().position(|query| *query == rules).unwrap_or_else(|| {
-        distinct.push(rules.clone());
-        distinct.len() - 1
-    });
-    KindQuery { rules, number, reads, unread: Vec::new() }
+    KindQuery { rules, reads, unread: Vec::new() }
 }
 
 /// Whether a value can hold a result, as Trivy reads values: whatever is no empty set.

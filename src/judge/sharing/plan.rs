@@ -156,7 +156,7 @@ impl Planner<'_> {
         let mut shares = vec![true; group.len()];
         let Some(query) = group.queries.of(self.kind) else { return shares };
         for (rule, reads) in query.rules.iter().zip(&query.reads) {
-            shares[*rule] = group.compiled[*rule].is_some() && self.is_shareable(reads, group.dialect);
+            shares[*rule] = self.is_shareable(reads, group.dialect);
         }
         for (rule, entrypoint) in group.entrypoints.iter().enumerate() {
             if let Some((exception, _)) = entrypoint.exception {
@@ -183,9 +183,7 @@ impl Planner<'_> {
         let query = group.queries.of(self.kind);
         let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(query.reads.iter().map(AsRef::as_ref)));
         let reads: Vec<(&usize, &Reads)> = reads.collect();
-        let all = reads
-            .iter()
-            .all(|(rule, reads)| group.compiled[**rule].is_some() && self.is_shareable(reads, Dialect::Gatekeeper));
+        let all = reads.iter().all(|(_, reads)| self.is_shareable(reads, Dialect::Gatekeeper));
         let constraints = unit.constraints().iter().map(|constraint| {
             let matching = &constraint.matching;
             if matching.kind_names().is_some_and(|names| !names.contains(&self.kind)) {

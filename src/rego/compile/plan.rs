@@ -35,7 +35,7 @@ use super::{
 };
 use crate::rego::{
     constant::Constant,
-    program::{NotTaken, PathId, PathNode, Program, RuleId},
+    program::{NotTaken, PathId, PathNode, Program, RuleId, SourceLocation},
     references::Path,
     syntax::{Name, Position},
 };
@@ -91,7 +91,7 @@ impl Planner<'_> {
         match self.tree.at(path) {
             Some(node) if !(0..path.len()).any(|depth| has_rules(&depth)) => self.value_at(path, node, Pattern::new()),
             Some(_) => self.part(path),
-            None => Err(not_taken((0, START), "a rule that is not here")),
+            None => Err(not_taken(START, "a rule that is not here")),
         }
     }
 
@@ -103,12 +103,12 @@ impl Planner<'_> {
     /// Plans the rule at a node, unless that is done.
     fn rule(&mut self, node: &Tree) -> Planned<RuleId> {
         let Some(first) = node.rules.first().copied() else {
-            return Err(not_taken((0, START), "a rule that is not here"));
+            return Err(not_taken(START, "a rule that is not here"));
         };
         if let Some(planned) = self.planned.get(&first) {
             return planned.clone();
         }
-        let place = (self.rules[first].module, self.rules[first].at);
+        let place = self.place(first);
         self.planned.insert(first, Err(not_taken(place, "recursion")));
         let planned = self.new_rule(node, place).map(|rule| {
             self.program.rules.push(rule);
@@ -127,7 +127,7 @@ impl Planner<'_> {
         if let Some(planned) = self.documents.get(&key) {
             return planned.clone();
         }
-        let place = node.rules.first().map_or((0, START), |first| (self.rules[*first].module, self.rules[*first].at));
+        let place = node.rules.first().map_or(START, |first| self.place(*first));
         self.documents.insert(key.clone(), Err(not_taken(place, "recursion")));
         let planned = self.new_document(path, node, &key.1).map(|rule| {
             self.program.rules.push(rule);
@@ -135,6 +135,11 @@ impl Planner<'_> {
         });
         self.documents.insert(key, planned.clone());
         planned
+    }
+
+    /// Returns where a rule is written.
+    fn place(&self, rule: usize) -> SourceLocation {
+        SourceLocation { module: self.rules[rule].module, at: self.rules[rule].at }
     }
 
     /// Returns the number of a path.
@@ -147,10 +152,10 @@ impl Planner<'_> {
     }
 }
 
-const START: Position = Position { line: 1, column: 1 };
+const START: SourceLocation = SourceLocation { module: 0, at: Position { line: 1, column: 1 } };
 
-fn not_taken((module, at): (usize, Position), reason: impl Into<String>) -> NotTaken {
-    NotTaken { reason: reason.into(), module, at }
+fn not_taken(at: SourceLocation, reason: impl Into<String>) -> NotTaken {
+    NotTaken { reason: reason.into(), at }
 }
 
 /// Returns the value of a term in which nothing has to be evaluated.

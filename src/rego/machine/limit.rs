@@ -9,6 +9,7 @@ use std::{
 use crate::rego::{
     cpu_time::CpuTimer,
     memory::{self, MemoryMeter},
+    program::SourceLocation,
 };
 
 /// A look at the clock every so many steps costs nothing that can be measured.
@@ -23,11 +24,34 @@ const ELEMENT: usize = 48;
 /// Why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// An error of the policy, or too much stack.
-    Failed(String),
+    Failed(RuntimeError),
     TimedOut,
     /// It used more memory than [`memory::share`].
     TooMuch,
+}
+
+/// An error of a policy, or too much stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuntimeError {
+    /// What failed: a call, a definition, or the key of a comprehension.
+    pub(crate) at: Option<SourceLocation>,
+    pub(crate) reason: String,
+    /// The definition whose value is another one.
+    pub(crate) other: Option<SourceLocation>,
+}
+
+impl Halt {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(RuntimeError { at: None, reason: reason.into(), other: None })
+    }
+
+    /// Returns an error without a place as one at this place.
+    pub(super) fn at(self, place: Option<SourceLocation>) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(RuntimeError { at: error.at.or(place), ..error }),
+            halt => halt,
+        }
+    }
 }
 
 /// What an evaluation may take.
@@ -89,7 +113,7 @@ impl Gauge {
     /// To be called for whatever may be nested.
     pub(super) fn enter(&mut self) -> Result<(), Halt> {
         if self.stack.abs_diff(stack_pointer()) > self.bounds.stack {
-            return Err(Halt::Failed("needs too much stack".to_owned()));
+            return Err(Halt::failed("needs too much stack"));
         }
         self.tick()
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use regorus::{Rc, Value, value::Object};
 
-use super::limit::Halt;
+use super::limit::{Halt, RuntimeError};
+use crate::rego::program::{Definition, SourceLocation};
 
 /// Where a block puts what it yields.
 pub(super) enum Sink<'s> {
@@ -14,13 +15,14 @@ pub(super) enum Sink<'s> {
     One {
         value: &'s mut Option<Value>,
         once: bool,
+        is_function: bool,
     },
     Array(&'s mut Vec<Value>),
     Set(&'s mut BTreeSet<Value>),
     /// Keys with different values are an error, or added to `conflicts`.
     Object {
         fields: &'s mut BTreeMap<Value, Value>,
-        conflicts: Option<&'s mut BTreeSet<Value>>,
+        conflicts: Option<ConflictSink<'s>>,
     },
     /// Values, or elements of sets, at paths; where there are two values, the first key is added to `conflicts`.
     Document {
@@ -28,10 +30,25 @@ pub(super) enum Sink<'s> {
         /// The paths of the values.
         values: &'s mut BTreeSet<Vec<Value>>,
         elements: bool,
-        conflicts: &'s mut BTreeSet<Value>,
+        conflicts: ConflictSink<'s>,
         /// Whether there was something.
         given: &'s mut bool,
     },
+}
+
+/// Keys that have different values, with the definitions that give another one.
+pub(super) type Conflicts = BTreeMap<Value, Option<SourceLocation>>;
+
+/// Where the keys go for which a definition gives another value.
+pub(super) struct ConflictSink<'s> {
+    pub(super) keys: &'s mut Conflicts,
+    pub(super) at: Option<SourceLocation>,
+}
+
+impl ConflictSink<'_> {
+    pub(super) fn add(&mut self, key: Value) {
+        self.keys.entry(key).or_insert(self.at);
+    }
 }
 
 impl Sink<'_> {
@@ -49,7 +66,7 @@ impl Sink<'_> {
 }
 
 pub(super) fn conflict() -> Halt {
-    Halt::Failed("object keys must be unique".to_owned())
+    Halt::failed("object keys must be unique")
 }
 
 /// Two values at one key are a conflict.
@@ -64,14 +81,40 @@ pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Val
     }
 }
 
-/// All values of a complete rule must be the same.
-pub(super) fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
+/// In OPA's words.
+fn several_values(is_function: bool) -> &'static str {
+    if is_function {
+        "functions must not produce multiple outputs for same inputs"
+    } else {
+        "complete rules must not produce multiple outputs"
+    }
+}
+
+/// All values of one definition must be the same.
+pub(super) fn agree(value: &mut Option<Value>, own: Value, is_function: bool) -> Result<(), Halt> {
     match value {
-        Some(value) if *value != own => {
-            Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned()))
-        }
+        Some(value) if *value != own => Err(Halt::failed(several_values(is_function))),
         _ => {
             *value = Some(own);
+            Ok(())
+        }
+    }
+}
+
+/// All definitions of a rule must have the same value.
+pub(super) fn agree_with<'d>(
+    value: &mut Option<(Value, &'d Definition)>,
+    own: Value,
+    (definition, is_function): (&'d Definition, bool),
+) -> Result<(), Halt> {
+    match value {
+        Some((value, other)) if *value != own => {
+            let reason = several_values(is_function).to_owned();
+            Err(Halt::Failed(RuntimeError { at: definition.at, reason, other: other.at }))
+        }
+        Some(_) => Ok(()),
+        None => {
+            *value = Some((own, definition));
             Ok(())
         }
     }

@@ -57,12 +57,12 @@ impl<'v> Machine<'v, '_> {
                 matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
             }
             Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
-            Step::Call { callee, arguments, into } => {
+            Step::Call { callee, arguments, into, at } => {
                 let made = match self.replaced.substitute(Callable::Builtin(*callee)) {
-                    None => self.builtin(callee, arguments, base)?,
-                    Some(substitute) => self.substituted(substitute, arguments, base)?,
+                    None => self.builtin(callee, arguments, base),
+                    Some(substitute) => self.substituted(substitute, arguments, base),
                 };
-                self.result(made, *into, base)
+                self.result(made.map_err(|halt| halt.at(Some(*at)))?, *into, base)
             }
             Step::Invoke { function, arguments, into } => {
                 let made = match self.replaced.substitute(Callable::Rule(*function)) {
@@ -77,12 +77,12 @@ impl<'v> Machine<'v, '_> {
                 self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
             }
             Step::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
-            Step::Comprehension { into, form, block, memo } => {
+            Step::Comprehension { into, form, block, at, memo } => {
                 let made = match memo {
-                    Some(memo) => self.memo(*memo, *form, block, base)?,
-                    None => Slot::Own(self.comprehension(*form, block, base)?),
+                    Some(memo) => self.memo(*memo, *form, block, base),
+                    None => self.comprehension(*form, block, base).map(Slot::Own),
                 };
-                self.set(base, *into, made);
+                self.set(base, *into, made.map_err(|halt| halt.at(Some(*at)))?);
                 true
             }
             Step::Not(block) => !self.found(block, base)?,
@@ -110,7 +110,7 @@ impl<'v> Machine<'v, '_> {
         };
         given.clear();
         self.arguments = given;
-        made.map_err(Halt::Failed)
+        made.map_err(Halt::failed)
     }
 
     /// Whether a block yields something.
@@ -185,10 +185,14 @@ impl<'v> Machine<'v, '_> {
             // Values of other keys that are in conflict do not matter.
             (Operand::Rule(rule), Some(key)) => {
                 self.evaluated(*rule)?;
-                if let Some(conflicts) = self.conflicts.get(rule)
-                    && self.peek(key, base).is_none_or(|key| conflicts.contains(key))
-                {
-                    return Err(sink::conflict());
+                if let Some(conflicts) = self.conflicts.get(rule) {
+                    let conflict = match self.peek(key, base) {
+                        Some(key) => conflicts.get(key),
+                        None => conflicts.values().next(),
+                    };
+                    if let Some(place) = conflict {
+                        return Err(sink::conflict().at(*place));
+                    }
                 }
             }
             _ => self.prepare(from)?,
@@ -311,8 +315,8 @@ impl<'v> Machine<'v, '_> {
         let Some(made) = self.value(value, base)?.cloned() else { return Ok(false) };
         match sink {
             Sink::Found(_) => return Ok(true),
-            Sink::One { value, once } => {
-                sink::agree(value, made)?;
+            Sink::One { value, once, is_function } => {
+                sink::agree(value, made, *is_function)?;
                 return Ok(*once);
             }
             Sink::Array(items) => items.push(made),
@@ -324,7 +328,7 @@ impl<'v> Machine<'v, '_> {
                 let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
                 match conflicts {
                     Some(conflicts) if fields.get(&key).is_some_and(|before| *before != made) => {
-                        conflicts.insert(key);
+                        conflicts.add(key);
                     }
                     _ => sink::insert(fields, key, made)?,
                 }
@@ -336,7 +340,7 @@ impl<'v> Machine<'v, '_> {
                     // Nothing can be added to a value.
                     let is_below_value = (1..path.len()).any(|depth| values.contains(&path[..depth]));
                     if is_below_value || !sink::insert_at(fields, &path, made, *elements) {
-                        conflicts.extend(path.into_iter().next());
+                        path.into_iter().take(1).for_each(|key| conflicts.add(key));
                     } else if !*elements && !values.contains(&path) {
                         values.insert(path);
                     }

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use kaudit::rego::query::{Query, QueryError, evaluate_program};
+use kaudit::rego::query::{Query, QueryError, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;
@@ -72,7 +72,7 @@ impl Case {
         let names: BTreeSet<&str> =
             self.want_result.iter().flatten().flat_map(BTreeMap::keys).map(String::as_str).collect();
         let names: Vec<&str> = names.into_iter().collect();
-        self.outcome(|query| match evaluate_program(query, &names) {
+        self.outcome(|query| match evaluate(query, &names) {
             Ok(answers) => answers,
             Err(why) => Err(QueryError::Refused(why)),
         })

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::rego::query::{Query, evaluate, evaluate_program};
+use kaudit::rego::query::{Query, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 
@@ -53,26 +53,14 @@ pub(super) fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value>
 }
 
 pub(super) fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
-    answer(expression, |query| evaluate(query).map_err(|error| format!("{error:?}")))
-}
-
-/// What the program answers that the expression is compiled to.
-pub(super) fn by_program(expression: &str) -> Result<Option<Value>, String> {
-    answer(expression, |query| match evaluate_program(query, &["x"]) {
-        Ok(Ok(answers)) => Ok(answers),
-        other => Err(format!("{other:?}")),
-    })
-}
-
-fn answer(
-    expression: &str,
-    evaluate: impl Fn(&Query<'_>) -> Result<Vec<Value>, String>,
-) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
     let data = serde_json::json!({});
     let query = Query { modules: &modules, data, input, text: "x = data.answers.answer", strict: false };
-    Ok(evaluate(&query)?.first().map(|bindings| bindings["x"].clone()))
+    match evaluate(&query, &["x"]) {
+        Ok(Ok(answers)) => Ok(answers.first().map(|bindings| bindings["x"].clone())),
+        other => Err(format!("{other:?}")),
+    }
 }
 
 #[test]

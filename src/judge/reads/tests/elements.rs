@@ -71,7 +71,7 @@ const RELATING: &[&str] = &[
 /// Returns what a rule says of an array, sorted.
 fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
     let unit = &set.units[0];
-    let value = unit.evaluator.rule(&Value::from(array.to_vec()), &unit.groups[0].one(0)).unwrap();
+    let value = unit.rule(&unit.groups[0], 0, &Value::from(array.to_vec())).unwrap().value;
     let mut all: Vec<String> = value.as_set().unwrap().iter().map(ToString::to_string).collect();
     all.sort();
     all

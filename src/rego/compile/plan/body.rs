@@ -6,7 +6,7 @@ use super::{Planned, Planner, not_taken};
 use crate::rego::{
     builtins::{Callee, declarations},
     compile::term::{Call, Every, Function, Statement, Term, Variable, What},
-    program::{Block, Comparison, NotTaken, Operand, Register, Step},
+    program::{Block, Comparison, NotTaken, Operand, Register, SourceLocation, Step},
     syntax::Position,
 };
 
@@ -31,7 +31,7 @@ enum Opener {
 impl<'p, 'a> Body<'p, 'a> {
     /// Begins a body; the first registers are those of the arguments.
     pub(super) fn new(planner: &'p mut Planner<'a>, module: usize, arity: usize) -> Self {
-        let at = super::START;
+        let at = super::START.at;
         Self { planner, module, at, variables: BTreeMap::new(), registers: arity, levels: vec![(None, Vec::new())] }
     }
 
@@ -49,7 +49,12 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     pub(super) fn not_taken(&self, reason: impl Into<String>) -> NotTaken {
-        not_taken((self.module, self.at), reason)
+        not_taken(self.location(self.at), reason)
+    }
+
+    /// Returns a place in the module of the body.
+    pub(super) fn location(&self, at: Position) -> SourceLocation {
+        SourceLocation { module: self.module, at }
     }
 
     pub(super) fn register(&mut self) -> Register {
@@ -151,8 +156,8 @@ impl<'p, 'a> Body<'p, 'a> {
                 let Some(callee) = Callee::find(name) else {
                     return Err(self.not_taken(format!("the builtin {name}")));
                 };
-                let arguments = operands.into();
-                self.with_result(result, |into| Step::Call { callee, arguments, into })
+                let (arguments, at) = (operands.into(), self.location(self.at));
+                self.with_result(result, |into| Step::Call { callee, arguments, into, at })
             }
             Function::Rule(path) => {
                 let tree = self.planner.tree;

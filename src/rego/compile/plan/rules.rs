@@ -9,8 +9,7 @@ use crate::rego::{
         visit,
     },
     constant::Constant,
-    program::{Block, Definition, Form, Operand, Rule, RuleId, Step},
-    syntax::Position,
+    program::{Block, Definition, Form, Operand, Rule, RuleId, SourceLocation, Step},
 };
 
 impl Planner<'_> {
@@ -21,7 +20,7 @@ impl Planner<'_> {
     }
 
     /// Plans all definitions at a node.
-    pub(super) fn new_rule(&mut self, node: &Tree, place: (usize, Position)) -> Planned<Rule> {
+    pub(super) fn new_rule(&mut self, node: &Tree, place: SourceLocation) -> Planned<Rule> {
         let all = self.rules;
         let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();
         let form = form(&definitions).ok_or_else(|| not_taken(place, "rules of several kinds"))?;
@@ -104,8 +103,8 @@ impl Planner<'_> {
 
     /// Plans a part of a document, as a rule of its own.
     pub(super) fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
-        let keys = path.iter().map(|key| Term::new(super::START, Value::Constant(key.clone())));
-        let items: Vec<Term> = std::iter::once(Term::variable(super::START, DATA)).chain(keys).collect();
+        let keys = path.iter().map(|key| Term::new(super::START.at, Value::Constant(key.clone())));
+        let items: Vec<Term> = std::iter::once(Term::variable(super::START.at, DATA)).chain(keys).collect();
         let mut body = Body::new(self, 0, 0);
         let value = body.reference(&items)?;
         let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
@@ -117,7 +116,7 @@ impl Planner<'_> {
         let branches = Box::new([block]);
         let rule = Rule {
             registers,
-            definitions: Box::new([Definition { branches, gives_elements: false }]),
+            definitions: Box::new([Definition { branches, at: None, gives_elements: false }]),
             ..Rule::new(Form::Complete, None, 0)
         };
         self.program.rules.push(rule);
@@ -144,6 +143,7 @@ impl Planner<'_> {
         });
         Ok(Definition {
             branches: branches.collect::<Planned<_>>()?,
+            at: Some(SourceLocation { module: definition.module, at: definition.at }),
             gives_elements: matches!(definition.result, Outcome::Element(_)),
         })
     }

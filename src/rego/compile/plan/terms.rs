@@ -4,7 +4,7 @@ use super::{Planned, body::Body, value_of};
 use crate::rego::{
     compile::term::{Comprehension, DATA, INPUT, Term, Value},
     program::{Collection, Operand, PathNode, Step},
-    syntax::ComprehensionKind,
+    syntax::{ComprehensionKind, Position},
 };
 
 impl Body<'_, '_> {
@@ -44,13 +44,13 @@ impl Body<'_, '_> {
                 self.push(Step::MakeObject { into, fields });
                 Ok(Operand::Register(into))
             }
-            Value::Comprehension(comprehension) => self.comprehension(comprehension),
+            Value::Comprehension(comprehension) => self.comprehension(term.at, comprehension),
             Value::Constant(_) => Err(self.not_taken("a number that cannot be read")),
             Value::Call(_) | Value::Template(_) | Value::Builtin(_) => Err(self.not_taken("a function as a value")),
         }
     }
 
-    fn comprehension(&mut self, comprehension: &Comprehension) -> Planned<Operand> {
+    fn comprehension(&mut self, at: Position, comprehension: &Comprehension) -> Planned<Operand> {
         let Comprehension { form, key, term, body } = comprehension;
         let block = self.inner(body, |body| {
             let keys = key.iter().map(|key| body.operand(key)).collect::<Planned<_>>()?;
@@ -62,7 +62,8 @@ impl Body<'_, '_> {
             ComprehensionKind::Object => Collection::Object,
         };
         let into = self.register();
-        self.push(Step::Comprehension { into, form, block, memo: None });
+        let at = self.location(at);
+        self.push(Step::Comprehension { into, form, block, at, memo: None });
         Ok(Operand::Register(into))
     }
 

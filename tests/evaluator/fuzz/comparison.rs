@@ -1,0 +1,171 @@
+//! Modules on inputs, by the real `opa` and by kaudit.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+};
+
+use kaudit::rego::query::CompiledRules;
+use kaudit_controlplane::{Tool, tool};
+use regorus::Value;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Modules with what is evaluated of them.
+pub(super) struct Comparison {
+    pub(super) modules: Vec<String>,
+    /// Paths below `data`.
+    pub(super) rules: Vec<Vec<String>>,
+    pub(super) inputs: Vec<serde_json::Value>,
+    pub(super) strict: bool,
+}
+
+/// What `opa` says of modules.
+#[derive(Debug, Deserialize)]
+pub(super) struct OpaAnswer {
+    problems: Option<Vec<serde_json::Value>>,
+    pub(super) results: Option<Vec<Vec<OpaResult>>>,
+}
+
+/// The value of a rule, an error, or neither.
+#[derive(Debug, Deserialize)]
+pub(super) struct OpaResult {
+    value: Option<serde_json::Value>,
+    error: Option<String>,
+}
+
+/// Where kaudit differs from `opa`.
+pub(super) struct Difference {
+    pub(super) text: String,
+    pub(super) kind: DifferenceKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DifferenceKind {
+    /// One of the two refuses a module.
+    Refusal,
+    /// A value, or an error that only `opa` has.
+    Value,
+    /// An error that only kaudit has.
+    Louder,
+}
+
+impl Comparison {
+    fn question(&self) -> String {
+        let modules = self.modules.iter().enumerate();
+        let modules: serde_json::Map<String, serde_json::Value> =
+            modules.map(|(index, text)| (format!("{index}.rego"), text.as_str().into())).collect();
+        let rules: Vec<String> = self.rules.iter().map(|path| format!("data.{}", path.join("."))).collect();
+        let question = json!({
+            "modules": modules, "version": "v1", "rules": rules, "inputs": self.inputs, "data": data(), "strict": self.strict,
+        });
+        question.to_string()
+    }
+
+    /// Returns the first difference, one by an error only if there is no other.
+    pub(super) fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
+        let refusal = |text: String| Some(Difference { text, kind: DifferenceKind::Refusal });
+        let compiled = CompiledRules::new(&self.modules, &self.rules, data(), self.strict);
+        let refused = wanted.problems.as_ref().filter(|problems| !problems.is_empty());
+        let compiled = match (compiled, refused) {
+            (Err(_), Some(_)) => return None,
+            (Err(why), None) => return refusal(format!("kaudit refuses it: {why}")),
+            (Ok(_), Some(problems)) => return refusal(format!("opa refuses it: {problems:?}")),
+            (Ok(compiled), None) => compiled,
+        };
+        let mut louder = None;
+        for (input, wanted) in self.inputs.iter().zip(wanted.results.iter().flatten()) {
+            let found = compiled.values(&Value::from_json_str(&input.to_string()).unwrap());
+            for ((rule, found), wanted) in self.rules.iter().zip(found).zip(wanted) {
+                let same = match (&found, wanted) {
+                    // A mistake of opa's own.
+                    (_, OpaResult { error: Some(why), .. }) if why.contains("eval_internal_error") => true,
+                    (Err(_), OpaResult { error: Some(_), .. }) => true,
+                    (Ok(found), OpaResult { value, error: None }) => shown(found) == value.as_ref().map(tagged),
+                    _ => false,
+                };
+                if !same {
+                    let rule = rule.join(".");
+                    let text = format!("data.{rule} of {input}\n  opa:    {wanted:?}\n  kaudit: {found:?}");
+                    if found.is_ok() {
+                        return Some(Difference { text, kind: DifferenceKind::Value });
+                    }
+                    louder = louder.or(Some(Difference { text, kind: DifferenceKind::Louder }));
+                }
+            }
+        }
+        louder
+    }
+}
+
+fn data() -> serde_json::Value {
+    json!({"settings": {"limits": {"cpu": 2, "memory": 64}, "names": ["a", "web"]}, "lib": {"given": {"a": 1}}})
+}
+
+/// Asks `opa`.
+pub(super) fn by_opa(comparisons: &[Comparison]) -> Vec<OpaAnswer> {
+    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
+        .arg("evaluate")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let questions: Vec<String> = comparisons.iter().map(Comparison::question).collect();
+    let writer = thread::spawn(move || questions.iter().try_for_each(|question| writeln!(stdin, "{question}")));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// Returns a value as a text that is the same for equal ones.
+fn shown(value: &Value) -> Option<String> {
+    let all = |items: Vec<&Value>| items.into_iter().filter_map(shown).collect::<Vec<_>>();
+    Some(match value {
+        Value::Undefined => return None,
+        Value::Null | Value::Bool(_) | Value::String(_) => value.to_string(),
+        Value::Number(_) => number(&value.to_string()),
+        Value::Array(items) => format!("[{}]", all(items.iter().collect()).join(",")),
+        Value::Set(items) => {
+            let mut items = all(items.iter().collect());
+            items.sort();
+            format!("<{}>", items.join(","))
+        }
+        Value::Object(fields) => {
+            let field = |(key, value): (&Value, &Value)| Some(format!("{}:{}", shown(key)?, shown(value)?));
+            let mut fields: Vec<String> = fields.iter().filter_map(field).collect();
+            fields.sort();
+            format!("{{{}}}", fields.join(","))
+        }
+    })
+}
+
+/// Returns the same text for a value of `opa`.
+fn tagged(value: &serde_json::Value) -> String {
+    let (tag, value) = value.as_object().unwrap().iter().next().unwrap();
+    let items = || value.as_array().unwrap().iter();
+    match tag.as_str() {
+        "number" => number(value.as_str().unwrap()),
+        "array" => format!("[{}]", items().map(tagged).collect::<Vec<_>>().join(",")),
+        "set" => {
+            let mut items: Vec<String> = items().map(tagged).collect();
+            items.sort();
+            format!("<{}>", items.join(","))
+        }
+        "object" => {
+            let field = |field: &serde_json::Value| format!("{}:{}", tagged(&field[0]), tagged(&field[1]));
+            let mut fields: Vec<String> = items().map(field).collect();
+            fields.sort();
+            format!("{{{}}}", fields.join(","))
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// How a number is written does not count.
+fn number(text: &str) -> String {
+    text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| number.to_string())
+}
