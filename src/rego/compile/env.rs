@@ -1,6 +1,6 @@
 //! What is known of types at a place: those of the rules, and of the variables of the bodies around it.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::term::{DATA, INPUT, Term, Value, Variable};
 use crate::rego::{
@@ -131,40 +131,40 @@ fn merged(a: Known, b: Known) -> Known {
 struct Frame {
     variables: BTreeMap<Variable, Known>,
     /// What `with` says of `input` and of `data`; variables are those of the frame below then.
-    replaced: Option<Rc<Replaced>>,
+    replaced: Option<Arc<Replaced>>,
     /// Grows with each change.
     version: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replaced {
-    pub(super) input: Option<Rc<TypeTree>>,
-    pub(super) data: Option<Rc<TypeTree>>,
+    pub(super) input: Option<Arc<TypeTree>>,
+    pub(super) data: Option<Arc<TypeTree>>,
 }
 
 /// What stands first in a reference.
 enum Found<'a> {
-    Tree(&'a Rc<TypeTree>),
+    Tree(&'a Arc<TypeTree>),
     Variable(Type),
 }
 
 pub(super) struct Env {
-    rules: Rc<TypeTree>,
+    rules: Arc<TypeTree>,
     frames: Vec<Frame>,
     version: u64,
 }
 
 impl Env {
     pub(super) fn new() -> Self {
-        Self { rules: Rc::default(), frames: Vec::new(), version: 0 }
+        Self { rules: Arc::default(), frames: Vec::new(), version: 0 }
     }
 
     /// Returns what is known of the rules, to add to it.
     pub(super) fn rules(&mut self) -> &mut TypeTree {
-        Rc::make_mut(&mut self.rules)
+        Arc::make_mut(&mut self.rules)
     }
 
-    pub(super) fn enter(&mut self, replaced: Option<Rc<Replaced>>) {
+    pub(super) fn enter(&mut self, replaced: Option<Arc<Replaced>>) {
         self.version += 1;
         self.frames.push(Frame { replaced, version: self.version, ..Frame::default() });
     }
@@ -219,7 +219,7 @@ impl Env {
                 Found::Variable(of) => return select(Some(of), &items[1..]),
                 Found::Tree(tree) => match in_tree(tree, &items[1..]) {
                     Ok(known) => return known,
-                    Err(Elsewhere) if Rc::ptr_eq(tree, &self.rules) => break,
+                    Err(Elsewhere) if Arc::ptr_eq(tree, &self.rules) => break,
                     Err(Elsewhere) => depth = at,
                 },
             }
@@ -228,15 +228,15 @@ impl Env {
     }
 
     /// Returns the trees that may know a document, and at last whether a variable is meant, from the inside out.
-    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Rc<TypeTree>>, Known) {
+    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Arc<TypeTree>>, Known) {
         let mut trees = Vec::new();
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
                 Found::Variable(of) => return (trees, Some(of)),
                 Found::Tree(tree) => {
-                    trees.push(Rc::clone(tree));
-                    if Rc::ptr_eq(tree, &self.rules) {
+                    trees.push(Arc::clone(tree));
+                    if Arc::ptr_eq(tree, &self.rules) {
                         break;
                     }
                     depth = at;

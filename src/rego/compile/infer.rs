@@ -6,7 +6,7 @@
 mod learn;
 mod references;
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     env::{Env, Replaced, TypeTree},
@@ -146,7 +146,7 @@ impl<'a> Checker<'a> {
             let replaced = self.replaced(statement);
             let frames = replaced.len();
             for replaced in replaced {
-                self.env.enter(Some(Rc::new(replaced)));
+                self.env.enter(Some(Arc::new(replaced)));
             }
             let mut found = self.closures(statement);
             self.references_of(statement, &mut found);
@@ -270,7 +270,7 @@ impl<'a> Checker<'a> {
                     }
                 }
                 if !dependents.children.is_empty() {
-                    frames.push(Replaced { data: Some(Rc::new(dependents)), input: None });
+                    frames.push(Replaced { data: Some(Arc::new(dependents)), input: None });
                 }
             }
             if function {
@@ -281,7 +281,7 @@ impl<'a> Checker<'a> {
             let of = of.or_else(|| Some(Type::any()));
             let document =
                 if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
-            Rc::make_mut(document.get_or_insert_default()).put(&path, of);
+            Arc::make_mut(document.get_or_insert_default()).put(&path, of);
         }
         if own.input.is_some() || own.data.is_some() {
             frames.push(own);

@@ -1,6 +1,6 @@
 //! `with`: what can be replaced, and by what. OPA's stage `RewriteWithValues`.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     fault::{Code, Fault},
@@ -97,7 +97,7 @@ impl Replacer<'_> {
             }
             TargetValue::Builtin(name) => {
                 replaceable(name).map_err(|message| (Code::Compile, message))?;
-                self.replaced.insert(Rc::clone(name));
+                self.replaced.insert(Arc::clone(name));
                 if self.is_function_or_rule(&with.value) {
                     return Ok(false);
                 }

@@ -1,6 +1,6 @@
 //! Rules as OPA's compiler sees them: names resolved, each variable with a number of its own, positions as they are written.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::rego::{
     constant::Constant,
@@ -30,12 +30,12 @@ impl Variables {
 
     /// Returns a new variable that a rule declares by this name.
     pub(super) fn declared(&mut self, name: &Name) -> Variable {
-        self.add(Some(Rc::clone(name)), true)
+        self.add(Some(Arc::clone(name)), true)
     }
 
     /// Returns a new variable of this name that nothing declares.
     pub(super) fn free(&mut self, name: &Name) -> Variable {
-        self.add(Some(Rc::clone(name)), false)
+        self.add(Some(Arc::clone(name)), false)
     }
 
     /// Returns a new variable that stands for a part of an expression.

@@ -122,7 +122,16 @@ pub(super) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
         let value = Some((":=", Expr::scalar(at, "null")));
         let first = Branch { at, value, conditional: module.version == Version::V1, body: Some(never) };
         let name = Expr::new(at, Kind::Ref(head.clone(), keys));
-        added.push(Rule { at, default: false, name, parameters: None, contains: None, first, others: Vec::new() });
+        added.push(Rule {
+            at,
+            default: false,
+            name,
+            parameters: None,
+            contains: None,
+            first,
+            others: Vec::new(),
+            last_line: at.line,
+        });
     }
     module.rules.append(&mut added);
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    rc::Rc,
+    sync::Arc,
 };
 
 use super::outline::Package;
@@ -23,7 +23,7 @@ impl Fresh {
         for rule in &mut module.rules {
             rule.each_expr(&mut |expr| {
                 if let Kind::Name(name) = &expr.kind {
-                    used.insert(Rc::clone(name));
+                    used.insert(Arc::clone(name));
                 }
             });
         }
@@ -35,7 +35,7 @@ impl Fresh {
         let mut number = 1_usize;
         loop {
             let name: Name = format!("{base}__{number}").into();
-            if self.used.insert(Rc::clone(&name)) {
+            if self.used.insert(Arc::clone(&name)) {
                 return name;
             }
             number += 1;
@@ -142,15 +142,15 @@ impl Resolver<'_> {
             || self.imports.contains_key(name)
             || matches!(&**name, "data" | "input");
         let hides = global || outer.iter().any(|scope| scope.named.contains(name) || scope.declared.contains_key(name));
-        let known = if hides { self.fresh.name(name) } else { Rc::clone(name) };
-        inner.declared.insert(Rc::clone(name), known);
+        let known = if hides { self.fresh.name(name) } else { Arc::clone(name) };
+        inner.declared.insert(Arc::clone(name), known);
     }
 
     /// Declares the variables of a pattern.
     fn pattern(&mut self, pattern: &mut Expr) {
         match &mut pattern.kind {
             Kind::Name(name) => {
-                let name = Rc::clone(name);
+                let name = Arc::clone(name);
                 self.declare(&name);
             }
             Kind::Array(items) => items.iter_mut().for_each(|item| self.pattern(item)),
@@ -286,7 +286,7 @@ impl Resolver<'_> {
             name.kind = path.kind.clone();
             move_to(name);
         } else if self.package.rules.get(text).is_some_and(|known| known.parameters.is_none()) {
-            let rule = Key::Dot(Rc::clone(text));
+            let rule = Key::Dot(Arc::clone(text));
             name.kind = match self.path.clone().kind {
                 Kind::Ref(head, mut keys) => {
                     let first = Key::Dot(head.as_name().cloned().unwrap_or_else(|| "".into()));
@@ -339,7 +339,7 @@ fn scope_of(body: Option<&mut Body>, heads: &mut [Option<&mut Expr>]) -> Scope {
     }
     for statement in body.into_iter().flatten() {
         if let What::Some(names) = &statement.what {
-            scope.named.extend(names.iter().map(|(_, name)| Rc::clone(name)));
+            scope.named.extend(names.iter().map(|(_, name)| Arc::clone(name)));
         }
         statement.exprs(&mut |expr| collect(expr, &mut scope.named));
     }
@@ -348,7 +348,7 @@ fn scope_of(body: Option<&mut Body>, heads: &mut [Option<&mut Expr>]) -> Scope {
 
 fn collect(expr: &mut Expr, names: &mut HashSet<Name>) {
     if let Kind::Name(name) = &expr.kind {
-        names.insert(Rc::clone(name));
+        names.insert(Arc::clone(name));
     }
     expr.parts(&mut |part| collect(part, names));
 }

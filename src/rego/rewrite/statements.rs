@@ -1,6 +1,6 @@
 //! Statements and operators that regorus refuses or misreads.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     extensions::{MEMBER, PAIR},
@@ -182,7 +182,7 @@ pub(super) fn replacements(module: &mut Module, package: &Package, outline: &Out
         let mut named = HashMap::<Name, usize>::new();
         rule.each_expr(&mut |expr| {
             if let Kind::Name(name) = &expr.kind {
-                *named.entry(Rc::clone(name)).or_default() += 1;
+                *named.entry(Arc::clone(name)).or_default() += 1;
             }
         });
         rule.each_body(&mut |body| {
@@ -210,7 +210,16 @@ fn function_around(at: Position, builtin: &[Name], arity: u8, fresh: &mut Fresh)
     let parameters: Vec<Expr> = (0..arity).map(|_| Expr::name(at, &fresh.name("x"))).collect();
     let value = Some((":=", Expr::call(at, &builtin.join("."), parameters.clone())));
     let first = Branch { at, value, conditional: false, body: None };
-    Rule { at, default: false, name, parameters: Some(parameters), contains: None, first, others: Vec::new() }
+    Rule {
+        at,
+        default: false,
+        name,
+        parameters: Some(parameters),
+        contains: None,
+        first,
+        others: Vec::new(),
+        last_line: at.line,
+    }
 }
 
 /// Template strings, as OPA itself lowers them: each expression becomes a set that is empty where it is undefined.
@@ -235,6 +244,6 @@ fn captured(statement: Statement, fresh: &mut Fresh) -> Expr {
     let term = Expr::name(at, &fresh.name("part"));
     let What::Expr(value) = statement.what else { return term };
     let what = What::Expr(Expr::binary(":=", term.clone(), value));
-    let body = vec![Statement { at, what, with: statement.with }];
+    let body = vec![Statement { what, ..statement }];
     Expr::new(at, Kind::Comprehension(Box::new(Comprehension { form: ComprehensionKind::Set, key: None, term, body })))
 }

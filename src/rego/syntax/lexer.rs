@@ -1,8 +1,8 @@
 //! Text to tokens, as OPA reads them: template strings are one token, with the tokens of their expressions inside.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use super::tree::Position;
+use super::tree::{Position, Span};
 
 /// Why a text is not Rego, as far as this reader goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +39,16 @@ pub(super) enum TokenKind {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
     /// A string literal, with quotes.
-    Text(Rc<str>),
+    Text(Arc<str>),
     Tokens(Vec<Token>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
-    pub(super) text: Rc<str>,
+    pub(super) text: Arc<str>,
     pub(super) at: Position,
+    pub(super) span: Span,
     /// Line that it ends on.
     pub(super) last_line: u32,
     /// Whether it follows the one before without a space.
@@ -136,6 +137,7 @@ impl Lexer<'_> {
             kind,
             text: self.text[start..self.offset].into(),
             at,
+            span: Span::new(start, self.offset),
             last_line: self.place.line,
             adjacent: before == start && start > 0,
         })

@@ -1,11 +1,11 @@
 //! Tokens to a syntax tree, by OPA's grammar: modules, rules and statements. Expressions are in [`super::terms`].
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{
     lexer::{SyntaxError, Token, TokenKind, tokens},
     tree::{
-        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule,
+        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Span,
         Statement, Version, What, With,
     },
 };
@@ -85,6 +85,22 @@ impl Parser {
 
     pub(super) fn place(&self) -> Position {
         self.token().at
+    }
+
+    /// Returns where the next token begins, in bytes.
+    pub(super) fn start(&self) -> u32 {
+        self.token().span.start
+    }
+
+    /// Returns what was read since a place, in bytes.
+    pub(super) fn span_from(&self, start: u32) -> Span {
+        let last = self.next.checked_sub(1).and_then(|index| self.tokens.get(index));
+        Span { start, end: last.map_or(start, |token| token.span.end) }
+    }
+
+    /// Returns the line that the last token ends on.
+    fn last_line(&self) -> u32 {
+        self.next.checked_sub(1).and_then(|index| self.tokens.get(index)).map_or(1, |token| token.last_line)
     }
 
     pub(super) fn at_end(&self) -> bool {
@@ -171,7 +187,7 @@ impl Parser {
         if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
             return Err(self.unexpected());
         }
-        let name = Rc::clone(&token.text);
+        let name = Arc::clone(&token.text);
         self.advance();
         Ok(name)
     }
@@ -220,7 +236,8 @@ impl Parser {
         let value = if contains.is_none() { self.assigned()? } else { None };
         let mut first = Branch { at: place, value, conditional: false, body: None };
         if default {
-            rules.push(Rule { at, default, name, parameters, contains, first, others: Vec::new() });
+            let last_line = self.last_line();
+            rules.push(Rule { at, default, name, parameters, contains, first, others: Vec::new(), last_line });
             return Ok(());
         }
         self.branch_body(&mut first)?;
@@ -247,12 +264,14 @@ impl Parser {
             }
         }
         let chained = others.is_empty() && first.body.is_some();
-        rules.push(Rule { at, default, name, parameters, contains, first, others });
+        let last_line = self.last_line();
+        rules.push(Rule { at, default, name, parameters, contains, first, others, last_line });
         while chained && self.is("{") {
             let Some(before) = rules.last() else { break };
             let mut next = before.clone();
             next.at = self.place();
             next.first.body = Some(self.braced()?);
+            next.last_line = self.last_line();
             rules.push(next);
         }
         Ok(())
@@ -280,7 +299,7 @@ impl Parser {
                 if self.token().kind != TokenKind::Name {
                     return Err(self.unexpected());
                 }
-                keys.push(Key::Dot(Rc::clone(&self.token().text)));
+                keys.push(Key::Dot(Arc::clone(&self.token().text)));
                 self.advance();
             } else if joined && self.take_if("[") {
                 keys.push(Key::Index(self.expression()?));
@@ -364,7 +383,7 @@ impl Parser {
     }
 
     pub(super) fn statement(&mut self) -> Read<Statement> {
-        let at = self.place();
+        let (at, start) = (self.place(), self.start());
         let what = if self.is("some") {
             self.advance();
             self.some()?
@@ -382,7 +401,8 @@ impl Parser {
             self.expect("as")?;
             with.push(With { target, value: self.expression()? });
         }
-        Ok(Statement { at, what, with })
+        let (span, last_line) = (self.span_from(start), self.last_line());
+        Ok(Statement { at, span, last_line, what, with })
     }
 
     /// `not { body }` is true if the body never is.
@@ -421,12 +441,14 @@ impl Parser {
     }
 
     fn assignment(&mut self) -> Read<Expr> {
+        let start = self.start();
         let left = self.expression()?;
         let place = self.place();
         for operator in [":=", "="] {
             if self.take_if(operator) {
                 let right = self.expression()?;
-                return Ok(Expr::new(left.at, Kind::Binary(operator, place, Box::new(left), Box::new(right))));
+                let both = Expr::new(left.at, Kind::Binary(operator, place, Box::new(left), Box::new(right)));
+                return Ok(Expr { span: self.span_from(start), ..both });
             }
         }
         Ok(left)

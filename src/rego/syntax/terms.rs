@@ -1,11 +1,11 @@
 //! Expressions, by OPA's grammar.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{
     lexer::{Part, SyntaxError, TokenKind},
     parser::Parser,
-    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
+    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, Span, What},
 };
 
 type Read<T> = Result<T, SyntaxError>;
@@ -33,6 +33,7 @@ impl Parser {
     }
 
     fn membership(&mut self, pair: bool, first: Option<Expr>) -> Read<Expr> {
+        let start = first.as_ref().map_or_else(|| self.start(), |first| first.span.start);
         let first = self.operation(0, first)?;
         let at = first.at;
         let (mut key, mut value) = (None, first);
@@ -53,13 +54,15 @@ impl Parser {
             }
             self.advance();
             let collection = Box::new(self.operation(0, None)?);
-            value = Expr::new(at, Kind::In { key: key.take(), value: Box::new(value), collection });
+            let whole = Expr::new(at, Kind::In { key: key.take(), value: Box::new(value), collection });
+            value = Expr { span: self.span_from(start), ..whole };
         }
         Ok(value)
     }
 
     fn operation(&mut self, level: usize, first: Option<Expr>) -> Read<Expr> {
         let Some(operators) = OPERATORS.get(level) else { return first.map_or_else(|| self.term(), Ok) };
+        let start = first.as_ref().map_or_else(|| self.start(), |first| first.span.start);
         let mut left = self.operation(level + 1, first)?;
         for _ in 0..LONGEST {
             let at = self.place();
@@ -68,30 +71,43 @@ impl Parser {
             };
             self.advance();
             let right = self.operation(level + 1, None)?;
-            left = Expr::new(left.at, Kind::Binary(operator, at, Box::new(left), Box::new(right)));
+            let whole = Expr::new(left.at, Kind::Binary(operator, at, Box::new(left), Box::new(right)));
+            left = Expr { span: self.span_from(start), ..whole };
         }
         Err(self.error("too many operations in a row"))
     }
 
     pub(super) fn term(&mut self) -> Read<Expr> {
-        self.deeper(|parser| {
-            let at = parser.place();
-            if parser.token().is("-") {
-                parser.advance();
-                if (parser.token().kind == TokenKind::Number || parser.token().is("."))
-                    && let Kind::Scalar(text) = parser.head()?.kind
-                {
-                    return Ok(Expr::scalar(at, &format!("-{text}")));
-                }
-                if parser.token().kind != TokenKind::Name {
-                    return Err(parser.unexpected());
-                }
-                let inner = parser.term()?;
-                return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
+        let start = self.start();
+        let mut term = self.deeper(|parser| parser.negated_or_keyed())?;
+        self.set_span(&mut term, start);
+        Ok(term)
+    }
+
+    /// Sets the span of what was read since a place; what was in parentheses has one already.
+    fn set_span(&self, expr: &mut Expr, start: u32) {
+        if expr.span == Span::default() {
+            expr.span = self.span_from(start);
+        }
+    }
+
+    fn negated_or_keyed(&mut self) -> Read<Expr> {
+        let (at, start) = (self.place(), self.start());
+        if self.token().is("-") {
+            self.advance();
+            if (self.token().kind == TokenKind::Number || self.token().is("."))
+                && let Kind::Scalar(text) = self.head()?.kind
+            {
+                return Ok(Expr::scalar(at, &format!("-{text}")));
             }
-            let head = parser.head()?;
-            parser.keys(head)
-        })
+            if self.token().kind != TokenKind::Name {
+                return Err(self.unexpected());
+            }
+            let inner = self.term()?;
+            return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
+        }
+        let head = self.head()?;
+        self.keys(head, start)
     }
 
     fn head(&mut self) -> Read<Expr> {
@@ -99,12 +115,12 @@ impl Parser {
         let token = self.token();
         let kind = match &token.kind {
             TokenKind::Number | TokenKind::Text => {
-                let kind = Kind::Scalar(Rc::clone(&token.text));
+                let kind = Kind::Scalar(Arc::clone(&token.text));
                 self.advance();
                 kind
             }
             TokenKind::Name if ["true", "false", "null"].into_iter().any(|word| self.is(word)) => {
-                let kind = Kind::Scalar(Rc::clone(&self.token().text));
+                let kind = Kind::Scalar(Arc::clone(&self.token().text));
                 self.advance();
                 kind
             }
@@ -154,16 +170,17 @@ impl Parser {
     }
 
     /// Reads what is attached to a term without a space: keys, calls, and keys of what they return.
-    fn keys(&mut self, head: Expr) -> Read<Expr> {
+    fn keys(&mut self, head: Expr, start: u32) -> Read<Expr> {
         let at = head.at;
         let mut term = head;
+        self.set_span(&mut term, start);
         let mut keys: Vec<Key> = Vec::new();
         while self.token().adjacent {
             if self.take_if(".") {
                 if self.token().kind != TokenKind::Name || !self.token().adjacent {
                     return Err(self.unexpected());
                 }
-                keys.push(Key::Dot(Rc::clone(&self.token().text)));
+                keys.push(Key::Dot(Arc::clone(&self.token().text)));
                 self.advance();
             } else if self.take_if("[") {
                 keys.push(Key::Index(self.expression()?));
@@ -172,6 +189,7 @@ impl Parser {
                 self.advance();
                 let function = with_keys(term, std::mem::take(&mut keys));
                 term = Expr::new(at, Kind::Call(Box::new(function), self.list(")")?));
+                self.set_span(&mut term, start);
             } else {
                 break;
             }
@@ -278,7 +296,7 @@ impl Parser {
                     let assigns = |expr: &Expr| matches!(expr.kind, Kind::Binary(":=" | "=", ..));
                     match &statement.what {
                         What::Expr(Expr { kind: Kind::Scalar(text), .. }) if statement.with.is_empty() => {
-                            pieces.push(Piece::Text(Rc::clone(text)));
+                            pieces.push(Piece::Text(Arc::clone(text)));
                         }
                         What::Expr(expr) if !assigns(expr) => pieces.push(Piece::Statement(Box::new(statement))),
                         _ => return Err(SyntaxError::new(statement.at, "no value in a template string")),

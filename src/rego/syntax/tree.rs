@@ -1,17 +1,37 @@
 //! The syntax tree of a module, as far as the rewrites need it: what is written, where it is written, nothing resolved.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub(in crate::rego) use crate::rego::limits::Version;
 
 /// A name as written.
-pub(in crate::rego) type Name = Rc<str>;
+pub(in crate::rego) type Name = Arc<str>;
 
 /// Where something begins, in regorus' way of counting: from 1, tabs as four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
+}
+
+/// A part of the text of a module, as bytes behind a byte-order mark; empty for what is not written there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::rego) struct Span {
+    pub(in crate::rego) start: u32,
+    pub(in crate::rego) end: u32,
+}
+
+impl Span {
+    pub(in crate::rego) fn new(start: usize, end: usize) -> Self {
+        let bytes = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self { start: bytes(start), end: bytes(end) }
+    }
+
+    /// Returns that part of a text.
+    pub(in crate::rego) fn of(self, text: &str) -> &str {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        text.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -75,6 +95,8 @@ pub(in crate::rego) struct Rule {
     pub(in crate::rego) contains: Option<Expr>,
     pub(in crate::rego) first: Branch,
     pub(in crate::rego) others: Vec<Branch>,
+    /// The line that it ends on.
+    pub(in crate::rego) last_line: u32,
 }
 
 /// A value and the body that it has a condition in: the rule itself, or an `else`.
@@ -92,13 +114,16 @@ pub(in crate::rego) type Body = Vec<Statement>;
 #[derive(Debug, Clone)]
 pub(in crate::rego) struct Statement {
     pub(in crate::rego) at: Position,
+    pub(in crate::rego) span: Span,
+    /// The line that it ends on.
+    pub(in crate::rego) last_line: u32,
     pub(in crate::rego) what: What,
     pub(in crate::rego) with: Vec<With>,
 }
 
 impl Statement {
     pub(in crate::rego) fn plain(expr: Expr) -> Self {
-        Self { at: expr.at, what: What::Expr(expr), with: Vec::new() }
+        Self { at: expr.at, span: expr.span, last_line: expr.at.line, what: What::Expr(expr), with: Vec::new() }
     }
 }
 
@@ -130,13 +155,14 @@ pub(in crate::rego) enum What {
 #[derive(Debug, Clone)]
 pub(in crate::rego) struct Expr {
     pub(in crate::rego) at: Position,
+    pub(in crate::rego) span: Span,
     pub(in crate::rego) kind: Kind,
 }
 
 #[derive(Debug, Clone)]
 pub(in crate::rego) enum Kind {
     /// A number, a string, `true`, `false`, `null`: as written.
-    Scalar(Rc<str>),
+    Scalar(Arc<str>),
     Name(Name),
     /// Anything with keys behind it.
     Ref(Box<Expr>, Vec<Key>),
@@ -182,13 +208,13 @@ pub(in crate::rego) enum ComprehensionKind {
 #[derive(Debug, Clone)]
 pub(in crate::rego) enum Piece {
     /// A scalar.
-    Text(Rc<str>),
+    Text(Arc<str>),
     Statement(Box<Statement>),
 }
 
 /// Returns the name of a head and its keys, if all are constant.
 pub(in crate::rego) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
-    let mut path = vec![Rc::clone(head.as_name()?)];
+    let mut path = vec![Arc::clone(head.as_name()?)];
     for key in keys {
         path.push(key.constant()?);
     }
@@ -197,11 +223,11 @@ pub(in crate::rego) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
 
 impl Expr {
     pub(in crate::rego) fn new(at: Position, kind: Kind) -> Self {
-        Self { at, kind }
+        Self { at, span: Span::default(), kind }
     }
 
     pub(in crate::rego) fn name(at: Position, name: &Name) -> Self {
-        Self::new(at, Kind::Name(Rc::clone(name)))
+        Self::new(at, Kind::Name(Arc::clone(name)))
     }
 
     pub(in crate::rego) fn scalar(at: Position, text: &str) -> Self {
@@ -244,7 +270,7 @@ impl Expr {
     /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
     pub(in crate::rego) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
-            Kind::Name(name) => Some(vec![Rc::clone(name)]),
+            Kind::Name(name) => Some(vec![Arc::clone(name)]),
             Kind::Ref(head, keys) => path(head, keys),
             _ => None,
         }
@@ -300,7 +326,7 @@ impl Key {
     /// The key, if it is a constant string without escapes.
     pub(in crate::rego) fn constant(&self) -> Option<Name> {
         match self {
-            Self::Dot(name) => Some(Rc::clone(name)),
+            Self::Dot(name) => Some(Arc::clone(name)),
             Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
                 let text = text.strip_prefix('"')?.strip_suffix('"')?;
                 (!text.contains('\\')).then(|| text.into())
