@@ -1,7 +1,7 @@
 //! Policies: the files of a directory become a [`set::PolicySet`], and [`evaluate::evaluate`] judges objects by it.
 //!
 //! Files are read, modules parsed and checked, and what must not run is refused with its place and a way to fix it; then
-//! the modules of a unit are prepared in one engine, together with generated rules that evaluate all results at once. A set
+//! the modules of a unit are compiled together to one program. A set
 //! never changes: a changed directory is loaded again, and the old set stays in use if that fails.
 //!
 //! Nothing here knows of clusters: the rooms below are `rego` and `model`.
@@ -27,6 +27,7 @@ pub(crate) mod links;
 mod lint;
 mod load;
 pub mod metadata;
+pub(crate) mod modules;
 mod ownership;
 pub mod policy;
 pub mod reads;

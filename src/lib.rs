@@ -13,7 +13,8 @@
 //!               inventory  ▸ what policies look up of other objects
 //!                 │ Job                                        ▲ Verdict
 //!  judge          ▼  evaluate: policies × object → Verdict; pure, on blocking threads
-//!  rego              Rego with OPA's meaning, on regorus       │
+//!  rego              Rego with OPA's meaning: rules compiled   │
+//!                    to programs, and a machine that runs them │
 //!                                                              ▼
 //!  audit        ledger     ▸ Verdict → Delta: what appeared and what is resolved
 //!                 │ Delta, while this replica leads (cluster::lease)

@@ -1,4 +1,5 @@
-//! Rego with OPA's meaning on regorus: reading, rewriting and checking modules, builtins, values. Knows nothing of Kubernetes.
+//! Rego with OPA's meaning: modules are read, checked and compiled to programs, which the machine runs. Values and some builtins
+//! are regorus'. Knows nothing of Kubernetes.
 
 pub(crate) mod builtins;
 pub(crate) mod check;
@@ -26,7 +27,9 @@ pub(crate) mod references;
 pub(crate) mod rewrite;
 pub(crate) mod stack;
 pub(crate) mod syntax;
+pub(crate) mod test_rules;
 pub(crate) mod tokens;
+pub(crate) mod trace;
 pub(crate) mod types;
 pub(crate) mod value;
 pub(crate) mod yaml;

@@ -103,7 +103,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Updated {
     /// `None` if it was lost.
     inventory: Option<Inventory>,
-    /// The policies with it; or, if they cannot take it, as they were loaded, and why.
+    /// The policies with it; or, if the update was lost, as they were loaded, and why.
     policies: Result<Arc<PolicySet>, (Arc<PolicySet>, String)>,
     /// What policies can see a difference in.
     touched: Touched,
@@ -301,7 +301,7 @@ impl InventorySync {
     }
 
     /// Begins an update with these states: with `all` of them, or only with those in which policies can see a change.
-    /// Reading a state takes some 30 µs, preparing the policies as long as loading them.
+    /// Reading a state takes some 30 µs.
     pub(crate) fn update(&mut self, policies: &Arc<PolicySet>, states: Vec<ObjectState>, all: bool, now: Instant) {
         let update = Update {
             inventory: self.inventory.take().unwrap_or_default(),
@@ -442,10 +442,7 @@ impl Update {
         touched.all |= self.inventory.take_replaced_plural();
         let policies = match self.present {
             Some(present) if !changed => Ok(present),
-            _ => match self.policies.with_inventory(&self.inventory) {
-                Ok(with) => Ok(Arc::new(with)),
-                Err(why) => Err((self.policies, format!("{why:#}"))),
-            },
+            _ => Ok(Arc::new(self.policies.with_inventory(&self.inventory))),
         };
         let took = self.began.elapsed();
         match &policies {

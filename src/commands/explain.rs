@@ -6,7 +6,6 @@
 
 mod described;
 mod explanation;
-mod field;
 mod objects;
 mod text;
 mod trace;

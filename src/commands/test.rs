@@ -1,13 +1,12 @@
 //! `kaudit test`: the unit tests of policies.
 //!
 //! In: the paths of policies. Out: one [`TestRun`] with a result for each test, whatever its kind, written by
-//! [`output`]. Tests run in parallel, each in an engine of its own, and are reported in the order of their places.
+//! [`output`]. Tests run in parallel, and are reported in the order of their places.
 
 mod cases;
 pub mod coverage;
 pub(super) mod explain;
 pub(super) mod masking;
-pub(super) mod operands;
 pub mod output;
 mod rego;
 pub mod result;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use regorus::{
-    Engine,
+    Value,
     unstable::{Module, Ref, Source},
 };
 
@@ -18,6 +18,7 @@ use super::{
     gatekeeper::template,
     large_packages, lint,
     metadata::{self, AnnotationScope},
+    modules,
     policy::Policy,
     reads::Rules,
     trivy,
@@ -28,7 +29,7 @@ use crate::rego::{
     compile::{self, Fault},
     data::Data,
     engine,
-    error::EngineError,
+    evaluator::Evaluator,
     file::File,
     graph::Graph,
     limits::Limits,
@@ -38,8 +39,8 @@ use crate::rego::{
     program::{NotTaken, Program, SourceLocation},
     references::{self, Node, Path, package},
     rewrite::{self, Rewritten},
-    syntax::{self, LongBodies, Position, SyntaxError},
-    tokens,
+    syntax::{self, Position, SyntaxError},
+    tokens, value,
 };
 
 /// A file, as it is written and as the evaluator reads it.
@@ -79,7 +80,7 @@ pub(crate) fn compile<'f>(
     files.extend(imported);
     let is_one = matches!(purpose, Purpose::Template | Purpose::Kubescape);
     let mut missing = missing;
-    let mut written = read(&files);
+    let mut written = modules::read(&files);
     let refused = large_packages::refuse(&files, &written, &mut missing, problems);
     if is_one && !refused.is_empty() {
         return None;
@@ -93,7 +94,6 @@ pub(crate) fn compile<'f>(
     let sources = files.into_iter().zip(&written).zip(&rewritten);
     let mut compiler = Compiler {
         files: sources.map(|((file, written), rewritten)| SourceFile { file, written, rewritten }).collect(),
-        texts: rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).collect(),
         data,
         limits,
         missing,
@@ -122,24 +122,10 @@ pub(crate) fn compile<'f>(
     None
 }
 
-/// Reads modules that are compiled together.
-fn read(files: &[&File]) -> Vec<Result<syntax::Module, SyntaxError>> {
-    let mut long_bodies = LongBodies::default();
-    let read = |file: &&File| {
-        let mut module = syntax::read(&file.text, file.version())?;
-        long_bodies.add(&mut module)?;
-        module.may_look_up_nothing = trivy::makes_results(&file.text);
-        Ok(module)
-    };
-    files.iter().map(read).collect()
-}
-
 /// Modules of one unit on their way to it.
 struct Compiler<'a> {
     /// The files that were not refused so far.
     files: Vec<SourceFile<'a>>,
-    /// The texts of all modules, for the builtins that they may call.
-    texts: Vec<&'a str>,
     data: &'a Data,
     limits: &'a Limits,
     /// What the files defined that were refused.
@@ -151,25 +137,24 @@ struct Compiler<'a> {
     first: bool,
 }
 
-/// Modules that all parse, in the engine that they will be evaluated by.
+/// Modules that all parse.
 struct Parsed {
-    engine: Engine,
-    /// The same engine without modules.
-    bare: Engine,
+    /// The data that they are evaluated on.
+    data: Value,
     modules: Vec<Ref<Module>>,
 }
 
 impl Compiler<'_> {
-    /// Parses the files and leaves out those that are no Rego. `None` if the evaluator does not accept the data.
+    /// Parses the files and leaves out those that are no Rego. `None` if the data cannot be read.
     fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
-        let mut engine = match engine::with_data(self.data.document.clone().into(), self.limits, &self.texts) {
-            Ok(engine) => engine,
+        let data = match value::from_tree(self.data.document.clone().into()) {
+            Ok(data) => data,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
                 return None;
             }
         };
-        let bare = engine.clone();
+        let mut engine = engine::empty(self.limits);
         let mut modules = Vec::new();
         self.files.retain(|source| match parse::add(&mut engine, source.file, source.rewritten, self.limits) {
             Ok(()) => {
@@ -182,11 +167,10 @@ impl Compiler<'_> {
                 false
             }
         });
-        Some(Parsed { engine, bare, modules })
+        Some(Parsed { data, modules })
     }
 
-    /// Checks the modules and prepares them together; else returns the files that are refused, none if the evaluator
-    /// blames no file.
+    /// Checks the modules and compiles them together; else returns the files that are refused.
     fn prepare(
         &mut self,
         parsed: Parsed,
@@ -213,17 +197,9 @@ impl Compiler<'_> {
         }
         let limits =
             if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
-        let why = match Unit::new(parsed.engine, parsed.bare, groups, program, limits) {
-            Ok(unit) => return Ok((policies, unit)),
-            Err(why) => why,
-        };
-        // The evaluator stops at the first module that it cannot prepare; there may be problems in the others too.
-        let named = EngineError::new(&why).place.map(|(file, ..)| file);
-        let mut files = self.files.iter().map(|source| source.file);
-        let blamed = files.clone().find(|file| named.as_deref() == Some(&*file.shown));
-        let blame = blamed.or(files.next()).filter(|file| !self.imported.contains(&file.shown));
-        problems.extend(blame.map(|file| parse::problem(file, &why)));
-        Err(blamed.into_iter().map(|file| Arc::clone(&file.shown)).collect())
+        let evaluator = Evaluator::new(program, parsed.data, limits);
+        let files = self.files.iter().map(|source| source.file.clone()).collect();
+        Ok((policies, Unit::new(files, groups, evaluator, nodes)))
     }
 
     /// Plans the rules that judge.

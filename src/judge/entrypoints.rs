@@ -34,7 +34,9 @@ use crate::{
         file::File,
         graph::Graph,
         limits::Version,
+        program::SourceLocation,
         references::{Node, Path, head, head_path, package},
+        syntax::Position,
     },
 };
 
@@ -228,8 +230,7 @@ impl Reading<'_> {
             .iter()
             .filter(definition)
             .map(|node| Definition {
-                module: self.modules[node.module].clone(),
-                rule: self.rule(node).clone(),
+                at: self.location(node),
                 source: self.source(node),
                 metadata: Arc::new(self.metadata(package, name, &[node])),
             })
@@ -260,6 +261,12 @@ impl Reading<'_> {
             transition: false,
             kinds: Kinds::all(),
         })
+    }
+
+    /// Returns where a definition is written, in its unit.
+    fn location(&self, node: &Node) -> SourceLocation {
+        let span = self.rule(node).span();
+        SourceLocation { module: node.module, at: Position { line: span.line, column: span.col } }
     }
 
     fn rule(&self, node: &Node) -> &Ref<unstable::Rule> {

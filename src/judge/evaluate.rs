@@ -1,7 +1,7 @@
 //! Judging: a pure function of an object and the policies.
 //!
-//! What the policies can read of the object's JSON becomes a value, once; every unit is asked for all its results by one
-//! query. Only if that query fails is each rule evaluated by itself, so that one broken rule costs the others nothing.
+//! What the policies can read of the object's JSON becomes a value, once; all rules of a unit are evaluated together. Only if
+//! one of them fails is each evaluated by itself, so that one broken rule costs the others nothing.
 //! Whatever a policy does, it ends as a finding.
 
 mod asked;
@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Instant};
 
 pub use self::job::Job;
 pub(crate) use self::{
-    asked::{Asked, Question, asked},
+    asked::{Asked, asked},
     kubescape::touched,
 };
 use self::{

@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use regorus::{
-    Value,
-    unstable::{self, Module, Ref},
-};
+use regorus::Value;
 
 use super::{excusable::Excusability, metadata::Metadata, trivy::Kinds};
 use crate::{
@@ -13,7 +10,7 @@ use crate::{
         rule_numbers::RuleNumber,
         verdict::{Outcome, Source},
     },
-    rego::references::Path,
+    rego::{program::SourceLocation, references::Path},
 };
 
 /// One rule that judges, or one Constraint.
@@ -83,8 +80,8 @@ pub(crate) struct Entrypoint {
 /// One of the definitions that a rule is made of, each with its own place and annotations.
 #[derive(Clone)]
 pub(crate) struct Definition {
-    pub(crate) module: Ref<Module>,
-    pub(crate) rule: Ref<unstable::Rule>,
+    /// Where it is written, in the modules of its unit.
+    pub(crate) at: SourceLocation,
     pub(crate) source: Source,
     pub(crate) metadata: Arc<Metadata>,
 }

@@ -172,14 +172,11 @@ impl PolicySet {
         lookups.awaits(&self.kinds.of(&kind.kind).lookups)
     }
 
-    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
-    /// long as the load of those that do look something up.
-    ///
-    /// # Errors
-    /// When the evaluator cannot take the objects.
-    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
-        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
-        Ok(Self { units, ..self.clone() })
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded.
+    #[must_use]
+    pub fn with_inventory(&self, inventory: &Inventory) -> Self {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect();
+        Self { units, ..self.clone() }
     }
 
     /// Returns how many rules judge each object.

@@ -1,8 +1,9 @@
 //! The policy sources as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use regorus::unstable::{Module, Ref};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     compile::compile,
@@ -10,17 +11,22 @@ use super::{
     entrypoints::Purpose,
     files,
     gatekeeper::Library,
-    kubescape,
+    kubescape, modules,
     sources::PolicySource,
     trivy::{self, Sorted},
+    unit::Unit,
 };
 use crate::rego::{
-    engine,
+    self,
+    compile::DefinitionId,
     evaluator::Evaluator,
     file::{File, Form},
     limits::Limits,
     missing::Missing,
     problem::{LoadError, Problem},
+    program::{Program, RuleId, SourceLocation},
+    syntax::Module,
+    test_rules::{self, TestRule, TestShape},
 };
 
 /// The modules of some sources, tests included.
@@ -28,14 +34,26 @@ use crate::rego::{
 pub(crate) struct Tested {
     /// The file of each module.
     pub(crate) sources: Vec<File>,
-    /// The modules, as the evaluator has them.
-    pub(crate) modules: Vec<Ref<Module>>,
+    /// The modules, in the same order.
+    pub(crate) modules: Vec<Module>,
+    /// The tests of all modules, by file and line.
+    pub(crate) tests: Vec<PlannedTest>,
     /// All other files, test suites among them.
     pub(crate) others: Vec<File>,
-    /// All modules together.
+    /// Evaluates each test by itself.
     pub(crate) evaluator: Evaluator,
     /// Warnings.
     pub(crate) problems: Vec<Problem>,
+}
+
+/// A test, and the rule of the program that evaluates it.
+#[derive(Debug)]
+pub(crate) struct PlannedTest {
+    /// Index of its module.
+    pub(crate) module: usize,
+    pub(crate) rule: TestRule,
+    /// `None` for what cannot be evaluated by itself.
+    pub(crate) planned: Option<RuleId>,
 }
 
 /// Loads everything of `sources` for its tests. Modules with tests are checked as those that judge are.
@@ -67,22 +85,48 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
             }
         }
     }
-    let loaded = if sources.is_empty() {
+    let unit = if sources.is_empty() {
         // Suites load their own templates.
-        Evaluator::new(engine::empty(limits), engine::empty(limits), limits).ok()
+        None
     } else {
         let (sources, problems) = (sources.iter().collect::<Vec<_>>(), &mut problems);
-        compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
+        compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit)
     };
     problems.sort();
     problems.dedup();
-    match loaded {
-        Some(evaluator) if !problems.iter().any(Problem::is_refusal) => {
-            let modules = evaluator.engine().get_modules().iter().take(sources.len()).cloned().collect();
-            Ok(Tested { sources, modules, others, evaluator, problems })
-        }
-        _ => Err(LoadError::new(problems)),
+    let is_refused = unit.is_none() && !sources.is_empty() || problems.iter().any(Problem::is_refusal);
+    let planned = if is_refused { None } else { plan(&sources, unit.as_ref(), limits) };
+    match planned {
+        Some((modules, tests, evaluator)) => Ok(Tested { sources, modules, tests, others, evaluator, problems }),
+        None => Err(LoadError::new(problems)),
     }
+}
+
+/// Plans the tests of modules that are in order, each by itself.
+fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<(Vec<Module>, Vec<PlannedTest>, Evaluator)> {
+    let mut modules =
+        modules::read(&sources.iter().collect::<Vec<_>>()).into_iter().collect::<Result<Vec<_>, _>>().ok()?;
+    for module in &mut modules {
+        module.keeps_prints = true;
+    }
+    let compiled = rego::compile::compile(&modules.iter().collect::<Vec<_>>(), std::iter::empty()).ok()?;
+    let own = |(module, own): (usize, &Module)| {
+        let rules = test_rules::tests(own).into_iter();
+        rules.map(|rule| PlannedTest { module, rule, planned: None }).collect::<Vec<_>>()
+    };
+    let mut tests: Vec<PlannedTest> = modules.iter().enumerate().flat_map(own).collect();
+    let id = |test: &PlannedTest| DefinitionId {
+        at: SourceLocation { module: test.module, at: test.rule.at },
+        depth: modules[test.module].package_path().len() + test.rule.name.len(),
+    };
+    let (program, planned) = compiled.plan_definitions(&tests.iter().map(id).collect::<Vec<_>>());
+    for (test, planned) in tests.iter_mut().zip(planned) {
+        let can_run = !matches!(test.rule.shape, TestShape::Function | TestShape::Default(_));
+        test.planned = planned.ok().filter(|_| can_run);
+    }
+    let files = sources.iter().map(|file| Arc::clone(&file.shown)).collect();
+    let data = unit.map_or_else(|| BTreeMap::new().into(), |unit| unit.evaluator.data().clone());
+    Some((modules, tests, Evaluator::new(Program { files, ..program }, data, limits)))
 }
 
 /// Returns the warning that files of tests are not run, because they are about checks that are not for Kubernetes.

@@ -1,14 +1,8 @@
 //! A unit: modules that are evaluated together, and the rules of them that judge.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
-use regorus::{Engine, Value};
+use regorus::{Value, value::Object};
 
 use super::{
     dependencies::INVENTORIES,
@@ -21,10 +15,10 @@ use super::{
 };
 use crate::rego::{
     evaluator::{Evaluator, Failure},
-    limits::Limits,
+    file::File,
     machine::Answer,
-    program::{Program, RuleId},
-    references::{self, Node, Path},
+    program::RuleId,
+    references::{Node, Path},
     value,
 };
 
@@ -64,6 +58,8 @@ pub(crate) struct Notes {
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
+    /// The modules, as they are written.
+    pub(crate) files: Arc<[File]>,
     pub(crate) evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
     /// The Gatekeeper template that it was compiled from, if any: Constraints decide which objects its rule is asked about.
@@ -83,28 +79,15 @@ impl fmt::Debug for Unit {
 }
 
 impl Unit {
-    /// Completes an engine that holds all modules and data with the rules that ask for the results; `bare` is the same
-    /// engine without modules.
-    ///
-    /// # Errors
-    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
-    pub(crate) fn new(
-        engine: Engine,
-        bare: Engine,
-        mut groups: Vec<Group>,
-        program: Program,
-        limits: &Limits,
-    ) -> Result<Self> {
+    /// Makes a unit of modules, which define the rules at these nodes; their program has all rules of the groups.
+    pub(crate) fn new(files: Vec<File>, mut groups: Vec<Group>, evaluator: Evaluator, nodes: &[Node]) -> Self {
         for group in &mut groups {
-            let rule = |path: &&Path| program.entries.get(*path).and_then(|entry| entry.as_ref().ok()).copied();
-            group.compiled =
-                group.paths().iter().map(rule).collect::<Option<_>>().context("a rule without a program")?;
+            let rules = group.paths().into_iter().filter_map(|path| evaluator.rule(path)).collect();
+            group.compiled = rules;
         }
-        let evaluator = Evaluator::new(engine, bare, limits)?.with_program(program, limits);
-        let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
-        let defined = defined(&nodes);
-        Ok(Self { evaluator, groups, template: None, kubescape: None, looks_up, defined })
+        let defined = defined(nodes);
+        Self { files: files.into(), evaluator, groups, template: None, kubescape: None, looks_up, defined }
     }
 
     /// Returns what a rule with some reads looks up as it is given objects together; `None` if it is not.
@@ -115,47 +98,49 @@ impl Unit {
     }
 
     /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
-    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
-        let mut unit = self.with_objects(inventory)?;
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Self {
+        let mut unit = self.with_objects(inventory);
         for group in &mut unit.groups {
             let dialect = group.dialect;
             let optional: Vec<bool> = group.entrypoints.iter().map(|one| one.rule.has_optional_lookups()).collect();
             group.queries.find_unread(inventory.lookups(), &optional, |reads| self.array_reads(dialect, reads));
         }
-        Ok(unit)
+        unit
     }
 
-    fn with_objects(&self, inventory: &Inventory) -> Result<Self> {
+    fn with_objects(&self, inventory: &Inventory) -> Self {
         let kubescape = self.kubescape.as_ref().map(|rule| match rule.with_inventory(inventory) {
             Some(rule) => Arc::new(rule),
             None => Arc::clone(rule),
         });
         if !self.looks_up {
-            return Ok(Self { kubescape, ..self.clone() });
+            return Self { kubescape, ..self.clone() };
         }
         let own = self.evaluator.data();
-        let mut data = BTreeMap::new();
+        let mut data = Vec::new();
         for name in INVENTORIES {
             let mut document = inventory.document(name).clone();
             let before = &own[name];
             if !matches!(before, Value::Object(_) | Value::Undefined) {
                 continue;
             }
-            let given = value::object(before).into_iter().flat_map(|fields| fields.keys().cloned());
-            let defined = self.defined.iter().filter(|(first, _)| first == name).map(|(_, key)| key.as_str().into());
-            for key in given.chain(defined) {
-                document.as_object_mut()?.remove(&key);
+            let Value::Object(objects) = &mut document else { continue };
+            let objects = regorus::Rc::make_mut(objects);
+            for (_, key) in self.defined.iter().filter(|(first, _)| first == name) {
+                objects.remove(&Value::from(key.as_str()));
             }
-            data.insert(Value::from(name), document);
+            let given = value::object(before).into_iter().flat_map(Object::iter);
+            objects.extend(given.map(|(key, given)| (key.clone(), given.clone())));
+            data.push((Value::from(name), document));
         }
-        Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, kubescape, ..self.clone() })
+        Self { evaluator: self.evaluator.with_data(data), kubescape, ..self.clone() }
     }
 
     /// Evaluates some rules of a group together, whose exceptions are counted on behind the entrypoints; the others have no
     /// value.
     pub(crate) fn rules(&self, group: &Group, wanted: &[usize], input: &Value) -> Result<Vec<Answer>, Failure> {
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
-        let own = self.evaluator.run_program(input, wanted.iter().map(|index| group.compiled[*index]))?;
+        let own = self.evaluator.run(input, wanted.iter().map(|index| group.compiled[*index]))?;
         for (index, answer) in wanted.iter().zip(own) {
             answers[*index] = answer;
         }

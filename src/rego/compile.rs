@@ -33,7 +33,7 @@ use self::{
 use super::{
     builtins::declarations,
     constant::Constant,
-    program::Program,
+    program::{NotTaken, Program, RuleId, SourceLocation},
     references::Path,
     syntax::{Expr, Key, Kind, Module, Name, Position},
 };
@@ -57,6 +57,13 @@ pub(crate) fn compile<'a>(
     Err(faults)
 }
 
+/// A definition, and how many keys of its path are those of what is evaluated; the others are keys in its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DefinitionId {
+    pub(crate) at: SourceLocation,
+    pub(crate) depth: usize,
+}
+
 /// Modules that are in order, with names resolved and each statement in its place.
 pub(crate) struct Compiled {
     rules: Vec<Rule>,
@@ -67,6 +74,8 @@ pub(crate) struct Compiled {
     replaced: BTreeSet<Name>,
     /// By module, whether lookups in what is always empty are accepted.
     lenient: Vec<bool>,
+    /// By module, whether `print` is evaluated.
+    keeps_prints: Vec<bool>,
 }
 
 impl Compiled {
@@ -88,7 +97,8 @@ impl Compiled {
             rules.extend(resolve::module((index, module), package, &globals, &mut variables, faults));
         }
         let lenient = modules.iter().map(|module| module.may_look_up_nothing).collect();
-        Self { rules, variables, packages, replaced: BTreeSet::new(), lenient }
+        let keeps_prints = modules.iter().map(|module| module.keeps_prints).collect();
+        Self { rules, variables, packages, replaced: BTreeSet::new(), lenient, keeps_prints }
     }
 
     /// Plans the rules at these paths, and all that they need.
@@ -99,6 +109,16 @@ impl Compiled {
     /// Plans the rule at a path; the package of that name is no part of `data`.
     pub(crate) fn plan_query(&self, package: &str, entry: &Path) -> Program {
         plan::plan(self, std::iter::once(entry), Some(package))
+    }
+
+    /// Plans the rule at a path so that all statements are evaluated in the order in which they are written.
+    pub(crate) fn plan_traced(&self, entry: &Path) -> Program {
+        plan::plan_traced(self, entry)
+    }
+
+    /// Plans definitions, each by itself, for coverage.
+    pub(crate) fn plan_definitions(&self, definitions: &[DefinitionId]) -> (Program, Vec<Result<RuleId, NotTaken>>) {
+        plan::plan_definitions(self, definitions)
     }
 
     fn run(&mut self, faults: &mut Vec<Fault>) {
@@ -115,7 +135,8 @@ impl Compiled {
             return;
         }
         for rule in &mut self.rules {
-            flatten::rule(rule, &mut self.variables);
+            let keeps_prints = self.keeps_prints[rule.module];
+            flatten::rule(rule, keeps_prints, &mut self.variables);
         }
         let tree = Tree::new(&self.rules);
         let parameters: Vec<usize> = self.rules.iter().map(Rule::arity).collect();

@@ -1,15 +1,15 @@
-//! regorus' errors as data: it reports places and reasons as text only.
+//! Errors of policies as data; regorus reports places and reasons as text only.
 
-/// Where and why, out of one of regorus' error texts.
+/// Where and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineError {
+pub(crate) struct PolicyError {
     /// File, line, column; `None` if the text names none.
     pub(crate) place: Option<(String, u32, u32)>,
     /// The reason alone, on one line.
     pub(crate) reason: String,
 }
 
-impl EngineError {
+impl PolicyError {
     pub(crate) fn new(error: &anyhow::Error) -> Self {
         Self::parse(&format!("{error:#}"))
     }
@@ -41,10 +41,10 @@ mod tests {
     fn reads_the_place_and_the_first_reason() {
         let text = "\n--> dir/a:b.rego:7:3\n  |\n7 | x\n  |   ^\nerror: var x is unsafe (path [\"a\"], scopes [])";
         let place = Some(("dir/a:b.rego".to_owned(), 7, 3));
-        let parsed = EngineError::parse(text);
-        assert_eq!(parsed, EngineError { place: place.clone(), reason: "var x is unsafe".to_owned() });
+        let parsed = PolicyError::parse(text);
+        assert_eq!(parsed, PolicyError { place: place.clone(), reason: "var x is unsafe".to_owned() });
         let nested = format!("{text}\n--> b.rego:1:1\nerror: of another.");
-        assert_eq!(EngineError::parse(&nested).place, place);
-        assert_eq!(EngineError::parse("plain."), EngineError { place: None, reason: "plain".to_owned() });
+        assert_eq!(PolicyError::parse(&nested).place, place);
+        assert_eq!(PolicyError::parse("plain."), PolicyError { place: None, reason: "plain".to_owned() });
     }
 }

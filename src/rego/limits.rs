@@ -2,7 +2,6 @@
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
-use regorus::utils::limits::ExecutionTimerConfig;
 use serde::Serialize;
 
 /// A version of the language.
@@ -93,10 +92,4 @@ impl Limits {
     pub(crate) fn of_array(&self) -> Self {
         Self { evaluation: self.input, value_bytes: self.value_bytes * 16, ..*self }
     }
-}
-
-/// Returns the setting that stops an evaluation when so much time has passed.
-pub(super) fn timer(limit: Duration) -> ExecutionTimerConfig {
-    // A look at the clock every 16 steps costs nothing that can be measured.
-    ExecutionTimerConfig { limit, check_interval: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN) }
 }

@@ -2,13 +2,14 @@
 //!
 //! What a value is asked for is borrowed from where it lies (the input, the data, the program, a rule that has its value
 //! already) and only owned where a step made it. Rules without parameters are evaluated once, functions once for the same
-//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error; where in
-//! the policy that is, regorus says, which is asked once more.
+//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error, with
+//! its place in the policy.
 //!
 //! - here: rules and definitions, and what agrees between them.
 //! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
 //! - `filtering`: elements that a loop passed over the last time, and need not look at again; `filters`: what is known of them.
 //! - `sink`: what becomes of what a body finds.
+//! - `trace`: steps that note something; `noted`: what they noted.
 //! - `with`: evaluations with other documents and functions; `replaced`: what these are.
 //! - `slot`: registers and lookups; `calls`: values of functions that are known already.
 //! - `limit`: time, stack and memory.
@@ -19,12 +20,14 @@ mod filters;
 mod functions;
 mod limit;
 mod loops;
+mod noted;
 mod replaced;
 mod sink;
 mod slot;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod with;
 
 use std::{
@@ -34,7 +37,6 @@ use std::{
 
 use regorus::{Value, value::Object};
 
-pub(crate) use self::limit::{Bounds, Halt, RuntimeError, STARVED};
 use self::{
     calls::Calls,
     filters::Filtered,
@@ -42,6 +44,10 @@ use self::{
     replaced::Substitutions,
     sink::{ConflictSink, Conflicts, Sink},
     slot::{Lookup, Slot},
+};
+pub(crate) use self::{
+    limit::{Bounds, Halt, RuntimeError},
+    noted::{Trace, TraceNote},
 };
 use super::{
     program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId},
@@ -65,10 +71,21 @@ pub(crate) fn evaluate(
     bounds: Bounds,
     wanted: impl Iterator<Item = RuleId>,
 ) -> Result<Vec<Answer>, Halt> {
+    evaluate_traced(program, (input, data), bounds, wanted).0
+}
+
+/// Evaluates rules of a program; returns also what was noted, up to an error if there is one.
+pub(crate) fn evaluate_traced(
+    program: &Program,
+    (input, data): (&Value, &Value),
+    bounds: Bounds,
+    wanted: impl Iterator<Item = RuleId>,
+) -> (Result<Vec<Answer>, Halt>, Trace) {
     let (values, memos) = (cells(program.rules.len()), cells(program.memos));
-    let mut shared = EvaluationState { gauge: Gauge::new(bounds), impure: BTreeMap::new() };
+    let mut shared = EvaluationState { gauge: Gauge::new(bounds), impure: BTreeMap::new(), trace: Trace::default() };
     let mut machine = Machine::new(program, (input, data), (&values, &memos), &mut shared, bounds.strict);
-    wanted.map(|rule| machine.answer(rule)).collect()
+    let answers = wanted.map(|rule| machine.answer(rule)).collect();
+    (answers, shared.trace)
 }
 
 /// Values that an evaluation has not made yet.
@@ -111,6 +128,7 @@ struct EvaluationState {
     gauge: Gauge,
     /// The values of impure builtins, by their names and arguments.
     impure: BTreeMap<(&'static str, Vec<Value>), Value>,
+    trace: Trace,
 }
 
 impl Answer {
@@ -213,6 +231,7 @@ impl<'v> Machine<'v, '_> {
     fn or_default(&mut self, rule: &'v Rule, value: Value) -> Result<Value, Halt> {
         match &rule.default {
             Some(default) if value == Value::Undefined => {
+                self.shared.trace.reached.extend(rule.default_at);
                 Ok(self.value(default, 0)?.cloned().unwrap_or(Value::Undefined))
             }
             _ => Ok(value),

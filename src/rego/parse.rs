@@ -8,7 +8,7 @@ use regorus::{
 };
 
 use super::{
-    error::EngineError,
+    error::PolicyError,
     file::{Declared, File},
     limits::{Limits, Version},
     problem::Problem,
@@ -90,7 +90,7 @@ fn attempt(engine: &mut Engine, file: &File, text: &str, version: Version) -> Re
 
 /// Turns an error of regorus about a file into a problem.
 pub(crate) fn problem(file: &File, error: &anyhow::Error) -> Problem {
-    let EngineError { place, reason } = EngineError::new(error);
+    let PolicyError { place, reason } = PolicyError::new(error);
     let place = place.map(|(_, line, column)| (line, column));
     // Some reasons begin with their place instead: `file:line:column error: …`.
     let (place, reason) = match reason.strip_prefix(&format!("{}:", file.shown)).and_then(placed) {

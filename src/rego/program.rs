@@ -108,6 +108,8 @@ pub(crate) struct Rule {
     pub(crate) arity: usize,
     /// The value where no definition has one: a constant, or a rule that gives it.
     pub(crate) default: Option<Operand>,
+    /// Where the default is written, for coverage.
+    pub(crate) default_at: Option<SourceLocation>,
     pub(crate) definitions: Box<[Definition]>,
     /// Whether all definitions give one and the same value, so that the first one that holds decides.
     pub(crate) decided_by_first: bool,
@@ -124,6 +126,7 @@ impl Rule {
             registers: arity,
             arity,
             default: None,
+            default_at: None,
             definitions: Box::default(),
             decided_by_first: false,
             cannot_fail: false,
@@ -274,6 +277,13 @@ pub(crate) enum Step {
         block: Block,
         into: Option<Register>,
     },
+    /// Notes the values of collections: those that are printed, or those at a point of a trace.
+    Note {
+        point: Option<usize>,
+        arguments: Box<[Operand]>,
+    },
+    /// Notes that a place was evaluated.
+    Reached(SourceLocation),
     /// The end of a body. An object has one key, a document the path of the entry.
     Yield {
         keys: Box<[Operand]>,

@@ -163,11 +163,7 @@ pub fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
 fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
     let rewritten = rewrite::rewrite(&read);
-    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str());
-    let mut engine = match engine::with_data(serde_json::json!({}), limits, &texts.collect::<Vec<_>>()) {
-        Ok(engine) => engine,
-        Err(why) => return vec![Problem::refused(&"data".into(), why.to_string())],
-    };
+    let mut engine = engine::empty(limits);
     let mut modules: Vec<Ref<Module>> = Vec::new();
     let missing = Missing::default();
     let (readable, sources): (Vec<&File>, Vec<&syntax::Module>) =

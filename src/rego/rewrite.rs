@@ -5,7 +5,6 @@
 //! again: line by line, so that errors and results name the right place. A module that this reader cannot read goes to
 //! regorus as it is, for its error; even if regorus accepts it, it is refused.
 
-mod bounds;
 mod extensions;
 mod heads;
 mod negation;
@@ -15,14 +14,13 @@ mod scopes;
 mod statements;
 #[cfg(test)]
 mod tests;
-mod type_errors;
 
-pub(crate) use self::extensions::{BOUNDED, install, is_extension};
+pub(crate) use self::extensions::is_extension;
 use self::{
     outline::{Outline, Package},
     scopes::Fresh,
 };
-use super::syntax::{self, Import, Module, Position, SyntaxError, Version};
+use super::syntax::{Import, Module, Position, SyntaxError, Version};
 
 /// A module as regorus should get it.
 #[derive(Debug, Clone)]
@@ -57,12 +55,10 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
     statements::minus(&mut module);
-    bounds::arithmetic(&mut module);
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
     statements::memberships(&mut module);
     statements::replacements(&mut module, package, outline, fresh);
-    bounds::whole_values(&mut module);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
     statements::last_loops(&mut module);
@@ -72,7 +68,6 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     heads::terms(&mut module, fresh);
     heads::beside_variables(&mut module, package, fresh)?;
     heads::empty_documents(&mut module, fresh);
-    type_errors::in_functions(&mut module, package);
     Ok(Rewritten { text: print::module(&module), version: module.version, imports })
 }
 
@@ -82,11 +77,4 @@ fn of_data(import: &Import) -> Option<(Vec<String>, Position)> {
     let (first, below) = path.split_first()?;
     let names = below.iter().map(ToString::to_string).collect();
     (&**first == "data" && !below.is_empty()).then_some((names, import.at))
-}
-
-/// Returns a rewritten module with undefined values instead of type errors; `None` for a text that cannot be read.
-pub(crate) fn without_type_errors(text: &str) -> Option<(String, Version)> {
-    let mut module = syntax::read(text, None).ok()?;
-    type_errors::everywhere(&mut module);
-    Some((print::module(&module), module.version))
 }

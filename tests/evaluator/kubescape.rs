@@ -74,7 +74,7 @@ fn judged(policies: &PolicySet, objects: &[Value]) -> Vec<(Value, Finding)> {
     for value in objects {
         inventory.put(&object(value).key, Some(&regorus::Value::from_json_str(&value.to_string()).unwrap()));
     }
-    let policies = Arc::new(policies.with_inventory(&inventory).unwrap());
+    let policies = Arc::new(policies.with_inventory(&inventory));
     let mut all = Vec::new();
     for value in objects {
         let policies = Arc::clone(&policies);

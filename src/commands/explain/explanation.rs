@@ -1,27 +1,33 @@
 //! What is explained: the one model that text and JSON are made from.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt::Write as _, io, sync::Arc};
 
 use jiff::Timestamp;
+use regorus::Value;
 use serde::Serialize;
 
-use super::{
-    field,
-    trace::{self, TracedBody},
-};
+use super::trace::{self, ShownBody};
 use crate::{
     audit::result::{About, Entry},
     cluster::identity::API_VERSION,
     commands::test::{explain::Explainer, masking::SecretMask},
-    judge::evaluate::{Asked, Job, asked},
+    judge::{
+        evaluate::{Asked, Job, asked},
+        modules,
+    },
     model::object::{Location, ObjectRef},
     output::safe::write_json_pretty,
-    rego::{excerpt, file::File},
+    rego::{
+        excerpt,
+        file::File,
+        program::SourceLocation,
+        trace::{TracedBody, TracedBranch, Tracer},
+    },
     source::received::Secrets,
 };
 
-/// How long may be asked about one definition. Somebody waits for nothing but that.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What chooses an object, and is no field to change.
+const CHOOSING: [&str; 4] = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
 
 /// How a rule comes to its result for an object.
 #[derive(Debug, Serialize)]
@@ -78,7 +84,7 @@ pub(super) struct TracedDefinition {
     pub(super) line: u32,
     /// As it is written.
     pub(super) lines: Vec<String>,
-    pub(super) bodies: Vec<TracedBody>,
+    pub(super) bodies: Vec<ShownBody>,
 }
 
 impl Explained {
@@ -96,22 +102,32 @@ impl Explained {
             }
             None => return Ok(()),
         };
-        let engine = question.engine();
+        let files = &question.unit.files;
+        let modules = modules::read(&files.iter().collect::<Vec<_>>());
+        let modules = modules.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.why)?;
+        let evaluator = &question.unit.evaluator;
+        let tracer = Tracer { files, modules: &modules, evaluator, input: &question.input };
         let mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
         let mut fields = Vec::new();
         for definition in question.definitions {
-            let path = definition.module.package.refr.span().source.get_path().clone();
-            let text = texts.iter().find(|file| *file.shown == *path).map_or("", |file| &file.text);
-            let explainer = Explainer::of(&engine, &definition.module, (&path, text), PATIENCE).masked(mask.as_ref());
-            let queries = trace::queries(&definition.rule);
-            let bodies: Vec<_> = queries.iter().map(|query| trace::body(&explainer, query)).collect();
-            let held = queries.iter().zip(&bodies).filter(|(_, body)| body.holds.is_some_and(|ways| ways > 0));
-            // Where there are several ways, each may lead to another field.
-            let field =
-                |body: &TracedBody, query| (body.holds == Some(1)).then(|| field::mended(&explainer, query, &question));
-            fields.extend(held.map(|(query, body)| field(body, query).flatten()));
-            let (line, lines) = excerpt::lines(&definition.rule, &text.lines().collect::<Vec<_>>());
-            self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });
+            let file = &files[definition.at.module];
+            let text: &str =
+                texts.iter().find(|written| written.shown == file.shown).map_or("", |written| &written.text);
+            let explainer = Explainer { file: &file.shown, text, mask: mask.as_ref() };
+            let branches = tracer.trace(definition.at);
+            for (index, branch) in branches.iter().enumerate() {
+                let Some(TracedBranch { body, .. }) = branch else { continue };
+                if body.solutions > 0 && !body.statements.is_empty() {
+                    // Where there are several ways, each may lead to another field.
+                    let is_one = body.solutions == 1;
+                    fields
+                        .push(is_one.then(|| field(&tracer, (definition.at, index), body, question.object)).flatten());
+                }
+            }
+            let bodies = branches.iter().filter_map(|branch| trace::body(explainer, branch.as_ref())).collect();
+            let (line, last) = tracer.lines(definition.at).unwrap_or_default();
+            let lines = excerpt::between(line, last, &text.lines().collect::<Vec<_>>());
+            self.definitions.push(TracedDefinition { file: Arc::clone(&file.shown), line, lines, bodies });
         }
         // Where several hold, each may be about another field.
         if let [only] = &self.results[..] {
@@ -125,4 +141,39 @@ impl Explained {
     pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
         entry.field().or(self.field.as_deref())
     }
+}
+
+/// Returns the field that the conditions of a body look at, which holds; `None` if that is not sure.
+fn field(
+    tracer: &Tracer<'_>,
+    (definition, branch): (SourceLocation, usize),
+    body: &TracedBody,
+    object: &[&str],
+) -> Option<String> {
+    let object: Vec<Value> = object.iter().map(|key| Value::from(*key)).collect();
+    let places = tracer.places(definition, branch, body, &object)?;
+    // What is beside the object, as parameters are, is not in it.
+    let inside = places.iter().filter_map(|place| place.strip_prefix(object.as_slice()));
+    let mut fields: Vec<String> = inside.map(shown).collect();
+    fields.retain(|field| !field.is_empty() && !CHOOSING.contains(&field.as_str()));
+    fields.sort();
+    fields.dedup();
+    if fields.len() == 1 { fields.pop() } else { None }
+}
+
+/// Writes a path as `kubectl` writes fields: `spec.containers[0].image`.
+fn shown(path: &[Value]) -> String {
+    let mut text = String::new();
+    for part in path {
+        match part {
+            Value::String(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') => {
+                text.push_str(if text.is_empty() { "" } else { "." });
+                text.push_str(name);
+            }
+            other => {
+                let _ = write!(text, "[{other}]");
+            }
+        }
+    }
+    text
 }

@@ -86,7 +86,7 @@ impl Objects {
             helpers.spawn_blocking(move || drop(manifest::read(&files, &selection, secrets, false, &changes)));
         }
         let (all, unread) = collect(received).await;
-        Self::new(all, unread, client, policies)
+        Ok(Self::new(all, unread, client, policies))
     }
 
     /// Reads one object and what a policy looks up: of manifests all, of a cluster no more than that.
@@ -129,22 +129,17 @@ impl Objects {
             all.extend(others);
             unread = gaps;
         }
-        Self::new(all, unread, Some(clients.plain), policies)
+        Ok(Self::new(all, unread, Some(clients.plain), policies))
     }
 
-    fn new(
-        all: Vec<Object>,
-        unread: Vec<String>,
-        client: Option<Client>,
-        policies: &Arc<PolicySet>,
-    ) -> anyhow::Result<Self> {
+    fn new(all: Vec<Object>, unread: Vec<String>, client: Option<Client>, policies: &Arc<PolicySet>) -> Self {
         let mut inventory = Inventory::default();
         for object in all.iter().filter(|object| policies.inventory_reads().touches(&object.key.as_placed())) {
             let value = object.body.json().ok().and_then(|json| depth::shallow(&json, value::from_json).ok());
             inventory.put(&object.key, value.map(|(value, _)| value).as_ref());
         }
-        let policies = policies.with_inventory(&inventory).context("giving the policies what they look up")?;
-        Ok(Self { all, unread, client, policies: Arc::new(policies) })
+        let policies = policies.with_inventory(&inventory);
+        Self { all, unread, client, policies: Arc::new(policies) }
     }
 
     /// Finds an object; without a namespace one of that name that is alone in having it. Manifests may have it several times.

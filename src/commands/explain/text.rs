@@ -9,7 +9,7 @@ use anstyle::Style;
 
 use super::{
     explanation::{Explained, TracedDefinition},
-    trace::TracedBody,
+    trace::ShownBody,
 };
 use crate::{
     audit::result::About,
@@ -121,7 +121,7 @@ fn definition(definition: &TracedDefinition) -> Vec<StyledLine> {
     shown
 }
 
-fn outcome(body: &TracedBody) -> String {
+fn outcome(body: &ShownBody) -> String {
     match (body.holds, &body.failed) {
         (None, _) => "cannot be shown line by line".to_owned(),
         (Some(0), Some(failed)) => format!("does not hold at line {}", failed.line),

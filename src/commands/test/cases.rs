@@ -2,25 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use regorus::{Value, unstable::Rule};
+use regorus::Value;
 
 use super::{
-    explain::{Explainer, FailedPart, table_keys},
     result::{Case, Explanation, TestOutcome},
     show,
 };
-use crate::rego::value;
+use crate::rego::{trace::TracedCase, value};
 
-/// Returns the cases of a table: those that have a value, and those that it tried without one.
-pub(super) fn cases(explainer: &Explainer<'_>, rule: &Rule, value: &Value) -> Vec<Case> {
+/// Returns the cases of a table: those that have a value, and those that it tried without one; `explain` says why one failed.
+pub(super) fn cases(
+    value: &Value,
+    tried: &[TracedCase],
+    explain: &mut dyn FnMut(&[Value]) -> Option<Explanation>,
+) -> Vec<Case> {
     let mut cases = BTreeMap::new();
     read(value, &mut cases);
-    let names = table_keys(rule);
-    for keys in explainer.tried(rule, &names) {
-        try_case(&mut cases, &keys);
+    for keys in tried {
+        try_case(&mut cases, keys);
     }
-    let mut keys = Vec::new();
-    finish(cases, &mut keys, &mut |keys| explainer.explain(rule, &FailedPart::Case(&names, keys)))
+    finish(cases, &mut Vec::new(), explain)
 }
 
 /// A case while cases are collected.

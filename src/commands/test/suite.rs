@@ -189,7 +189,7 @@ impl SuiteTest<'_> {
         let policies = if node.get("inventory").items().is_empty() {
             Arc::clone(policies)
         } else {
-            Arc::new(policies.with_inventory(&inventory).map_err(|why| format!("the inventory: {why:#}"))?)
+            Arc::new(policies.with_inventory(&inventory))
         };
         let namespace = |name: &str| namespaces.iter().find(|namespace| &*namespace.key.name == name).cloned();
         if fixture::is_review(&example) {

@@ -1,6 +1,6 @@
 //! What a rule is asked about an object: the input that it gets, and the definitions that answer.
 
-use regorus::{Engine, Value};
+use regorus::Value;
 
 use super::{
     gatekeeper::matches,
@@ -22,20 +22,11 @@ pub(crate) enum Asked<'j> {
 
 /// One rule and its input.
 pub(crate) struct Question<'j> {
-    unit: &'j Unit,
+    pub(crate) unit: &'j Unit,
     pub(crate) input: Value,
     /// Keys in the input that lead to the object.
     pub(crate) object: &'static [&'static str],
     pub(crate) definitions: &'j [Definition],
-}
-
-impl Question<'_> {
-    /// Returns an engine with all modules, data and the input.
-    pub(crate) fn engine(&self) -> Engine {
-        let mut engine = self.unit.evaluator.engine();
-        engine.set_input(self.input.clone());
-        engine
-    }
 }
 
 /// Returns what a rule of a policy is asked about the object as it stands; `None` if there is no such rule.

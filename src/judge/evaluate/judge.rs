@@ -136,7 +136,7 @@ impl Judge<'_> {
 
     /// Notes that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
-        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime | Failure::OutOfMemory);
+        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime);
         self.results.unfinished |= unfinished;
         let mut source = source.clone();
         let message = match failure {

@@ -13,7 +13,6 @@ use super::{
 use crate::rego::{
     builtins::{self, Arity, results},
     references::constant_path,
-    rewrite,
 };
 
 impl<'a> Walker<'a> {
@@ -111,7 +110,6 @@ impl<'a> Walker<'a> {
                 self.present(&value);
                 defined(&[&value])
             }
-            (rewrite::BOUNDED, [value]) => self.expr(value),
             ("json.patch", [object, patches]) => match added_fields(patches) {
                 Some(added) => self.with_fields(object, &added),
                 None => self.any_builtin(name, arguments),

@@ -37,8 +37,12 @@ impl Declaration {
 /// The builtins of Trivy's checks, in the same form.
 const TRIVY: &str = "isManaged (any) => boolean\nresult.new (string, any) => any";
 
+/// What a trace adds to bodies; no module can name it.
+pub(in crate::rego) const NOTE: &str = "kaudit#note";
+const OF_TRACES: &str = "kaudit#note (any...) => ???";
+
 static DECLARATIONS: LazyLock<HashMap<&'static str, Declaration>> = LazyLock::new(|| {
-    let lines = include_str!("declarations.txt").lines().chain(TRIVY.lines());
+    let lines = include_str!("declarations.txt").lines().chain(TRIVY.lines()).chain(OF_TRACES.lines());
     lines.filter_map(|line| line.split_once(' ')).filter_map(read).collect()
 });
 

@@ -48,7 +48,7 @@ pub(super) fn write(out: &mut String, value: &Value) {
 }
 
 /// Writes a value; strings by themselves are not quoted.
-pub(super) fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => {
@@ -113,22 +113,13 @@ fn template_string(arguments: &[Value]) -> Answer {
 }
 
 fn sprintf(arguments: &[Value]) -> Answer {
-    printed(arguments, false)
-}
-
-/// `sprintf` as regorus calls it.
-pub(super) fn sprintf_by_regorus(arguments: &[Value]) -> Answer {
-    printed(arguments, true)
-}
-
-fn printed(arguments: &[Value], by_regorus: bool) -> Answer {
     let format = string(arguments, 0)?;
     budget::check_whole("sprintf", &arguments[1])?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
     if !value::fits(&arguments[1], usize::MAX) {
         return refused("sprintf: a number is too large to be written");
     }
-    let mut printer = Printer { given: &given, by_regorus, ..Printer::default() };
+    let mut printer = Printer { given: &given, ..Printer::default() };
     printer.format(format);
     if let Some(why) = printer.refused {
         return refused(format!("sprintf: {why}"));
@@ -212,8 +203,6 @@ struct Printer<'a> {
     reordered: bool,
     /// Whether the verb at hand has a number that is none of an argument.
     wrong_index: bool,
-    /// Whether regorus made the arguments, from literals of the policy perhaps.
-    by_regorus: bool,
     /// Why something cannot be written as OPA does.
     refused: Option<&'static str>,
 }
@@ -344,13 +333,6 @@ impl Printer<'_> {
     }
 
     fn print(&mut self, argument: &Argument, verb: char, flags: &Flags) {
-        if let (Argument::Number(Number::Int(_) | Number::Big(_)), 'e' | 'E' | 'f' | 'F' | 'g' | 'G') = (argument, verb)
-            && self.by_regorus
-        {
-            // 2.0 is a float to OPA and 2 is none; regorus reads both as the same number.
-            self.refused =
-                Some("whether a whole number is a float depends on how it is written, which is not known here");
-        }
         if let Argument::Number(Number::Float(_)) = argument
             && (flags.sharp || matches!(verb, 'b' | 'x' | 'X'))
         {

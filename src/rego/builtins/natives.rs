@@ -11,7 +11,7 @@ use super::{
     budget,
     call::{Answer, Fault, items, refused},
 };
-use crate::rego::error::EngineError;
+use crate::rego::error::PolicyError;
 
 /// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
 /// times what they are given are only measured afterwards.
@@ -92,22 +92,9 @@ fn run(function: Function, arguments: &[Value]) -> Answer {
     let places = places.get(..arguments.len()).unwrap_or_default();
     function(span, places, arguments, true).map_err(|error| {
         let limit = error.downcast_ref::<regorus::LimitError>().is_some();
-        let why = EngineError::new(&error).reason;
+        let why = PolicyError::new(&error).reason;
         if limit { Fault::Refused(why) } else { Fault::Failed(why) }
     })
-}
-
-/// Names and arities.
-pub(super) fn all() -> impl Iterator<Item = (&'static str, u8)> {
-    TABLE.iter().map(|&(name, arity, _)| (name, arity))
-}
-
-/// Calls one of them.
-pub(super) fn call(name: &str, arguments: &[Value]) -> Answer {
-    if let Ok(at) = TABLE.binary_search_by_key(&name, |(name, ..)| *name) {
-        TABLE[at].2(arguments)?;
-    }
-    native(name, arguments)
 }
 
 fn nothing(_: &[Value]) -> Result<(), Fault> {
@@ -164,7 +151,7 @@ mod tests {
     #[test]
     fn all_are_the_evaluators_and_sorted() {
         assert!(TABLE.is_sorted_by_key(|(name, ..)| *name));
-        for (name, arity) in all() {
+        for &(name, arity, _) in TABLE {
             assert!(BUILTINS.get(name).is_some_and(|(_, known)| *known == arity), "{name}");
             assert!(known::all().all(|(ours, ..)| *ours != name), "{name} is ours");
         }

@@ -107,6 +107,11 @@ pub(super) fn is_print(call: &Call) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == "print")
 }
 
+/// Whether a call is what a trace adds.
+pub(super) fn is_note(call: &Call) -> bool {
+    matches!(&call.function, Function::Builtin(name) if &**name == declarations::NOTE)
+}
+
 /// Returns whether all functions that a definition calls exist, and those that get a wrong number of arguments.
 pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
     let mut known = true;
@@ -138,7 +143,7 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
                 let message = format!("undefined function {}: it is a rule without parameters", call.function);
                 let fault = Fault::new(Code::Type, rule.module, statement.at, message);
                 faults.push(fault.help("write it without parentheses"));
-            } else if !fits && !is_print(call) {
+            } else if !fits && !is_print(call) && !is_note(call) {
                 let plural = if arity == 1 { "" } else { "s" };
                 let name = &call.function;
                 let message = format!("{name}: arity mismatch: it takes {arity} argument{plural}, not {written}");

@@ -15,10 +15,10 @@ use crate::rego::{
 };
 
 /// Flattens a definition and those behind `else`.
-pub(super) fn rule(rule: &mut Rule, variables: &mut Variables) {
+pub(super) fn rule(rule: &mut Rule, keeps_prints: bool, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
-        let mut flattener = Flattener { variables };
+        let mut flattener = Flattener { variables, keeps_prints };
         flattener.rule(rule);
         next = rule.otherwise.as_deref_mut();
     }
@@ -29,7 +29,7 @@ pub(super) fn dynamics(rule: &mut Rule, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
         let body = std::mem::take(&mut rule.body);
-        rule.body = Flattener { variables }.dynamics(body);
+        rule.body = Flattener { variables, keeps_prints: false }.dynamics(body);
         next = rule.otherwise.as_deref_mut();
     }
 }
@@ -48,6 +48,7 @@ fn append(body: &mut Body, statements: Vec<Statement>) {
 
 struct Flattener<'a> {
     variables: &'a mut Variables,
+    keeps_prints: bool,
 }
 
 impl Flattener<'_> {
@@ -95,8 +96,9 @@ impl Flattener<'_> {
         if matches!(&statement.what, What::Call(call) if calls::is_print(call)) {
             // OPA forgets it.
             statement.with.clear();
-            statement.erased = true;
+            statement.erased = !self.keeps_prints;
         }
+        self.collect_noted(&mut statement);
         let mut body = Vec::new();
         for with in &mut statement.with {
             body.extend(self.expand(&mut with.value));
@@ -227,13 +229,34 @@ impl Flattener<'_> {
         self.set_of(term, statement.with)
     }
 
+    /// Puts each argument of a `print` or a note into a collection of its values, which is empty where it is undefined.
+    fn collect_noted(&mut self, statement: &mut Statement) {
+        let What::Call(call) = &mut statement.what else { return };
+        if statement.erased || !calls::is_print(call) && !calls::is_note(call) {
+            return;
+        }
+        let form = if calls::is_print(call) { ComprehensionKind::Set } else { ComprehensionKind::Array };
+        let with = std::mem::take(&mut statement.with);
+        for argument in std::mem::take(&mut call.arguments) {
+            let argument = match argument.value {
+                Value::Constant(_) => argument,
+                _ => self.collection_of(form, argument, with.clone()),
+            };
+            call.arguments.push(argument);
+        }
+    }
+
     /// `{variable | variable = term}`: whatever becomes of the term, this has a value.
-    pub(super) fn set_of(&mut self, term: Term, with: Vec<With>) -> Term {
+    fn set_of(&mut self, term: Term, with: Vec<With>) -> Term {
+        self.collection_of(ComprehensionKind::Set, term, with)
+    }
+
+    fn collection_of(&mut self, form: ComprehensionKind, term: Term, with: Vec<With>) -> Term {
         let at = term.at;
         let variable = self.variables.generated();
         let capture = Statement { generated: false, with, ..Statement::capture(variable, term) };
         let term = Term::variable(at, variable);
-        let comprehension = Comprehension { form: ComprehensionKind::Set, key: None, term, body: vec![capture] };
+        let comprehension = Comprehension { form, key: None, term, body: vec![capture] };
         Term::new(at, Value::Comprehension(Box::new(comprehension)))
     }
 

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::Value;
 
 use super::{
-    Compiled,
+    Compiled, DefinitionId,
     term::{self, Variables},
     tree::Tree,
 };
@@ -46,24 +46,47 @@ type Planned<T> = Result<T, NotTaken>;
 /// Plans the rules at these paths, and all that they need. The rules must have passed all checks. A package that is `hidden`
 /// is no part of `data`.
 pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>, hidden: Option<&str>) -> Program {
-    let mut tree = Tree::new(&compiled.rules);
-    compiled.packages.iter().for_each(|(package, _)| tree.insert(package));
-    let mut planner = Planner {
-        rules: &compiled.rules,
-        tree: &tree,
-        variables: &compiled.variables,
-        replaced: &compiled.replaced,
-        program: Program::default(),
-        planned: BTreeMap::new(),
-        documents: BTreeMap::new(),
-        hidden: hidden.map(|package| Constant::String(package.into())),
-    };
-    for path in entries {
-        let keys: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
-        let entry = planner.entry(&keys);
-        planner.program.entries.insert(path.clone(), entry);
-    }
+    let tree = compiled.tree();
+    let hidden = hidden.map(|package| Constant::String(package.into()));
+    let mut planner = Planner { hidden, ..Planner::new(compiled, &tree, PlanKind::Fast) };
+    entries.for_each(|path| planner.add_entry(path));
     planner.program
+}
+
+/// Plans the rule at a path, in the order in which it is written.
+pub(super) fn plan_traced(compiled: &Compiled, entry: &Path) -> Program {
+    let tree = compiled.tree();
+    let mut planner = Planner::new(compiled, &tree, PlanKind::Traced);
+    planner.add_entry(entry);
+    planner.program
+}
+
+/// Plans definitions, each by itself.
+pub(super) fn plan_definitions(compiled: &Compiled, definitions: &[DefinitionId]) -> (Program, Vec<Planned<RuleId>>) {
+    let tree = compiled.tree();
+    let mut planner = Planner::new(compiled, &tree, PlanKind::Covered);
+    let rules = definitions.iter().map(|definition| planner.alone(*definition)).collect();
+    (planner.program, rules)
+}
+
+impl Compiled {
+    /// Returns the rules and packages by their paths.
+    fn tree(&self) -> Tree {
+        let mut tree = Tree::new(&self.rules);
+        self.packages.iter().for_each(|(package, _)| tree.insert(package));
+        tree
+    }
+}
+
+/// What a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PlanKind {
+    /// Results, as fast as may be.
+    Fast,
+    /// All statements are evaluated in the order in which they are written, each time.
+    Traced,
+    /// As traced; and which places were evaluated is noted.
+    Covered,
 }
 
 struct Planner<'a> {
@@ -79,12 +102,44 @@ struct Planner<'a> {
     documents: BTreeMap<(Vec<Constant>, Pattern), Planned<RuleId>>,
     /// The first key of a package that is no part of `data`.
     hidden: Option<Constant>,
+    kind: PlanKind,
 }
 
 /// The keys of a reference, `None` for those that are variables.
 type Pattern = Vec<Option<Constant>>;
 
+impl<'a> Planner<'a> {
+    fn new(compiled: &'a Compiled, tree: &'a Tree, kind: PlanKind) -> Self {
+        Self {
+            rules: &compiled.rules,
+            tree,
+            variables: &compiled.variables,
+            replaced: &compiled.replaced,
+            program: Program::default(),
+            planned: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            hidden: None,
+            kind,
+        }
+    }
+}
+
 impl Planner<'_> {
+    fn add_entry(&mut self, path: &Path) {
+        let keys: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
+        let entry = self.entry(&keys);
+        self.program.entries.insert(path.clone(), entry);
+    }
+
+    /// Plans a definition without the others of its rule.
+    fn alone(&mut self, DefinitionId { at, depth }: DefinitionId) -> Planned<RuleId> {
+        let is_it = |rule: &&term::Rule| (rule.module, rule.at) == (at.module, at.at);
+        let Some(definition) = self.rules.iter().find(is_it) else { return Err(not_taken(at, "a missing definition")) };
+        let rule = self.lone_rule(definition, depth)?;
+        self.program.rules.push(rule);
+        Ok(RuleId(self.program.rules.len() - 1))
+    }
+
     /// Plans what is at a path: a rule or a document, or a part of one.
     fn entry(&mut self, path: &[Constant]) -> Planned<RuleId> {
         let has_rules = |depth: &usize| self.tree.at(&path[..*depth]).is_some_and(|node| !node.rules.is_empty());

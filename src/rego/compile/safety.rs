@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    calls,
     fault::{Code, Fault},
     outputs::{self, Arity},
     term::{
@@ -163,8 +164,15 @@ fn order(
     let mut placed = vec![false; body.len()];
     let mut now: BTreeSet<usize> = (0..body.len()).collect();
     let mut next = BTreeSet::new();
+    // A note counts the ways in which all that precedes it holds.
+    let mut early_notes = Vec::new();
     while !now.is_empty() {
+        let before = order.len();
         while let Some(index) = now.pop_first() {
+            if is_note(&body[index]) && placed[..index].contains(&false) {
+                early_notes.push(index);
+                continue;
+            }
             let outputs = outputs::of_statement(&body[index], arity, safe);
             if !enclosed[index].is_empty() {
                 if enclosed[index] == outputs {
@@ -192,8 +200,16 @@ fn order(
             }
         }
         now = std::mem::take(&mut next);
+        if order.len() > before {
+            now.extend(early_notes.drain(..));
+        }
     }
+    order.extend(early_notes);
     order
+}
+
+fn is_note(statement: &Statement) -> bool {
+    matches!(&statement.what, What::Call(call) if calls::is_note(call))
 }
 
 /// Returns the variables of a statement that are not those of a body inside of it.

@@ -16,7 +16,7 @@ use crate::rego::{
 const INTERVAL: u32 = 64;
 
 /// How many times the time limit may pass while an evaluation waits for the CPU.
-pub(crate) const STARVED: u32 = 16;
+const STARVED: u32 = 16;
 
 /// An element of a collection, with what lies around it.
 const ELEMENT: usize = 48;

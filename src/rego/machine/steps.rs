@@ -71,6 +71,14 @@ impl<'v> Machine<'v, '_> {
                 };
                 self.result(made, *into, base)
             }
+            Step::Note { point, arguments } => {
+                self.note(*point, arguments, base)?;
+                true
+            }
+            Step::Reached(at) => {
+                self.shared.trace.reached.insert(*at);
+                true
+            }
             Step::With { replaced, block, into } => self.with(replaced, block, *into, base)?,
             Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
             Step::MakeSet { into, items } => {

@@ -1,6 +1,7 @@
 //! What the passes make of a text. That it means what OPA makes of it is compared in `tests/evaluator/opa/fidelity`.
 
 use super::*;
+use crate::rego::syntax;
 
 fn read(text: &str) -> Result<Rewritten, SyntaxError> {
     rewrite(&[syntax::read(text, None)]).remove(0)
@@ -30,14 +31,11 @@ fn each_pass_rewrites_what_it_is_for() {
         ("p := [x | y; some x in y]", "p := [x | y; some x in y; true]"),
         ("p if {\n y\n some x in y }", "p if { y; some x in y; true }"),
         ("q := 1\np if q == 2 with q as 2", "q := 1 p if { q == 2 with data.test.q as 2 }"),
-        ("p := -x", "p := internal.minus(0, x)"),
         ("p := -1", "p := -1"),
         ("p if count(x, 1)", "p if { 1 = count(x) }"),
-        ("p if { [a, b] := walk(x); a }", "p if { walk(kaudit_generated.bounded(x), [a, b]); a }"),
+        ("p if { [a, b] := walk(x); a }", "p if { walk(x, [a, b]); a }"),
         ("p := $\"a {x}\"", "p := internal.template_string([\"a \", {part__1 | part__1 := x}])"),
         ("p := x if y else := z", "p := value__1 if { y; value__1 := x } else := value__2 if { value__2 := z }"),
-        ("p := x * y * 2", "p := internal.mul(internal.mul(x, y), 2)"),
-        ("p if print(x, \"y\")", "p if { print(kaudit_generated.bounded(x), \"y\") }"),
         ("import data.lib.k\np := k.x", "p := data.lib.k.x"),
         ("import input\np := input.x", "p := input.x"),
         ("p := 1\nimport input.a as b\nq := b.c", "p := 1 q := input.a.c"),

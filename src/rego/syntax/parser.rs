@@ -27,7 +27,7 @@ pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     parser.expect("package")?;
     let package = parser.term()?;
     let (imports, rules) = (Vec::new(), Vec::new());
-    let mut module = Module { version, at, package, imports, rules, may_look_up_nothing: false };
+    let mut module = Module { version, at, package, imports, rules, may_look_up_nothing: false, keeps_prints: false };
     while !parser.at_end() {
         if parser.take_if("import") {
             let import = parser.import()?;
@@ -383,7 +383,7 @@ impl Parser {
     }
 
     pub(super) fn statement(&mut self) -> Read<Statement> {
-        let (at, start) = (self.place(), self.start());
+        let at = self.place();
         let what = if self.is("some") {
             self.advance();
             self.some()?
@@ -401,8 +401,7 @@ impl Parser {
             self.expect("as")?;
             with.push(With { target, value: self.expression()? });
         }
-        let (span, last_line) = (self.span_from(start), self.last_line());
-        Ok(Statement { at, span, last_line, what, with })
+        Ok(Statement { at, last_line: self.last_line(), what, with })
     }
 
     /// `not { body }` is true if the body never is.

@@ -79,7 +79,7 @@ impl Parser {
 
     pub(super) fn term(&mut self) -> Read<Expr> {
         let start = self.start();
-        let mut term = self.deeper(|parser| parser.negated_or_keyed())?;
+        let mut term = self.deeper(Self::negated_or_keyed)?;
         self.set_span(&mut term, start);
         Ok(term)
     }

@@ -44,6 +44,8 @@ pub(crate) struct Module {
     pub(in crate::rego) rules: Vec<Rule>,
     /// Whether lookups in what is always empty are accepted, as OPA did up to 1.16, and not taken for mistakes.
     pub(crate) may_look_up_nothing: bool,
+    /// Whether `print` is evaluated, and not only checked.
+    pub(crate) keeps_prints: bool,
 }
 
 impl Module {
@@ -114,7 +116,6 @@ pub(in crate::rego) type Body = Vec<Statement>;
 #[derive(Debug, Clone)]
 pub(in crate::rego) struct Statement {
     pub(in crate::rego) at: Position,
-    pub(in crate::rego) span: Span,
     /// The line that it ends on.
     pub(in crate::rego) last_line: u32,
     pub(in crate::rego) what: What,
@@ -123,7 +124,7 @@ pub(in crate::rego) struct Statement {
 
 impl Statement {
     pub(in crate::rego) fn plain(expr: Expr) -> Self {
-        Self { at: expr.at, span: expr.span, last_line: expr.at.line, what: What::Expr(expr), with: Vec::new() }
+        Self { at: expr.at, last_line: expr.at.line, what: What::Expr(expr), with: Vec::new() }
     }
 }
 
@@ -276,6 +277,22 @@ impl Expr {
         }
     }
 
+    /// Returns the parts of this expression that have a value of their own in the same scope, as [`parts`](Self::parts) does;
+    /// none of template strings.
+    pub(in crate::rego) fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) | Kind::Template(_) => Vec::new(),
+            Kind::Ref(head, keys) => std::iter::once(&**head).chain(keys.iter().filter_map(Key::index)).collect(),
+            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter().collect(),
+            Kind::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Kind::Binary(_, _, left, right) => vec![left, right],
+            Kind::In { key, value, collection } => {
+                key.as_deref().into_iter().chain([&**value, &**collection]).collect()
+            }
+            Kind::Minus(inner) => vec![inner],
+        }
+    }
+
     /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
     /// comprehension is not.
     pub(in crate::rego) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
@@ -318,6 +335,14 @@ impl Expr {
 }
 
 impl Key {
+    /// Returns the expression in brackets, if it is one.
+    pub(in crate::rego) fn index(&self) -> Option<&Expr> {
+        match self {
+            Self::Index(index) => Some(index),
+            Self::Dot(_) => None,
+        }
+    }
+
     /// Whether it may have several values.
     pub(in crate::rego) fn is_variable(&self) -> bool {
         matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Planned, Planner, not_taken};
+use super::{PlanKind, Planned, Planner, not_taken};
 use crate::rego::{
     builtins::{Callee, declarations},
-    compile::term::{Call, Every, Function, Statement, Term, Variable, What},
+    compile::{
+        calls,
+        term::{Call, Every, Function, Statement, Term, Value, Variable, What},
+    },
+    constant::Constant,
     program::{Block, Comparison, NotTaken, Operand, Register, SourceLocation, Step},
     syntax::Position,
 };
@@ -92,8 +96,16 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(close(&mut own, last))
     }
 
+    /// Notes that a place is evaluated, if that is of interest.
+    pub(super) fn reached(&mut self, at: Position) {
+        if self.planner.kind == PlanKind::Covered {
+            self.push(Step::Reached(self.location(at)));
+        }
+    }
+
     pub(super) fn statement(&mut self, statement: &Statement) -> Planned<()> {
         self.at = statement.at;
+        self.reached(statement.at);
         if !statement.with.is_empty() {
             return self.with(statement);
         }
@@ -132,7 +144,23 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(())
     }
 
+    /// What is printed, or noted at a point of a trace.
+    fn note(&mut self, call: &Call) -> Planned<()> {
+        let (point, arguments) = match call.arguments.split_first() {
+            Some((Term { value: Value::Constant(Constant::Number(point)), .. }, others)) if calls::is_note(call) => {
+                (point.0.parse().ok(), others)
+            }
+            _ => (None, call.arguments.as_slice()),
+        };
+        let arguments = self.operands(arguments)?.into();
+        self.push(Step::Note { point, arguments });
+        Ok(())
+    }
+
     fn call(&mut self, call: &Call) -> Planned<()> {
+        if calls::is_print(call) || calls::is_note(call) {
+            return self.note(call);
+        }
         let arity = match &call.function {
             Function::Builtin(name) => match declarations::declaration(name) {
                 Some(declaration) if !declaration.is_variadic() => declaration.arity,

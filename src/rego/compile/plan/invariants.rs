@@ -195,12 +195,14 @@ fn operands(step: &Step) -> Vec<&Operand> {
         | Step::Walk { of, .. } => vec![of],
         Step::Get { from, keys, .. } => std::iter::once(from).chain(keys).collect(),
         Step::Equal(left, right) | Step::Compare { left, right, .. } => vec![left, right],
-        Step::Call { arguments, .. } | Step::Invoke { arguments, .. } => arguments.iter().collect(),
+        Step::Call { arguments, .. } | Step::Invoke { arguments, .. } | Step::Note { arguments, .. } => {
+            arguments.iter().collect()
+        }
         Step::MakeArray { items, .. } | Step::MakeSet { items, .. } => items.iter().collect(),
         Step::MakeObject { fields, .. } => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
         Step::Yield { keys, value } => keys.iter().chain([value]).collect(),
         Step::With { replaced, .. } => replaced.iter().flat_map(replacing).collect(),
-        Step::Comprehension { .. } | Step::Not(_) => Vec::new(),
+        Step::Comprehension { .. } | Step::Not(_) | Step::Reached(_) => Vec::new(),
     }
 }
 

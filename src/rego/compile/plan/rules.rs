@@ -1,6 +1,6 @@
 //! Definitions of one path, together.
 
-use super::{Pattern, Planned, Planner, invariants, not_taken, value_of, value_of_constant};
+use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of, value_of_constant};
 use crate::rego::{
     compile::{
         plan::body::Body,
@@ -27,11 +27,14 @@ impl Planner<'_> {
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
         let mut rule = Rule::new(form, Some(keys(&path)), arity);
-        rule.decided_by_first = form == Form::Complete && gives_one_value(&definitions);
+        let is_fast = self.kind == PlanKind::Fast;
+        rule.decided_by_first = is_fast && form == Form::Complete && gives_one_value(&definitions);
         let mut planned = Vec::new();
         for definition in definitions {
             if definition.default {
                 let (Outcome::Value(value) | Outcome::Element(value)) = &definition.result;
+                let default_at = SourceLocation { module: definition.module, at: value.at };
+                rule.default_at = (self.kind == PlanKind::Covered).then_some(default_at);
                 rule.default = Some(match value_of(value) {
                     Some(value) => Operand::Constant(value),
                     None => Operand::Rule(self.default(definition)?),
@@ -41,8 +44,27 @@ impl Planner<'_> {
             planned.push(self.definition(definition, (path.len(), &Pattern::new()), &mut rule)?);
         }
         rule.definitions = planned.into();
-        invariants::mark(&mut rule, &mut self.program);
+        self.mark_invariants(&mut rule);
         Ok(rule)
+    }
+
+    /// Plans a rule that has one definition only; all keys of its path behind `depth` are keys of its value.
+    pub(super) fn lone_rule(&mut self, definition: &term::Rule, depth: usize) -> Planned<Rule> {
+        let form = match (&definition.result, definition.path.len() == depth) {
+            (Outcome::Value(_), true) => Form::Complete,
+            (Outcome::Element(_), true) => Form::Set,
+            _ => Form::Document,
+        };
+        let mut rule = Rule::new(form, None, 0);
+        rule.definitions = Box::new([self.definition(definition, (depth, &Pattern::new()), &mut rule)?]);
+        Ok(rule)
+    }
+
+    /// Finds what a rule need not do again and again, unless each time counts.
+    fn mark_invariants(&mut self, rule: &mut Rule) {
+        if self.kind == PlanKind::Fast {
+            invariants::mark(rule, &mut self.program);
+        }
     }
 
     /// Plans as much of the document at a node as fits a pattern.
@@ -55,7 +77,7 @@ impl Planner<'_> {
             self.extent(node, (path.len(), pattern), &mut document, &mut planned)?;
         }
         document.definitions = planned.into();
-        invariants::mark(&mut document, &mut self.program);
+        self.mark_invariants(&mut document);
         Ok(document)
     }
 
@@ -159,12 +181,13 @@ impl Planner<'_> {
                 body.variables.insert(variable, Operand::Constant(wanted));
             }
         }
-        let (guards, others): (Vec<_>, Vec<_>) =
-            branch.body.iter().filter(|statement| !statement.erased).partition(|statement| is_guard(statement));
+        let is_fast = body.planner.kind == PlanKind::Fast;
+        let statements = branch.body.iter().filter(|statement| !statement.erased);
+        let (guards, others): (Vec<_>, Vec<_>) = statements.partition(|statement| is_fast && is_guard(statement));
         for statement in guards {
             body.statement(statement)?;
         }
-        if others.iter().any(|statement| may_fail(statement)) {
+        if is_fast && others.iter().any(|statement| may_fail(statement)) {
             for (items, other) in others.iter().filter_map(|statement| needed(statement)) {
                 let path = body.reference(items)?;
                 match other {
@@ -177,6 +200,7 @@ impl Planner<'_> {
             body.statement(statement)?;
         }
         let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
+        body.reached(result.at);
         let keys = branch.path.iter().skip(depth).map(|key| body.operand(key)).collect::<Planned<_>>()?;
         let value = body.operand(result)?;
         Ok(body.finish(Step::Yield { keys, value }))

@@ -1,0 +1,19 @@
+//! Modules of a unit, as they are written.
+
+use super::trivy;
+use crate::rego::{
+    file::File,
+    syntax::{self, LongBodies, Module, SyntaxError},
+};
+
+/// Reads modules that are compiled together.
+pub(crate) fn read(files: &[&File]) -> Vec<Result<Module, SyntaxError>> {
+    let mut long_bodies = LongBodies::default();
+    let read = |file: &&File| {
+        let mut module = syntax::read(&file.text, file.version())?;
+        long_bodies.add(&mut module)?;
+        module.may_look_up_nothing = trivy::makes_results(&file.text);
+        Ok(module)
+    };
+    files.iter().map(read).collect()
+}

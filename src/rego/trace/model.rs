@@ -1,0 +1,82 @@
+//! What a trace says of a definition.
+
+use regorus::Value;
+
+/// One branch of a definition.
+#[derive(Debug)]
+pub(crate) struct TracedBranch {
+    pub(crate) body: TracedBody,
+    /// The value of the head in the first way; `None` where no value is written, or the body does not hold.
+    pub(crate) value: Option<TracedValue>,
+}
+
+/// Statements in a row.
+#[derive(Debug, Default)]
+pub(crate) struct TracedBody {
+    pub(crate) statements: Vec<TracedStatement>,
+    /// In how many ways all of them hold.
+    pub(crate) solutions: u64,
+}
+
+/// One statement.
+#[derive(Debug)]
+pub(crate) struct TracedStatement {
+    /// Its first and last line, from 1.
+    pub(crate) lines: (u32, u32),
+    pub(crate) kind: StatementKind,
+    /// In how many ways it was reached.
+    pub(crate) reached: u64,
+    /// The values of its parts where it holds, in the first of the ways that got furthest.
+    pub(crate) held: Vec<TracedPart>,
+    /// Those that are not shown, by the text of the expression.
+    pub(super) hidden: Vec<TracedPart>,
+    /// The values of its parts where it was reached first.
+    pub(crate) parts: Vec<TracedPart>,
+    /// Its own value there.
+    pub(crate) whole: Option<Value>,
+    /// Of an `every`: the element for which the body does not hold.
+    pub(crate) inside: Option<(Vec<TracedPart>, TracedBody)>,
+}
+
+/// What a statement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatementKind {
+    /// `some x`
+    Declaration,
+    /// `some x in xs`
+    Iteration,
+    /// `every x in xs { … }`
+    Every,
+    /// `x := y` and `x = y`
+    Assignment,
+    Condition,
+    /// `not …`
+    Negation,
+}
+
+/// An expression as it is written, and its value; `Undefined` if it has none.
+#[derive(Debug, Clone)]
+pub(crate) struct TracedPart {
+    pub(crate) text: String,
+    pub(crate) value: Value,
+}
+
+/// The value of a head.
+#[derive(Debug)]
+pub(crate) struct TracedValue {
+    pub(crate) line: u32,
+    pub(crate) last_line: u32,
+    pub(crate) value: Value,
+    pub(crate) parts: Vec<TracedPart>,
+}
+
+impl TracedBody {
+    /// Returns how many of the statements hold together, from the first one.
+    pub(crate) fn passed(&self) -> usize {
+        let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
+        behind.take_while(|reached| *reached > 0).count()
+    }
+}
+
+/// A case of a table: the values of the keys behind the name of the test.
+pub(crate) type TracedCase = Vec<Value>;

@@ -1,0 +1,87 @@
+//! What a statement is made of: the expressions whose values explain it.
+
+use std::collections::BTreeSet;
+
+use crate::rego::syntax::{Expr, Key, Kind, Name, Statement, What};
+
+/// Collects an expression that is an operand, and what it is made of.
+pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    let is_shown = match &expr.kind {
+        Kind::Call(..) | Kind::Comprehension(_) | Kind::Ref(..) => true,
+        Kind::Binary(operator, ..) => matches!(*operator, "+" | "-" | "*" | "/" | "%" | "|" | "&"),
+        Kind::Name(name) => !name.starts_with('_') && &**name != "data",
+        _ => false,
+    };
+    if is_shown {
+        parts.push(expr);
+    }
+    inner(expr, parts);
+}
+
+/// Collects the operands of an expression.
+pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match &expr.kind {
+        Kind::Object(fields) => fields.iter().for_each(|(_, value)| operand(value, parts)),
+        // The way to the last part: `x` of `x.a[i]`, and `i`.
+        Kind::Ref(head, keys) => {
+            base(head, parts);
+            keys.iter().filter_map(Key::index).for_each(|index| operand(index, parts));
+        }
+        Kind::Binary(":=", _, _, right) => operand(right, parts),
+        _ => {
+            for part in expr.children() {
+                operand(part, parts);
+            }
+        }
+    }
+}
+
+/// Collects what a reference begins with, unless it is a whole document.
+fn base<'e>(head: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match head.as_name() {
+        Some(name) if matches!(&**name, "data" | "input") => {}
+        _ => operand(head, parts),
+    }
+}
+
+/// Collects the variables and keys of an expression, shown or not: they say where a reference leads to.
+pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
+    match &expr.kind {
+        Kind::Name(name) if !name.starts_with('_') => found.push(expr),
+        Kind::Ref(head, keys) => {
+            if head.as_name().is_none_or(|name| !matches!(&**name, "data" | "input")) {
+                keys_and_variables(head, found);
+            }
+            for index in keys.iter().filter_map(Key::index) {
+                found.push(index);
+                keys_and_variables(index, found);
+            }
+        }
+        Kind::Object(_) => {}
+        _ => {
+            for part in expr.children() {
+                keys_and_variables(part, found);
+            }
+        }
+    }
+}
+
+/// Collects the names in an expression, without those of functions and those in comprehensions, which may be theirs.
+pub(super) fn names(expr: &Expr, found: &mut BTreeSet<Name>) {
+    found.extend(expr.as_name().cloned());
+    for part in expr.children() {
+        names(part, found);
+    }
+}
+
+/// Collects the names that have a value where a statement holds.
+pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
+    match &statement.what {
+        What::Expr(expr) => names(expr, found),
+        What::SomeIn { key, value, collection } => {
+            key.iter().chain([value, collection]).for_each(|expr| names(expr, found));
+        }
+        What::Every { collection, .. } => names(collection, found),
+        What::Not(_) | What::Some(_) => {}
+    }
+}
