@@ -80,7 +80,8 @@ fn the_element_of_every_for_which_the_body_does_not_hold_is_known() {
 
 #[test]
 fn other_documents_hold_for_the_parts_of_their_statement() {
-    let text = "package p\n\ndeny := x if {\n\tx := f(input.n) with input as {\"n\": 5}\n\tx == 6\n}\n\nf(n) := n + 1\n";
+    let text =
+        "package p\n\ndeny := x if {\n\tx := f(input.n) with input as {\"n\": 5}\n\tx == 6\n}\n\nf(n) := n + 1\n";
     assert_eq!(shown(text, "{}"), ["1 holds ", "1 holds x = 6", "1 solutions", "value 6"]);
 }
 
