@@ -25,7 +25,6 @@ pub(crate) mod program;
 pub mod query;
 pub(crate) mod references;
 pub(crate) mod rewrite;
-pub(crate) mod stack;
 pub(crate) mod syntax;
 pub(crate) mod test_rules;
 pub(crate) mod tokens;

@@ -8,10 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use regorus::{
-    Value,
-    unstable::{Module, Ref, Source},
-};
+use regorus::{Value, unstable::Ref};
 
 use super::{
     entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
@@ -20,13 +17,13 @@ use super::{
     metadata::{self, AnnotationScope},
     modules,
     policy::Policy,
-    reads::Rules,
+    reads::{Rules, regorus_nodes},
     trivy,
     unit::{Group, Unit},
 };
 use crate::rego::{
     check::Checked,
-    compile::{self, Fault},
+    compile::{self, Fault, Resolved},
     data::Data,
     engine,
     evaluator::Evaluator,
@@ -37,17 +34,17 @@ use crate::rego::{
     parse,
     problem::Problem,
     program::{NotTaken, Program, SourceLocation},
-    references::{self, Node, Path, package},
+    references::{Node, Path},
     rewrite::{self, Rewritten},
-    syntax::{self, Position, SyntaxError},
-    tokens, value,
+    syntax::{Module, SyntaxError},
+    value,
 };
 
 /// A file, as it is written and as the evaluator reads it.
 #[derive(Clone, Copy)]
 struct SourceFile<'a> {
     file: &'a File,
-    written: &'a Result<syntax::Module, SyntaxError>,
+    written: &'a Result<Module, SyntaxError>,
     rewritten: &'a Result<Rewritten, SyntaxError>,
 }
 
@@ -107,9 +104,10 @@ pub(crate) fn compile<'f>(
         if compiler.files.is_empty() || is_one && incomplete {
             break;
         }
-        let nodes = references::read(&parsed.modules, compiler.missing.rules());
-        let modules = parsed.modules.clone();
-        let refused = match compiler.prepare(parsed, &nodes, problems) {
+        let modules = compiler.modules();
+        let resolved = compile::resolve(&modules, compiler.missing.rules());
+        let nodes = resolved.nodes(&modules);
+        let refused = match compiler.prepare(parsed, (resolved, &nodes), problems) {
             Ok(unit) => return Some(unit),
             Err(refused) => refused,
         };
@@ -117,7 +115,7 @@ pub(crate) fn compile<'f>(
         if refused.is_empty() || is_one {
             break;
         }
-        compiler.leave_out(&refused, &nodes, &modules, problems);
+        compiler.leave_out(&refused, &nodes, problems);
     }
     None
 }
@@ -141,10 +139,10 @@ struct Compiler<'a> {
 struct Parsed {
     /// The data that they are evaluated on.
     data: Value,
-    modules: Vec<Ref<Module>>,
+    modules: Vec<Ref<regorus::unstable::Module>>,
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
     /// Parses the files and leaves out those that are no Rego. `None` if the data cannot be read.
     fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
         let data = match value::from_tree(self.data.document.clone().into()) {
@@ -174,10 +172,10 @@ impl Compiler<'_> {
     fn prepare(
         &mut self,
         parsed: Parsed,
-        nodes: &[Node],
+        (resolved, nodes): (Resolved, &[Node]),
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
-        let (compiled, faults) = self.compiled();
+        let (compiled, faults) = self.compiled(resolved);
         let (policies, groups, mut found) = self.check(&parsed.modules, nodes, faults);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| self.first || problem.is_refusal());
@@ -224,16 +222,12 @@ impl Compiler<'_> {
     /// Reads and checks modules that all parse, and have these faults.
     fn check(
         &self,
-        modules: &[Ref<Module>],
+        parsed: &[Ref<regorus::unstable::Module>],
         nodes: &[Node],
         faults: Vec<Problem>,
     ) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
         let mut problems = Vec::new();
-        let imports: Vec<&[(Path, Position)]> = self
-            .files
-            .iter()
-            .map(|source| source.rewritten.as_ref().map_or(&[][..], |rewritten| &rewritten.imports))
-            .collect();
+        let modules: &[&Module] = &self.modules();
         let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
         let annotations: Vec<Annotations> = files
             .iter()
@@ -242,9 +236,7 @@ impl Compiler<'_> {
                 if self.imported.contains(&file.shown) {
                     return Annotations::new();
                 }
-                let source = Source::from_contents(file.shown.to_string(), file.text.to_string());
-                let tokens = source.map(|source| tokens::read(&source, self.limits)).unwrap_or_default();
-                metadata::read(file, module, &tokens, &mut problems)
+                metadata::read(file, module, &mut problems)
             })
             .zip(&self.files)
             .map(|(annotations, source)| {
@@ -259,7 +251,7 @@ impl Compiler<'_> {
         };
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
-            packages.entry(package(module)).or_default().push(index);
+            packages.entry(module.package_path()).or_default().push(index);
         }
         let packages = &packages;
         let lines: &[Vec<&str>] = &files.iter().map(|file| file.text.lines().collect()).collect::<Vec<_>>();
@@ -277,13 +269,11 @@ impl Compiler<'_> {
         };
         let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
         if self.purpose == Purpose::Test {
-            let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
-            entrypoints.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
+            entrypoints.extend(nodes.iter().filter(|node| node.is_test()).map(|node| node.path.clone()));
         }
         let checked = Checked {
             files,
             modules,
-            imports: &imports,
             nodes,
             graph,
             data: self.data,
@@ -298,42 +288,41 @@ impl Compiler<'_> {
         match self.purpose {
             Purpose::Directory(_) => problems.extend(lint::warnings(&checked)),
             Purpose::Test => return (Vec::new(), Vec::new(), problems),
-            Purpose::Template => problems.extend(template::check(files, modules, nodes, self.limits)),
+            Purpose::Template => problems.extend(template::check(files, modules, nodes)),
             Purpose::Kubescape => {}
         }
         let (mut policies, mut groups) = reading.policies();
         if !problems.iter().any(Problem::is_refusal) {
-            find_reads(&Rules::new(modules, graph, self.limits.strict), &mut policies, &mut groups);
+            let nodes = regorus_nodes::read(parsed, self.missing.rules());
+            let graph = &Graph::new(&nodes);
+            find_reads(&Rules::new(parsed, graph, self.limits.strict), &mut policies, &mut groups);
         }
         (policies, groups, problems)
     }
 
+    /// Returns the modules of the files, all of which can be read.
+    fn modules(&self) -> Vec<&'a Module> {
+        self.files.iter().filter_map(|source| source.written.as_ref().ok()).collect()
+    }
+
     /// Runs the stages of OPA's compiler; returns what it would refuse.
-    fn compiled(&self) -> (Option<compile::Compiled>, Vec<Problem>) {
-        let sources = self.files.iter().filter_map(|source| Some((source.file, source.written.as_ref().ok()?)));
-        let (files, modules): (Vec<&File>, Vec<&syntax::Module>) = sources.unzip();
+    fn compiled(&self, resolved: Resolved) -> (Option<compile::Compiled>, Vec<Problem>) {
         let problem = |fault: Fault| {
-            let file = files[fault.module];
+            let file = self.files[fault.module].file;
             Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column).help(fault.help)
         };
-        match compile::compile(&modules, self.missing.rules()) {
+        match resolved.compile() {
             Ok(compiled) => (Some(compiled), Vec::new()),
             Err(faults) => (None, faults.into_iter().map(problem).collect()),
         }
     }
 
     /// Goes on without the refused files and those that use them.
-    fn leave_out(
-        &mut self,
-        refused: &BTreeSet<Arc<str>>,
-        nodes: &[Node],
-        modules: &[Ref<Module>],
-        problems: &mut Vec<Problem>,
-    ) {
+    fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node], problems: &mut Vec<Problem>) {
         let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
         let refused = (0..files.len()).filter(|index| refused.contains(&files[*index].shown)).collect();
         let graph = &Graph::new(nodes);
-        let loaded = LoadedRules { files, modules, nodes, graph, data: self.data, companion };
+        let loaded = LoadedRules { files, nodes, graph, data: self.data, companion };
         let (left_out, found) = self.missing.leave_out(refused, &loaded);
         problems.extend(found.into_iter().filter(|problem| !self.imported.contains(&problem.file)));
         let mut index = 0..;

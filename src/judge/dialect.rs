@@ -74,7 +74,7 @@ impl<'a> InputKeys<'a> {
 /// rules read that they use.
 pub(crate) fn find(package: &Path, nodes: &[Node], graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Dialect {
     let own = nodes.iter().filter(|node| node.path.starts_with(package) && node.path.len() > package.len());
-    let own = InputKeys::of(own.filter(|node| !node.is_test(package.len())));
+    let own = InputKeys::of(own.filter(|node| !node.is_test()));
     if let Some(dialect) = own.decide().filter(|_| !own.whole) {
         return dialect;
     }

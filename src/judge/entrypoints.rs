@@ -5,10 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use regorus::{
-    Value,
-    unstable::{self, Module, Ref},
-};
+use regorus::Value;
 
 use super::{
     dependencies::Dependencies,
@@ -35,8 +32,8 @@ use crate::{
         graph::Graph,
         limits::Version,
         program::SourceLocation,
-        references::{Node, Path, head, head_path, package},
-        syntax::Position,
+        references::{DefinitionForm, Node, Path},
+        syntax::{Module, Position},
     },
 };
 
@@ -61,7 +58,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) files: &'a [&'a File],
     /// The lines of each file.
     pub(crate) lines: &'a [Vec<&'a str>],
-    pub(crate) modules: &'a [Ref<Module>],
+    pub(crate) modules: &'a [&'a Module],
     pub(crate) annotations: &'a [Annotations],
     /// The modules of each package.
     pub(crate) packages: &'a BTreeMap<Path, Vec<usize>>,
@@ -101,8 +98,8 @@ impl Reading<'_> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
         let sets = (self.purpose == Purpose::Kubescape).then(|| self.only_set()).flatten();
         for node in self.nodes {
-            let package = package(&self.modules[node.module]);
-            let Some(name) = node.path.get(package.len()) else { continue };
+            let package = node.package().to_vec();
+            let Some(name) = node.name() else { continue };
             if self.imported.contains(&self.files[node.module].shown) {
                 continue;
             }
@@ -131,8 +128,8 @@ impl Reading<'_> {
     /// whose value looks like results.
     fn only_set(&self) -> Option<String> {
         let is_set = |node: &&Node| {
-            let own = package(&self.modules[node.module]) == [PACKAGE] && node.parameters.is_none();
-            own && self.shape(&[node]) == ResultShape::Set
+            let own = node.package() == [PACKAGE] && node.parameters.is_none();
+            own && shape(&[node]) == ResultShape::Set
         };
         let sets = self.nodes.iter().filter(is_set).filter_map(|node| node.path.get(1));
         let names: BTreeSet<&String> = sets.collect();
@@ -204,7 +201,7 @@ impl Reading<'_> {
 
     fn versions(&self, path: &Path) -> BTreeSet<Version> {
         let modules = self.packages.get(path).into_iter().flatten().map(|index| &self.modules[*index]);
-        modules.map(|module| if module.rego_v1 { Version::V1 } else { Version::V0 }).collect()
+        modules.map(|module| if module.is_v1() { Version::V1 } else { Version::V0 }).collect()
     }
 
     fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<Exception> {
@@ -225,19 +222,19 @@ impl Reading<'_> {
         let mut nodes: Vec<&Node> =
             below.flat_map(|path| self.graph.at(path)).filter(|node| node.parameters.is_none()).collect();
         nodes.sort_by_key(|node| (node.module, node.rule));
-        let definition = |node: &&&Node| !matches!(**self.rule(node), unstable::Rule::Default { .. });
+        let definition = |node: &&&Node| node.form != DefinitionForm::Default;
         let definitions: Vec<Definition> = nodes
             .iter()
             .filter(definition)
             .map(|node| Definition {
-                at: self.location(node),
+                at: location(node),
                 source: self.source(node),
                 metadata: Arc::new(self.metadata(package, name, &[node])),
             })
             .collect();
         let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
         let text = |node: &&Node| {
-            let (_, lines) = excerpt::lines(self.rule(node), &self.lines[node.module]);
+            let lines = excerpt::between(node.line, node.last_line, &self.lines[node.module]);
             RuleText { source: self.source(node), text: lines.join("\n").into() }
         };
         let rule = Rule {
@@ -254,7 +251,7 @@ impl Reading<'_> {
         Some(Entrypoint {
             policy: Arc::clone(policy),
             rule,
-            shape: self.shape(&nodes),
+            shape: shape(&nodes),
             path: path.clone(),
             exception: exception.map(|index| (index, Value::from(suffix))),
             definitions,
@@ -263,31 +260,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns where a definition is written, in its unit.
-    fn location(&self, node: &Node) -> SourceLocation {
-        let span = self.rule(node).span();
-        SourceLocation { module: node.module, at: Position { line: span.line, column: span.col } }
-    }
-
-    fn rule(&self, node: &Node) -> &Ref<unstable::Rule> {
-        &self.modules[node.module].policy[node.rule]
-    }
-
     fn source(&self, node: &Node) -> Source {
         Source { file: Arc::clone(&self.files[node.module].shown), line: node.line }
-    }
-
-    fn shape(&self, nodes: &[&Node]) -> ResultShape {
-        let mut shape = ResultShape::Set;
-        for rule in nodes.iter().map(|node| self.rule(node)) {
-            let (path, whole) = head_path(rule);
-            match head(rule) {
-                _ if path.len() > 1 || !whole => return ResultShape::Object,
-                (_, true, _) => {}
-                _ => shape = ResultShape::Complete,
-            }
-        }
-        shape
     }
 
     /// Joins the annotations of a rule, from the nearest to the widest scope.
@@ -318,6 +292,25 @@ impl Reading<'_> {
     fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(AnnotationScope, Metadata)> {
         self.packages.get(path).into_iter().flatten().flat_map(|index| &self.annotations[*index])
     }
+}
+
+/// Returns what the definitions of a rule make together.
+fn shape(nodes: &[&Node]) -> ResultShape {
+    let mut shape = ResultShape::Set;
+    for node in nodes {
+        if node.path.len() > node.package + 1 || !node.is_whole {
+            return ResultShape::Object;
+        }
+        if node.form != DefinitionForm::Element {
+            shape = ResultShape::Complete;
+        }
+    }
+    shape
+}
+
+/// Returns where a definition is written, in its unit.
+fn location(node: &Node) -> SourceLocation {
+    SourceLocation { module: node.module, at: Position { line: node.line, column: node.column } }
 }
 
 /// Finds what to ask about which kind, and what each policy reads.

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::{Module, Ref};
-
 use super::{
     entrypoints::{judges, outcome},
     policy::Policy,
@@ -16,8 +14,8 @@ use crate::rego::{
     file::{File, FileText},
     missing,
     problem::Problem,
-    references::{Node, Path, package},
-    syntax::Position,
+    references::{Node, Path},
+    syntax::Module,
 };
 
 /// The first word in the name of a rule that judges.
@@ -85,8 +83,8 @@ pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item
 fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     let mut reported: BTreeSet<&Path> = BTreeSet::new();
     for node in checked.nodes {
-        let package = package(&checked.modules[node.module]);
-        let Some(name) = node.path.get(package.len()) else { continue };
+        let package = node.package().to_vec();
+        let Some(name) = node.name() else { continue };
         if node.parameters.is_none() && checked.entries.contains(&node.path) {
             continue;
         }
@@ -148,7 +146,7 @@ fn renamed(name: &str, word: &str) -> String {
 fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     let mut modules: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
     for (index, module) in checked.modules.iter().enumerate() {
-        modules.entry(package(module)).or_default().push(index);
+        modules.entry(module.package_path()).or_default().push(index);
     }
     let mut nodes: BTreeMap<usize, Vec<&Node>> = BTreeMap::new();
     for node in checked.nodes {
@@ -156,7 +154,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     }
     for (package, modules) in modules {
         let own = modules.iter().filter_map(|module| nodes.get(module)).flatten();
-        let rules: Vec<&Node> = own.copied().filter(|node| !node.is_test(package.len())).collect();
+        let rules: Vec<&Node> = own.copied().filter(|node| !node.is_test()).collect();
         let below = checked.entries.range(package.clone()..).take_while(|path| path.starts_with(&package));
         let judge = below.into_iter().any(|path| path.len() == package.len() + 1);
         let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
@@ -167,8 +165,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
         let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
         let shown = package.join(".");
         let message = format!("package {shown} is not evaluated: it has no rule deny, violation or warn, {UNUSED}");
-        let span = &module.package.span;
-        problems.push(Problem::warning(&file.shown, message).at(&file.text, span.line, span.col));
+        problems.push(Problem::warning(&file.shown, message).at(&file.text, module.at.line, module.at.column));
     }
 }
 
@@ -176,19 +173,20 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
 fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
-    let by_import = |(module, imports): (&Ref<Module>, &&[(Path, Position)])| {
-        !path.starts_with(&package(module)) && imports.iter().any(|(imported, _)| meets(imported))
+    let by_import = |module: &&Module| {
+        !path.starts_with(&module.package_path()) && module.data_imports().iter().any(|(imported, _)| meets(imported))
     };
-    by_rule || checked.modules.iter().zip(checked.imports).any(by_import)
+    by_rule || checked.modules.iter().any(by_import)
 }
 
 /// Warns of imports of nothing: they are undefined wherever they are used, which OPA accepts silently.
 fn imports(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
-    for (file, imports) in checked.files.iter().zip(checked.imports) {
-        for (path, at) in *imports {
-            let given = !checked.graph.covered(path).is_empty() || checked.data.has(path);
-            let package = checked.modules.iter().any(|module| self::package(module).starts_with(path));
-            if given || package || checked.data.is_external(path) {
+    let packages: BTreeSet<Path> = checked.modules.iter().map(|module| module.package_path()).collect();
+    for (file, module) in checked.files.iter().zip(checked.modules) {
+        for (path, at) in module.data_imports() {
+            let given = !checked.graph.covered(&path).is_empty() || checked.data.has(&path);
+            let package = packages.range(path.clone()..).next().is_some_and(|package| package.starts_with(&path));
+            if given || package || checked.data.is_external(&path) {
                 continue;
             }
             let message = format!("data.{} is imported, and no file gives it", path.join("."));

@@ -1,16 +1,15 @@
 //! METADATA annotations: the comment blocks above packages and rules that describe them.
 //!
-//! regorus drops comments, so they are read from the text and matched by line with what follows them.
+//! The syntax tree has no comments, so they are read from the text and matched by line with what follows them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use regorus::unstable::{Module, Token, TokenKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
     model::verdict::{RuleInfo, Severity},
-    rego::{file::File, missing::package_line, problem::Problem, references::head_path, yaml},
+    rego::{file::File, missing::package_line, problem::Problem, syntax::Module, yaml},
 };
 
 /// The METADATA of one policy or rule.
@@ -87,14 +86,9 @@ pub(crate) enum AnnotationScope {
 }
 
 /// Reads the annotations of one module; mistakes in them are warnings, since judging does not depend on them.
-pub(crate) fn read(
-    file: &File,
-    module: &Module,
-    tokens: &[Token],
-    problems: &mut Vec<Problem>,
-) -> Vec<(AnnotationScope, Metadata)> {
+pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) -> Vec<(AnnotationScope, Metadata)> {
     let mut annotations = Vec::new();
-    for block in blocks(&file.text, &inside_strings(tokens)) {
+    for block in blocks(&file.text, &module.inside_texts) {
         let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
             Ok(Value::Object(value)) => value,
             Ok(_) => {
@@ -150,15 +144,6 @@ struct CommentBlock {
     yaml: String,
 }
 
-/// Returns the lines that belong to a raw string begun on an earlier line.
-fn inside_strings(tokens: &[Token]) -> BTreeSet<u32> {
-    let raw = tokens.iter().filter(|token| token.0 == TokenKind::RawString);
-    raw.flat_map(|token| {
-        (1..=token.1.text().matches('\n').count()).filter_map(|n| Some(token.1.line + u32::try_from(n).ok()?))
-    })
-    .collect()
-}
-
 fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
     let mut blocks = Vec::new();
     let mut open: Option<CommentBlock> = None;
@@ -192,17 +177,17 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Annot
         Some(other) => {
             return Err((format!("unknown scope {other:?}"), "use rule, document, package or subpackages"));
         }
-        None => module.package.span.line > last,
+        None => module.at.line > last,
     };
     if package {
         return Ok(AnnotationScope::Package);
     }
-    let mut rules = module.policy.iter().enumerate();
+    let mut rules = module.rule_starts().enumerate();
     let nothing = || ("METADATA is about nothing: no rule comes after it".to_owned(), "put it above its rule");
-    let (index, rule) = rules.find(|(_, rule)| rule.span().line > last).ok_or_else(nothing)?;
+    let (index, (_, name)) = rules.find(|(_, (line, _))| *line > last).ok_or_else(nothing)?;
     let entrypoint = value.get("entrypoint").and_then(Value::as_bool) == Some(true);
     if scope == Some("document") || (scope.is_none() && entrypoint) {
-        Ok(AnnotationScope::Document(head_path(rule).0.into_iter().next().unwrap_or_default()))
+        Ok(AnnotationScope::Document(name.to_owned()))
     } else {
         Ok(AnnotationScope::Rule(index))
     }

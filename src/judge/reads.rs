@@ -26,6 +26,7 @@ mod possible;
 mod printed;
 mod projection;
 mod queries;
+pub(crate) mod regorus_nodes;
 mod rules;
 mod tree;
 mod variables;

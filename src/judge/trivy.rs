@@ -12,8 +12,6 @@ mod sorting;
 
 use std::collections::BTreeMap;
 
-use regorus::unstable::{Module, Ref};
-
 use self::selector::Scope;
 pub(crate) use self::{
     legacy::metadata as legacy,
@@ -21,10 +19,7 @@ pub(crate) use self::{
     sorting::{Sorted, sort_out, uses, uses_all},
 };
 use super::metadata::{AnnotationScope, Metadata};
-use crate::rego::{
-    graph::Graph,
-    references::{Path, package},
-};
+use crate::rego::{graph::Graph, references::Path, syntax::Module};
 
 /// What checks of Trivy's can call beside OPA's builtins.
 pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
@@ -41,7 +36,7 @@ pub(crate) fn makes_results(text: &str) -> bool {
 
 /// Returns the packages that are checks of Trivy's, each with the kinds that it judges; `None` for those that judge none.
 pub(crate) fn packages(
-    modules: &[Ref<Module>],
+    modules: &[&Module],
     annotations: &[Vec<(AnnotationScope, Metadata)>],
     graph: &Graph<'_>,
 ) -> BTreeMap<Path, Option<Kinds>> {
@@ -53,7 +48,7 @@ pub(crate) fn packages(
         None => *callers.entry(package.clone()).or_insert(calls(package, graph)),
     };
     for (module, annotations) in modules.iter().zip(annotations) {
-        let package = package(module);
+        let package = module.package_path();
         let own = annotations.iter().find(|(scope, _)| *scope == AnnotationScope::Package);
         let scope = own.and_then(|(_, about)| Scope::of(about));
         let kinds = match scope {

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::{Expr, Module, Ref};
-
 use super::{
     builtins,
     data::Data,
@@ -13,17 +11,14 @@ use super::{
     limits::Limits,
     missing::{Companion, LoadedRules, Missing},
     problem::{Problem, ProblemSeverity},
-    references::{Call, Node, Path, package},
-    rewrite,
-    syntax::Position,
+    references::{Call, Node, Path},
+    syntax::Module,
 };
 
 /// Everything that the checks look at; modules and files go together by index.
 pub(crate) struct Checked<'a> {
     pub(crate) files: &'a [&'a File],
-    pub(crate) modules: &'a [Ref<Module>],
-    /// What each module imports of `data`.
-    pub(crate) imports: &'a [&'a [(Path, Position)]],
+    pub(crate) modules: &'a [&'a Module],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
@@ -45,8 +40,8 @@ impl Checked<'_> {
         self.calls(&mut problems);
         self.recursion(&mut problems);
         self.data(&mut problems);
-        let Self { files, modules, nodes, graph, data, companion, .. } = *self;
-        problems.extend(self.missing.users(&LoadedRules { files, modules, nodes, graph, data, companion }));
+        let Self { files, nodes, graph, data, companion, .. } = *self;
+        problems.extend(self.missing.users(&LoadedRules { files, nodes, graph, data, companion }));
         problems
     }
 
@@ -55,12 +50,9 @@ impl Checked<'_> {
         Problem::refused(&file.shown, message).at(&file.text, node.line, node.column)
     }
 
-    /// regorus accepts every import below `rego` and `future.keywords` and ignores it.
     fn imports(&self, problems: &mut Vec<Problem>) {
         for (file, module) in self.files.iter().zip(self.modules) {
-            for import in &module.imports {
-                let span = &import.span;
-                let path = path_text(&import.refr);
+            for (path, at) in module.imported_paths() {
                 let known = ["contains", "every", "if", "in", "not"];
                 let wrong = match path.split_once('.') {
                     Some(("rego", rest)) => rest != "v1",
@@ -76,7 +68,7 @@ impl Checked<'_> {
                         "future.keywords.or" => "write a rule for each of the two, or test a set: `x in {a, b}`",
                         _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood",
                     };
-                    problems.push(problem.at(&file.text, span.line, span.col).help(help));
+                    problems.push(problem.at(&file.text, at.line, at.column).help(help));
                 }
             }
         }
@@ -85,7 +77,7 @@ impl Checked<'_> {
     fn calls(&self, problems: &mut Vec<Problem>) {
         let reachable = self.graph.reachable(self.entries.iter().map(Vec::as_slice));
         for node in self.nodes {
-            if !self.tests && node.is_test(package(&self.modules[node.module]).len()) {
+            if !self.tests && node.is_test() {
                 continue;
             }
             for call in &node.calls {
@@ -109,9 +101,13 @@ impl Checked<'_> {
             return None;
         }
         let is_rule = |path: &Path| self.graph.at(path).next().is_some();
-        let known = call.rule.as_ref().is_some_and(is_rule)
-            || builtins::find(&call.name).is_some()
-            || rewrite::is_extension(&call.name);
+        // Operators are calls of builtins that no module can name.
+        let is_builtin = || {
+            builtins::find(&call.name).is_some()
+                || builtins::declarations::declaration(&call.name).is_some()
+                    && builtins::unsupported(&call.name).is_none()
+        };
+        let known = call.rule.as_ref().is_some_and(is_rule) || call.rule.is_none() && is_builtin();
         (!known).then(|| unknown_function(call))
     }
 
@@ -153,7 +149,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Where both data and a rule define a path, regorus takes the data without an error.
+    /// Both data and a rule define a path.
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
             if let Some(other) = self.data.in_the_way(&node.path) {
@@ -179,8 +175,4 @@ fn unknown_function(call: &Call) -> (String, String, bool) {
 
 fn name(path: &[String]) -> String {
     format!("data.{}", path.join("."))
-}
-
-pub(crate) fn path_text(expr: &Expr) -> String {
-    expr.span().text().chars().filter(|c| !c.is_whitespace()).collect()
 }

@@ -4,10 +4,12 @@
 //! function which is not there is only looked at up to that: who is to blame is told elsewhere.
 
 mod calls;
+mod depth;
 mod env;
 mod fault;
 mod flatten;
 mod infer;
+mod nodes;
 mod order;
 mod outputs;
 mod plan;
@@ -34,7 +36,7 @@ use super::{
     builtins::declarations,
     constant::Constant,
     program::{NotTaken, Program, RuleId, SourceLocation},
-    references::Path,
+    references::{Node, Path},
     syntax::{Expr, Key, Kind, Module, Name, Position},
 };
 
@@ -46,15 +48,42 @@ pub(crate) fn compile<'a>(
     modules: &[&Module],
     missing: impl Iterator<Item = &'a Path>,
 ) -> Result<Compiled, Vec<Fault>> {
+    resolve(modules, missing).compile()
+}
+
+/// Resolves the names of modules that are evaluated together. Rules that are `missing` are known by name.
+pub(crate) fn resolve<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Resolved {
     let mut faults = Vec::new();
-    let mut compiled = Compiled::new(modules, missing, &mut faults);
-    compiled.run(&mut faults);
-    if faults.is_empty() {
-        return Ok(compiled);
+    let compiled = Compiled::new(modules, missing, &mut faults);
+    Resolved { compiled, faults }
+}
+
+/// Modules whose names are resolved, as far as they can be.
+pub(crate) struct Resolved {
+    compiled: Compiled,
+    faults: Vec<Fault>,
+}
+
+impl Resolved {
+    /// Returns what each definition refers to; the modules are those that were resolved.
+    pub(crate) fn nodes(&self, modules: &[&Module]) -> Vec<Node> {
+        nodes::nodes(modules, &self.compiled.rules)
     }
-    faults.sort_by(|a, b| (a.module, a.at, &a.message).cmp(&(b.module, b.at, &b.message)));
-    faults.dedup_by(|a, b| (a.module, a.at, &a.message) == (b.module, b.at, &b.message));
-    Err(faults)
+
+    /// Runs all further stages.
+    ///
+    /// # Errors
+    /// Returns what is wrong, up to the first stage that finds something which has to be mended before more can be said.
+    pub(crate) fn compile(self) -> Result<Compiled, Vec<Fault>> {
+        let Self { mut compiled, mut faults } = self;
+        compiled.run(&mut faults);
+        if faults.is_empty() {
+            return Ok(compiled);
+        }
+        faults.sort_by(|a, b| (a.module, a.at, &a.message).cmp(&(b.module, b.at, &b.message)));
+        faults.dedup_by(|a, b| (a.module, a.at, &a.message) == (b.module, b.at, &b.message));
+        Err(faults)
+    }
 }
 
 /// A definition, and how many keys of its path are those of what is evaluated; the others are keys in its value.

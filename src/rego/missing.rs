@@ -9,14 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use regorus::unstable::{Module, Ref};
-
 use super::{
     data::Data,
     file::{File, Form},
     graph::Graph,
     problem::Problem,
-    references::{Node, Path, package},
+    references::{Node, Path},
 };
 
 /// Returns, for a package and one of its rules, the rule of the package that is always evaluated together with it.
@@ -34,7 +32,6 @@ pub(crate) struct Missing {
 /// The rules of the modules that are loaded; files and modules go together by index.
 pub(crate) struct LoadedRules<'a> {
     pub(crate) files: &'a [&'a File],
-    pub(crate) modules: &'a [Ref<Module>],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
@@ -138,15 +135,15 @@ impl Missing {
 
     /// Returns the problem of a rule that uses something missing.
     fn use_by(&self, node: &Node, loaded: &LoadedRules<'_>) -> Option<Problem> {
-        let package = package(&loaded.modules[node.module]);
-        if node.is_test(package.len()) {
+        if node.is_test() {
             return None;
         }
+        let package = node.package().to_vec();
         let missing = |path: &Path| Some((path.clone(), self.at(path, loaded.graph, loaded.data)?));
         let used = node.uses.iter().find_map(missing);
         let (path, missing) = used.or_else(|| self.unnamed(node, &package, loaded.companion))?;
         let file = loaded.files[node.module];
-        let name = node.path.get(package.len()).map_or("", String::as_str);
+        let name = node.name().map_or("", String::as_str);
         let message = format!("left out: {name} uses data.{} of {missing}, which is not loaded", path.join("."));
         Some(Problem::left_out(&file.shown, message).at(&file.text, node.line, node.column))
     }
@@ -168,14 +165,14 @@ struct RuleUsers<'a> {
 
 impl<'a> RuleUsers<'a> {
     fn new(loaded: &LoadedRules<'a>) -> Self {
-        let mut nodes = vec![Vec::new(); loaded.modules.len()];
+        let mut nodes = vec![Vec::new(); loaded.files.len()];
         let mut users: BTreeMap<&[String], BTreeSet<usize>> = BTreeMap::new();
         for node in loaded.nodes {
             nodes[node.module].push(node);
             for used in node.uses.iter().flat_map(|path| loaded.graph.covered(path)) {
                 users.entry(used).or_default().insert(node.module);
             }
-            let package = package(&loaded.modules[node.module]);
+            let package = node.package().to_vec();
             let companion = node.path.get(package.len()).and_then(|name| (loaded.companion)(&package, name));
             let path: Option<Path> = companion.map(|name| package.into_iter().chain([name.to_owned()]).collect());
             for rule in path.iter().flat_map(|path| loaded.graph.at(path)) {

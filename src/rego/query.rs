@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use regorus::{
-    Value,
-    unstable::{Module, Ref},
-};
+use regorus::Value;
 
 use super::{
     builtins::budget,
@@ -21,7 +18,7 @@ use super::{
     parse,
     problem::Problem,
     program::{Program, RuleId},
-    references::{self, Path},
+    references::Path,
     rewrite, syntax, value,
 };
 
@@ -164,7 +161,6 @@ fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
     let rewritten = rewrite::rewrite(&read);
     let mut engine = engine::empty(limits);
-    let mut modules: Vec<Ref<Module>> = Vec::new();
     let missing = Missing::default();
     let (readable, sources): (Vec<&File>, Vec<&syntax::Module>) =
         files.iter().zip(&read).filter_map(|(file, read)| Some((file, read.as_ref().ok()?))).unzip();
@@ -177,25 +173,20 @@ fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     if sources.len() == files.len() && !problems.is_empty() {
         return problems;
     }
-    for (file, rewritten) in files.iter().zip(&rewritten) {
-        match parse::add(&mut engine, file, rewritten, limits) {
-            Ok(()) => modules.extend(parse::last_module(&mut engine)),
-            Err(problem) => problems.push(problem),
-        }
-    }
+    let parsed = files.iter().zip(&rewritten);
+    problems.extend(parsed.filter_map(|(file, rewritten)| parse::add(&mut engine, file, rewritten, limits).err()));
     if !problems.is_empty() {
         return problems;
     }
-    let nodes = references::read(&modules, missing.rules());
+    let nodes = compile::resolve(&sources, missing.rules()).nodes(&sources);
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();
     // Whatever is asked later may refer to every rule.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
-    let (data, modules) = (&Data::default(), modules.as_slice());
+    let data = &Data::default();
     let checked = Checked {
         files: &files,
-        modules,
-        imports: &[],
+        modules: &sources,
         nodes: &nodes,
         graph: &graph,
         data,

@@ -15,20 +15,17 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::extensions::is_extension;
 use self::{
     outline::{Outline, Package},
     scopes::Fresh,
 };
-use super::syntax::{Import, Module, Position, SyntaxError, Version};
+use super::syntax::{Module, SyntaxError, Version};
 
 /// A module as regorus should get it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rewritten {
     pub(crate) text: String,
     pub(crate) version: Version,
-    /// What it imports of `data`, and where: imports are resolved in the text.
-    pub(crate) imports: Vec<(Vec<String>, Position)>,
 }
 
 /// Rewrites modules that are evaluated together.
@@ -51,7 +48,6 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     let none = Package::default();
     let package = outline.packages.get(&module.package.path().unwrap_or_default()).unwrap_or(&none);
     let fresh = &mut Fresh::new(&mut module, package);
-    let imports = module.imports.iter().filter_map(of_data).collect();
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
     statements::minus(&mut module);
@@ -68,13 +64,5 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     heads::terms(&mut module, fresh);
     heads::beside_variables(&mut module, package, fresh)?;
     heads::empty_documents(&mut module, fresh);
-    Ok(Rewritten { text: print::module(&module), version: module.version, imports })
-}
-
-/// Returns the path below `data` that an import names, and where.
-fn of_data(import: &Import) -> Option<(Vec<String>, Position)> {
-    let path = import.path.path()?;
-    let (first, below) = path.split_first()?;
-    let names = below.iter().map(ToString::to_string).collect();
-    (&**first == "data" && !below.is_empty()).then_some((names, import.at))
+    Ok(Rewritten { text: print::module(&module), version: module.version })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
+use regorus::unstable::{Source, Token, TokenKind};
 
 use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         limits::{Limits, Version},
         problem::{Problem, number},
         references::{self, Path},
+        syntax::{Module, Position},
         tokens,
     },
 };
@@ -210,23 +211,19 @@ fn in_package(text: &str, limits: &Limits) -> String {
 }
 
 /// Returns what Gatekeeper does not allow in modules that parse: packages, imports and data other than those it gives.
-pub(crate) fn check(
-    files: &[&File],
-    modules: &[Ref<Module>],
-    nodes: &[references::Node],
-    limits: &Limits,
-) -> Vec<Problem> {
+pub(crate) fn check(files: &[&File], modules: &[&Module], nodes: &[references::Node]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (index, (file, module)) in files.iter().zip(modules).enumerate() {
-        let package = references::package(module);
+        let package = module.package_path();
         let library = package.len() > 1 && package[0] == "lib";
         if index > 0 && !library {
-            let span = &module.package.span;
             let message = format!("package {} is no library", package.join("."));
             let help = "the packages of libs begin with lib, e.g. `package lib.images`";
-            problems.push(Problem::refused(&file.shown, message).at(&file.text, span.line, span.col).help(help));
+            problems.push(
+                Problem::refused(&file.shown, message).at(&file.text, module.at.line, module.at.column).help(help),
+            );
         }
-        problems.extend(imports(file, limits));
+        problems.extend(imports(file, module));
     }
     let allowed = |path: &&Path| path.first().is_some_and(|key| matches!(key.as_str(), PACKAGE | "lib" | "inventory"));
     for node in nodes {
@@ -247,26 +244,18 @@ pub(crate) fn check(
     problems
 }
 
-/// Returns the imports that Gatekeeper refuses, read from the text as it was written.
-fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
-    let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.to_string()) else { return Vec::new() };
-    let tokens = tokens::read(&source, limits);
-    let mut problems = Vec::new();
-    for (index, import) in
-        tokens.iter().enumerate().filter(|(_, token)| token.0 == TokenKind::Ident && token.1.text() == "import")
-    {
-        let path = path(&tokens[index + 1..]);
-        let help = match path.iter().map(|token| token.1.text()).filter(|word| *word != ".").collect::<Vec<_>>()[..] {
-            // Not an import, but something else of this name.
-            [] | ["data", "lib", ..] | ["future", ..] => continue,
+/// Returns the imports that Gatekeeper refuses.
+fn imports(file: &File, module: &Module) -> Vec<Problem> {
+    let problem = |(name, at): (String, Position)| {
+        let help = match name.split('.').collect::<Vec<_>>()[..] {
+            ["data", "lib", ..] | ["future", ..] => return None,
             ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
             _ => "Gatekeeper only allows imports of data.lib and of future.keywords",
         };
-        let name: String = path.iter().map(|token| token.1.text()).collect();
         let problem = Problem::refused(&file.shown, format!("import {name} is not allowed in a template"));
-        problems.push(problem.at(&file.text, import.1.line, import.1.col).help(help));
-    }
-    problems
+        Some(problem.at(&file.text, at.line, at.column).help(help))
+    };
+    module.imported_paths().filter_map(problem).collect()
 }
 
 /// Returns the tokens of the reference that a list of tokens begins with: `a.b["c"]`.

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead};
 
-use crate::rego::{
-    references::{declared, patterns},
-    stack::children,
-};
+use super::regorus_nodes::{children, declared, patterns};
 
 /// Counts for each name of a rule the places that may bind one variable of this name. Declarations (`:=`, `some`,
 /// parameters) count once together, as each makes a variable of its own; each `=` counts. A variable that is bound twice is a

@@ -4,16 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use regorus::unstable::{Expr, Ref, Rule, RuleHead, Span};
 
+use super::regorus_nodes::constant_path;
 use super::{
     exclusive::text,
     frame::Name,
     possible::{Possible, Scalar},
     walk::{SIZE, Walker},
 };
-use crate::rego::{
-    builtins::{self, Arity, results},
-    references::constant_path,
-};
+use crate::rego::builtins::{self, Arity, results};
 
 impl<'a> Walker<'a> {
     pub(super) fn function(&mut self, function: &'a Expr, arguments: &'a [Ref<Expr>]) -> Possible {

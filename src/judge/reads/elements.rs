@@ -10,11 +10,9 @@ use std::collections::BTreeSet;
 
 use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Rule, RuleBody, RuleHead};
 
+use super::regorus_nodes::{children, constant_path};
 use super::rules::Rules;
-use crate::rego::{
-    references::{Path, constant_path},
-    stack::children,
-};
+use crate::rego::references::Path;
 
 /// Rules that may stand for the input, one made of the other.
 const LONGEST: usize = 16;

@@ -8,8 +8,9 @@ use regorus::{
     unstable::{AssignOp, BoolOp, Expr, Literal, Rule, RuleHead},
 };
 
+use super::regorus_nodes::{constant_path, declared, patterns};
 use super::rules::Rules;
-use crate::rego::references::{Node, Path, constant_path, declared, patterns};
+use crate::rego::references::{Node, Path};
 
 /// Rules that state what others state, one of the other.
 const LONGEST: usize = 4;

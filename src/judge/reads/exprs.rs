@@ -10,6 +10,7 @@ use regorus::{
     unstable::{AssignOp, BoolOp, Expr, Ref, Span},
 };
 
+use super::regorus_nodes::children;
 use super::{
     bindings::is_key,
     frame::Name,
@@ -20,10 +21,7 @@ use super::{
     variables::Look,
     walk::{KindIs, Walker},
 };
-use crate::{
-    judge::{dependencies::INVENTORIES, dialect::Dialect},
-    rego::stack::children,
-};
+use crate::judge::{dependencies::INVENTORIES, dialect::Dialect};
 
 /// Keys of a place; deeper ones count as read whole.
 const LONGEST: usize = 24;

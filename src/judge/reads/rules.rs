@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{Module, Ref, Rule};
 
+use super::regorus_nodes::{aliases, head_path, package};
 use crate::rego::{
     graph::Graph,
-    references::{Node, Path, aliases, head_path, package},
+    references::{Node, Path},
 };
 
 /// The modules of a unit and what their names mean.

@@ -7,6 +7,7 @@ use std::{
 
 use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead, Span};
 
+use super::regorus_nodes::{declared, patterns};
 use super::{
     bindings::{is_multiple, sites},
     documents::Reads,
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     judge::dialect::Dialect,
-    rego::references::{Node, Path, declared, patterns},
+    rego::references::{Node, Path},
 };
 
 /// Expressions that are walked, over all kinds, before the rest counts as reading everything.

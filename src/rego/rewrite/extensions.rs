@@ -5,8 +5,3 @@ pub(super) const PAIR: &str = "kaudit_generated.pair";
 
 /// `member(value, xs)` is `value in xs`.
 pub(super) const MEMBER: &str = "kaudit_generated.member";
-
-/// Whether a function of this name is one of these.
-pub(crate) fn is_extension(name: &str) -> bool {
-    matches!(name, MEMBER | PAIR)
-}

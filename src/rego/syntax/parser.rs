@@ -22,12 +22,16 @@ type Read<T> = Result<T, SyntaxError>;
 
 /// Reads a module, written in the given version.
 pub(super) fn module(text: &str, version: Version) -> Read<Module> {
-    let mut parser = Parser::new(tokens(text)?, version);
+    let tokens = tokens(text)?;
+    let is_text = |token: &&Token| matches!(token.kind, TokenKind::Text | TokenKind::Template(_));
+    let inside_texts = tokens.iter().filter(is_text).flat_map(|token| token.at.line + 1..=token.last_line).collect();
+    let mut parser = Parser::new(tokens, version);
     let at = parser.place();
     parser.expect("package")?;
     let package = parser.term()?;
     let (imports, rules) = (Vec::new(), Vec::new());
-    let mut module = Module { version, at, package, imports, rules, may_look_up_nothing: false, keeps_prints: false };
+    let (may_look_up_nothing, keeps_prints) = (false, false);
+    let mut module = Module { version, at, package, imports, rules, may_look_up_nothing, keeps_prints, inside_texts };
     while !parser.at_end() {
         if parser.take_if("import") {
             let import = parser.import()?;

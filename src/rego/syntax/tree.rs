@@ -1,7 +1,8 @@
 //! The syntax tree of a module, as far as the rewrites need it: what is written, where it is written, nothing resolved.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use crate::rego::constant::Constant;
 pub(in crate::rego) use crate::rego::limits::Version;
 
 /// A name as written.
@@ -38,7 +39,7 @@ impl Span {
 pub(crate) struct Module {
     pub(in crate::rego) version: Version,
     /// `package`.
-    pub(in crate::rego) at: Position,
+    pub(crate) at: Position,
     pub(in crate::rego) package: Expr,
     pub(in crate::rego) imports: Vec<Import>,
     pub(in crate::rego) rules: Vec<Rule>,
@@ -46,17 +47,44 @@ pub(crate) struct Module {
     pub(crate) may_look_up_nothing: bool,
     /// Whether `print` is evaluated, and not only checked.
     pub(crate) keeps_prints: bool,
+    /// The lines that belong to a text begun on an earlier line.
+    pub(crate) inside_texts: BTreeSet<u32>,
 }
 
 impl Module {
     /// Whether the rules of version 1 hold for it, by its version or because it imports `rego.v1`.
-    pub(in crate::rego) fn is_v1(&self) -> bool {
+    pub(crate) fn is_v1(&self) -> bool {
         self.version == Version::V1 || self.imports("rego.v1")
+    }
+
+    /// Returns the paths below `data` that it imports, and where.
+    pub(crate) fn data_imports(&self) -> Vec<(Vec<String>, Position)> {
+        let of_data = |import: &Import| {
+            let path = import.path.path()?;
+            let (first, below) = path.split_first()?;
+            let names = below.iter().map(ToString::to_string).collect();
+            (&**first == "data" && !below.is_empty()).then_some((names, import.at))
+        };
+        self.imports.iter().filter_map(of_data).collect()
+    }
+
+    /// Returns all that it imports as it is written, and where.
+    pub(crate) fn imported_paths(&self) -> impl Iterator<Item = (String, Position)> {
+        self.imports.iter().map(|import| (import.path.path().unwrap_or_default().join("."), import.at))
     }
 
     /// Returns the names of its package.
     pub(crate) fn package_path(&self) -> Vec<String> {
-        self.package.path().unwrap_or_default().iter().map(ToString::to_string).collect()
+        let (head, keys): (_, &[Key]) = match &self.package.kind {
+            Kind::Ref(head, keys) => (&**head, keys),
+            _ => (&self.package, &[]),
+        };
+        head.as_name().map(ToString::to_string).into_iter().chain(keys.iter().filter_map(Key::text)).collect()
+    }
+
+    /// Returns the line of each rule, and the name that it begins with.
+    pub(crate) fn rule_starts(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.rules.iter().map(|rule| (rule.at.line, rule.first_name().map_or("", |name| &**name)))
     }
 
     /// Returns the names that its rules begin with.
@@ -335,6 +363,18 @@ impl Expr {
 }
 
 impl Key {
+    /// Returns the key, if it is a constant string.
+    pub(in crate::rego) fn text(&self) -> Option<String> {
+        match self {
+            Self::Dot(name) => Some(name.to_string()),
+            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => match Constant::scalar(text)? {
+                Constant::String(text) => Some(text.to_string()),
+                _ => None,
+            },
+            Self::Index(_) => None,
+        }
+    }
+
     /// Returns the expression in brackets, if it is one.
     pub(in crate::rego) fn index(&self) -> Option<&Expr> {
         match self {
