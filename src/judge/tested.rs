@@ -27,6 +27,7 @@ use crate::rego::{
     program::{Program, RuleId, SourceLocation},
     syntax::Module,
     test_rules::{self, TestRule, TestShape},
+    trace::ModuleUses,
 };
 
 /// The modules of some sources, tests included.
@@ -36,6 +37,7 @@ pub(crate) struct Tested {
     pub(crate) sources: Vec<File>,
     /// The modules, in the same order.
     pub(crate) modules: Vec<Module>,
+    pub(crate) uses: ModuleUses,
     /// The tests of all modules, by file and line.
     pub(crate) tests: Vec<PlannedTest>,
     /// All other files, test suites among them.
@@ -97,7 +99,10 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     let is_refused = unit.is_none() && !sources.is_empty() || problems.iter().any(Problem::is_refusal);
     let planned = if is_refused { None } else { plan(&sources, unit.as_ref(), limits) };
     match planned {
-        Some((modules, tests, evaluator)) => Ok(Tested { sources, modules, tests, others, evaluator, problems }),
+        Some((modules, tests, evaluator)) => {
+            let uses = ModuleUses::new(&modules);
+            Ok(Tested { sources, modules, uses, tests, others, evaluator, problems })
+        }
         None => Err(LoadError::new(problems)),
     }
 }

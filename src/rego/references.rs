@@ -54,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) gives_collections: bool,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
+    /// What it replaces below `data`, by `with`.
+    pub(crate) replaces: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.
     pub(crate) calls: Vec<Call>,
     /// What it reads of the input.

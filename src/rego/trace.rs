@@ -6,6 +6,7 @@
 //!
 //! - here: what is traced; `model`: what is known of it.
 //! - `instrument`: the notes.
+//! - `needed`: which modules are compiled for it.
 //! - `parts`: the expressions in a statement whose values explain it.
 //! - `read`: from the list of notes to the model.
 //! - `places`: fields of the input that the conditions of a body look at.
@@ -13,6 +14,7 @@
 
 mod instrument;
 mod model;
+mod needed;
 mod parts;
 mod places;
 mod read;
@@ -26,6 +28,7 @@ use self::instrument::{BranchPoints, Instrument};
 pub(crate) use self::model::{
     StatementKind, TracedBody, TracedBranch, TracedCase, TracedPart, TracedStatement, TracedValue,
 };
+pub(crate) use self::needed::ModuleUses;
 use super::{
     compile,
     evaluator::Evaluator,
@@ -40,6 +43,7 @@ pub(crate) struct Tracer<'t> {
     pub(crate) files: &'t [File],
     /// The modules of the files, in the same order.
     pub(crate) modules: &'t [Module],
+    pub(crate) uses: &'t ModuleUses,
     /// Gives the data.
     pub(crate) evaluator: &'t Evaluator,
     pub(crate) input: &'t Value,
@@ -92,11 +96,12 @@ impl Tracer<'_> {
 
     /// Evaluates a body as that of a rule of its own; returns what was noted, also before an error.
     fn notes(&self, module: usize, at: Position, body: Body) -> Option<Vec<super::machine::TraceNote>> {
-        let mut modules: Vec<&Module> = self.modules.iter().collect();
-        let mut traced = modules[module].clone();
+        let mut traced = self.modules[module].clone();
         traced.rules.push(instrument::rule(at, body));
         let path: Path = traced.package_path().into_iter().chain([instrument::RULE.to_owned()]).collect();
-        modules[module] = &traced;
+        let needed = self.uses.needed(module).into_iter();
+        let modules: Vec<&Module> =
+            needed.map(|index| if index == module { &traced } else { &self.modules[index] }).collect();
         let program = compile::compile(&modules, std::iter::empty()).ok()?.plan_traced(&path);
         let rule = *program.entries.get(&path)?.as_ref().ok()?;
         Some(self.evaluator.with_program(program).run_traced(self.input, rule).1.notes)

@@ -21,7 +21,7 @@ use crate::{
         excerpt,
         file::File,
         program::SourceLocation,
-        trace::{TracedBody, TracedBranch, Tracer},
+        trace::{ModuleUses, TracedBody, TracedBranch, Tracer},
     },
     source::received::Secrets,
 };
@@ -106,7 +106,8 @@ impl Explained {
         let modules = modules::read(&files.iter().collect::<Vec<_>>());
         let modules = modules.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.why)?;
         let evaluator = &question.unit.evaluator;
-        let tracer = Tracer { files, modules: &modules, evaluator, input: &question.input };
+        let uses = ModuleUses::new(&modules);
+        let tracer = Tracer { files, modules: &modules, uses: &uses, evaluator, input: &question.input };
         let mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
         let mut fields = Vec::new();
         for definition in question.definitions {

@@ -129,8 +129,8 @@ impl<'a> RegoTests<'a> {
     }
 
     fn tracer(&self) -> Tracer<'_> {
-        let Tested { sources, modules, evaluator, .. } = self.tested;
-        Tracer { files: sources, modules, evaluator, input: &Value::Undefined }
+        let Tested { sources, modules, uses, evaluator, .. } = self.tested;
+        Tracer { files: sources, modules, uses, evaluator, input: &Value::Undefined }
     }
 }
 

@@ -99,6 +99,9 @@ impl NodeReader {
         for with in &statement.with {
             // What it replaces is written, not read.
             if let TargetValue::Ref(items) = &with.target.value {
+                if items.first().and_then(Term::as_variable) == Some(DATA) {
+                    self.node.replaces.insert(strings(&items[1..]));
+                }
                 items.iter().skip(1).for_each(|key| self.term(key));
             }
             self.term(&with.value);
