@@ -15,7 +15,7 @@ use crate::rego::{
     missing,
     problem::Problem,
     references::{Node, Path},
-    syntax::Module,
+    syntax::{Module, Position},
 };
 
 /// The first word in the name of a rule that judges.
@@ -41,14 +41,27 @@ pub(crate) fn is_unused_package(problem: &Problem) -> bool {
     problem.message.starts_with("package ") && problem.message.ends_with(UNUSED)
 }
 
+/// The package of a module, and what it imports of `data`.
+struct ModuleImports {
+    package: Path,
+    paths: Vec<(Path, Position)>,
+}
+
+impl ModuleImports {
+    fn of(module: &Module) -> Self {
+        Self { package: module.package_path(), paths: module.data_imports() }
+    }
+}
+
 /// Returns the probable mistakes in modules that are in order.
 pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    names(checked, &mut problems);
+    let imported: Vec<ModuleImports> = checked.modules.iter().map(|module| ModuleImports::of(module)).collect();
+    names(checked, &imported, &mut problems);
     // The refused files may hold what uses a package or defines what is imported.
     if checked.missing.is_empty() {
-        packages(checked, &mut problems);
-        imports(checked, &mut problems);
+        packages(checked, &imported, &mut problems);
+        imports(checked, &imported, &mut problems);
     }
     problems
 }
@@ -80,7 +93,7 @@ pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item
 }
 
 /// Warns of rules that do not judge although their names suggest it.
-fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
+fn names(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
     let mut reported: BTreeSet<&Path> = BTreeSet::new();
     for node in checked.nodes {
         let package = node.package().to_vec();
@@ -89,7 +102,7 @@ fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
             continue;
         }
         let Some((message, help)) = wrong_name(name, &package, node) else { continue };
-        if reported.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
+        if reported.contains(&node.path) || is_used((checked, imported), &node.path, |other| other.path != node.path) {
             continue;
         }
         reported.insert(&node.path);
@@ -143,10 +156,10 @@ fn renamed(name: &str, word: &str) -> String {
 }
 
 /// Warns of packages that neither judge nor are used.
-fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
+fn packages(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
     let mut modules: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
-    for (index, module) in checked.modules.iter().enumerate() {
-        modules.entry(module.package_path()).or_default().push(index);
+    for (index, module) in imported.iter().enumerate() {
+        modules.entry(module.package.clone()).or_default().push(index);
     }
     let mut nodes: BTreeMap<usize, Vec<&Node>> = BTreeMap::new();
     for node in checked.nodes {
@@ -159,7 +172,10 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
         let judge = below.into_iter().any(|path| path.len() == package.len() + 1);
         let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
         let serves = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
-        if serves || !judges(&package) || is_used(checked, &package, |other| !modules.contains(&other.module)) {
+        if serves
+            || !judges(&package)
+            || is_used((checked, imported), &package, |other| !modules.contains(&other.module))
+        {
             continue;
         }
         let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
@@ -170,23 +186,23 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// Whether a rule for which `counts` holds refers to something at a path, or a module of another package imports it.
-fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
+fn is_used((checked, imported): (&Checked<'_>, &[ModuleImports]), path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
-    let by_import = |module: &&Module| {
-        !path.starts_with(&module.package_path()) && module.data_imports().iter().any(|(imported, _)| meets(imported))
+    let by_import = |module: &ModuleImports| {
+        !path.starts_with(&module.package) && module.paths.iter().any(|(imported, _)| meets(imported))
     };
-    by_rule || checked.modules.iter().any(by_import)
+    by_rule || imported.iter().any(by_import)
 }
 
 /// Warns of imports of nothing: they are undefined wherever they are used, which OPA accepts silently.
-fn imports(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
-    let packages: BTreeSet<Path> = checked.modules.iter().map(|module| module.package_path()).collect();
-    for (file, module) in checked.files.iter().zip(checked.modules) {
-        for (path, at) in module.data_imports() {
-            let given = !checked.graph.covered(&path).is_empty() || checked.data.has(&path);
-            let package = packages.range(path.clone()..).next().is_some_and(|package| package.starts_with(&path));
-            if given || package || checked.data.is_external(&path) {
+fn imports(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
+    let packages: BTreeSet<&Path> = imported.iter().map(|module| &module.package).collect();
+    for (file, module) in checked.files.iter().zip(imported) {
+        for (path, at) in &module.paths {
+            let given = !checked.graph.covered(path).is_empty() || checked.data.has(path);
+            let package = packages.range::<&Path, _>(path..).next().is_some_and(|package| package.starts_with(path));
+            if given || package || checked.data.is_external(path) {
                 continue;
             }
             let message = format!("data.{} is imported, and no file gives it", path.join("."));

@@ -99,22 +99,32 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     let is_refused = unit.is_none() && !sources.is_empty() || problems.iter().any(Problem::is_refusal);
     let planned = if is_refused { None } else { plan(&sources, unit.as_ref(), limits) };
     match planned {
-        Some((modules, tests, evaluator)) => {
-            let uses = ModuleUses::new(&modules);
+        Some(PlannedTests { modules, uses, tests, evaluator }) => {
             Ok(Tested { sources, modules, uses, tests, others, evaluator, problems })
         }
         None => Err(LoadError::new(problems)),
     }
 }
 
+/// The tests of modules, and what evaluates them.
+struct PlannedTests {
+    modules: Vec<Module>,
+    uses: ModuleUses,
+    tests: Vec<PlannedTest>,
+    evaluator: Evaluator,
+}
+
 /// Plans the tests of modules that are in order, each by itself.
-fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<(Vec<Module>, Vec<PlannedTest>, Evaluator)> {
+fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<PlannedTests> {
     let mut modules =
         modules::read(&sources.iter().collect::<Vec<_>>()).into_iter().collect::<Result<Vec<_>, _>>().ok()?;
     for module in &mut modules {
         module.keeps_prints = true;
     }
-    let compiled = rego::compile::compile(&modules.iter().collect::<Vec<_>>(), std::iter::empty()).ok()?;
+    let all: Vec<&Module> = modules.iter().collect();
+    let resolved = rego::compile::resolve(&all, std::iter::empty());
+    let uses = ModuleUses::new(&all, resolved.nodes(&all));
+    let compiled = resolved.compile().ok()?;
     let own = |(module, own): (usize, &Module)| {
         let rules = test_rules::tests(own).into_iter();
         rules.map(|rule| PlannedTest { module, rule, planned: None }).collect::<Vec<_>>()
@@ -131,7 +141,7 @@ fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<(Vec<M
     }
     let files = sources.iter().map(|file| Arc::clone(&file.shown)).collect();
     let data = unit.map_or_else(|| BTreeMap::new().into(), |unit| unit.evaluator.data().clone());
-    Some((modules, tests, Evaluator::new(Program { files, ..program }, data, limits)))
+    Some(PlannedTests { modules, uses, tests, evaluator: Evaluator::new(Program { files, ..program }, data, limits) })
 }
 
 /// Returns the warning that files of tests are not run, because they are about checks that are not for Kubernetes.

@@ -43,7 +43,7 @@ use super::{
 /// Runs all stages on modules that are evaluated together. Rules that are `missing` are known by name.
 ///
 /// # Errors
-/// Returns what is wrong, up to the first stage that finds something which has to be mended before more can be said.
+/// Returns what is wrong, up to the first stage after which no other can run.
 pub(crate) fn compile<'a>(
     modules: &[&Module],
     missing: impl Iterator<Item = &'a Path>,
@@ -73,7 +73,7 @@ impl Resolved {
     /// Runs all further stages.
     ///
     /// # Errors
-    /// Returns what is wrong, up to the first stage that finds something which has to be mended before more can be said.
+    /// Returns what is wrong, up to the first stage after which no other can run.
     pub(crate) fn compile(self) -> Result<Compiled, Vec<Fault>> {
         let Self { mut compiled, mut faults } = self;
         compiled.run(&mut faults);

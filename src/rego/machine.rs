@@ -132,7 +132,7 @@ struct EvaluationState {
 }
 
 impl Answer {
-    /// Returns what a definition gives by itself; `None` if nobody asked for the rule.
+    /// Returns what a definition gives by itself; `None` if the rule was not evaluated.
     pub(crate) fn definition(&self, number: usize) -> Option<&Value> {
         self.definitions.get(number)
     }

@@ -81,7 +81,8 @@ impl Tracer<'_> {
             let value = branch.value.as_ref().map(|(_, value)| value);
             // Where values cannot be noted, it is known how far it gets.
             [true, false].into_iter().find_map(|with_values| {
-                let mut instrument = Instrument::new(self.modules, module, &self.files[module].text, with_values);
+                let mut instrument =
+                    Instrument::new((self.modules, self.uses), module, &self.files[module].text, with_values);
                 let (body, points) = instrument.branch(body, value, extra.clone());
                 self.run(module, rule, body, &points)
             })

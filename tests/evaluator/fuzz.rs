@@ -14,7 +14,7 @@ use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 
 use self::{
-    comparison::{Comparison, Difference, DifferenceKind, by_opa},
+    comparison::{Difference, DifferenceKind, OpaComparison, by_opa},
     generator::{ModuleGenerator, RandomModule},
 };
 
@@ -45,9 +45,9 @@ impl FuzzCase {
         Self { module, inputs, strict: seed.is_multiple_of(4) }
     }
 
-    fn comparison(&self) -> Comparison {
+    fn comparison(&self) -> OpaComparison {
         let (modules, rules) = (self.module.texts(), self.module.rules());
-        Comparison { modules, rules, inputs: self.inputs.clone(), strict: self.strict }
+        OpaComparison { modules, rules, inputs: self.inputs.clone(), strict: self.strict }
     }
 
     /// Returns smaller cases.
@@ -63,7 +63,7 @@ impl FuzzCase {
 fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String) {
     loop {
         let smaller = case.smaller();
-        let comparisons: Vec<Comparison> = smaller.iter().map(FuzzCase::comparison).collect();
+        let comparisons: Vec<OpaComparison> = smaller.iter().map(FuzzCase::comparison).collect();
         let answers = by_opa(&comparisons);
         let found = comparisons.iter().zip(&answers).map(|(comparison, answer)| comparison.difference(answer));
         let next = smaller.into_iter().zip(found).find_map(|(smaller, found)| {
@@ -87,7 +87,7 @@ fn run(first: u64, modules: usize) -> (String, String) {
     let seeds: Vec<u64> = (first..first + modules as u64).collect();
     for batch in seeds.chunks(BATCH) {
         let cases: Vec<FuzzCase> = batch.iter().map(|seed| FuzzCase::new(*seed)).collect();
-        let comparisons: Vec<Comparison> = cases.iter().map(FuzzCase::comparison).collect();
+        let comparisons: Vec<OpaComparison> = cases.iter().map(FuzzCase::comparison).collect();
         let answers = by_opa(&comparisons);
         for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
             refused += usize::from(answer.results.is_none());

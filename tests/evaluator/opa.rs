@@ -8,9 +8,34 @@ mod fidelity;
 mod generated;
 mod refusals;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+};
 
+use kaudit_controlplane::{Tool, tool};
 use regorus::Value;
+use serde::de::DeserializeOwned;
+
+/// Puts questions to `opa-cases`, a line each; returns its answers.
+pub(crate) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
+    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
+        .arg(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines = questions.join("\n") + "\n";
+    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
 
 fn from_json(value: &serde_json::Value) -> Value {
     Value::from_json_str(&value.to_string()).unwrap()

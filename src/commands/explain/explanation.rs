@@ -18,7 +18,7 @@ use crate::{
     model::object::{Location, ObjectRef},
     output::safe::write_json_pretty,
     rego::{
-        excerpt,
+        self, excerpt,
         file::File,
         program::SourceLocation,
         trace::{ModuleUses, TracedBody, TracedBranch, Tracer},
@@ -106,7 +106,8 @@ impl Explained {
         let modules = modules::read(&files.iter().collect::<Vec<_>>());
         let modules = modules.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.why)?;
         let evaluator = &question.unit.evaluator;
-        let uses = ModuleUses::new(&modules);
+        let all: Vec<&_> = modules.iter().collect();
+        let uses = ModuleUses::new(&all, rego::compile::resolve(&all, std::iter::empty()).nodes(&all));
         let tracer = Tracer { files, modules: &modules, uses: &uses, evaluator, input: &question.input };
         let mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
         let mut fields = Vec::new();

@@ -61,7 +61,7 @@ impl Results {
         }
     }
 
-    /// Whether the same would be said at any time: nothing failed. Texts that were shortened
+    /// Whether the same results would come at any time: nothing failed. Texts that were shortened
     /// may end elsewhere with the names of another object.
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);

@@ -106,7 +106,7 @@ pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'
                 package: package.len(),
                 ..Node::default()
             };
-            let mut reader = Reader { package: &package, rules, aliases: &aliases, scopes: Vec::new(), node };
+            let mut reader = RegorusReader { package: &package, rules, aliases: &aliases, scopes: Vec::new(), node };
             reader.rule(rule);
             nodes.push(reader.node);
         }
@@ -139,7 +139,7 @@ enum Root {
 }
 
 /// Walks one rule.
-struct Reader<'a> {
+struct RegorusReader<'a> {
     package: &'a Path,
     rules: &'a BTreeSet<String>,
     aliases: &'a BTreeMap<String, Path>,
@@ -147,7 +147,7 @@ struct Reader<'a> {
     node: Node,
 }
 
-impl Reader<'_> {
+impl RegorusReader<'_> {
     fn rule(&mut self, rule: &Rule) {
         match rule {
             Rule::Default { value, .. } => self.expr(value),

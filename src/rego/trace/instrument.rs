@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{model::StatementKind, parts};
+use super::{model::StatementKind, needed::ModuleUses, parts};
 use crate::rego::{
     builtins::declarations::NOTE,
     syntax::{Body, Branch, Expr, Import, Kind, Module, Name, Position, Rule, Statement, What, With},
@@ -54,9 +54,9 @@ pub(super) struct StatementPoints {
     pub(super) lines: (u32, u32),
     pub(super) kind: StatementKind,
     pub(super) before: usize,
-    /// Its parts, with what stands in the place of documents.
+    /// Its parts, evaluated with the documents and functions that it replaces.
     pub(super) parts: ValuePoint,
-    /// What is put in the place of documents, if it has a name.
+    /// What it replaces documents by, where that is a name or a reference.
     pub(super) given: ValuePoint,
     /// Its own value.
     pub(super) whole: ValuePoint,
@@ -80,10 +80,14 @@ pub(super) struct Instrument<'t> {
 }
 
 impl<'t> Instrument<'t> {
-    pub(super) fn new(modules: &[Module], module: usize, text: &'t str, with_values: bool) -> Self {
+    pub(super) fn new(
+        (modules, uses): (&[Module], &ModuleUses),
+        module: usize,
+        text: &'t str,
+        with_values: bool,
+    ) -> Self {
         let own = &modules[module];
-        let package = own.package_path();
-        let of_package = modules.iter().filter(|module| module.package_path() == package);
+        let of_package = uses.of_package(&own.package_path()).iter().map(|index| &modules[*index]);
         let rules = of_package.flat_map(|module| module.rules.iter().filter_map(|rule| rule.first_name().cloned()));
         let imports: BTreeSet<Name> = own.imports.iter().filter_map(Import::name).collect();
         let known = rules.chain(imports.iter().cloned()).chain(["data", "input"].map(Name::from)).collect();

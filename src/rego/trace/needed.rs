@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rego::{compile, references::Path, syntax::Module};
+use crate::rego::{
+    references::{Node, Path},
+    syntax::Module,
+};
 
 /// The modules of each package, and what each module refers to.
 #[derive(Debug)]
@@ -12,20 +15,24 @@ pub(crate) struct ModuleUses {
 }
 
 impl ModuleUses {
-    pub(crate) fn new(modules: &[Module]) -> Self {
-        let all: Vec<&Module> = modules.iter().collect();
+    /// Reads it from modules and their nodes.
+    pub(crate) fn new(modules: &[&Module], nodes: Vec<Node>) -> Self {
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
             packages.entry(module.package_path()).or_default().push(index);
         }
         let mut uses = vec![BTreeSet::new(); modules.len()];
-        for node in compile::resolve(&all, std::iter::empty()).nodes(&all) {
-            uses[node.module].extend(node.uses);
-            uses[node.module].extend(node.replaces);
+        for node in nodes {
             // The other modules of its package give the names meaning.
-            uses[node.module].insert(node.path[..node.package].to_vec());
+            uses[node.module].insert(node.package().to_vec());
+            uses[node.module].extend(node.uses.into_iter().chain(node.replaces));
         }
         Self { packages, uses }
+    }
+
+    /// Returns the modules of a package.
+    pub(super) fn of_package(&self, package: &[String]) -> &[usize] {
+        self.packages.get(package).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the modules that the evaluation of one may need, itself included, in order.

@@ -28,8 +28,12 @@ impl Tracer<'_> {
         let tried = branches.filter_map(|branch| {
             let mut body = branch.body.clone().unwrap_or_default();
             body.truncate(bound(&body, &keys));
-            let mut instrument =
-                Instrument::new(self.modules, definition.module, &self.files[definition.module].text, true);
+            let mut instrument = Instrument::new(
+                (self.modules, self.uses),
+                definition.module,
+                &self.files[definition.module].text,
+                true,
+            );
             let noted = instrument.cases(body, array(rule.at, keys.clone()));
             self.notes(definition.module, rule.at, noted)
         });

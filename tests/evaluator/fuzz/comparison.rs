@@ -1,19 +1,14 @@
 //! Modules on inputs, by the real `opa` and by kaudit.
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-    thread,
-};
-
 use kaudit::rego::query::CompiledRules;
-use kaudit_controlplane::{Tool, tool};
 use regorus::Value;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::opa::opa_cases;
+
 /// Modules with what is evaluated of them.
-pub(super) struct Comparison {
+pub(super) struct OpaComparison {
     pub(super) modules: Vec<String>,
     /// Paths below `data`.
     pub(super) rules: Vec<Vec<String>>,
@@ -51,7 +46,7 @@ pub(super) enum DifferenceKind {
     Louder,
 }
 
-impl Comparison {
+impl OpaComparison {
     fn question(&self) -> String {
         let modules = self.modules.iter().enumerate();
         let modules: serde_json::Map<String, serde_json::Value> =
@@ -104,21 +99,9 @@ fn data() -> serde_json::Value {
 }
 
 /// Asks `opa`.
-pub(super) fn by_opa(comparisons: &[Comparison]) -> Vec<OpaAnswer> {
-    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
-        .arg("evaluate")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let questions: Vec<String> = comparisons.iter().map(Comparison::question).collect();
-    let writer = thread::spawn(move || questions.iter().try_for_each(|question| writeln!(stdin, "{question}")));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+pub(super) fn by_opa(comparisons: &[OpaComparison]) -> Vec<OpaAnswer> {
+    let questions: Vec<String> = comparisons.iter().map(OpaComparison::question).collect();
+    opa_cases("evaluate", &questions)
 }
 
 /// Returns a value as a text that is the same for equal ones.

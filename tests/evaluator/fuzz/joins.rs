@@ -5,7 +5,7 @@ use kaudit_controlplane::{Tool, require_tool};
 use serde_json::json;
 
 use super::{
-    comparison::{Comparison, by_opa},
+    comparison::{OpaComparison, by_opa},
     on_deep_stack,
 };
 
@@ -69,7 +69,7 @@ fn lists_that_are_joined_mean_what_opa_says() {
     let names: Vec<String> = (0..60).map(|number| format!("deny_{number}")).collect();
     let rules: String = names.iter().map(|name| joins(name, &mut random)).collect();
     let inputs = (0..40).map(|_| list(&mut random)).collect();
-    let comparison = Comparison {
+    let comparison = OpaComparison {
         modules: vec![format!("package joins\n\n{FUNCTIONS}{rules}")],
         rules: names.into_iter().map(|name| vec!["joins".to_owned(), name]).collect(),
         inputs,

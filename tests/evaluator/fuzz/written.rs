@@ -11,7 +11,7 @@ use kaudit_controlplane::{Tool, require_tool};
 use serde_json::{Value, json};
 
 use super::{
-    comparison::{Comparison, DifferenceKind, by_opa},
+    comparison::{DifferenceKind, OpaComparison, by_opa},
     on_deep_stack, setting,
 };
 use crate::objects::{alter, objects};
@@ -149,7 +149,7 @@ fn policies_that_people_wrote_mean_what_opa_says() {
         let mut random = Rng::with_seed(1);
         let altered = objects.iter().flat_map(|object| std::iter::repeat_n(object, ALTERATIONS));
         let inputs = altered.map(|object| input(object, &mut random)).collect();
-        let comparison = Comparison { rules: packages(&modules), modules, inputs, strict: false };
+        let comparison = OpaComparison { rules: packages(&modules), modules, inputs, strict: false };
         let answer = by_opa(std::slice::from_ref(&comparison)).remove(0);
         wrong.extend(
             on_deep_stack(|| comparison.difference(&answer))
@@ -172,7 +172,7 @@ fn policies_with_random_changes_mean_what_opa_says() {
     let mut wrong = Vec::new();
     let mut counts = [0; 3];
     for batch in seeds.chunks(100) {
-        let comparisons: Vec<Comparison> = batch
+        let comparisons: Vec<OpaComparison> = batch
             .iter()
             .map(|seed| {
                 let mut random = Rng::with_seed(*seed);
@@ -183,7 +183,7 @@ fn policies_with_random_changes_mean_what_opa_says() {
                 }
                 let inputs =
                     (0..OBJECTS).map(|_| input(&objects[random.usize(..objects.len())], &mut random)).collect();
-                Comparison { rules: packages(&modules), modules, inputs, strict: seed.is_multiple_of(4) }
+                OpaComparison { rules: packages(&modules), modules, inputs, strict: seed.is_multiple_of(4) }
             })
             .collect();
         let answers = by_opa(&comparisons);

@@ -6,22 +6,15 @@
 
 mod random;
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    fs,
-    io::Write as _,
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, thread};
 
 use fastrand::Rng;
 use kaudit::rego::query::refusals;
-use kaudit_controlplane::{Tool, require_tool, tool};
+use kaudit_controlplane::{Tool, require_tool};
 use serde::Deserialize;
 
 use self::random::{Declared, Generator};
+use super::opa_cases;
 
 /// Modules at random, if nothing else is said.
 const MODULES: usize = 1_500;
@@ -126,27 +119,12 @@ fn at_random(random: &mut Rng, declared: bool) -> Set {
 
 /// What `opa check` refuses of each set.
 fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
-    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
-        .arg("compile")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let lines: Vec<String> = sets
-        .iter()
-        .map(|set| {
-            let modules: serde_json::Map<_, _> =
-                set.modules.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
-            format!("{}\n", serde_json::json!({"version": version, "modules": modules}))
-        })
-        .collect();
-    let writer = thread::spawn(move || stdin.write_all(lines.concat().as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let answers: Vec<_> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let question = |set: &Set| {
+        let modules: serde_json::Map<_, _> =
+            set.modules.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+        serde_json::json!({"version": version, "modules": modules}).to_string()
+    };
+    let answers: Vec<_> = opa_cases("compile", &sets.iter().map(question).collect::<Vec<_>>());
     assert_eq!(answers.len(), sets.len());
     answers
 }
