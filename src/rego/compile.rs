@@ -29,7 +29,7 @@ use self::{
     order::Order,
     replace::Replacer,
     resolve::{Globals, Meanings},
-    term::{DATA, Function, INPUT, Rule, Variables},
+    term::{DATA, Function, INPUT, Rule, Statement, Variables},
     tree::{Packages, Tree},
 };
 use super::{
@@ -143,6 +143,15 @@ impl Compiled {
     /// Plans the rule at a path so that all statements are evaluated in the order in which they are written.
     pub(crate) fn plan_traced(&self, entry: &Path) -> Program {
         plan::plan_traced(self, entry)
+    }
+
+    /// Returns where the statements of a rule's first definition begin, in the order in which they are evaluated; notes, and the
+    /// parts of statements that are evaluated before them, are left out.
+    pub(crate) fn statement_order(&self, path: &[String]) -> Vec<Position> {
+        let is_it = |rule: &&Rule| rule.ground_path().iter().map(Constant::plain).eq(path.iter().cloned());
+        let body = self.rules.iter().find(is_it).map(|rule| rule.body.as_slice()).unwrap_or_default();
+        let is_written = |statement: &&Statement| !statement.generated && !calls::is_noting(statement);
+        body.iter().filter(is_written).map(|statement| statement.at).collect()
     }
 
     /// Plans definitions, each by itself, for coverage.

@@ -53,7 +53,7 @@ impl Explainer<'_> {
 
     fn statement(&self, statement: &TracedStatement) -> Explanation {
         let mut reason = match (statement.kind, &statement.whole) {
-            (StatementKind::Negation, _) => "does not hold: what it denies is true",
+            (StatementKind::Negation, Some(_)) => "does not hold: what it denies is true",
             (StatementKind::Iteration, _) => "finds nothing",
             (_, Some(_)) => "is false",
             (_, None) => "is undefined",

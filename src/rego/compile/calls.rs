@@ -112,6 +112,11 @@ pub(super) fn is_note(call: &Call) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == declarations::NOTE)
 }
 
+/// Whether a statement is a note.
+pub(super) fn is_noting(statement: &Statement) -> bool {
+    matches!(&statement.what, What::Call(call) if is_note(call))
+}
+
 /// Returns whether all functions that a definition calls exist, and those that get a wrong number of arguments.
 pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
     let mut known = true;

@@ -169,7 +169,7 @@ fn order(
     while !now.is_empty() {
         let before = order.len();
         while let Some(index) = now.pop_first() {
-            if is_note(&body[index]) && placed[..index].contains(&false) {
+            if calls::is_noting(&body[index]) && placed[..index].contains(&false) {
                 early_notes.push(index);
                 continue;
             }
@@ -206,10 +206,6 @@ fn order(
     }
     order.extend(early_notes);
     order
-}
-
-fn is_note(statement: &Statement) -> bool {
-    matches!(&statement.what, What::Call(call) if calls::is_note(call))
 }
 
 /// Returns the variables of a statement that are not those of a body inside of it.

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use crate::rego::{builtins, program::SourceLocation};
 
-/// So many values are noted; the others are lost.
+/// So many values are noted.
 const MOST_NOTES: usize = 100_000;
 /// So many lines of print are kept.
 const MOST_LINES: usize = 10_000;
@@ -16,6 +16,8 @@ const MOST_LINES: usize = 10_000;
 pub(crate) struct Trace {
     /// In the order in which they were made.
     pub(crate) notes: Vec<TraceNote>,
+    /// Whether there were more.
+    pub(crate) is_cut: bool,
     /// The lines that were printed.
     pub(crate) prints: Vec<String>,
     /// The places that were evaluated, as far as the program notes them.
@@ -37,7 +39,7 @@ impl Trace {
             Some(point) if self.notes.len() < MOST_NOTES => {
                 self.notes.push(TraceNote { point, values: given.into_iter().map(first).collect() });
             }
-            Some(_) => {}
+            Some(_) => self.is_cut = true,
             None => print(&given, &mut self.prints),
         }
     }

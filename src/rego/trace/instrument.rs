@@ -1,8 +1,8 @@
 //! Notes between the statements of a body.
 //!
 //! Before each statement there is a note that counts, one of the values of its parts, and behind it one of the values that
-//! explain why it holds. An expression is left out of them while it may have variables without a value: the note would be put
-//! behind the statement that gives it one.
+//! explain why it holds. The statements are in the order in which they are evaluated, so a variable that has no value yet gets
+//! it from the next one. As an index it is given another name in the note; other expressions with such variables are left out.
 
 use std::collections::BTreeSet;
 
@@ -51,6 +51,7 @@ pub(super) struct BodyPoints {
 /// The points of a statement.
 #[derive(Debug)]
 pub(super) struct StatementPoints {
+    pub(super) at: Position,
     pub(super) lines: (u32, u32),
     pub(super) kind: StatementKind,
     pub(super) before: usize,
@@ -70,8 +71,8 @@ pub(super) struct StatementPoints {
 /// Adds notes to bodies of one module.
 pub(super) struct Instrument<'t> {
     text: &'t str,
-    /// Whether values are noted.
-    with_values: bool,
+    /// The places of statements and values for which no values are noted.
+    without_values: &'t BTreeSet<Position>,
     points: usize,
     /// Names that have a value here.
     known: BTreeSet<Name>,
@@ -84,14 +85,14 @@ impl<'t> Instrument<'t> {
         (modules, uses): (&[Module], &ModuleUses),
         module: usize,
         text: &'t str,
-        with_values: bool,
+        without_values: &'t BTreeSet<Position>,
     ) -> Self {
         let own = &modules[module];
         let of_package = uses.of_package(&own.package_path()).iter().map(|index| &modules[*index]);
         let rules = of_package.flat_map(|module| module.rules.iter().filter_map(|rule| rule.first_name().cloned()));
         let imports: BTreeSet<Name> = own.imports.iter().filter_map(Import::name).collect();
         let known = rules.chain(imports.iter().cloned()).chain(["data", "input"].map(Name::from)).collect();
-        Self { text, with_values, points: 0, known, imports }
+        Self { text, without_values, points: 0, known, imports }
     }
 
     /// Returns the body of a branch with notes, behind a further statement before that of an index.
@@ -156,6 +157,7 @@ impl<'t> Instrument<'t> {
             What::Expr(expr) if !matches!(expr.kind, Kind::Binary(":=" | "=", ..)) && !expr.is_call("print") => {
                 self.values(at, &[expr], statement.with.as_slice(), noted)
             }
+            What::Not(expr) => self.values(at, &[expr], statement.with.as_slice(), noted),
             _ => ValuePoint::default(),
         };
         let mut own = statement.clone();
@@ -171,7 +173,7 @@ impl<'t> Instrument<'t> {
         let held = self.values(at, &shown, &[], noted);
         let hidden = self.values(at, &all, &[], noted);
         let lines = (at.line, statement.last_line);
-        StatementPoints { lines, kind: kind(statement), before, parts, given, whole, held, hidden, inside }
+        StatementPoints { at, lines, kind: kind(statement), before, parts, given, whole, held, hidden, inside }
     }
 
     /// Adds notes to the body of an `every`.
@@ -204,17 +206,15 @@ impl<'t> Instrument<'t> {
             // A wildcard has another value each time.
             let is_wildcard = text.starts_with('_');
             let is_import = expr.as_name().is_some_and(|name| self.imports.contains(name));
-            if !is_wildcard
-                && !is_import
-                && self.is_known(expr)
-                && !found.texts.contains(&text)
-                && arguments.len() < PARTS
-            {
-                arguments.push((*expr).clone());
+            if is_wildcard || is_import || found.texts.contains(&text) || arguments.len() == PARTS {
+                continue;
+            }
+            if let Some(own) = parts::with_own_variables(expr, &self.known) {
+                arguments.push(own);
                 found.texts.push(text);
             }
         }
-        if self.with_values && !arguments.is_empty() {
+        if !self.without_values.contains(&at) && !arguments.is_empty() {
             found.point = Some(self.note(at, arguments, with, noted));
         }
         found
@@ -236,12 +236,6 @@ impl<'t> Instrument<'t> {
             "" => expr.as_name().map_or_else(String::new, ToString::to_string),
             text => text.to_owned(),
         }
-    }
-
-    fn is_known(&self, expr: &Expr) -> bool {
-        let mut names = BTreeSet::new();
-        parts::names(expr, &mut names);
-        names.iter().all(|name| &**name == "_" || self.known.contains(name))
     }
 }
 

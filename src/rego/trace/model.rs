@@ -2,6 +2,8 @@
 
 use regorus::Value;
 
+use crate::rego::syntax::Position;
+
 /// One branch of a definition.
 #[derive(Debug)]
 pub(crate) struct TracedBranch {
@@ -10,7 +12,7 @@ pub(crate) struct TracedBranch {
     pub(crate) value: Option<TracedValue>,
 }
 
-/// Statements in a row.
+/// Statements in the order in which they are evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct TracedBody {
     pub(crate) statements: Vec<TracedStatement>,
@@ -21,6 +23,8 @@ pub(crate) struct TracedBody {
 /// One statement.
 #[derive(Debug)]
 pub(crate) struct TracedStatement {
+    /// Where it begins.
+    pub(super) at: Position,
     /// Its first and last line, from 1.
     pub(crate) lines: (u32, u32),
     pub(crate) kind: StatementKind,

@@ -74,6 +74,41 @@ pub(super) fn names(expr: &Expr, found: &mut BTreeSet<Name>) {
     }
 }
 
+/// Returns an expression in which each variable without a value has a name of its own; `None` unless all of them are indices,
+/// which give them their values.
+pub(super) fn with_own_variables(expr: &Expr, known: &BTreeSet<Name>) -> Option<Expr> {
+    let mut unknown = BTreeSet::new();
+    names(expr, &mut unknown);
+    unknown.retain(|name| &**name != "_" && !known.contains(name));
+    if unknown.is_empty() {
+        return Some(expr.clone());
+    }
+    let mut indices = BTreeSet::new();
+    let is_plain = indices_of(expr, &mut indices);
+    if !is_plain || !unknown.is_subset(&indices) {
+        return None;
+    }
+    let mut own = expr.clone();
+    rename(&mut own, &unknown);
+    Some(own)
+}
+
+/// Collects the names that are indices; returns whether there are no bodies in the expression.
+fn indices_of(expr: &Expr, found: &mut BTreeSet<Name>) -> bool {
+    if let Kind::Ref(_, keys) = &expr.kind {
+        found.extend(keys.iter().filter_map(Key::index).filter_map(Expr::as_name).cloned());
+    }
+    !matches!(expr.kind, Kind::Comprehension(_) | Kind::Template(_))
+        && expr.children().into_iter().all(|part| indices_of(part, found))
+}
+
+fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
+    match &mut expr.kind {
+        Kind::Name(name) if names.contains(name) => *name = format!("{name}#").into(),
+        _ => expr.parts(&mut |part| rename(part, names)),
+    }
+}
+
 /// Collects the names that have a value where a statement holds.
 pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
     match &statement.what {

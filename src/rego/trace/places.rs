@@ -13,7 +13,7 @@ use super::{
 };
 use crate::rego::{
     program::SourceLocation,
-    syntax::{Body, Branch, Expr, Key, Kind, What},
+    syntax::{Body, Branch, Expr, Key, Kind, Statement, What},
 };
 
 /// References that are followed from one to the next.
@@ -53,7 +53,7 @@ impl Tracer<'_> {
 impl FollowedBody<'_> {
     fn places(&self) -> Option<BTreeSet<Vec<Value>>> {
         let mut places = BTreeSet::new();
-        for (statement, traced) in self.body.iter().zip(&self.traced.statements) {
+        for (statement, traced) in self.statements() {
             let condition = match &statement.what {
                 What::Every { .. } => return None,
                 What::Some(_) | What::SomeIn { .. } | What::Expr(Expr { kind: Kind::Binary(":=" | "=", ..), .. }) => {
@@ -70,6 +70,11 @@ impl FollowedBody<'_> {
             }
         }
         Some(places)
+    }
+
+    fn statements(&self) -> impl Iterator<Item = (&Statement, &TracedStatement)> {
+        let written = |traced: &TracedStatement| self.body.iter().find(|statement| statement.at == traced.at);
+        self.traced.statements.iter().filter_map(move |traced| Some((written(traced)?, traced)))
     }
 
     /// Returns the path in the input that a reference leads to.
@@ -97,7 +102,7 @@ impl FollowedBody<'_> {
     /// Follows a variable to where its value comes from.
     fn variable(&self, name: &str, followed: usize) -> Option<Vec<Value>> {
         let is_it = |expr: &Expr| expr.as_name().is_some_and(|own| **own == *name);
-        for (statement, traced) in self.body.iter().zip(&self.traced.statements) {
+        for (statement, traced) in self.statements() {
             match &statement.what {
                 What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) if is_it(left) => {
                     let is_reference = matches!(right.kind, Kind::Name(_) | Kind::Ref(..));

@@ -39,6 +39,7 @@ impl StatementPoints {
         let given = self.given.first(notes).into_iter();
         parts.extend(given.filter(|given| parts.iter().all(|part| part.text != given.text)).collect::<Vec<_>>());
         TracedStatement {
+            at: self.at,
             lines: self.lines,
             kind: self.kind,
             reached,

@@ -28,14 +28,11 @@ impl Tracer<'_> {
         let tried = branches.filter_map(|branch| {
             let mut body = branch.body.clone().unwrap_or_default();
             body.truncate(bound(&body, &keys));
-            let mut instrument = Instrument::new(
-                (self.modules, self.uses),
-                definition.module,
-                &self.files[definition.module].text,
-                true,
-            );
+            let (module, everywhere) = (definition.module, BTreeSet::new());
+            let mut instrument =
+                Instrument::new((self.modules, self.uses), module, &self.files[module].text, &everywhere);
             let noted = instrument.cases(body, array(rule.at, keys.clone()));
-            self.notes(definition.module, rule.at, noted)
+            self.run(module, &self.compile(module, rule.at, noted).ok()?)
         });
         let values = tried.flatten().flat_map(|note| note.values);
         values.filter_map(|keys| Some(value::array(&keys)?.iter().cloned().collect())).collect()

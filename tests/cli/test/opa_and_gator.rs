@@ -91,6 +91,64 @@ fn the_shipped_policies_pass_as_with_opa() {
     assert_eq!(ends, by_opa(root, &["policies"]));
 }
 
+/// A rule whose values are constant ends at its first solution.
+const EARLY_EXIT: &str = r#"package p
+
+allow if {
+	some x in [1, 2]
+	print("first", x)
+	x > input.least
+}
+
+allow if {
+	print("second")
+	input.least == 2
+}
+
+test_allow if {
+	some least in [0, 1, 2]
+	allow with input as {"least": least}
+	print("allowed", least)
+	least == 2
+}
+
+test_first if {
+	allow with input as {"least": 0}
+}
+"#;
+
+#[test]
+fn rules_end_at_the_same_solution() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let folder = folder(&[("p.rego", EARLY_EXIT)]);
+    let printed = |command: &mut Command| -> Vec<String> {
+        let written = String::from_utf8(command.args(["-v", "p.rego"]).output().unwrap().stdout).unwrap();
+        let mut lines: Vec<String> = written.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let mut opa = Command::new(tool(Tool::Opa).unwrap());
+    let by_opa = printed(opa.current_dir(folder.path()).arg("test"));
+    assert!(by_opa.len() > 5, "{by_opa:?}");
+    assert_eq!(printed(&mut test(folder.path(), &[])), by_opa);
+
+    let mut opa = Command::new(tool(Tool::Opa).unwrap());
+    let arguments = ["test", "--coverage", "--format", "json", "--run", "first", "p.rego"];
+    let opa = json(opa.current_dir(folder.path()).args(arguments));
+    let kaudit = json(&mut test(folder.path(), &["--coverage", "-o", "json", "--run", "first", "p.rego"]));
+    let not_covered = kaudit["coverage"]["files"]["p.rego"]["not_covered"].as_array().unwrap().to_owned();
+    assert_eq!(not_covered, [10, 11]);
+    let by_opa = opa["files"]["p.rego"]["not_covered"].as_array().unwrap();
+    for line in not_covered {
+        let holds = |range: &&Value| {
+            range["start"]["row"].as_u64() <= line.as_u64() && line.as_u64() <= range["end"]["row"].as_u64()
+        };
+        assert!(by_opa.iter().any(|range| holds(&range)), "{line}: {by_opa:?}");
+    }
+}
+
 /// What `gator verify` says, by test and case; it does not tell errors from failures.
 fn by_gator(folder: &Path) -> Ends {
     let gator: PathBuf = tool(Tool::Gator).unwrap();

@@ -27,8 +27,9 @@ impl Planner<'_> {
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
         let mut rule = Rule::new(form, Some(keys(&path)), arity);
-        let is_fast = self.kind == PlanKind::Fast;
-        rule.decided_by_first = is_fast && form == Form::Complete && gives_one_value(&definitions);
+        // OPA's early exit, which a trace has to go beyond.
+        let exits_early = self.kind != PlanKind::Traced;
+        rule.decided_by_first = exits_early && form == Form::Complete && gives_one_value(&definitions);
         let mut planned = Vec::new();
         for definition in definitions {
             if definition.default {
@@ -56,6 +57,7 @@ impl Planner<'_> {
             _ => Form::Document,
         };
         let mut rule = Rule::new(form, None, 0);
+        rule.decided_by_first = form == Form::Complete && gives_one_value(&[definition]);
         rule.definitions = Box::new([self.definition(definition, (depth, &Pattern::new()), &mut rule)?]);
         Ok(rule)
     }
