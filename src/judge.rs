@@ -35,7 +35,7 @@ pub mod rule;
 pub mod rule_pattern;
 pub mod rule_settings;
 pub mod set;
-pub(crate) mod sharing;
+pub mod sharing;
 pub mod sources;
 pub(crate) mod tested;
 mod tree;

@@ -1,6 +1,9 @@
 //! The threads that judge: batches of jobs go out, verdicts come back.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use tokio::task::{JoinError, JoinSet};
 use tracing::error;
@@ -8,20 +11,26 @@ use tracing::error;
 use super::panics::panic_text;
 use crate::{
     blocking::{parallelism, spawn_blocking_in},
-    judge::evaluate::{Job, evaluate, failed},
+    judge::{
+        evaluate::{Job, evaluate_shared, failed},
+        sharing::SharedVerdicts,
+    },
     model::{object::State, verdict::Verdict},
 };
 
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
 const BATCH: usize = 32;
 
+type Evaluate = fn(&Job, &SharedVerdicts) -> Verdict;
+
 /// Blocking threads that judge, at most as many as the process may use cores.
 #[derive(Debug)]
 pub(crate) struct Judges {
     batches: JoinSet<Vec<Judged>>,
     most: usize,
-    /// Judges one object; another function in tests.
-    pub(crate) evaluate: fn(&Job) -> Verdict,
+    shared: Arc<SharedVerdicts>,
+    /// Evaluates one object; another function in tests.
+    pub(crate) evaluate: Evaluate,
 }
 
 /// What a judge says.
@@ -36,7 +45,7 @@ pub(crate) struct Judged {
 
 impl Default for Judges {
     fn default() -> Self {
-        Self { batches: JoinSet::new(), most: parallelism(), evaluate }
+        Self { batches: JoinSet::new(), most: parallelism(), shared: Arc::default(), evaluate: evaluate_shared }
     }
 }
 
@@ -53,9 +62,9 @@ impl Judges {
 
     /// Judges a batch on a thread of its own.
     pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
-        let evaluate = self.evaluate;
+        let (evaluate, shared) = (self.evaluate, Arc::clone(&self.shared));
         let judge = move |job: &Job| Judged {
-            verdict: guarded(evaluate, job),
+            verdict: guarded(evaluate, job, &shared),
             state: job.object.state(),
             deleted: job.deleted,
         };
@@ -72,8 +81,8 @@ impl Judges {
 }
 
 /// Judges an object; a panic costs only this object, and is its result.
-fn guarded(evaluate: fn(&Job) -> Verdict, job: &Job) -> Verdict {
-    catch_unwind(AssertUnwindSafe(|| evaluate(job))).unwrap_or_else(|panic| {
+fn guarded(evaluate: Evaluate, job: &Job, shared: &SharedVerdicts) -> Verdict {
+    catch_unwind(AssertUnwindSafe(|| evaluate(job, shared))).unwrap_or_else(|panic| {
         let why = panic_text(&*panic);
         error!(object = %job.object.key, why, "kaudit failed while evaluating an object, which is a bug");
         failed(job, &format!("kaudit failed while evaluating it, which is a bug: {why}"))

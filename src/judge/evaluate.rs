@@ -31,7 +31,7 @@ use self::{
     results::Results,
 };
 use crate::{
-    judge::{depth, dialect::Dialect, set::PolicySet, unit::Unit},
+    judge::{depth, dialect::Dialect, set::PolicySet, sharing::SharedVerdicts, unit::Unit},
     model::{
         object::Object,
         rule_numbers::RuleNumbers,
@@ -46,7 +46,18 @@ use crate::{
 /// of Gatekeeper at its audit. Where a change is the reason for the job, policies that read transitions are asked once
 /// more, and the results that this adds are the verdict's transitions. A deleted object has no others.
 pub fn evaluate(job: &Job) -> Verdict {
-    evaluate_extent(job, Extent::Read)
+    evaluate_extent(job, Extent::Read, Vec::new())
+}
+
+/// As [`evaluate`]; what siblings of the object share is taken from `verdicts`, and kept there.
+pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
+    let began = Instant::now();
+    let constraints = job.policies.constraints.candidates(&job.policies.units, &job.object.key.kind);
+    let mut differences = Vec::new();
+    match shared::judge(job, verdicts, &constraints, &mut differences) {
+        Some((standing, shared)) => verdict(job, standing, Results::default(), (Some(shared), Vec::new()), began),
+        None => evaluate_extent(job, Extent::Read, differences),
+    }
 }
 
 /// Returns the verdict on an object that could not be judged at all; it is an error that stands.
@@ -63,20 +74,14 @@ pub fn failed(job: &Job, why: &str) -> Verdict {
 /// Judges the whole object, not only what the policies can read of it.
 #[cfg(test)]
 pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
-    evaluate_extent(job, Extent::All)
+    evaluate_extent(job, Extent::All, Vec::new())
 }
 
-fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
+fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Verdict {
     let began = Instant::now();
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
-    let mut differences = Vec::new();
-    if extent == Extent::Read
-        && let Some((standing, shared)) = shared::judge(job, &constraints, CpuTimer::start(), &mut differences)
-    {
-        return verdict(job, standing, Results::default(), (Some(shared), differences), began);
-    }
-    // What the attempt to share has taken is not taken from the policies.
+    // What an attempt to share has taken is not taken from the policies.
     let spent = CpuTimer::start();
     let mut standing = Results::default();
     let mut transitions = Results::default();

@@ -1,12 +1,14 @@
-//! Verdicts shared between objects that look the same: the replicas of a Deployment are judged once.
+//! Verdicts that are shared between objects that look the same: the replicas of a Deployment are evaluated once.
 //!
 //! What a rule says of an object is a function of what it reads. Rules that read nothing in which replicas differ are
 //! *shareable*: their findings are kept under the fingerprint of what all of them read together, and are those of every
 //! object that has the same. The object's name and namespace and the name of the volume with a Pod's token are open in it, where
-//! rules do no more than print and compare them: findings are made of an object in which placeholders stand for them, and each
-//! object has its own names put in. All other rules are asked about each object; where they are too many, nothing is shared.
+//! rules do no more than print and compare them: findings are made of an object with placeholders in their place, and each
+//! object has its own names put in. All other rules are evaluated for each object; where they are too many, nothing is shared.
 //!
-//! [`plan`] says at load what is shareable; here is what is kept.
+//! [`plan`] finds out at load what is shareable, as a part of the policy set; here is what is kept, as a part of the pipeline.
+//! A fingerprint costs as much as some rules do, so it is only made of objects with a sibling: one of the same kind with the
+//! same controller, which was evaluated before.
 
 pub(crate) mod placeholders;
 pub(crate) mod plan;
@@ -16,9 +18,10 @@ mod tests;
 
 use std::{
     fmt,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -29,6 +32,7 @@ use self::{
     plan::{Plan, Plans},
     said::Said,
 };
+use crate::model::object::Object;
 
 /// Bytes of the findings that are kept, as estimated; those that were used least recently go.
 const BYTES: u64 = 32 << 20;
@@ -36,16 +40,17 @@ const BYTES: u64 = 32 << 20;
 const LARGEST: u64 = 64 << 10;
 /// Bytes of a few findings.
 const USUAL: u64 = 1 << 10;
-/// One hit in so many is judged, too.
+/// So many controllers are known.
+const CONTROLLERS: usize = 1 << 16;
+/// One hit in so many is evaluated, too.
 const EVERY: u32 = 256;
 
-/// What was said of objects by one policy set.
+/// What can be shared by the rules of one policy set.
 pub(crate) struct Sharing {
+    /// Another one for each set.
+    salt: u64,
     plans: Plans,
     pub(crate) placeholders: Placeholders,
-    said: Cache<u128, Arc<Said>, ByBytes>,
-    hits: AtomicU32,
-    wrong: AtomicBool,
 }
 
 impl fmt::Debug for Sharing {
@@ -56,50 +61,117 @@ impl fmt::Debug for Sharing {
 
 impl Sharing {
     pub(crate) fn new(plans: Plans) -> Self {
-        let usual = usize::try_from(BYTES / USUAL).unwrap_or(usize::MAX);
-        Self {
-            plans,
-            placeholders: Placeholders::new(),
-            said: Cache::with_weighter(usual, BYTES, ByBytes),
-            hits: AtomicU32::new(0),
-            wrong: AtomicBool::new(false),
-        }
+        // Zero is no set.
+        Self { salt: RandomState::new().hash_one("salt") | 1, plans, placeholders: Placeholders::new() }
     }
 
     /// Returns what is shared between objects of a kind; `None` if nothing is.
     pub(crate) fn plan(&self, kind: &str) -> Option<&Plan> {
-        if self.wrong.load(Ordering::Relaxed) { None } else { self.plans.of(kind) }
+        self.plans.of(kind)
     }
 
-    /// Returns what was said of an object with this fingerprint.
-    pub(crate) fn get(&self, fingerprint: u128) -> Option<Arc<Said>> {
-        self.said.get(&fingerprint)
+    fn key(&self, fingerprint: u128) -> (u64, u128) {
+        (self.salt, fingerprint)
     }
+}
 
-    /// Keeps what is said of an object.
-    pub(crate) fn keep(&self, fingerprint: u128, said: Arc<Said>) {
-        if said.bytes() <= LARGEST {
-            self.said.insert(fingerprint, said);
+/// What is known of the objects with one controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Siblings {
+    /// There is one.
+    Known,
+    /// Their findings cannot be kept: each is evaluated by itself.
+    Apart,
+}
+
+/// The verdicts that objects share, of all policy sets of one pipeline.
+pub struct SharedVerdicts {
+    said: Cache<(u64, u128), Arc<Said>, ByBytes>,
+    /// By a hash of the policy set, the kind and the controller.
+    siblings: Cache<u64, Siblings>,
+    hasher: RandomState,
+    hits: AtomicU32,
+    /// The set for which a shared verdict was wrong: what was proven of its policies does not hold.
+    wrong: AtomicU64,
+}
+
+impl Default for SharedVerdicts {
+    fn default() -> Self {
+        let usual = usize::try_from(BYTES / USUAL).unwrap_or(usize::MAX);
+        Self {
+            said: Cache::with_weighter(usual, BYTES, ByBytes),
+            siblings: Cache::new(CONTROLLERS),
+            hasher: RandomState::new(),
+            hits: AtomicU32::new(0),
+            wrong: AtomicU64::new(0),
+        }
+    }
+}
+
+impl fmt::Debug for SharedVerdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedVerdicts").field("said", &self.said.len()).finish_non_exhaustive()
+    }
+}
+
+impl SharedVerdicts {
+    /// Returns what an object can share with its siblings; `None` if nothing, or if it is the first of them.
+    pub(crate) fn plan<'s>(&self, sharing: &'s Sharing, object: &Object) -> Option<&'s Plan> {
+        let plan = sharing.plan(&object.key.kind.kind)?;
+        if self.wrong.load(Ordering::Relaxed) == sharing.salt {
+            return None;
+        }
+        let siblings = self.siblings_of(sharing, object)?;
+        match self.siblings.get(&siblings) {
+            Some(Siblings::Known) => Some(plan),
+            Some(Siblings::Apart) => None,
+            None => {
+                self.siblings.insert(siblings, Siblings::Known);
+                None
+            }
         }
     }
 
-    /// Counts a hit; returns whether the object is to be judged all the same.
+    fn siblings_of(&self, sharing: &Sharing, object: &Object) -> Option<u64> {
+        let controller = object.controller.as_ref()?;
+        Some(self.hasher.hash_one((sharing.salt, &*object.key.kind.kind, &*controller.uid)))
+    }
+
+    /// From now on the siblings of an object are evaluated each by itself.
+    pub(crate) fn part(&self, sharing: &Sharing, object: &Object) {
+        if let Some(siblings) = self.siblings_of(sharing, object) {
+            self.siblings.insert(siblings, Siblings::Apart);
+        }
+    }
+
+    /// Returns what was said of an object with this fingerprint.
+    pub(crate) fn get(&self, sharing: &Sharing, fingerprint: u128) -> Option<Arc<Said>> {
+        self.said.get(&sharing.key(fingerprint))
+    }
+
+    /// Keeps what is said of an object.
+    pub(crate) fn keep(&self, sharing: &Sharing, fingerprint: u128, said: Arc<Said>) {
+        if said.bytes() <= LARGEST {
+            self.said.insert(sharing.key(fingerprint), said);
+        }
+    }
+
+    /// Counts a hit; returns whether the object is to be evaluated all the same.
     pub(crate) fn is_due(&self) -> bool {
         self.hits.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
-    /// From now on nothing is shared: what was proven of the policies does not hold.
-    pub(crate) fn stop(&self) {
-        self.wrong.store(true, Ordering::Relaxed);
-        self.said.clear();
+    /// From now on nothing of this policy set is shared.
+    pub(crate) fn stop(&self, sharing: &Sharing) {
+        self.wrong.store(sharing.salt, Ordering::Relaxed);
     }
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<u128, Arc<Said>> for ByBytes {
-    fn weight(&self, _: &u128, said: &Arc<Said>) -> u64 {
+impl Weighter<(u64, u128), Arc<Said>> for ByBytes {
+    fn weight(&self, _: &(u64, u128), said: &Arc<Said>) -> u64 {
         said.bytes()
     }
 }

@@ -1,4 +1,4 @@
-//! Judging by what was said of an object that looks the same: see [`sharing`](crate::judge::sharing).
+//! Evaluation by what was said of an object that looks the same: see [`sharing`](crate::judge::sharing).
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     judge::{
         reads::Look,
         sharing::{
-            Sharing,
+            SharedVerdicts, Sharing,
             placeholders::{Names, Placeholders},
             plan::Plan,
             said::Said,
@@ -30,32 +30,39 @@ use crate::{
     rego::cpu_time::CpuTimer,
 };
 
-/// Judges an object by what the shareable rules said of one that looks the same, or say of it now and are to say of others,
-/// and by the other rules. `None` if nothing can be shared of it; what differed is told then, too.
+/// Evaluates an object by what the shareable rules said of one that looks the same, or say of it now and are to say of others,
+/// and by the other rules. `None` if nothing can be shared of it; `differences` are then the policies for which that was wrong.
 pub(super) fn judge(
     job: &Job,
+    verdicts: &SharedVerdicts,
     constraints: &[(usize, usize)],
-    spent: CpuTimer,
     differences: &mut Vec<Arc<str>>,
 ) -> Option<(Results, Shared)> {
     let (set, key) = (&*job.policies, &job.object.key);
-    let sharing = &*set.sharing;
-    let plan = sharing.plan(&key.kind.kind).filter(|_| job.previous.is_none() && !job.deleted)?;
+    let (sharing, spent) = (&*set.sharing, CpuTimer::start());
+    if job.previous.is_some() || job.deleted {
+        return None;
+    }
+    let plan = verdicts.plan(sharing, &job.object)?;
     let json = job.object.body.json().ok()?;
     let Look { fingerprint, token } = plan.likeness.look(key, &json).filter(|_| !sharing.placeholders.are_in(&json))?;
     let names = Names { key, token: token.as_deref() };
-    let parts = Parts { job, constraints, spent, sharing, plan, names, json: &json };
+    let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, json: &json };
     let mut results = Results::default();
-    let shared = if let Some(said) = sharing.get(fingerprint) {
+    let shared = if let Some(said) = verdicts.get(sharing, fingerprint) {
         let findings = said.of(&sharing.placeholders, names)?;
-        if sharing.is_due() {
+        if verdicts.is_due() {
             parts.check(&findings, &said.passed, differences)?;
         }
         results.share(findings, &said.passed);
         Shared::Hit
     } else {
-        let said = Arc::new(parts.ask()?);
-        sharing.keep(fingerprint, Arc::clone(&said));
+        let Some(said) = parts.ask().map(Arc::new) else {
+            // A rule that takes too long would be waited for twice for each of them.
+            verdicts.part(sharing, &job.object);
+            return None;
+        };
+        verdicts.keep(sharing, fingerprint, Arc::clone(&said));
         results.share(said.of(&sharing.placeholders, names)?, &said.passed);
         Shared::Miss
     };
@@ -69,6 +76,7 @@ pub(super) fn judge(
 /// One object, and what is needed to judge it in parts.
 struct Parts<'a> {
     job: &'a Job,
+    verdicts: &'a SharedVerdicts,
     constraints: &'a [(usize, usize)],
     spent: CpuTimer,
     sharing: &'a Sharing,
@@ -95,9 +103,6 @@ impl Parts<'_> {
         let values = JobValues::read_parts(self.job, &json, &self.plan.shared).ok()?.renamed(&stand_in);
         let mut results = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut results);
-        if self.spent.elapsed() >= self.job.policies.limits.evaluation {
-            self.plan.give_up();
-        }
         results.can_be_kept().then(|| Said::new(results.finish()))
     }
 
@@ -116,7 +121,7 @@ impl Parts<'_> {
         if own == said {
             return Some(());
         }
-        self.sharing.stop();
+        self.verdicts.stop(self.sharing);
         let one_sided = |(these, those): (&[Finding], &[Finding])| {
             let missing = these.iter().filter(|finding| !those.contains(finding));
             missing.map(|finding| Arc::clone(&finding.policy)).collect::<BTreeSet<_>>()

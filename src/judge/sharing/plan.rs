@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use crate::judge::{
@@ -47,7 +44,6 @@ pub(crate) struct Plan {
     /// What the other rules read; `None` if there are none.
     pub(crate) rest: Option<Projection>,
     units: Vec<Shareable>,
-    given_up: AtomicBool,
 }
 
 /// The shareable rules of one unit.
@@ -60,12 +56,6 @@ pub(crate) struct Shareable {
 }
 
 impl Plan {
-    /// Shares nothing between objects of the kind any more: a rule does not come to an end, and each of them would wait for it
-    /// twice.
-    pub(crate) fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
-    }
-
     /// Returns the shareable rules of a unit, by its index.
     pub(crate) fn unit(&self, unit: usize) -> &Shareable {
         &self.units[unit]
@@ -97,8 +87,7 @@ impl Plans {
 
     /// Returns what is shared between objects of a kind.
     pub(crate) fn of(&self, kind: &str) -> Option<&Plan> {
-        let plan = self.named.get(kind).unwrap_or(&self.other).as_ref();
-        plan.filter(|plan| !plan.given_up.load(Ordering::Relaxed))
+        self.named.get(kind).unwrap_or(&self.other).as_ref()
     }
 }
 
@@ -134,7 +123,6 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
         shared: Projection::new(shared_parts),
         rest: rest_parts,
         units,
-        given_up: AtomicBool::new(false),
     })
 }
 

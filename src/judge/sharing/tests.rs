@@ -2,14 +2,14 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     judge::{
-        evaluate::{Job, evaluate},
+        evaluate::{Job, evaluate_shared},
         reads::LookupReach,
         set::PolicySet,
-        sharing::said::Said,
+        sharing::{SharedVerdicts, said::Said},
         sources::PolicySource,
     },
     model::{
-        object::{Kind, Object, ObjectKey},
+        object::{Controller, Kind, Object, ObjectKey},
         rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
     },
@@ -22,12 +22,18 @@ fn load(module: &str) -> Arc<PolicySet> {
     Arc::new(PolicySet::load(&[root.path().to_owned()]).unwrap())
 }
 
-fn judge(set: &Arc<PolicySet>, name: &str) -> Verdict {
+fn object(name: &str) -> Object {
     let kind = Kind::sample("", "pods", "Pod");
     let key = ObjectKey { kind, namespace: Some("n".into()), name: name.into(), copy: 0 };
     let body = format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#);
-    let object = Object::sample(key, body.as_bytes());
-    evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) })
+    let controller =
+        Controller { group: "apps".into(), kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() };
+    Object { controller: Some(Arc::new(controller)), ..Object::sample(key, body.as_bytes()) }
+}
+
+fn judge(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, object: Object) -> Verdict {
+    let policies = Arc::clone(set);
+    evaluate_shared(&Job { object, previous: None, deleted: false, namespace: None, policies }, verdicts)
 }
 
 fn messages(verdict: &Verdict) -> Vec<&str> {
@@ -35,35 +41,34 @@ fn messages(verdict: &Verdict) -> Vec<&str> {
 }
 
 #[test]
-fn a_verdict_that_is_wrong_for_another_object_is_told_and_none_is_shared_any_more() {
+fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any_more() {
+    let verdicts = SharedVerdicts::default();
     let set = load("deny contains sprintf(\"%s is bad\", [input.metadata.name])");
-    assert_eq!(judge(&set, "a").shared, Some(Shared::Miss));
+    assert_eq!(judge(&set, &verdicts, object("a")).shared, None);
+    assert_eq!(judge(&set, &verdicts, object("a")).shared, Some(Shared::Miss));
     // What another policy says of it, under its fingerprint.
     let wrong = load("deny contains sprintf(\"%s is good\", [input.metadata.name])");
     let plan = set.sharing.plan("Pod").unwrap();
-    let object = |name: &str| {
-        format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#)
+    let fingerprint = |name: &str| {
+        let object = object(name);
+        plan.likeness.look(&object.key, &object.body.json().unwrap()).unwrap().fingerprint
     };
-    let key = |name: &str| ObjectKey {
-        kind: Kind::sample("", "pods", "Pod"),
-        namespace: Some("n".into()),
-        name: name.into(),
-        copy: 0,
-    };
-    let fingerprint = |name: &str| plan.likeness.look(&key(name), object(name).as_bytes()).unwrap().fingerprint;
     assert_eq!(fingerprint("a"), fingerprint("b"));
-    let mut said = judge(&wrong, "a").results;
+    let mut said = judge(&wrong, &verdicts, object("a")).results;
     said[0].message = format!("{} is good", set.sharing.placeholders.name).into();
-    set.sharing.keep(fingerprint("a"), Arc::new(Said::new((said, RuleNumbers::default()))));
-    let verdicts: Vec<Verdict> = (0..600).map(|number| judge(&set, &format!("web-{number}"))).collect();
-    let first = verdicts.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
+    verdicts.keep(&set.sharing, fingerprint("a"), Arc::new(Said::new((said, RuleNumbers::default()))));
+    let judged = |number| judge(&set, &verdicts, object(&format!("web-{number}")));
+    let all: Vec<Verdict> = (0..600).map(judged).collect();
+    let first = all.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
     assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
-    assert_eq!(verdicts[first].shared_differences, ["p".into()]);
-    for (number, verdict) in verdicts.iter().enumerate() {
+    assert_eq!(all[first].shared_differences, ["p".into()]);
+    for (number, verdict) in all.iter().enumerate() {
         let (what, shared) = if number < first { ("good", Some(Shared::Hit)) } else { ("bad", None) };
         assert_eq!((messages(verdict), verdict.shared), (vec![&*format!("web-{number} is {what}")], shared));
     }
-    assert!(set.sharing.plan("Pod").is_none());
+    // Other policies are not concerned.
+    judge(&wrong, &verdicts, object("b"));
+    assert!(judge(&wrong, &verdicts, object("c")).shared.is_some());
 }
 
 #[test]
@@ -75,10 +80,24 @@ fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
     // So much that it runs out by computing, not by waiting for a busy machine.
     let limits = Limits { evaluation: Duration::from_millis(200), ..Limits::default() };
     let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap());
-    assert!(set.sharing.plan("Pod").is_some());
-    let verdict = judge(&set, "a");
+    let (verdicts, a) = (SharedVerdicts::default(), object("a"));
+    assert!(verdicts.plan(&set.sharing, &a).is_none() && verdicts.plan(&set.sharing, &a).is_some());
+    let verdict = judge(&set, &verdicts, object("a"));
     assert!(verdict.unfinished && verdict.shared.is_none(), "{verdict:?}");
-    assert!(set.sharing.plan("Pod").is_none());
+    assert!(verdicts.plan(&set.sharing, &a).is_none());
+}
+
+#[test]
+fn only_siblings_share() {
+    let (verdicts, set) = (SharedVerdicts::default(), load("deny contains \"bad\""));
+    let shared = |object| judge(&set, &verdicts, object).shared;
+    let of = |name: &str, uid: &str| {
+        let controller = Controller { group: "".into(), kind: "Job".into(), name: "a".into(), uid: uid.into() };
+        Object { controller: Some(Arc::new(controller)), ..object(name) }
+    };
+    let alone = |name: &str| Object { controller: None, ..object(name) };
+    assert_eq!([alone("a"), alone("b"), of("c", "1"), of("d", "2")].map(shared), [None; 4]);
+    assert_eq!([of("e", "1"), of("f", "2")].map(shared), [Some(Shared::Miss), Some(Shared::Hit)]);
 }
 
 #[test]
@@ -88,15 +107,16 @@ fn what_is_kept_is_bounded() {
     let said = |number: usize| {
         Arc::new(Said::new((vec![Finding::sample(&format!("{number}{large}"))], RuleNumbers::default())))
     };
+    let verdicts = SharedVerdicts::default();
     for number in 0..40_000 {
-        set.sharing.keep(number as u128, said(number));
+        verdicts.keep(&set.sharing, number as u128, said(number));
     }
-    let kept = (0..40_000).filter(|number| set.sharing.get(*number).is_some()).count();
+    let kept = (0..40_000).filter(|number| verdicts.get(&set.sharing, *number).is_some()).count();
     let bytes = kept as u64 * said(0).bytes();
     assert!((super::BYTES / 2..=super::BYTES).contains(&bytes), "{kept} kept, {bytes} bytes");
     let huge = Finding::sample(&"x".repeat(100 << 10));
-    set.sharing.keep(99_999, Arc::new(Said::new((vec![huge], RuleNumbers::default()))));
-    assert!(set.sharing.get(99_999).is_none());
+    verdicts.keep(&set.sharing, 99_999, Arc::new(Said::new((vec![huge], RuleNumbers::default()))));
+    assert!(verdicts.get(&set.sharing, 99_999).is_none());
 }
 
 /// Each such rule is evaluated for every Pod, and for all Pods of a namespace when what it looks up changes there.

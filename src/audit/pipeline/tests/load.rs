@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    judge::evaluate::{Job, evaluate},
+    judge::{
+        evaluate::{Job, evaluate},
+        sharing::SharedVerdicts,
+    },
     model::verdict::Verdict,
 };
 
@@ -13,7 +16,7 @@ const NEW: &str = "package new\ndeny contains \"new\" if input.kind == \"Ingress
 const TICK: &str = "package tick\ndeny contains \"tick\" if input.metadata.labels.tick == \"never\"\n";
 
 /// Evaluates Pods so slowly that they change faster.
-fn slow(job: &Job) -> Verdict {
+fn slow(job: &Job, _: &SharedVerdicts) -> Verdict {
     if job.object.key.kind.kind == "Pod" {
         std::thread::sleep(Duration::from_millis(10));
     }

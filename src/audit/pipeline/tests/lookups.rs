@@ -224,7 +224,7 @@ static EVALUATED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 async fn a_lookup_in_the_own_namespace_is_no_reason_to_evaluate_objects_of_others() {
     let policies = load(&[("a.rego", BUDGET), ("b.rego", BUDGET_AS_GATEKEEPER), ("h.rego", UNIQUE_HOST)]);
     let live = Live::start_with(policies, SETTINGS, |pipeline| {
-        pipeline.judges.evaluate = |job| {
+        pipeline.judges.evaluate = |job, _| {
             EVALUATED.lock().unwrap().push(job.object.key.to_string());
             crate::judge::evaluate::evaluate(job)
         };

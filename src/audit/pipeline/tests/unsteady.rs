@@ -4,7 +4,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::{audit::inventory::Update, judge::evaluate::Job, model::verdict::Verdict};
+use crate::{
+    audit::inventory::Update,
+    judge::{evaluate::Job, sharing::SharedVerdicts},
+    model::verdict::Verdict,
+};
 
 const BAD: &str = "package bad\ndeny contains sprintf(\"%v is bad\", [input.apiVersion]) if input.metadata.labels.bad\n\
                    deny contains \"bad\" if input.metadata.labels.bad";
@@ -118,7 +122,7 @@ async fn nothing_is_said_about_a_state_that_the_cluster_never_had() {
 #[tokio::test]
 async fn a_judge_that_panics_costs_one_object_for_a_while() {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
-    fn evaluate(job: &Job) -> Verdict {
+    fn evaluate(job: &Job, _: &SharedVerdicts) -> Verdict {
         assert!(&*job.object.key.name != "odd" || PANICS.fetch_add(1, Ordering::Relaxed) > 0, "it is odd");
         crate::judge::evaluate::evaluate(job)
     }
