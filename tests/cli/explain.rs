@@ -251,6 +251,11 @@ deny_env contains \"env\" if {
 	value := variable.value
 	shorter := substring(value, 0, 100)
 	input.metadata.annotations.note != shorter
+	loud := upper(value)
+	part := substring(value, 8, 5)
+	encoded := base64.encode(value)
+	base64.encode(\"api:latest\") != encoded
+	loud != part
 	endswith(container.image, \":latest\")
 }
 ";
@@ -266,6 +271,10 @@ deny_env contains \"env\" if {
             };
             let text = with(&[]);
             assert!(!text.contains("correct-h") && !text.contains("hidden-mode") && text.contains("***"), "{text}");
+            let derived = ["CORRECT", "HIDDEN", "horse", "Y29ycmVjd", "aGlkZGVu"];
+            assert!(derived.iter().all(|secret| !text.contains(secret)), "{text}");
+            // What is made of other values is shown.
+            assert!(policies != "p" || text.contains("YXBpOmxhdGVzdA"), "{text}");
             assert!(with(&["--secrets", "full"]).contains("correct-h"));
         }
     }

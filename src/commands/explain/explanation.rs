@@ -109,14 +109,19 @@ impl Explained {
         let all: Vec<&_> = modules.iter().collect();
         let uses = ModuleUses::new(&all, rego::compile::resolve(&all, std::iter::empty()).nodes(&all));
         let tracer = Tracer { files, modules: &modules, uses: &uses, evaluator, input: &question.input };
-        let mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
+        let mut mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
+        let other_input = mask.as_ref().and_then(|mask| mask.with_other_secrets(&question.input));
         let mut fields = Vec::new();
         for definition in question.definitions {
             let file = &files[definition.at.module];
             let text: &str =
                 texts.iter().find(|written| written.shown == file.shown).map_or("", |written| &written.text);
-            let explainer = Explainer { file: &file.shown, text, mask: mask.as_ref() };
             let branches = tracer.trace(definition.at);
+            if let (Some(mask), Some(input)) = (&mut mask, &other_input) {
+                let other = Tracer { files, modules: &modules, uses: &uses, evaluator, input };
+                mask.add_derived(&branches, &other.trace(definition.at));
+            }
+            let explainer = Explainer { file: &file.shown, text, mask: mask.as_ref() };
             for (index, branch) in branches.iter().enumerate() {
                 let Some(TracedBranch { body, .. }) = branch else { continue };
                 if body.solutions > 0 && !body.statements.is_empty() {

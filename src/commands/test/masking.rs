@@ -1,14 +1,19 @@
 //! Masking: which strings of an object an explanation does not show, because they may be secrets.
 //!
 //! Values of environment variables and HTTP headers, and of fields with the name of a secret, are hidden wherever a value
-//! contains them. What is not recognised by its place in the object, such as a password in an argument, is shown.
+//! contains them. So is what a policy makes of them, as far as it is text: an evaluation with other secrets makes other texts.
+//! What is not recognised by its place in the object, such as a password in an argument, is shown.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::LazyLock};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use regex::Regex;
 use regorus::{Value, value::Object};
 
-use crate::rego::value;
+use crate::rego::{trace::TracedBranch, value};
 
 /// What is shown instead.
 const MASK: &str = "***";
@@ -21,6 +26,8 @@ const LISTS: [&str; 2] = ["env", "httpHeaders"];
 #[derive(Debug, Default)]
 pub(in crate::commands) struct SecretMask {
     secrets: BTreeSet<String>,
+    /// The other strings of the object.
+    public: BTreeSet<String>,
 }
 
 impl SecretMask {
@@ -29,7 +36,38 @@ impl SecretMask {
         let (mut secrets, mut public) = (BTreeSet::new(), BTreeSet::new());
         collect(input, false, &mut secrets, &mut public);
         secrets.retain(|secret| !secret.is_empty() && !public.contains(secret));
-        Self { secrets }
+        Self { secrets, public }
+    }
+
+    /// Returns the input with other secrets of the same length and the same kinds of characters; `None` if there are none.
+    pub(in crate::commands) fn with_other_secrets(&self, input: &Value) -> Option<Value> {
+        (!self.secrets.is_empty()).then(|| self.replaced(input))
+    }
+
+    fn replaced(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) if self.secrets.contains(&**text) => text.chars().map(next).collect::<String>().into(),
+            Value::Array(items) => items.iter().map(|item| self.replaced(item)).collect::<Vec<_>>().into(),
+            Value::Object(fields) => {
+                let fields = fields.iter_sorted().map(|(key, field)| (key.clone(), self.replaced(field)));
+                fields.collect::<BTreeMap<_, _>>().into()
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Adds the strings in the values of an evaluation that are in none of those of the same evaluation with other secrets.
+    pub(in crate::commands) fn add_derived(&mut self, traced: &[Option<TracedBranch>], other: &[Option<TracedBranch>]) {
+        let strings = |branches: &[Option<TracedBranch>]| {
+            let mut found = BTreeSet::new();
+            for branch in branches.iter().flatten() {
+                branch.each_value(&mut |value| strings_in(value, &mut found));
+            }
+            found
+        };
+        let other = strings(other);
+        let derived = strings(traced).into_iter().filter(|text| !other.contains(text) && !self.public.contains(text));
+        self.secrets.extend(derived.filter(|text| !text.is_empty()).collect::<Vec<_>>());
     }
 
     /// Hides the secrets in a string.
@@ -44,6 +82,30 @@ impl SecretMask {
             }
         }
         masked
+    }
+}
+
+/// Returns another character of the same kind.
+fn next(character: char) -> char {
+    match character {
+        'a'..='y' | 'A'..='Y' | '0'..='8' => char::from_u32(u32::from(character) + 1).unwrap_or(character),
+        'z' => 'a',
+        'Z' => 'A',
+        '9' => '0',
+        other => other,
+    }
+}
+
+fn strings_in(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => drop(found.insert(text.to_string())),
+        Value::Array(items) => items.iter().for_each(|item| strings_in(item, found)),
+        Value::Set(items) => items.iter().for_each(|item| strings_in(item, found)),
+        Value::Object(fields) => fields.iter_sorted().for_each(|(key, field)| {
+            strings_in(key, found);
+            strings_in(field, found);
+        }),
+        _ => {}
     }
 }
 

@@ -74,7 +74,28 @@ pub(crate) struct TracedValue {
     pub(crate) parts: Vec<TracedPart>,
 }
 
+impl TracedBranch {
+    /// Calls `look` for each value that an explanation may show.
+    pub(crate) fn each_value(&self, look: &mut dyn FnMut(&Value)) {
+        self.body.each_value(look);
+        if let Some(TracedValue { value, parts, .. }) = &self.value {
+            look(value);
+            parts.iter().for_each(|part| look(&part.value));
+        }
+    }
+}
+
 impl TracedBody {
+    fn each_value(&self, look: &mut dyn FnMut(&Value)) {
+        for statement in &self.statements {
+            statement.held.iter().chain(&statement.parts).for_each(|part| look(&part.value));
+            if let Some((element, body)) = &statement.inside {
+                element.iter().for_each(|part| look(&part.value));
+                body.each_value(look);
+            }
+        }
+    }
+
     /// Returns how many of the statements hold together, from the first one.
     pub(crate) fn passed(&self) -> usize {
         let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
