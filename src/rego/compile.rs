@@ -18,9 +18,9 @@ mod resolve;
 mod safety;
 mod scope;
 mod show;
-mod term;
+pub(crate) mod term;
 mod tree;
-mod visit;
+pub(crate) mod visit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ use self::{
     order::Order,
     replace::Replacer,
     resolve::{Globals, Meanings},
-    term::{DATA, Function, INPUT, Rule, Statement, Variables},
+    term::{DATA, Function, INPUT, Rule, Statement, Variable, Variables},
     tree::{Packages, Tree},
 };
 use super::{
@@ -128,6 +128,16 @@ impl Compiled {
         let lenient = modules.iter().map(|module| module.may_look_up_nothing).collect();
         let keeps_prints = modules.iter().map(|module| module.keeps_prints).collect();
         Self { rules, variables, packages, replaced: BTreeSet::new(), lenient, keeps_prints }
+    }
+
+    /// Returns the definitions, those of each module in their order.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether a variable was written as `_`, so that its value is not used.
+    pub(crate) fn is_wildcard(&self, variable: Variable) -> bool {
+        self.variables.is_wildcard(variable)
     }
 
     /// Plans the rules at these paths, and all that they need.

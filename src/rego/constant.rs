@@ -2,6 +2,8 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
+use regorus::Value;
+
 /// A value without anything to evaluate. Sets are arrays, as in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Constant {
@@ -20,6 +22,24 @@ pub(crate) struct Number(pub(crate) Arc<str>);
 impl Number {
     fn value(&self) -> f64 {
         self.0.parse().unwrap_or(f64::NAN)
+    }
+
+    /// Returns its value; a number with a point or an exponent is a float, which `sprintf` writes in another way.
+    fn as_value(&self) -> Option<Value> {
+        let text = &*self.0;
+        let number = Value::from_numeric_string(text).ok()?;
+        if !text.contains(['.', 'e', 'E']) {
+            return Some(number);
+        }
+        let float: f64 = text.parse().ok()?;
+        let digits = text.split(['e', 'E']).next().unwrap_or_default();
+        let is_lost = float == 0.0 && digits.contains(|digit: char| ('1'..='9').contains(&digit));
+        match Value::from(float) {
+            // It could not be compared with others.
+            _ if is_lost || !float.is_finite() => None,
+            value if value == number => Some(value),
+            _ => Some(number),
+        }
     }
 
     /// Returns the number as an index.
@@ -65,6 +85,26 @@ impl Constant {
                 text.parse::<f64>().ok()?;
                 Self::Number(Number(text.into()))
             }
+        })
+    }
+
+    /// Returns the text that it is.
+    pub(crate) fn as_text(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of a scalar; `None` for a number that cannot be represented, and for collections, as arrays stand
+    /// for sets, too.
+    pub(crate) fn value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Null => Value::Null,
+            Self::Boolean(value) => Value::from(*value),
+            Self::Number(number) => number.as_value()?,
+            Self::String(text) => Value::String(Arc::clone(text)),
+            Self::Array(_) | Self::Object(_) => return None,
         })
     }
 

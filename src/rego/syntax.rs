@@ -11,7 +11,7 @@ mod tree;
 pub(crate) use self::{
     bodies::LongBodies,
     lexer::SyntaxError,
-    tree::{Module, Position},
+    tree::{ComprehensionKind, Module, Position},
 };
 pub(in crate::rego) use self::{parser::never, tree::*};
 

@@ -9,10 +9,7 @@ use super::{
         Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With,
     },
 };
-use crate::rego::{
-    constant::Constant,
-    syntax::{ComprehensionKind, Position},
-};
+use crate::rego::syntax::{ComprehensionKind, Position};
 
 /// Flattens a definition and those behind `else`.
 pub(super) fn rule(rule: &mut Rule, keeps_prints: bool, variables: &mut Variables) {
@@ -36,11 +33,7 @@ pub(super) fn dynamics(rule: &mut Rule, variables: &mut Variables) {
 
 /// Adds statements to a body; the `true` of an empty one goes.
 fn append(body: &mut Body, statements: Vec<Statement>) {
-    let is_true = |statement: &Statement| {
-        let truth = Constant::Boolean(true);
-        matches!(&statement.what, What::Term(Term { value: Value::Constant(value), .. }) if *value == truth)
-    };
-    if !statements.is_empty() && body.len() == 1 && body.first().is_some_and(is_true) {
+    if !statements.is_empty() && body.len() == 1 && body.first().is_some_and(Statement::is_true) {
         body.clear();
     }
     body.extend(statements);
@@ -270,7 +263,7 @@ impl Flattener<'_> {
                     self.dynamic_operand(with, left, &mut result);
                     self.dynamic_operand(with, right, &mut result);
                 }
-                What::Call(call) if is_equality(call) => {
+                What::Call(call) if call.as_equality().is_some() => {
                     for argument in &mut call.arguments {
                         self.dynamic_operand(with, argument, &mut result);
                     }
@@ -332,9 +325,4 @@ impl Flattener<'_> {
             _ => {}
         }
     }
-}
-
-/// Whether a call is `==`, which has no outputs, but is otherwise a unification.
-pub(super) fn is_equality(call: &Call) -> bool {
-    matches!(&call.function, Function::Builtin(name) if matches!(&**name, "equal" | "eq")) && call.arguments.len() == 2
 }

@@ -11,7 +11,6 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     env::{Env, Replaced, TypeTree},
     fault::{Code, Fault},
-    flatten,
     order::Order,
     show,
     term::{
@@ -293,11 +292,10 @@ impl<'a> Checker<'a> {
         self.replacements(statement)?;
         match &statement.what {
             What::Unify(left, right) => self.unification(statement.at, left, right),
-            What::Call(call) if flatten::is_equality(call) => {
-                let [left, right] = call.arguments.as_slice() else { return Ok(()) };
-                self.unification(statement.at, left, right)
-            }
             What::Call(call) => {
+                if let Some((left, right)) = call.as_equality() {
+                    return self.unification(statement.at, left, right);
+                }
                 self.membership(statement.at, call)?;
                 self.call(statement.at, call)
             }

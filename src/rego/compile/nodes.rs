@@ -14,7 +14,7 @@ pub(super) fn nodes(modules: &[&Module], rules: &[Rule]) -> Vec<Node> {
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
     let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
     let all = rules.iter().zip(written).map(|(rule, (number, written))| {
-        let path = strings(&rule.path);
+        let path = rule.text_path();
         let is_scalar = |term: &Term| matches!(term.value, Value::Constant(_));
         let gives_collections = if rule.is_function() || rule.default {
             !rule.chain().all(|branch| is_scalar(result(branch)))
@@ -55,15 +55,6 @@ fn result(rule: &Rule) -> &Term {
     result
 }
 
-/// Returns the keys that are constant texts, from the first one on.
-fn strings(keys: &[Term]) -> Path {
-    let string = |key: &Term| match &key.value {
-        Value::Constant(Constant::String(text)) => Some(text.to_string()),
-        _ => None,
-    };
-    keys.iter().map_while(string).collect()
-}
-
 struct NodeReader {
     node: Node,
 }
@@ -100,7 +91,7 @@ impl NodeReader {
             // What it replaces is written, not read.
             if let TargetValue::Ref(items) = &with.target.value {
                 if items.first().and_then(Term::as_variable) == Some(DATA) {
-                    self.node.replaces.insert(strings(&items[1..]));
+                    self.node.replaces.insert(Term::texts(&items[1..]));
                 }
                 items.iter().skip(1).for_each(|key| self.term(key));
             }
@@ -165,20 +156,16 @@ impl NodeReader {
 
     fn path(&mut self, document: super::term::Variable, keys: &[Term]) {
         if document == INPUT {
-            self.node.inputs.insert(strings(keys));
+            self.node.inputs.insert(Term::texts(keys));
         } else if document == DATA {
-            self.node.uses.insert(strings(keys));
+            self.node.uses.insert(Term::texts(keys));
         }
     }
 
     fn call(&mut self, call: &Call, at: Position) {
         let (name, rule) = match &call.function {
             Function::Rule(path) => {
-                let keys = path.iter().map_while(|key| match key {
-                    Constant::String(text) => Some(text.to_string()),
-                    _ => None,
-                });
-                let path: Path = keys.collect();
+                let path: Path = path.iter().map_while(Constant::as_text).map(ToString::to_string).collect();
                 self.node.uses.insert(path.clone());
                 (format!("data.{}", path.join(".")), Some(path))
             }
@@ -200,14 +187,14 @@ impl NodeReader {
             Value::Array(items) => items.as_slice(),
             _ => std::slice::from_ref(key),
         };
-        if strings(keys).is_empty() {
+        if Term::texts(keys).is_empty() {
             return;
         }
         match &object.value {
             Value::Variable(variable) => self.path(*variable, keys),
             Value::Ref(items) => {
                 let Some((first, own)) = items.split_first() else { return };
-                if let Some(document) = first.as_variable().filter(|_| strings(own).len() == own.len()) {
+                if let Some(document) = first.as_variable().filter(|_| Term::texts(own).len() == own.len()) {
                     let all: Vec<Term> = own.iter().chain(keys).cloned().collect();
                     self.path(document, &all);
                 }

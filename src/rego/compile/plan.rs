@@ -216,7 +216,7 @@ fn not_taken(at: SourceLocation, reason: impl Into<String>) -> NotTaken {
 /// Returns the value of a term in which nothing has to be evaluated.
 fn value_of(term: &term::Term) -> Option<Value> {
     Some(match &term.value {
-        term::Value::Constant(constant) => value_of_constant(constant)?,
+        term::Value::Constant(constant) => constant.value()?,
         term::Value::Array(items) => Value::from(items.iter().map(value_of).collect::<Option<Vec<_>>>()?),
         term::Value::Set(items) => {
             Value::from(items.iter().map(value_of).collect::<Option<std::collections::BTreeSet<_>>>()?)
@@ -232,32 +232,5 @@ fn value_of(term: &term::Term) -> Option<Value> {
             Value::from(object)
         }
         _ => return None,
-    })
-}
-
-/// Reads a number; one with a point or an exponent is a float, which `sprintf` writes in another way.
-fn number_of(text: &str) -> Option<Value> {
-    let number = Value::from_numeric_string(text).ok()?;
-    if !text.contains(['.', 'e', 'E']) {
-        return Some(number);
-    }
-    let float: f64 = text.parse().ok()?;
-    let digits = text.split(['e', 'E']).next().unwrap_or_default();
-    let is_lost = float == 0.0 && digits.contains(|digit: char| ('1'..='9').contains(&digit));
-    match Value::from(float) {
-        // It could not be compared with others.
-        _ if is_lost || !float.is_finite() => None,
-        value if value == number => Some(value),
-        _ => Some(number),
-    }
-}
-
-fn value_of_constant(constant: &Constant) -> Option<Value> {
-    Some(match constant {
-        Constant::Null => Value::Null,
-        Constant::Boolean(value) => Value::from(*value),
-        Constant::Number(number) => number_of(&number.0)?,
-        Constant::String(text) => Value::String(text.clone()),
-        Constant::Array(_) | Constant::Object(_) => return None,
     })
 }

@@ -4,18 +4,26 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::rego::{
     constant::Constant,
+    references::Path,
     syntax::{ComprehensionKind, Name, Position},
 };
 
 /// A variable, by its number in [`Variables`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Variable(u32);
+pub(crate) struct Variable(u32);
 
-pub(super) type VariableSet = BTreeSet<Variable>;
+impl Variable {
+    /// Whether it is one of the two documents.
+    pub(crate) fn is_document(self) -> bool {
+        self == DATA || self == INPUT
+    }
+}
+
+pub(crate) type VariableSet = BTreeSet<Variable>;
 
 /// The two documents are variables that always have a value.
-pub(super) const DATA: Variable = Variable(0);
-pub(super) const INPUT: Variable = Variable(1);
+pub(crate) const DATA: Variable = Variable(0);
+pub(crate) const INPUT: Variable = Variable(1);
 
 /// What the variables are called.
 pub(super) struct Variables {
@@ -54,6 +62,11 @@ impl Variables {
         self.names.get(variable.0 as usize)?.0.as_ref()
     }
 
+    /// Whether a variable was written as `_`.
+    pub(super) fn is_wildcard(&self, variable: Variable) -> bool {
+        self.name(variable).is_some_and(|name| &**name == "_")
+    }
+
     /// Whether a rule declares it, or it stands for a part of an expression.
     pub(super) fn is_declared(&self, variable: Variable) -> bool {
         self.names.get(variable.0 as usize).is_some_and(|(_, declared)| *declared)
@@ -61,13 +74,13 @@ impl Variables {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Term {
-    pub(super) at: Position,
-    pub(super) value: Value,
+pub(crate) struct Term {
+    pub(crate) at: Position,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Constant(Constant),
     Variable(Variable),
     /// What stands first, and the keys behind it.
@@ -83,14 +96,14 @@ pub(super) enum Value {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Call {
-    pub(super) function: Function,
-    pub(super) arguments: Vec<Term>,
+pub(crate) struct Call {
+    pub(crate) function: Function,
+    pub(crate) arguments: Vec<Term>,
 }
 
 /// What is called: a builtin, or a path below `data`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Function {
+pub(crate) enum Function {
     Builtin(Name),
     Rule(Vec<Constant>),
     /// No function at all.
@@ -98,40 +111,40 @@ pub(super) enum Function {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Comprehension {
-    pub(super) form: ComprehensionKind,
+pub(crate) struct Comprehension {
+    pub(crate) form: ComprehensionKind,
     /// The key of an object.
-    pub(super) key: Option<Term>,
-    pub(super) term: Term,
-    pub(super) body: Body,
+    pub(crate) key: Option<Term>,
+    pub(crate) term: Term,
+    pub(crate) body: Body,
 }
 
 /// A part of a template string.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Constant(Constant),
     Statement(Box<Statement>),
 }
 
-pub(super) type Body = Vec<Statement>;
+pub(crate) type Body = Vec<Statement>;
 
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each says another thing, and any of them may hold")]
-pub(super) struct Statement {
-    pub(super) at: Position,
-    pub(super) negated: bool,
+pub(crate) struct Statement {
+    pub(crate) at: Position,
+    pub(crate) negated: bool,
     /// It stands for a part of an expression.
-    pub(super) generated: bool,
+    pub(crate) generated: bool,
     /// It was written with `:=`.
-    pub(super) assigned: bool,
+    pub(crate) assigned: bool,
     /// It is checked, but not evaluated: what is printed.
-    pub(super) erased: bool,
-    pub(super) what: What,
-    pub(super) with: Vec<With>,
+    pub(crate) erased: bool,
+    pub(crate) what: What,
+    pub(crate) with: Vec<With>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum What {
+pub(crate) enum What {
     Term(Term),
     Call(Call),
     /// `a = b`.
@@ -142,28 +155,28 @@ pub(super) enum What {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Every {
-    pub(super) key: Option<Variable>,
-    pub(super) value: Variable,
-    pub(super) domain: Term,
-    pub(super) body: Body,
+pub(crate) struct Every {
+    pub(crate) key: Option<Variable>,
+    pub(crate) value: Variable,
+    pub(crate) domain: Term,
+    pub(crate) body: Body,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct With {
-    pub(super) target: Target,
-    pub(super) value: Term,
+pub(crate) struct With {
+    pub(crate) target: Target,
+    pub(crate) value: Term,
 }
 
 /// What `with` replaces.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
-    pub(super) at: Position,
-    pub(super) value: TargetValue,
+pub(crate) struct Target {
+    pub(crate) at: Position,
+    pub(crate) value: TargetValue,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum TargetValue {
+pub(crate) enum TargetValue {
     /// Something below `data` or `input`.
     Ref(Vec<Term>),
     Builtin(Name),
@@ -175,54 +188,67 @@ pub(super) enum TargetValue {
 
 /// One definition, or what follows an `else`.
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     /// Index of the module.
-    pub(super) module: usize,
-    pub(super) at: Position,
+    pub(crate) module: usize,
+    pub(crate) at: Position,
     /// The package and the name with its keys, below `data`.
-    pub(super) path: Vec<Term>,
-    pub(super) parameters: Option<Vec<Term>>,
-    pub(super) result: Outcome,
-    pub(super) default: bool,
-    pub(super) body: Body,
+    pub(crate) path: Vec<Term>,
+    pub(crate) parameters: Option<Vec<Term>>,
+    pub(crate) result: Outcome,
+    pub(crate) default: bool,
+    pub(crate) body: Body,
     /// The definition that comes into question if this one has no value.
-    pub(super) otherwise: Option<Box<Self>>,
+    pub(crate) otherwise: Option<Box<Self>>,
 }
 
 /// What a definition gives.
 #[derive(Debug, Clone)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Value(Term),
     /// An element of a set.
     Element(Term),
 }
 
 impl Term {
-    pub(super) fn new(at: Position, value: Value) -> Self {
+    pub(crate) fn new(at: Position, value: Value) -> Self {
         Self { at, value }
     }
 
-    pub(super) fn variable(at: Position, variable: Variable) -> Self {
+    pub(crate) fn variable(at: Position, variable: Variable) -> Self {
         Self::new(at, Value::Variable(variable))
     }
 
-    pub(super) fn text(at: Position, text: &str) -> Self {
+    pub(crate) fn text(at: Position, text: &str) -> Self {
         Self::new(at, Value::Constant(Constant::String(text.into())))
     }
 
-    pub(super) fn truth(at: Position) -> Self {
+    pub(crate) fn truth(at: Position) -> Self {
         Self::new(at, Value::Constant(Constant::Boolean(true)))
     }
 
-    pub(super) fn as_variable(&self) -> Option<Variable> {
+    pub(crate) fn as_variable(&self) -> Option<Variable> {
         match self.value {
             Value::Variable(variable) => Some(variable),
             _ => None,
         }
     }
 
+    /// Returns the text that it is.
+    pub(crate) fn as_text(&self) -> Option<&Arc<str>> {
+        match &self.value {
+            Value::Constant(constant) => constant.as_text(),
+            _ => None,
+        }
+    }
+
+    /// Returns the keys of a reference that are constant texts, from the first one on.
+    pub(crate) fn texts(keys: &[Self]) -> Path {
+        keys.iter().map_while(Self::as_text).map(ToString::to_string).collect()
+    }
+
     /// Returns its value if nothing has to be evaluated for it.
-    pub(super) fn constant(&self) -> Option<Constant> {
+    pub(crate) fn constant(&self) -> Option<Constant> {
         Some(match &self.value {
             Value::Constant(constant) => constant.clone(),
             Value::Array(items) => Constant::Array(items.iter().map(Self::constant).collect::<Option<_>>()?),
@@ -243,7 +269,7 @@ impl Term {
     }
 
     /// Whether there is no variable in it.
-    pub(super) fn is_ground(&self) -> bool {
+    pub(crate) fn is_ground(&self) -> bool {
         match &self.value {
             Value::Constant(_) => true,
             Value::Array(items) | Value::Set(items) => items.iter().all(Self::is_ground),
@@ -271,9 +297,37 @@ pub(super) fn ref_is_ground(items: &[Term]) -> bool {
     items.iter().skip(1).all(Term::is_ground)
 }
 
+impl Function {
+    /// Returns the path of a rule below `data`; `None` for a builtin.
+    pub(crate) fn path(&self) -> Option<Path> {
+        match self {
+            Self::Rule(path) => path.iter().map(|key| key.as_text().map(ToString::to_string)).collect(),
+            Self::Builtin(_) | Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl Call {
+    /// Returns both sides of `==` as a condition, which is evaluated as a unification.
+    pub(crate) fn as_equality(&self) -> Option<(&Term, &Term)> {
+        match (&self.function, self.arguments.as_slice()) {
+            (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => Some((left, right)),
+            _ => None,
+        }
+    }
+}
+
 impl Statement {
-    pub(super) fn new(at: Position, what: What) -> Self {
+    pub(crate) fn new(at: Position, what: What) -> Self {
         Self { at, negated: false, generated: false, assigned: false, erased: false, what, with: Vec::new() }
+    }
+
+    /// Whether it is `true` and nothing else.
+    pub(super) fn is_true(&self) -> bool {
+        let truth = Constant::Boolean(true);
+        matches!(&self.what, What::Term(Term { value: Value::Constant(value), .. }) if *value == truth)
+            && !self.negated
+            && self.with.is_empty()
     }
 
     /// `variable = term`, for a part of an expression.
@@ -285,26 +339,36 @@ impl Statement {
 
 impl Rule {
     /// Returns this definition and those behind `else`.
-    pub(super) fn chain(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |rule| rule.otherwise.as_deref())
     }
 
     /// Returns how much of its path is constant.
-    pub(super) fn ground(&self) -> usize {
+    pub(crate) fn ground(&self) -> usize {
         self.path.iter().position(|key| !key.is_ground()).unwrap_or(self.path.len())
     }
 
+    /// Returns its path, as far as its keys are constant texts.
+    pub(crate) fn text_path(&self) -> Path {
+        Term::texts(&self.path)
+    }
+
+    /// Whether it has no conditions.
+    pub(crate) fn is_unconditional(&self) -> bool {
+        self.body.iter().all(Statement::is_true)
+    }
+
     /// Returns the constant beginning of its path.
-    pub(super) fn ground_path(&self) -> Vec<Constant> {
+    pub(crate) fn ground_path(&self) -> Vec<Constant> {
         self.path[..self.ground()].iter().map_while(Term::constant).collect()
     }
 
     /// Whether it has parameters.
-    pub(super) fn is_function(&self) -> bool {
+    pub(crate) fn is_function(&self) -> bool {
         self.arity() > 0
     }
 
-    pub(super) fn arity(&self) -> usize {
+    pub(crate) fn arity(&self) -> usize {
         self.parameters.as_ref().map_or(0, Vec::len)
     }
 }

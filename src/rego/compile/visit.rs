@@ -41,6 +41,13 @@ pub(super) fn of(term: &Term) -> VariableSet {
     found
 }
 
+/// Returns the variables of a statement, those of bodies inside of it left out.
+pub(crate) fn own_variables(statement: &Statement) -> VariableSet {
+    let mut found = VariableSet::new();
+    statement_variables(statement, Skip { closures: true, ..NOTHING }, &mut found);
+    found
+}
+
 /// Adds the variables of a term.
 pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
     match &term.value {
@@ -173,7 +180,7 @@ fn closures_of_term<'a>(term: &'a Term, look: &mut dyn FnMut(Closure<'a>)) {
 }
 
 /// Calls `look` for each term, those inside of others too, the outer ones first, as long as it returns true.
-pub(super) fn terms<'a>(term: &'a Term, look: &mut dyn FnMut(&'a Term) -> bool) {
+pub(crate) fn terms<'a>(term: &'a Term, look: &mut dyn FnMut(&'a Term) -> bool) {
     if !look(term) {
         return;
     }
@@ -224,8 +231,26 @@ pub(super) fn terms_of_statement<'a>(statement: &'a Statement, look: &mut dyn Fn
     }
 }
 
+/// Calls `look` for each of some terms and for those of a body, those inside of others too.
+pub(crate) fn terms_of_body<'a>(
+    body: &'a [Statement],
+    beside: impl IntoIterator<Item = &'a Term>,
+    look: &mut dyn FnMut(&'a Term),
+) {
+    let mut each = |term| {
+        look(term);
+        true
+    };
+    for term in beside {
+        terms(term, &mut each);
+    }
+    for statement in body {
+        terms_of_statement(statement, &mut each);
+    }
+}
+
 /// Calls `look` for each statement of a body, and of the bodies inside of it.
-pub(super) fn statements<'a>(body: &'a Body, look: &mut dyn FnMut(&'a Statement)) {
+pub(crate) fn statements<'a>(body: &'a [Statement], look: &mut dyn FnMut(&'a Statement)) {
     for statement in body {
         look(statement);
         closures(statement, &mut |closure| match closure {

@@ -227,7 +227,7 @@ pub(in crate::rego) struct Comprehension {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::rego) enum ComprehensionKind {
+pub(crate) enum ComprehensionKind {
     Array,
     Set,
     Object,

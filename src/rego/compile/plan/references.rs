@@ -1,6 +1,6 @@
 //! References: paths that are known at load, keys that are looked up, and keys that iterate.
 
-use super::{Planned, body::Body, value_of_constant};
+use super::{Planned, body::Body};
 use crate::rego::{
     compile::{
         term::{DATA, INPUT, Term, Value},
@@ -29,7 +29,7 @@ impl Body<'_, '_> {
         let mut rest = keys;
         while let Some((key, behind)) = rest.split_first()
             && let Value::Constant(constant) = &key.value
-            && let Some(key) = value_of_constant(constant)
+            && let Some(key) = constant.value()
         {
             path = self.planner.path(match key {
                 // OPA finds numbers among the keys of objects that are given, too.

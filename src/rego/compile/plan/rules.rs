@@ -1,6 +1,6 @@
 //! Definitions of one path, together.
 
-use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of, value_of_constant};
+use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of};
 use crate::rego::{
     compile::{
         plan::body::Body,
@@ -100,7 +100,7 @@ impl Planner<'_> {
             let below: Vec<Constant> = path.iter().chain([name]).cloned().collect();
             let rule = self.value_at(&below, child, pattern.iter().skip(1).cloned().collect())?;
             let key = child.first().and_then(|rule| value_of(self.rules[rule].path.get(path.len())?));
-            let key = key.or_else(|| value_of_constant(name)).unwrap_or(regorus::Value::Undefined);
+            let key = key.or_else(|| name.value()).unwrap_or(regorus::Value::Undefined);
             planned.push(Definition::of_rule([key], rule));
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Planner<'_> {
         body.parameters(parameters)?;
         // Only this value of a key is asked for.
         for (key, wanted) in branch.path.iter().skip(depth).zip(pattern) {
-            if let (Some(variable), Some(wanted)) = (key.as_variable(), wanted.as_ref().and_then(value_of_constant)) {
+            if let (Some(variable), Some(wanted)) = (key.as_variable(), wanted.as_ref().and_then(Constant::value)) {
                 body.variables.insert(variable, Operand::Constant(wanted));
             }
         }
@@ -211,7 +211,7 @@ impl Planner<'_> {
 
 /// Returns constants that can be keys as values.
 fn keys(path: &[Constant]) -> Box<[regorus::Value]> {
-    path.iter().map(|key| value_of_constant(key).unwrap_or(regorus::Value::Undefined)).collect()
+    path.iter().map(|key| key.value().unwrap_or(regorus::Value::Undefined)).collect()
 }
 
 /// Whether a definition may give something that a pattern asks for below a path of so many keys.

@@ -111,10 +111,7 @@ impl Body<'_, '_> {
 
     /// Whether a term is a variable that nobody can read.
     fn is_unused(&self, term: &Term) -> bool {
-        !self.is_known(term)
-            && term
-                .as_variable()
-                .is_some_and(|variable| self.planner.variables.name(variable).is_some_and(|name| &**name == "_"))
+        !self.is_known(term) && term.as_variable().is_some_and(|variable| self.planner.variables.is_wildcard(variable))
     }
 }
 
