@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use regorus::{Value, unstable::Ref};
+use regorus::Value;
 
 use super::{
     entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
@@ -17,7 +17,7 @@ use super::{
     metadata::{self, AnnotationScope},
     modules,
     policy::Policy,
-    reads::{Rules, regorus_nodes},
+    reads::Rules,
     trivy,
     unit::{Group, Unit},
 };
@@ -139,7 +139,6 @@ struct Compiler<'a> {
 struct Parsed {
     /// The data that they are evaluated on.
     data: Value,
-    modules: Vec<Ref<regorus::unstable::Module>>,
 }
 
 impl<'a> Compiler<'a> {
@@ -153,19 +152,15 @@ impl<'a> Compiler<'a> {
             }
         };
         let mut engine = engine::empty(self.limits);
-        let mut modules = Vec::new();
         self.files.retain(|source| match parse::add(&mut engine, source.file, source.rewritten, self.limits) {
-            Ok(()) => {
-                modules.extend(parse::last_module(&mut engine));
-                true
-            }
+            Ok(()) => true,
             Err(problem) => {
                 problems.extend(Some(problem).filter(|problem| !self.imported.contains(&problem.file)));
                 self.missing.unparsed(source.file);
                 false
             }
         });
-        Some(Parsed { data, modules })
+        Some(Parsed { data })
     }
 
     /// Checks the modules and compiles them together; else returns the files that are refused.
@@ -176,7 +171,8 @@ impl<'a> Compiler<'a> {
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
         let (compiled, faults) = self.compiled(resolved);
-        let (policies, groups, mut found) = self.check(&parsed.modules, nodes, faults);
+        let graph = &Graph::new(nodes);
+        let (mut policies, mut groups, mut found) = self.check((nodes, graph), faults);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| self.first || problem.is_refusal());
         self.first = false;
@@ -186,7 +182,11 @@ impl<'a> Compiler<'a> {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let program = compiled.map(|compiled| self.program(&compiled, &groups)).unwrap_or_default();
+        let program = compiled.map(|compiled| {
+            find_reads(&Rules::new(&compiled, graph, self.limits.strict), &mut policies, &mut groups);
+            self.program(&compiled, &groups)
+        });
+        let program = program.unwrap_or_default();
         let unsupported = self.unsupported(&program);
         if !unsupported.is_empty() {
             let files = unsupported.iter().map(|problem| Arc::clone(&problem.file)).collect();
@@ -222,8 +222,7 @@ impl<'a> Compiler<'a> {
     /// Reads and checks modules that all parse, and have these faults.
     fn check(
         &self,
-        parsed: &[Ref<regorus::unstable::Module>],
-        nodes: &[Node],
+        (nodes, graph): (&[Node], &Graph<'_>),
         faults: Vec<Problem>,
     ) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
         let mut problems = Vec::new();
@@ -244,7 +243,6 @@ impl<'a> Compiler<'a> {
                 if is_own { with_legacy(annotations, source) } else { annotations }
             })
             .collect();
-        let graph = &Graph::new(nodes);
         let trivy = &match self.purpose {
             Purpose::Directory(_) | Purpose::Test => trivy::packages(modules, &annotations, graph),
             Purpose::Template | Purpose::Kubescape => BTreeMap::new(),
@@ -291,12 +289,7 @@ impl<'a> Compiler<'a> {
             Purpose::Template => problems.extend(template::check(files, modules, nodes)),
             Purpose::Kubescape => {}
         }
-        let (mut policies, mut groups) = reading.policies();
-        if !problems.iter().any(Problem::is_refusal) {
-            let nodes = regorus_nodes::read(parsed, self.missing.rules());
-            let graph = &Graph::new(&nodes);
-            find_reads(&Rules::new(parsed, graph, self.limits.strict), &mut policies, &mut groups);
-        }
+        let (policies, groups) = reading.policies();
         (policies, groups, problems)
     }
 

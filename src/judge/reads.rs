@@ -8,28 +8,27 @@
 //!
 //! In Kubescape's dialect the input is an array; whether a rule relates its elements to each other is found, too.
 //!
-//! In: the syntax trees of a unit. Out: the [`Queries`] of each group, with what each rule reads.
+//! In: the definitions of a unit, resolved and in the order of evaluation. Out: the [`Queries`] of each group, with what each rule reads.
 
-mod bindings;
 mod calls;
 mod documents;
 mod elements;
 mod exclusive;
-mod exprs;
 mod fingerprint;
 mod frame;
 mod inventory;
 pub mod lookups;
 mod matches;
 mod outcome;
+mod patterns;
 mod possible;
 mod printed;
 mod projection;
 mod queries;
-pub(crate) mod regorus_nodes;
+mod reading;
 mod rules;
+mod terms;
 mod tree;
-mod variables;
 mod walk;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use regorus::{
     Engine,
-    unstable::{Module, Ref, Source, Token},
+    unstable::{Source, Token},
 };
 
 use super::{
@@ -69,11 +69,6 @@ fn checked(file: &File, text: &str, limits: &Limits) -> Result<Vec<Token>, Probl
         Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
     let tokens = tokens::read(&source, limits);
     tokens::too_complex(file, &tokens, limits).map_or(Ok(tokens), Err)
-}
-
-/// Returns the syntax tree that was added last.
-pub(crate) fn last_module(engine: &mut Engine) -> Option<Ref<Module>> {
-    engine.get_modules().last().cloned()
 }
 
 fn attempt(engine: &mut Engine, file: &File, text: &str, version: Version) -> Result<(), Problem> {

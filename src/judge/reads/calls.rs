@@ -1,43 +1,62 @@
 //! Calls: functions of the policies by what they do with their arguments, builtins by what is known of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use regorus::unstable::{Expr, Ref, Rule, RuleHead, Span};
-
-use super::regorus_nodes::constant_path;
 use super::{
-    exclusive::text,
-    frame::Name,
+    outcome::{Certainty, certain},
     possible::{Possible, Scalar},
     walk::{SIZE, Walker},
 };
-use crate::rego::builtins::{self, Arity, results};
+use crate::rego::{
+    builtins::{declarations::declaration, results},
+    compile::term::{Call, Function, Term, Value},
+};
 
 impl<'a> Walker<'a> {
-    pub(super) fn function(&mut self, function: &'a Expr, arguments: &'a [Ref<Expr>]) -> Possible {
-        let (name, whole) = constant_path(function);
-        if let (Some((first, rest)), true) = (name.split_first(), whole)
-            && let Name::Document(mut path) = self.name(first)
-        {
-            path.extend_from_slice(rest);
-            if path[0] == "data" {
-                return self.user_function(&path[1..], arguments, function.span());
-            }
+    /// Walks a call that is a statement; behind its arguments may be what its result is unified with.
+    pub(super) fn called(&mut self, call: &'a Call) -> Certainty {
+        if let Some((left, right)) = call.as_equality() {
+            return self.unify(left, right);
         }
-        self.builtin(&name.join("."), arguments)
+        let (value, result) = match &call.function {
+            Function::Builtin(name) => {
+                let arity = declaration(name).filter(|found| !found.is_variadic()).map(|found| found.arity);
+                let (arguments, result) = split(&call.arguments, arity.unwrap_or(usize::MAX));
+                if &**name == "walk" {
+                    self.frame.loops.push(None);
+                }
+                (self.builtin(name, arguments), result)
+            }
+            Function::Rule(_) => {
+                let path = call.function.path().unwrap_or_default();
+                let arity = self.rules.at(&path).first().map_or(usize::MAX, |rule| rule.arity());
+                let (arguments, result) = split(&call.arguments, arity);
+                (self.function(&path, arguments, std::ptr::from_ref(call).addr()), result)
+            }
+            Function::Unknown(_) => (self.unsure(), call.arguments.as_slice()),
+        };
+        match result {
+            [] => {
+                self.present(&value);
+                certain(&value)
+            }
+            [result, ..] => self.bind(result, value),
+        }
     }
 
-    fn user_function(&mut self, path: &[String], arguments: &'a [Ref<Expr>], site: &Span) -> Possible {
-        let Some(arity) = self.rules.graph.at(path).find_map(|node| node.parameters) else {
+    fn function(&mut self, path: &[String], arguments: &'a [Term], site: usize) -> Possible {
+        if self.rules.at(path).is_empty() {
             for argument in arguments {
                 self.read_whole(argument);
             }
             return self.unsure();
-        };
-        let (inputs, output) = arguments.split_at(arity.min(arguments.len()));
-        let mut values = Vec::with_capacity(arity);
-        for argument in inputs {
-            let mut value = self.expr(argument);
+        }
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let mut value = self.term(argument);
             if value.is_nothing() {
                 return value;
             }
@@ -48,54 +67,58 @@ impl<'a> Walker<'a> {
             values.push(value);
         }
         let sure = values.iter().all(|value| value.sure);
-        let mut value = self.call(path, Some(values), Some(site));
+        // Without parameters it is a rule.
+        let values = (!values.is_empty()).then_some(values);
+        let mut value = self.call(path, values, Some(site));
         value.sure &= sure;
-        let [output] = output else { return value };
-        // `f(x, y)` where f takes one argument: `y = f(x)`.
-        let value = self.whole(value);
-        self.bind_unknown(output);
-        self.read_whole(output);
-        if value.is_nothing() { value } else { Possible::other() }
+        value
     }
 
-    fn read_whole(&mut self, expr: &'a Expr) -> bool {
-        let value = self.expr(expr);
+    /// Reads all of a term; whether it is undefined for sure.
+    fn read_whole(&mut self, term: &'a Term) -> bool {
+        let value = self.term(term);
         let nothing = value.is_nothing();
         self.whole(value);
         nothing
     }
 
-    fn builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
+    fn builtin(&mut self, name: &str, arguments: &'a [Term]) -> Possible {
         match (name, arguments) {
+            ("equal" | "neq", [left, right]) => {
+                let (left, right) = (self.term(left), self.term(right));
+                self.compare(left, right, name == "neq")
+            }
+            ("internal.member_2", [value, collection]) => self.membership(None, value, collection),
+            ("internal.member_3", [key, value, collection]) => self.membership(Some(key), value, collection),
             ("object.get", [object, key, default]) => self.object_get(object, key, default),
             ("count", [collection]) => {
-                let value = self.expr(collection);
+                let value = self.term(collection);
                 self.frame.risk |= !value.is_nothing();
                 // The length of a text.
                 value.places.iter().for_each(|place| self.frame.reads.insert(place, false));
                 self.elements(&value);
-                defined(&[&value])
+                defined(&value)
             }
             ("object.keys", [object]) => {
-                let value = self.expr(object);
+                let value = self.term(object);
                 self.frame.risk |= !value.is_nothing();
                 let (keys, _) = self.elements(&value);
                 if value.is_nothing() { value } else { Possible::set(self.whole(keys), false) }
             }
             ("array.concat", [left, right]) => {
-                let (left, right) = (self.expr(left), self.expr(right));
+                let (left, right) = (self.term(left), self.term(right));
                 let mut all = self.elements(&left).1;
                 all.join(self.elements(&right).1);
                 self.listed(&[&left, &right], all)
             }
             ("array.slice", [array, from, to]) => {
-                let array = self.expr(array);
+                let array = self.term(array);
                 let nothing = self.read_whole(from) | self.read_whole(to);
                 let (_, all) = self.elements(&array);
                 if nothing { Possible::default() } else { self.listed(&[&array], all) }
             }
             ("array.reverse", [array]) => {
-                let array = self.expr(array);
+                let array = self.term(array);
                 let (_, all) = self.elements(&array);
                 self.listed(&[&array], all)
             }
@@ -104,33 +127,33 @@ impl<'a> Walker<'a> {
                 | "type_name",
                 [value],
             ) => {
-                let value = self.expr(value);
+                let value = self.term(value);
                 self.present(&value);
-                defined(&[&value])
+                defined(&value)
             }
-            ("json.patch", [object, patches]) => match added_fields(patches) {
+            ("json.patch", [object, patches]) => match added_fields(self.written(patches)) {
                 Some(added) => self.with_fields(object, &added),
                 None => self.any_builtin(name, arguments),
             },
-            ("result.new", [message, cause]) => self.new_result(message, cause),
-            ("sprintf", _) => self.sprintf(arguments),
-            ("concat", _) => self.concat(arguments),
-            ("internal.template_string", _) => self.template_string(arguments),
             // Printing does not change a verdict.
             ("print", _) => {
                 for argument in arguments {
-                    let value = self.expr(argument);
+                    let value = self.term(argument);
                     self.present(&value);
                 }
                 Possible::other()
             }
+            ("result.new", [message, cause]) => self.new_result(message, cause),
+            ("sprintf", _) => self.sprintf(arguments),
+            ("concat", _) => self.concat(arguments),
+            ("internal.template_string", _) => self.template_string(arguments),
             _ => self.any_builtin(name, arguments),
         }
     }
 
     /// What `result.new` makes: the message and the name of the cause are only handed around.
-    fn new_result(&mut self, message: &'a Expr, cause: &'a Expr) -> Possible {
-        let (message, cause) = (self.expr(message), self.expr(cause));
+    fn new_result(&mut self, message: &'a Term, cause: &'a Term) -> Possible {
+        let (message, cause) = (self.term(message), self.term(cause));
         if message.is_nothing() || cause.is_nothing() {
             return Possible::default();
         }
@@ -163,13 +186,9 @@ impl<'a> Walker<'a> {
         Possible::array(elements, false)
     }
 
-    pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
+    /// Counts all arguments as read.
+    pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [Term]) -> Possible {
         self.frame.reads.clock |= matches!(name, "time.now_ns" | "uuid.rfc4122");
-        // An additional argument is bound to the result.
-        if builtins::find(name) == u8::try_from(arguments.len()).ok().and_then(|n| n.checked_sub(1)).map(Arity::Exactly)
-        {
-            arguments.last().into_iter().for_each(|output| self.bind_unknown(output));
-        }
         let mut nothing = false;
         for argument in arguments {
             nothing |= self.read_whole(argument);
@@ -182,14 +201,43 @@ impl<'a> Walker<'a> {
         Possible::other()
     }
 
+    /// `value in collection` and `key, value in collection`.
+    fn membership(&mut self, key: Option<&'a Term>, value: &'a Term, collection: &'a Term) -> Possible {
+        let nothing = key.is_some_and(|key| self.read_whole(key));
+        let (value, collection) = (self.term(value), self.term(collection));
+        let (_, elements) = self.elements(&collection);
+        if nothing || value.is_nothing() || collection.is_nothing() {
+            return Possible::default();
+        }
+        let sure = value.sure && collection.sure;
+        let either = BTreeSet::from([true, false]);
+        let listed = collection.scalars.is_empty() && elements.is_scalar();
+        if !(listed && value.is_scalar() && key.is_none()) {
+            self.whole(value);
+            self.whole(elements);
+            return Possible::truth(&either, sure);
+        }
+        let common = self.common(&value.scalars, &elements.scalars);
+        // All elements of a literal exist, those of other collections may.
+        let part = |part: &Option<Box<Possible>>| part.as_ref().is_some_and(|part| part.sure);
+        let all_there = part(&collection.members) || part(&collection.items);
+        if common.is_empty() {
+            Possible::truth(&BTreeSet::from([false]), sure)
+        } else if value.scalars.len() == 1 && all_there {
+            Possible::truth(&BTreeSet::from([true]), sure)
+        } else {
+            Possible::truth(&either, sure)
+        }
+    }
+
     /// `json.patch` that adds fields: the object is only handed around, and may have others in place of its own.
-    fn with_fields(&mut self, object: &'a Expr, added: &[(&'a str, &'a Expr)]) -> Possible {
-        let mut patched = self.expr(object);
+    fn with_fields(&mut self, object: &'a Term, added: &[(&'a str, &'a Term)]) -> Possible {
+        let mut patched = self.term(object);
         // Of what is no object, nothing comes.
         self.present(&patched);
         let mut nothing = patched.is_nothing();
         for (name, value) in added {
-            let value = self.expr(value);
+            let value = self.term(value);
             self.present(&value);
             nothing |= value.is_nothing();
             let fields = Some(BTreeMap::from([(Arc::from(*name), value)]));
@@ -200,35 +248,16 @@ impl<'a> Walker<'a> {
         if nothing { Possible::default() } else { patched }
     }
 
-    /// Returns the array of texts that a rule of this name is, without conditions.
-    fn constant_array(&self, expr: &Expr) -> Option<&'a Expr> {
-        let Expr::Var { span, .. } = expr else { return None };
-        let Name::Document(path) = self.name(span.text()) else { return None };
-        let (root, path) = path.split_first()?;
-        let rules = self.rules;
-        let covered = rules.graph.covered(path);
-        let mut nodes = rules.graph.at(path);
-        let (Some(node), None, true) = (nodes.next(), nodes.next(), root == "data" && covered == [path]) else {
-            return None;
-        };
-        let Rule::Spec { head: RuleHead::Compr { refr, assign: Some(assign), .. }, bodies, .. } = rules.rule(node)
-        else {
-            return None;
-        };
-        let is_plain = bodies.is_empty() && matches!(refr.as_ref(), Expr::Var { .. });
-        (is_plain && is_of_texts(&assign.value)).then_some(&assign.value)
-    }
-
     /// `object.get` with a key or an array of keys reads no more than what it finds.
-    fn object_get(&mut self, object: &'a Expr, key: &'a Expr, default: &'a Expr) -> Possible {
-        let (object, default) = (self.expr(object), self.expr(default));
+    fn object_get(&mut self, object: &'a Term, key: &'a Term, default: &'a Term) -> Possible {
+        let (object, default) = (self.term(object), self.term(default));
         if object.is_nothing() || default.is_nothing() {
             return Possible::default();
         }
         self.present(&object);
-        let keys: Vec<Possible> = match self.constant_array(key).unwrap_or(key) {
-            Expr::Array { items, .. } => items.iter().map(|item| self.expr(item)).collect(),
-            key => vec![self.expr(key)],
+        let keys: Vec<Possible> = match &self.written(key).value {
+            Value::Array(items) => items.iter().map(|item| self.term(item)).collect(),
+            _ => vec![self.term(key)],
         };
         // An error in strict evaluation unless it is an object.
         self.frame.risk = true;
@@ -254,21 +283,26 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// Splits the arguments of a function from what its result is unified with.
+fn split(arguments: &[Term], arity: usize) -> (&[Term], &[Term]) {
+    arguments.split_at(arity.min(arguments.len()))
+}
+
 /// Returns what patches add to an object, if they are written there, and do nothing else than to add fields.
-fn added_fields(patches: &Expr) -> Option<Vec<(&str, &Expr)>> {
-    let Expr::Array { items, .. } = patches else { return None };
-    items.iter().map(|patch| added_field(patch)).collect()
+fn added_fields(patches: &Term) -> Option<Vec<(&str, &Term)>> {
+    let Value::Array(items) = &patches.value else { return None };
+    items.iter().map(added_field).collect()
 }
 
 /// Returns the name and the value of the field that a patch adds.
-fn added_field(patch: &Expr) -> Option<(&str, &Expr)> {
-    let Expr::Object { fields, .. } = patch else { return None };
+fn added_field(patch: &Term) -> Option<(&str, &Term)> {
+    let Value::Object(fields) = &patch.value else { return None };
     let (mut name, mut value, mut adds) = (None, None, false);
-    for (_, key, part) in fields {
-        match (text(key)?, part.as_ref()) {
-            ("op", part) => adds = text(part)? == "add",
-            ("path", part) => name = text(part).map(|path| path.strip_prefix('/').unwrap_or(path)),
-            ("value", part) => value = Some(part),
+    for (key, part) in fields {
+        match &**key.as_text()? {
+            "op" => adds = &**part.as_text()? == "add",
+            "path" => name = part.as_text().map(|path| path.strip_prefix('/').unwrap_or(path)),
+            "value" => value = Some(part),
             _ => return None,
         }
     }
@@ -276,12 +310,6 @@ fn added_field(patch: &Expr) -> Option<(&str, &Expr)> {
     Some((name, value?))
 }
 
-/// An array of texts that are written there.
-fn is_of_texts(expr: &Expr) -> bool {
-    matches!(expr, Expr::Array { items, .. }
-        if items.iter().all(|item| text(item).is_some()))
-}
-
-fn defined(arguments: &[&Possible]) -> Possible {
-    if arguments.iter().any(|argument| argument.is_nothing()) { Possible::default() } else { Possible::other() }
+fn defined(argument: &Possible) -> Possible {
+    if argument.is_nothing() { Possible::default() } else { Possible::other() }
 }

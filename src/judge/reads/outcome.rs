@@ -2,28 +2,55 @@
 
 use std::collections::BTreeMap;
 
-use regorus::unstable::{Expr, RuleHead};
-
 use super::possible::Possible;
+use crate::rego::compile::term::{Outcome, Rule, Variable};
 
 /// How a statement or body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Certainty {
     /// It fails, whatever the object holds.
+    #[default]
     No,
     Maybe,
     /// It succeeds, whatever the object holds.
     Yes,
 }
 
+impl Certainty {
+    /// Returns how something ends that succeeds for sure if it is `sure`.
+    pub(super) fn of(sure: bool) -> Self {
+        if sure { Self::Yes } else { Self::Maybe }
+    }
+
+    /// Returns how the negation ends.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::No => Self::Yes,
+            Self::Maybe => Self::Maybe,
+            Self::Yes => Self::No,
+        }
+    }
+}
+
 /// Returns how a statement with this value ends.
 pub(super) fn certain(value: &Possible) -> Certainty {
-    if value.is_false() {
-        Certainty::No
-    } else if value.is_true() {
-        Certainty::Yes
-    } else {
-        Certainty::Maybe
+    if value.is_false() { Certainty::No } else { Certainty::of(value.is_true()) }
+}
+
+/// The solutions of a body.
+#[derive(Default)]
+pub(super) struct Solutions {
+    pub(super) outcome: Certainty,
+    /// What its term may be.
+    pub(super) value: Possible,
+    /// What it iterates over: for each loop the variable that gets the keys, if one does.
+    pub(super) loops: Vec<Option<Variable>>,
+}
+
+impl Solutions {
+    /// Whether there may be more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.outcome != Certainty::No && !self.loops.is_empty()
     }
 }
 
@@ -42,37 +69,20 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    pub(super) fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
+    /// Adds a definition of the rule at a path of so many keys.
+    pub(super) fn add(&mut self, rule: &Rule, length: usize, (outcome, value): (Certainty, Possible)) {
+        let is_set = matches!(rule.result, Outcome::Element(_));
         // A partial set or object exists, even if it is empty.
-        let empty = match head {
-            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
-                Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
-            }
-            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
-            _ => None,
+        let empty = if rule.path.len() > length {
+            Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
+        } else {
+            is_set.then(|| Possible::set(Possible::default(), true))
         };
         self.sure |= empty.is_some() || outcome == Certainty::Yes;
         self.value.join(empty.unwrap_or_default());
         if outcome != Certainty::No {
-            let is_set = matches!(head, RuleHead::Set { key: Some(_), .. });
             *(if is_set { &mut self.elements } else { &mut self.complete }) += 1;
             self.value.join(value);
-        }
-    }
-}
-
-/// Whether a head has keys that are computed.
-pub(super) fn is_partial(mut refr: &Expr) -> bool {
-    loop {
-        match refr {
-            Expr::RefDot { refr: inner, .. } => refr = inner,
-            Expr::RefBrack { refr: inner, index, .. } => {
-                if !matches!(index.as_ref(), Expr::String { .. } | Expr::RawString { .. }) {
-                    return true;
-                }
-                refr = inner;
-            }
-            _ => return false,
         }
     }
 }

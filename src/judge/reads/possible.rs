@@ -114,12 +114,6 @@ impl Possible {
         (Self { members: None, several: false, sure: false, ..self.clone() } == Self::default()).then_some(members)
     }
 
-    /// Returns what the fields may be of what can only be an object with known keys.
-    pub(super) fn only_fields(&self) -> Option<&BTreeMap<Arc<str>, Self>> {
-        let fields = self.fields.as_ref()?;
-        (Self { fields: None, sure: false, ..self.clone() } == Self::default()).then_some(fields)
-    }
-
     /// Returns its only value, if there is one.
     pub(super) fn only(&self) -> Option<&Scalar> {
         (self.is_scalar() && self.scalars.len() == 1).then(|| self.scalars.first()).flatten()

@@ -5,14 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::{Expr, Ref};
-
 use super::{
-    bindings::is_multiple,
     possible::{Place, Possible, Scalar},
     tree::Segment,
     walk::Walker,
 };
+use crate::rego::compile::term::{Term, Value};
 
 /// What names an object, and what is no object but named like one.
 const NAMES: [&[&str]; 8] = [
@@ -72,16 +70,18 @@ impl<'a> Walker<'a> {
     }
 
     /// `sprintf` with a format that is known and arguments that are listed.
-    pub(super) fn sprintf(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
-        let Some(([format], items)) = listed(arguments) else { return self.any_builtin("sprintf", arguments) };
-        let format = self.expr(format);
+    pub(super) fn sprintf(&mut self, arguments: &'a [Term]) -> Possible {
+        let Some(([format], items)) = self.listed_last(arguments) else {
+            return self.any_builtin("sprintf", arguments);
+        };
+        let format = self.term(format);
         let verbs = format.only().and_then(Scalar::as_text).and_then(|format| plain_verbs(format));
         let verbs = verbs.filter(|verbs| verbs.len() == items.len()).unwrap_or_else(|| vec![false; items.len()]);
         let mut nothing = format.is_nothing();
         self.whole(format);
         let mut names = BTreeSet::new();
         for (item, plain) in items.iter().zip(verbs) {
-            let value = self.expr(item);
+            let value = self.term(item);
             nothing |= value.is_nothing();
             self.take_in(value, plain, &mut names);
         }
@@ -89,40 +89,47 @@ impl<'a> Walker<'a> {
     }
 
     /// `concat` of texts that are listed.
-    pub(super) fn concat(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
-        let Some(([delimiter], items)) = listed(arguments) else { return self.any_builtin("concat", arguments) };
-        let delimiter = self.expr(delimiter);
+    pub(super) fn concat(&mut self, arguments: &'a [Term]) -> Possible {
+        let Some(([delimiter], items)) = self.listed_last(arguments) else {
+            return self.any_builtin("concat", arguments);
+        };
+        let delimiter = self.term(delimiter);
         let mut nothing = delimiter.is_nothing();
         self.whole(delimiter);
         let mut names = BTreeSet::new();
         for item in items {
-            let value = self.expr(item);
+            let value = self.term(item);
             nothing |= value.is_nothing();
             self.take_in(value, true, &mut names);
         }
         self.text(nothing, names)
     }
 
-    /// A template string, as it is written for the evaluator: a list of texts and of sets of at most one value.
-    pub(super) fn template_string(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
-        let Some(([], items)) = listed(arguments) else {
+    /// A template string: a list of texts and of sets of at most one value.
+    pub(super) fn template_string(&mut self, arguments: &'a [Term]) -> Possible {
+        let Some(([], items)) = self.listed_last(arguments) else {
             return self.any_builtin("internal.template_string", arguments);
         };
         let mut names = BTreeSet::new();
         let mut nothing = false;
         for item in items {
-            let (value, plain) = match item.as_ref() {
-                Expr::SetCompr { term, query, .. } => {
-                    // Two values that differ are an error.
-                    let plain = !is_multiple(Some(query), &[], &[term]);
-                    (self.query(query, |walker| walker.expr(term)).1, plain)
-                }
-                _ => (self.expr(item), false),
-            };
-            nothing |= value.is_nothing() && !matches!(item.as_ref(), Expr::SetCompr { .. });
-            self.take_in(value, plain, &mut names);
+            let value = self.term(item);
+            nothing |= value.is_nothing();
+            // Two values that differ are an error.
+            let single = value.only_members().filter(|_| !value.several).cloned();
+            let plain = single.is_some();
+            self.take_in(single.unwrap_or(value), plain, &mut names);
         }
         self.text(nothing, names)
+    }
+
+    /// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
+    fn listed_last<const N: usize>(&self, arguments: &'a [Term]) -> Option<(&'a [Term; N], &'a [Term])> {
+        let (last, first) = arguments.split_last()?;
+        match &self.written(last).value {
+            Value::Array(items) => Some((first.try_into().ok()?, items)),
+            _ => None,
+        }
     }
 
     /// Reads an argument; if it is written as it is, nobody looks into it yet.
@@ -142,17 +149,6 @@ impl<'a> Walker<'a> {
         // An error in strict evaluation.
         self.frame.risk = true;
         Possible::printed(names)
-    }
-}
-
-type Arguments = [Ref<Expr>];
-
-/// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
-fn listed<const N: usize>(arguments: &Arguments) -> Option<(&[Ref<Expr>; N], &Arguments)> {
-    let (last, first) = arguments.split_last()?;
-    match last.as_ref() {
-        Expr::Array { items, .. } => Some((first.try_into().ok()?, items)),
-        _ => None,
     }
 }
 

@@ -1,45 +1,65 @@
-//! The modules of a unit, as they are walked.
+//! The definitions of a unit by their paths.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use regorus::unstable::{Module, Ref, Rule};
-
-use super::regorus_nodes::{aliases, head_path, package};
 use crate::rego::{
+    compile::{
+        Compiled,
+        term::{DATA, Outcome, Rule, Term, Value, Variable},
+    },
     graph::Graph,
-    references::{Node, Path},
+    references::Path,
 };
 
-/// The modules of a unit and what their names mean.
+/// The definitions of a unit.
 pub(crate) struct Rules<'a> {
-    pub(super) modules: &'a [Ref<Module>],
+    compiled: &'a Compiled,
+    definitions: BTreeMap<Path, Vec<&'a Rule>>,
     pub(super) graph: &'a Graph<'a>,
-    pub(super) names: BTreeMap<Path, BTreeSet<String>>,
-    pub(super) aliases: Vec<BTreeMap<String, Path>>,
-    pub(super) packages: Vec<Path>,
     /// Whether a builtin that fails is an error.
     pub(super) strict: bool,
 }
 
 impl<'a> Rules<'a> {
-    pub(crate) fn new(modules: &'a [Ref<Module>], graph: &'a Graph<'a>, strict: bool) -> Self {
-        let packages: Vec<Path> = modules.iter().map(|module| package(module)).collect();
-        let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
-        for (module, package) in modules.iter().zip(&packages) {
-            let names = names.entry(package.clone()).or_default();
-            names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
+    pub(crate) fn new(compiled: &'a Compiled, graph: &'a Graph<'a>, strict: bool) -> Self {
+        let mut definitions: BTreeMap<Path, Vec<&'a Rule>> = BTreeMap::new();
+        for rule in compiled.rules() {
+            definitions.entry(rule.text_path()).or_default().push(rule);
         }
-        Self {
-            modules,
-            graph,
-            names,
-            aliases: modules.iter().map(|module| aliases(module)).collect(),
-            packages,
-            strict,
-        }
+        Self { compiled, definitions, graph, strict }
     }
 
-    pub(super) fn rule(&self, node: &Node) -> &'a Rule {
-        &self.modules[node.module].policy[node.rule]
+    /// Returns the definitions at a path.
+    pub(super) fn at(&self, path: &[String]) -> &[&'a Rule] {
+        self.definitions.get(path).map_or(&[], Vec::as_slice)
     }
+
+    /// Whether a variable was written as `_`, so that its value is not used.
+    pub(super) fn is_wildcard(&self, variable: Variable) -> bool {
+        self.compiled.is_wildcard(variable)
+    }
+
+    /// Returns the definitions at a path if no rule is above or below it.
+    pub(super) fn only_at(&self, path: &[String]) -> &[&'a Rule] {
+        let is_only = self.graph.covered(path).into_iter().all(|covered| covered == path);
+        if is_only { self.at(path) } else { &[] }
+    }
+
+    /// Returns the value of a rule that has one definition without conditions.
+    pub(super) fn constant(&self, reference: &Term) -> Option<&'a Term> {
+        let (DATA, path) = constant_reference(reference)? else { return None };
+        let [rule] = self.only_at(&path) else { return None };
+        let Outcome::Value(value) = &rule.result else { return None };
+        let is_plain =
+            !rule.is_function() && !rule.default && rule.otherwise.is_none() && rule.path.len() == path.len();
+        (is_plain && rule.is_unconditional()).then_some(value)
+    }
+}
+
+/// Returns the document that a reference reads, and its keys, if all of them are constant texts.
+pub(super) fn constant_reference(term: &Term) -> Option<(Variable, Path)> {
+    let Value::Ref(items) = &term.value else { return None };
+    let (head, keys) = items.split_first()?;
+    let path = Term::texts(keys);
+    (path.len() == keys.len()).then_some((head.as_variable().filter(|head| head.is_document())?, path))
 }

@@ -1,0 +1,143 @@
+//! Unification: a variable that has no value yet gets one, whatever has one is compared.
+
+use super::{
+    outcome::{Certainty, certain},
+    possible::Possible,
+    walk::{SIZE, Walker},
+};
+use crate::rego::compile::term::{Term, Value};
+
+impl<'a> Walker<'a> {
+    pub(super) fn unify(&mut self, left: &'a Term, right: &'a Term) -> Certainty {
+        let pairs = match (&left.value, &right.value) {
+            _ if self.is_known(left) || self.is_known(right) => None,
+            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                Some(left.iter().zip(right).collect())
+            }
+            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
+            _ => None,
+        };
+        if let Some(pairs) = pairs {
+            return self.unify_pairs(pairs);
+        }
+        let (pattern, term) = if self.is_known(left) { (right, left) } else { (left, right) };
+        let new = pattern.as_variable().filter(|_| !self.is_known(pattern));
+        let value = self.term(term);
+        let outcome = self.bind(pattern, value);
+        if let Some(variable) = new {
+            self.frame.set_unified(variable, term);
+        }
+        outcome
+    }
+
+    /// Unifies the parts of two patterns, those first of which one side is known.
+    fn unify_pairs(&mut self, mut pairs: Vec<(&'a Term, &'a Term)>) -> Certainty {
+        let mut outcome = Certainty::Yes;
+        while !pairs.is_empty() {
+            let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
+            let (left, right) = pairs.remove(ready.unwrap_or(0));
+            outcome = outcome.min(self.unify(left, right));
+        }
+        outcome
+    }
+
+    /// Gives the variables of a pattern that have no value yet what they may be, and compares the rest.
+    pub(super) fn bind(&mut self, pattern: &'a Term, value: Possible) -> Certainty {
+        if !self.enter() {
+            self.unsure();
+        }
+        let is_nothing = value.is_nothing();
+        let outcome = self.bind_parts(pattern, value);
+        self.leave();
+        if is_nothing { Certainty::No } else { outcome }
+    }
+
+    fn bind_parts(&mut self, pattern: &'a Term, mut value: Possible) -> Certainty {
+        match &pattern.value {
+            _ if self.is_known(pattern) => {
+                let known = self.term(pattern);
+                certain(&self.compare(known, value, false))
+            }
+            Value::Variable(variable) if self.rules.is_wildcard(*variable) => Certainty::of(value.sure),
+            Value::Variable(variable) => {
+                if value.size(SIZE) > SIZE {
+                    self.whole(value);
+                    value = Possible::other();
+                }
+                let outcome = Certainty::of(value.sure);
+                // What follows is only evaluated if it has a value.
+                value.sure = !value.is_nothing();
+                self.frame.set(*variable, value);
+                outcome
+            }
+            Value::Array(items) => {
+                let (_, element) = self.elements(&value);
+                let outcomes = items.iter().map(|item| self.bind(item, element.clone()));
+                outcomes.fold(Certainty::Maybe, Certainty::min)
+            }
+            Value::Object(fields) => {
+                // The set of fields is compared, too.
+                self.elements(&value);
+                self.fields(fields, &value)
+            }
+            // There are no other patterns.
+            _ => {
+                self.unsure();
+                Certainty::Maybe
+            }
+        }
+    }
+
+    /// Binds the values of an object pattern to what a value may have at its keys.
+    pub(super) fn fields(&mut self, pattern: &'a [(Term, Term)], value: &Possible) -> Certainty {
+        let mut outcome = Certainty::Maybe;
+        for (key, part) in pattern {
+            let key = self.term(key);
+            let found = self.step(value, key);
+            self.present(&found);
+            outcome = outcome.min(self.bind(part, found));
+        }
+        outcome
+    }
+
+    /// Whether all variables of a term have a value: then it is compared, and not taken apart.
+    pub(super) fn is_known(&self, term: &Term) -> bool {
+        match &term.value {
+            Value::Variable(variable) => variable.is_document() || self.frame.value(*variable).is_some(),
+            Value::Array(items) | Value::Set(items) => items.iter().all(|item| self.is_known(item)),
+            Value::Object(fields) => fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value)),
+            // Whatever is open in these is theirs.
+            _ => true,
+        }
+    }
+
+    /// Returns the term that gave a variable its value, or that is the value of a rule without conditions.
+    pub(super) fn written(&self, mut term: &'a Term) -> &'a Term {
+        // No more than the statements of a body, but rules may name each other.
+        for _ in 0..16 {
+            let next = match &term.value {
+                Value::Variable(variable) => self.frame.unified(*variable),
+                Value::Ref(_) => self.rules.constant(term).filter(|value| is_of_texts(value)),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            term = next;
+        }
+        term
+    }
+}
+
+/// Whether a term is an array of texts.
+fn is_of_texts(term: &Term) -> bool {
+    matches!(&term.value, Value::Array(items) if items.iter().all(|item| item.as_text().is_some()))
+}
+
+/// Pairs the values of two objects, if their keys are the same constants.
+fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
+    let pair = |(key, value): &'t (Term, Term)| {
+        let key = key.constant()?;
+        let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
+        Some((value, &other.1))
+    };
+    left.iter().map(pair).collect()
+}
