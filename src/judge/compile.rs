@@ -25,27 +25,23 @@ use crate::rego::{
     check::Checked,
     compile::{self, Fault, Resolved},
     data::Data,
-    engine,
     evaluator::Evaluator,
     file::File,
     graph::Graph,
     limits::Limits,
     missing::{LoadedRules, Missing},
-    parse,
     problem::Problem,
     program::{NotTaken, Program, SourceLocation},
     references::{Node, Path},
-    rewrite::{self, Rewritten},
-    syntax::{Module, SyntaxError},
+    syntax::Module,
     value,
 };
 
-/// A file, as it is written and as the evaluator reads it.
+/// A file and its module.
 #[derive(Clone, Copy)]
 struct SourceFile<'a> {
     file: &'a File,
-    written: &'a Result<Module, SyntaxError>,
-    rewritten: &'a Result<Rewritten, SyntaxError>,
+    module: &'a Module,
 }
 
 /// The modules of a unit.
@@ -87,27 +83,33 @@ pub(crate) fn compile<'f>(
     files.retain(|_| index.next().is_some_and(is_kept));
     let mut index = 0..;
     written.retain(|_| index.next().is_some_and(is_kept));
-    let rewritten = rewrite::rewrite(&written);
-    let sources = files.into_iter().zip(&written).zip(&rewritten);
-    let mut compiler = Compiler {
-        files: sources.map(|((file, written), rewritten)| SourceFile { file, written, rewritten }).collect(),
-        data,
-        limits,
-        missing,
-        purpose,
-        imported: names,
-        first: true,
-    };
-    while !compiler.files.is_empty() {
-        let parsed = compiler.parse(problems)?;
-        let incomplete = compiler.files.len() < rewritten.len();
-        if compiler.files.is_empty() || is_one && incomplete {
-            break;
+    let value = match value::from_tree(data.document.clone().into()) {
+        Ok(value) => value,
+        Err(why) => {
+            problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
+            return None;
         }
+    };
+    let mut compiler =
+        Compiler { files: Vec::new(), data, value, limits, missing, purpose, imported: names, first: true };
+    for (file, written) in files.into_iter().zip(&written) {
+        match written {
+            Ok(module) => compiler.files.push(SourceFile { file, module }),
+            Err(error) => {
+                let problem = Some(Problem::unreadable(file, error));
+                problems.extend(problem.filter(|problem| !compiler.imported.contains(&problem.file)));
+                compiler.missing.unparsed(file);
+            }
+        }
+    }
+    if is_one && compiler.files.len() < written.len() {
+        return None;
+    }
+    while !compiler.files.is_empty() {
         let modules = compiler.modules();
         let resolved = compile::resolve(&modules, compiler.missing.rules());
         let nodes = resolved.nodes(&modules);
-        let refused = match compiler.prepare(parsed, (resolved, &nodes), problems) {
+        let refused = match compiler.prepare((resolved, &nodes), problems) {
             Ok(unit) => return Some(unit),
             Err(refused) => refused,
         };
@@ -125,6 +127,8 @@ struct Compiler<'a> {
     /// The files that were not refused so far.
     files: Vec<SourceFile<'a>>,
     data: &'a Data,
+    /// The data that they are evaluated on.
+    value: Value,
     limits: &'a Limits,
     /// What the files defined that were refused.
     missing: Missing,
@@ -135,38 +139,10 @@ struct Compiler<'a> {
     first: bool,
 }
 
-/// Modules that all parse.
-struct Parsed {
-    /// The data that they are evaluated on.
-    data: Value,
-}
-
 impl<'a> Compiler<'a> {
-    /// Parses the files and leaves out those that are no Rego. `None` if the data cannot be read.
-    fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
-        let data = match value::from_tree(self.data.document.clone().into()) {
-            Ok(data) => data,
-            Err(why) => {
-                problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
-                return None;
-            }
-        };
-        let mut engine = engine::empty(self.limits);
-        self.files.retain(|source| match parse::add(&mut engine, source.file, source.rewritten, self.limits) {
-            Ok(()) => true,
-            Err(problem) => {
-                problems.extend(Some(problem).filter(|problem| !self.imported.contains(&problem.file)));
-                self.missing.unparsed(source.file);
-                false
-            }
-        });
-        Some(Parsed { data })
-    }
-
     /// Checks the modules and compiles them together; else returns the files that are refused.
     fn prepare(
         &mut self,
-        parsed: Parsed,
         (resolved, nodes): (Resolved, &[Node]),
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
@@ -195,7 +171,7 @@ impl<'a> Compiler<'a> {
         }
         let limits =
             if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
-        let evaluator = Evaluator::new(program, parsed.data, limits);
+        let evaluator = Evaluator::new(program, self.value.clone(), limits);
         let files = self.files.iter().map(|source| source.file.clone()).collect();
         Ok((policies, Unit::new(files, groups, evaluator, nodes)))
     }
@@ -219,7 +195,7 @@ impl<'a> Compiler<'a> {
         all.into_iter().filter_map(problem).collect()
     }
 
-    /// Reads and checks modules that all parse, and have these faults.
+    /// Reads and checks modules that have these faults.
     fn check(
         &self,
         (nodes, graph): (&[Node], &Graph<'_>),
@@ -293,9 +269,9 @@ impl<'a> Compiler<'a> {
         (policies, groups, problems)
     }
 
-    /// Returns the modules of the files, all of which can be read.
+    /// Returns the modules of the files.
     fn modules(&self) -> Vec<&'a Module> {
-        self.files.iter().filter_map(|source| source.written.as_ref().ok()).collect()
+        self.files.iter().map(|source| source.module).collect()
     }
 
     /// Runs the stages of OPA's compiler; returns what it would refuse.
@@ -326,7 +302,7 @@ impl<'a> Compiler<'a> {
 /// Adds the metadata that a module of Trivy's holds in rules, unless its package is annotated.
 fn with_legacy(mut annotations: Annotations, source: &SourceFile<'_>) -> Annotations {
     let annotated = annotations.iter().any(|(scope, _)| *scope == AnnotationScope::Package);
-    let legacy = source.written.as_ref().ok().filter(|_| !annotated).and_then(trivy::legacy);
+    let legacy = if annotated { None } else { trivy::legacy(source.module) };
     annotations.extend(legacy.map(|metadata| (AnnotationScope::Package, metadata)));
     annotations
 }

@@ -122,7 +122,7 @@ impl<'f> Library<'f> {
         for document in distinct(self.templates, problems) {
             let kind = document.node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
             let constraints = constraints.remove(kind).unwrap_or_default();
-            match template::read(&document, limits, problems) {
+            match template::read(&document, problems) {
                 Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
                 Err(problem) => {
                     problems.push(problem);

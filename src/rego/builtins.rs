@@ -36,5 +36,5 @@ pub(crate) use self::{
     callee::Callee,
     format::plain,
     globs::glob,
-    known::{Arity, find, nearest, unsupported},
+    known::{exists, nearest, unsupported},
 };

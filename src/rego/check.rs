@@ -103,7 +103,7 @@ impl Checked<'_> {
         let is_rule = |path: &Path| self.graph.at(path).next().is_some();
         // Operators are calls of builtins that no module can name.
         let is_builtin = || {
-            builtins::find(&call.name).is_some()
+            builtins::exists(&call.name)
                 || builtins::declarations::declaration(&call.name).is_some()
                     && builtins::unsupported(&call.name).is_none()
         };

@@ -76,11 +76,7 @@ impl Constant {
             "true" => Self::Boolean(true),
             "false" => Self::Boolean(false),
             _ if text.starts_with('`') => Self::String(text.trim_matches('`').into()),
-            // What JSON does not read is not told apart from other strings of this kind.
-            _ if text.starts_with('"') => {
-                let read: Result<String, _> = serde_json::from_str(text);
-                Self::String(read.unwrap_or_else(|_| text.trim_matches('"').to_owned()).into())
-            }
+            _ if text.starts_with('"') => Self::String(unquoted(text).into()),
             _ => {
                 text.parse::<f64>().ok()?;
                 Self::Number(Number(text.into()))
@@ -117,6 +113,36 @@ impl Constant {
     }
 }
 
+/// Reads a string as it is written between quotes. As in OPA, control characters stand for themselves, and half of a surrogate
+/// pair for the replacement character.
+fn unquoted(text: &str) -> String {
+    if let Ok(text) = serde_json::from_str(text) {
+        return text;
+    }
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let mut units: Vec<u16> = Vec::new();
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        let escaped = if c == '\\' { chars.next() } else { None };
+        let plain = match escaped {
+            Some('u') => {
+                let digits = chars.by_ref().take(4).collect::<String>();
+                units.push(u16::from_str_radix(&digits, 16).unwrap_or(0xfffd));
+                continue;
+            }
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some(other) => other,
+            None => c,
+        };
+        units.extend(plain.encode_utf16(&mut [0; 2]).iter());
+    }
+    String::from_utf16_lossy(&units)
+}
+
 impl std::fmt::Display for Constant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -131,6 +157,23 @@ impl std::fmt::Display for Constant {
                 let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}: {value}")).collect();
                 write!(f, "{{{}}}", fields.join(", "))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Constant;
+
+    #[test]
+    fn strings_are_read_as_opa_reads_them() {
+        for (text, want) in [
+            (r#""a\n\"\/\u00e9""#, "a\n\"/é"),
+            ("\"a\tb\\n\u{1b}\"", "a\tb\n\u{1b}"),
+            (r#""\ud83d\ude00 \ud800 \t""#, "😀 \u{fffd} \t"),
+            ("`a\\n`", "a\\n"),
+        ] {
+            assert_eq!(Constant::scalar(text), Some(Constant::String(want.into())), "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Limits that keep a policy from hanging, crashing or overflowing the process, and the versions of the language.
 
-use std::{fmt, num::NonZeroU32, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -38,14 +38,6 @@ pub struct Limits {
     pub source: SourceLimits,
     /// The files of one bundle or `ConfigMap`, or of Gatekeeper's objects.
     pub foreign_source: SourceLimits,
-    /// Longest line of a module.
-    pub columns: NonZeroU32,
-    /// Deepest nesting of brackets.
-    pub nesting: usize,
-    /// How often the parser may try a bracket; doubles with each level of brackets in brackets.
-    pub bracket_tries: u64,
-    /// Highest tree of operators and brackets in one expression.
-    pub height: usize,
     /// Bytes of stack that evaluation may need, as estimated; threads that evaluate must have twice as
     /// much.
     pub stack: usize,
@@ -75,11 +67,6 @@ impl Default for Limits {
             file_bytes: 1 << 20,
             source: SourceLimits { values: 2_000_000, tokens: 4_000_000 },
             foreign_source: SourceLimits { values: 500_000, tokens: 600_000 },
-            // regorus panics where it reports an error in a column beyond 65,535.
-            columns: NonZeroU32::new(65_000).unwrap_or(NonZeroU32::MIN),
-            nesting: 32,
-            bracket_tries: 250_000,
-            height: 250,
             stack: 1 << 20,
             value_bytes: 4 << 20,
             levels: 20_000,

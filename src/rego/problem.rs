@@ -4,7 +4,11 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::file::FileText;
+use super::{
+    file::{Declared, File, FileText},
+    limits::Version,
+    syntax::{self, SyntaxError},
+};
 
 /// What a problem means for loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -67,6 +71,17 @@ impl Problem {
             help: String::new(),
             excerpt: String::new(),
         }
+    }
+
+    /// Returns the problem of a module that cannot be read.
+    pub(crate) fn unreadable(file: &File, error: &SyntaxError) -> Self {
+        if let Some(Declared { version: Version::V0, by, help }) = file.declared
+            && syntax::read(&file.text, Some(Version::V1)).is_ok()
+        {
+            return Self::refused(&file.shown, format!("this is Rego v1, but {by} takes it for v0")).help(help);
+        }
+        let problem = Self::refused(&file.shown, error.why.as_str()).at(&file.text, error.at.line, error.at.column);
+        problem.help(error.help.unwrap_or_default())
     }
 
     /// Returns a problem of a whole file that uses what is refused.

@@ -9,17 +9,15 @@ use super::{
     check::Checked,
     compile,
     data::Data,
-    engine,
     file::{File, Form},
     graph::Graph,
     limits::Limits,
     machine::{self, Bounds, Halt},
     missing::Missing,
-    parse,
     problem::Problem,
     program::{Program, RuleId},
     references::Path,
-    rewrite, syntax, value,
+    syntax, value,
 };
 
 /// The package that a query is read in.
@@ -159,8 +157,6 @@ pub fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
 /// Returns all that is wrong with modules that are loaded together.
 fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
-    let rewritten = rewrite::rewrite(&read);
-    let mut engine = engine::empty(limits);
     let missing = Missing::default();
     let (readable, sources): (Vec<&File>, Vec<&syntax::Module>) =
         files.iter().zip(&read).filter_map(|(file, read)| Some((file, read.as_ref().ok()?))).unzip();
@@ -173,8 +169,8 @@ fn checked(files: &[File], limits: &Limits) -> Vec<Problem> {
     if sources.len() == files.len() && !problems.is_empty() {
         return problems;
     }
-    let parsed = files.iter().zip(&rewritten);
-    problems.extend(parsed.filter_map(|(file, rewritten)| parse::add(&mut engine, file, rewritten, limits).err()));
+    let unreadable = files.iter().zip(&read).filter_map(|(file, read)| Some((file, read.as_ref().err()?)));
+    problems.extend(unreadable.map(|(file, error)| Problem::unreadable(file, error)));
     if !problems.is_empty() {
         return problems;
     }

@@ -5,15 +5,16 @@ mod checks;
 mod lexer;
 mod literal;
 mod parser;
+mod shape;
 mod terms;
 mod tree;
 
+pub(in crate::rego) use self::tree::*;
 pub(crate) use self::{
     bodies::LongBodies,
     lexer::SyntaxError,
     tree::{ComprehensionKind, Module, Position},
 };
-pub(in crate::rego) use self::{parser::never, tree::*};
 
 /// Reads a module, in the given version or the one that it can be read in: 1 before 0.
 ///
@@ -32,6 +33,11 @@ pub(crate) fn read(text: &str, version: Option<Version>) -> Result<Module, Synta
         Err(second) if first.help.is_none() && second.at > first.at => Err(second),
         Err(_) => Err(first),
     }
+}
+
+/// Returns the bytes of a text at which the path of its package is; `None` if it does not begin with one.
+pub(crate) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
+    parser::package_path(text)
 }
 
 fn module(text: &str, version: Version) -> Result<Module, SyntaxError> {

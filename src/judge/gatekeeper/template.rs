@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use regorus::unstable::{Source, Token, TokenKind};
-
 use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
     judge::{metadata::Metadata, trivy},
     rego::{
         file::{Declared, File, Form},
-        limits::{Limits, Version},
+        limits::Version,
         problem::{Problem, number},
         references::{self, Path},
-        syntax::{Module, Position},
-        tokens,
+        syntax::{self, Module, Position},
     },
 };
 
@@ -58,7 +55,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
 ///
 /// # Errors
 /// Returns what is wrong with it; Gatekeeper would refuse it too.
-pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
+pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
     let node = &document.node;
     let (kind, target) = identity(document)?;
     let legacy = !node.get("apiVersion").text().is_some_and(|version| version.ends_with("/v1"));
@@ -73,9 +70,9 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
     };
     if let Some((source, version)) = source(document, kind, target)? {
         template.line = source.get("rego").at.line;
-        template.add(document, source.get("rego"), "rego", version, limits);
+        template.add(document, source.get("rego"), "rego", version);
         for (index, library) in source.get("libs").items().iter().enumerate() {
-            template.add(document, library, &format!("libs[{index}]"), version, limits);
+            template.add(document, library, &format!("libs[{index}]"), version);
         }
     }
     Ok(template)
@@ -142,7 +139,7 @@ fn source<'n>(
 
 impl Template {
     /// Adds a module. Its lines become those of the file, so that every problem and result names the right one.
-    fn add(&mut self, document: &Document<'_>, node: &YamlNode, part: &str, version: Version, limits: &Limits) {
+    fn add(&mut self, document: &Document<'_>, node: &YamlNode, part: &str, version: Version) {
         let text = node.text().unwrap_or_default();
         let entry = self.modules.is_empty();
         let block = block(&document.file.text, node);
@@ -151,7 +148,7 @@ impl Template {
             // The text is folded or quoted: lines of the file are not lines of the module.
             None => format!("{} ({part} of {})", document.file.shown, self.kind).into(),
         };
-        let text = if entry { in_package(text, limits) } else { text.to_owned() };
+        let text = if entry { in_package(text) } else { text.to_owned() };
         let above = block.as_ref().map_or(0, |block| block.first as usize - 1);
         let file = File::new(shown, Form::Rego, "\n".repeat(above) + &text);
         let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
@@ -198,16 +195,12 @@ fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
 }
 
 /// Puts an entry module into [`PACKAGE`], so that it cannot collide with a library.
-fn in_package(text: &str, limits: &Limits) -> String {
-    let Ok(source) = Source::from_contents("rego".to_owned(), text.to_owned()) else { return text.to_owned() };
-    let tokens = tokens::read(&source, limits);
-    let Some(begin) = tokens.iter().position(|token| token.1.text() == "package") else { return text.to_owned() };
-    let path = path(&tokens[begin + 1..]);
-    let (Some(first), Some(last)) = (path.first(), path.last()) else { return text.to_owned() };
-    match (text.get(..first.1.start as usize), text.get(last.1.end as usize..)) {
-        (Some(before), Some(after)) => format!("{before}{PACKAGE}{after}"),
-        _ => text.to_owned(),
+fn in_package(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(path) = syntax::package_path(&text) {
+        text.replace_range(path, PACKAGE);
     }
+    text
 }
 
 /// Returns what Gatekeeper does not allow in modules that parse: packages, imports and data other than those it gives.
@@ -256,21 +249,4 @@ fn imports(file: &File, module: &Module) -> Vec<Problem> {
         Some(problem.at(&file.text, at.line, at.column).help(help))
     };
     module.imported_paths().filter_map(problem).collect()
-}
-
-/// Returns the tokens of the reference that a list of tokens begins with: `a.b["c"]`.
-fn path(tokens: &[Token]) -> &[Token] {
-    let mut length = usize::from(tokens.first().is_some_and(|token| token.0 == TokenKind::Ident));
-    while let Some(token) = tokens.get(length).filter(|_| length > 0) {
-        // A part belongs to what stands before it without a gap.
-        if token.1.start != tokens[length - 1].1.end {
-            break;
-        }
-        length += match token.1.text() {
-            "." => 2,
-            "[" => 3,
-            _ => break,
-        };
-    }
-    &tokens[..length.min(tokens.len())]
 }

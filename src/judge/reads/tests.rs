@@ -362,6 +362,98 @@ const KINDS: &[Case] = &[
     Case("deny if { input.request.object.kind == \"Pod\"; input.request.object.a == 1 }", "a kind", "Pod"),
 ];
 
+/// Modules for the random changes alone: what they read is not obvious, or evaluated in another order than it is written.
+const TRAPS: &[&str] = &[
+    // Variables that get their values further down.
+    "deny contains y if { y == z.b; z = input.a[i]; i = input.x; y = input.m[i] }",
+    "deny if { p = [q, 1]; q = input.a; r = p[0].b; r == input.x }",
+    "deny if { {\"k\": v, \"b\": w} = {\"k\": input.a, \"b\": input.x}; w == v.k }",
+    "deny if { [x, y] = [y, input.a]; x.b == 1 }",
+    "deny contains k if { input.m[k] == v; v = input.a[k] }",
+    "deny contains x if { f(x) == 1; x = input.a[_] }\nf(y) := y.b",
+    // Several names alike.
+    "deny if { xs := [x | x := input.a[_]; x.b]; ys := [x | x := input.m[_]; x.k]; count(xs) > count(ys) }",
+    "deny contains x if { some x in input.a; not y(x) }\ny(x) if x.b == input.x\ny(x) if { some z in x; z == 1 }",
+    "deny if { some i, x in input.a; every j, y in input.m { i != j; x != y } }",
+    "deny contains [i, j] if { some i, j in input.a; some j2 in input.m; j == j2 }",
+    // Negation.
+    "deny if not input.a.b == input.m.k",
+    "deny if { not f(input.a) }\nf(x) if x.b\nf(x) if x == 1",
+    "deny if { some k in [\"a\", \"m\"]; not input[k].b }",
+    "import future.keywords.not\n\ndeny if not { x := input.a; x.b == input.x }",
+    "import future.keywords.not\n\ndeny if { some k; input.m[k]; not { input.a[k].b == 1; input.x } }",
+    // Every.
+    "deny if every k, v in input.m { v == input.a[k] }",
+    "deny if every x in [y | y := input.a[_]; y.b] { x.k == 1 }",
+    "deny if every x in input.a { some y in input.m; x.b == y.k }",
+    "deny if every x in os { x.b }\nos contains input.a\nos contains input.x",
+    // Comprehensions in comprehensions.
+    "deny contains n if n := count([1 | x := input.a[_]; count([1 | y := x[_]; y.b]) > 0])",
+    "deny contains s if s := sum([n | n := count(input.a[_])])",
+    "deny if { m := {k: {j: v | some j, v in w} | some k, w in input.m}; m.k.b == input.x }",
+    "deny if { m := {v.b: v.k | v := input.a[_]}; m[input.x] }",
+    "deny if { m := {k: 1 | input.m[k]; k != input.x}; count(m) > 1 }",
+    "deny if { s := {x | x := input.a}; s[input.x] }",
+    "deny if { s := {x.b | x := input.a}; t := {y | y := input.m}; count(s | t) == 1 }",
+    "deny contains x if some x in {y | y := input.a}",
+    "deny contains count(s) if s := {{x | x := input.a}, {y | y := input.m}}",
+    "deny if { s := [{x | x := input.a}, {y | y := input.m[_]}][_]; count(s) == 1 }",
+    "deny if { s := [{input.a}, {input.m}][input.x]; s[_].b }",
+    // Partial objects and sets with keys that are variables.
+    "deny if o.k == 1\no[k] := v if some k, v in input.m\no[k] := 2 if some k in input.a",
+    "deny contains k if some k, _ in o\no[k].b := v if some k, v in input.m",
+    "deny if count(o.b) == 1\no[k] contains v if { some k, w in input.m; some v in w }",
+    "deny if o[input.x].b\no[k] := v if some k, v in input.a",
+    "deny if { some k; o[k] == input.x }\no.a := input.a.b\no[k] := v if { k := \"m\"; v := input.m.k }",
+    // Patterns as parameters.
+    "deny if f(input.a)\nf([x, {\"b\": y}]) if x == y",
+    "deny if f(input.a, input.m)\nf({\"b\": x}, {\"k\": x}) if true",
+    "deny if f([input.a, input.m])\nf([x, y]) if { x.b; not y.k }",
+    "deny contains y if y := f(input.a)\nf(null) := 1\nf(x) := x.b",
+    "deny if f(input.x, \"b\")\nf(x, \"b\") if x.k\nf(x, \"k\") if x.b",
+    "deny if f(input.a) == 1\ndefault f(_) := 1\nf(x) := x.b",
+    // Else.
+    "deny if r == 1\nr := input.a.b if input.x else := input.m.k if input.m else := 1",
+    "deny contains r\nr := f(input.a) if input.x else := f(input.m)\nf(x) := x.b if x.b else := x.k",
+    "deny if { not r }\nr if input.a.b else := false if input.m.k",
+    "deny if f(input.a) == 2\nf(x) := 1 if x.b == 1 else := 2 if x.k == 1",
+    // Texts.
+    "deny contains $\"{input.a} and {input.m.k}\"",
+    "deny contains $\"{x.b}\" if some x in input.a",
+    "deny contains x if { x := $\"{input.metadata.name}\"; x != input.x }",
+    "deny contains sprintf(f, a) if { f := \"%v %d\"; a := [input.a, input.x] }",
+    "deny contains concat(\"-\", [input.metadata.name, input.x])",
+    // Walks and paths.
+    "deny contains p if { walk(input.m, [p, v]); v == input.x }",
+    "deny if { walk(input.a, x); x[1] == 1 }",
+    "deny if { p := [\"a\", input.x]; object.get(input, p, 1) == 1 }",
+    "deny if { p := [\"a\", \"b\"]; object.get(input, p, input.x) == 1 }",
+    "deny if { o := object.get(input, \"a\", {}); o.b == object.get(o, [\"k\", input.x], 2) }",
+    "deny if { ks := [\"b\", \"k\"]; k := ks[_]; object.get(input.a, [k], null) == input.m[k] }",
+    "deny if object.get(object.get(input, \"a\", {}), \"b\", 1) == 1",
+    // Sets of objects, matched with patterns.
+    "deny contains m if os[{\"b\": m, \"k\": 1}]\nos contains {\"b\": x.b, \"k\": x.k} if some x in input.a",
+    "deny contains m if os[{\"b\": m}]\nos contains input.a[_]",
+    "deny if os[{\"b\": input.x}]\nos contains {\"b\": x} if some x in input.a\nos contains input.m",
+    "deny contains m if os[[m, input.x]]\nos contains [x, y] if some x, y in input.m",
+    "deny if { x := input.x; os[{\"b\": x, \"k\": y}]; y == 1 }\nos contains {\"b\": input.a, \"k\": 1}\n\
+     os contains {\"b\": input.m, \"k\": 2}",
+    // Rules that exclude each other, or seem to.
+    "deny if r.b\nr := input.a if input.x\nr := input.m if not input.x",
+    "deny if r.b\nr := input.a if input.x == \"b\"\nr := input.m if input.x != \"b\"",
+    "deny if r.b\nr := input.a if input.x.k\nr := input.m if not input.x",
+    "deny if r.b\nr := input.a if { input.x with input.x as true }\nr := input.m if not input.x",
+    // Comparisons of the kind.
+    "deny if { k := input.kind; not is_pod(k); input.a }\nis_pod(\"Pod\") if true",
+    "deny if { ks := {\"Pod\": input.a, \"Job\": input.m}; ks[input.kind].b }",
+    "deny if { x := [input.kind, input.x]; x == [\"Pod\", 1] }",
+    "deny if { [k, 1] = [input.kind, input.x]; k == \"Pod\" }",
+    "deny contains m if { some k, m in {\"Pod\": input.a}; k == input.kind }",
+    "deny if { input.kind == [\"Pod\", \"Job\"][_]; not input.a }",
+    "deny if { not input.kind in [\"Pod\", input.x]; input.a }",
+    "deny if r\nr := false if input.kind == \"Pod\" else := input.a if input.kind == \"Job\" else := input.m",
+];
+
 #[test]
 fn reads_of_rules() {
     check(READS);

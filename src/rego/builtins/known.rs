@@ -54,30 +54,16 @@ const NETWORK: &str = "policies cannot reach the network; put what they need int
 const TRIVY: &str = "Trivy has it for checks of other types than Kubernetes; write the rule without it";
 const OPERATOR: &str = "it cannot be called by name; write the operator";
 
-/// How many arguments a builtin takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arity {
-    Any,
-    Exactly(u8),
-}
-
 /// Returns all builtins of ours.
 pub(super) fn all() -> impl Iterator<Item = &'static Builtin> {
     TABLES.iter().copied().flatten()
 }
 
-/// Returns what a builtin of this name takes, if there is one that can be called.
-pub(crate) fn find(name: &str) -> Option<Arity> {
-    if name == "print" {
-        return Some(Arity::Any);
-    }
-    if let Some((_, arity, _)) = all().find(|(known, ..)| *known == name) {
-        return Some(Arity::Exactly(*arity));
-    }
-    if unsupported(name).is_some() {
-        return None;
-    }
-    BUILTINS.get(name).map(|(_, arity)| Arity::Exactly(*arity))
+/// Whether there is a builtin of this name that can be called.
+pub(crate) fn exists(name: &str) -> bool {
+    name == "print"
+        || all().any(|(known, ..)| *known == name)
+        || unsupported(name).is_none() && BUILTINS.contains_key(name)
 }
 
 /// Returns why OPA's builtin of this name is not here, if OPA has one.
@@ -92,8 +78,7 @@ pub(crate) fn unsupported(name: &str) -> Option<String> {
 /// Returns the builtin whose name is nearest to a misspelt one.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     let names = BUILTINS.keys().copied().chain(all().map(|(known, ..)| *known));
-    let names =
-        names.filter(|known| find(known).is_some() && !known.starts_with("__") && !known.starts_with("internal."));
+    let names = names.filter(|known| exists(known) && !known.starts_with("__") && !known.starts_with("internal."));
     let (distance, nearest) = names.map(|known| (strsim::levenshtein(name, known), known)).min()?;
     (distance <= 3 && distance * 2 < name.len()).then_some(nearest)
 }
@@ -112,11 +97,11 @@ mod tests {
 
     #[test]
     fn what_is_not_here_is_told_apart_from_what_is_nowhere() {
-        assert!(find("http.send").is_none() && unsupported("http.send").is_some_and(|why| why.contains("network")));
-        assert!(find("io.jwt.decode").is_some() && unsupported("io.jwt.decode").is_none());
-        assert!(find("io.jwt.verify_hs256").is_none() && unsupported("io.jwt.verify_hs256").is_some());
-        assert!(find("nope").is_none() && unsupported("nope").is_none());
-        assert_eq!(find("sprintf"), Some(Arity::Exactly(2)));
+        assert!(!exists("http.send") && unsupported("http.send").is_some_and(|why| why.contains("network")));
+        assert!(exists("io.jwt.decode") && unsupported("io.jwt.decode").is_none());
+        assert!(!exists("io.jwt.verify_hs256") && unsupported("io.jwt.verify_hs256").is_some());
+        assert!(!exists("nope") && unsupported("nope").is_none());
+        assert!(exists("sprintf"));
     }
 
     #[test]

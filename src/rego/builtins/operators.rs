@@ -22,11 +22,6 @@ pub(super) const TABLE: &[Builtin] = &[
     // What OPA makes of `x in xs` and `key, x in xs`.
     ("internal.member_2", 2, |arguments| Ok(Value::from(is_member(&arguments[0], &arguments[1])))),
     ("internal.member_3", 3, |arguments| Ok(Value::from(is_pair(&arguments[0], &arguments[1], &arguments[2])))),
-    // What the rewriter writes for operators, where a policy may have functions of these names.
-    ("internal.div", 2, |arguments| arithmetic(arguments, '/')),
-    ("internal.minus", 2, minus),
-    ("internal.mul", 2, times),
-    ("internal.plus", 2, |arguments| arithmetic(arguments, '+')),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
     ("mul", 2, |arguments| arithmetic(arguments, '*')),

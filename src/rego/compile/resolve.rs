@@ -262,7 +262,7 @@ impl Resolver<'_> {
     fn statement(&mut self, statement: &syntax::Statement) -> Option<Statement> {
         let at = statement.at;
         match &statement.what {
-            syntax::What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) => {
+            syntax::What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) => {
                 let right = self.term(right);
                 let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);

@@ -126,8 +126,8 @@ pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
 
 pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
     match &statement.what {
-        What::Expr(Expr { kind: Kind::Binary(":=", _, left, _), .. })
-        | What::Not(Expr { kind: Kind::Binary(":=", _, left, _), .. }) => {
+        What::Expr(Expr { kind: Kind::Binary(":=", left, _), .. })
+        | What::Not(Expr { kind: Kind::Binary(":=", left, _), .. }) => {
             all_names(left, names);
         }
         What::Expr(_) | What::Not(_) => {}
@@ -178,7 +178,7 @@ fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
             comprehension.key.iter().chain([&comprehension.term]).for_each(|term| names_in(term, true, look));
             comprehension.body.iter().for_each(|statement| names_of_statement(statement, true, look));
         }
-        Kind::Binary(_, _, left, right) => {
+        Kind::Binary(_, left, right) => {
             names_in(left, inside, look);
             names_in(right, inside, look);
         }

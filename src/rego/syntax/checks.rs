@@ -213,7 +213,7 @@ fn version_1(module: &mut Module) -> Checked {
     let mut wrong = Vec::new();
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| match &expr.kind {
-            Kind::Binary(":=", _, left, _) => {
+            Kind::Binary(":=", left, _) => {
                 if let Some(name) = left.as_name().filter(|name| DOCUMENTS.contains(&&***name)) {
                     let why = format!("rego_compile_error: variables must not shadow {name}");
                     wrong.extend(refused(expr.at, why, help).err());

@@ -64,7 +64,13 @@ impl Token {
 /// Returns all tokens and the end behind them.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    Lexer { text, offset: 0, place: Position { line: 1, column: 1 }, depth: 0 }.until_end()
+    let lexer = |text| Lexer { text, offset: 0, place: Position { line: 1, column: 1 }, depth: 0 };
+    if let Some(offset) = text.find('\0') {
+        let mut before = lexer(&text[..offset]);
+        while before.take().is_some() {}
+        return Err(SyntaxError::new(before.place, "a null character, which no module may have"));
+    }
+    lexer(text).until_end()
 }
 
 struct Lexer<'a> {
@@ -120,7 +126,7 @@ impl Lexer<'_> {
                 }
                 TokenKind::Name
             }
-            Some(c) if c.is_ascii_digit() => self.number(),
+            Some(c) if c.is_ascii_digit() => self.number()?,
             Some('"') => {
                 self.string()?;
                 TokenKind::Text
@@ -158,27 +164,53 @@ impl Lexer<'_> {
         }
     }
 
-    fn digits(&mut self) {
+    /// Reads digits; returns how many.
+    fn digits(&mut self) -> usize {
+        let before = self.offset;
         while self.peek().is_some_and(|c| c.is_ascii_digit()) {
             self.take();
         }
+        self.offset - before
     }
 
-    fn number(&mut self) -> TokenKind {
-        self.digits();
-        let mut rest = self.rest().chars();
-        if rest.next() == Some('.') && rest.next().is_some_and(|c| c.is_ascii_digit()) {
+    fn number(&mut self) -> Result<TokenKind, SyntaxError> {
+        let at = self.place;
+        let error = |why: &str| Err(SyntaxError::new(at, why));
+        let zero = self.peek() == Some('0');
+        if self.digits() > 1 && zero {
+            return error("a number that begins with a zero");
+        }
+        if self.peek() == Some('.') {
             self.take();
-            self.digits();
+            if self.digits() == 0 {
+                return error("a number without digits behind its point");
+            }
         }
         if matches!(self.peek(), Some('e' | 'E')) {
             self.take();
             if matches!(self.peek(), Some('+' | '-')) {
                 self.take();
             }
-            self.digits();
+            if self.digits() == 0 {
+                return error("a number without digits in its exponent");
+            }
         }
-        TokenKind::Number
+        if self.peek().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
+            return error("a number with letters behind it");
+        }
+        Ok(TokenKind::Number)
+    }
+
+    /// Reads what follows a backslash in a string.
+    fn escape(&mut self) -> Result<(), SyntaxError> {
+        let at = self.place;
+        let is_escape = match self.take() {
+            Some('u') => (0..4).all(|_| self.take().is_some_and(|c| c.is_ascii_hexdigit())),
+            Some(c) => "\"\\/bfnrt".contains(c),
+            None => false,
+        };
+        let help = "write \\\\ for a backslash, or put the string into backquotes, in which it needs no escape";
+        if is_escape { Ok(()) } else { Err(SyntaxError::refused(at, "not an escape of a string", help)) }
     }
 
     fn string(&mut self) -> Result<(), SyntaxError> {
@@ -187,9 +219,7 @@ impl Lexer<'_> {
         loop {
             match self.take() {
                 Some('"') => return Ok(()),
-                Some('\\') => {
-                    self.take();
-                }
+                Some('\\') => self.escape()?,
                 None | Some('\n') => return Err(SyntaxError::new(at, "a string that does not end")),
                 Some(_) => {}
             }
@@ -226,8 +256,9 @@ impl Lexer<'_> {
                 Some(c) if c == quote => break,
                 Some('\\') if self.peek() == Some('{') => text.extend(self.take()),
                 Some('\\') if quote == '"' => {
-                    text.push('\\');
-                    text.extend(self.take());
+                    let begin = self.offset - 1;
+                    self.escape()?;
+                    text.push_str(&self.text[begin..self.offset]);
                 }
                 Some('{') => {
                     push_text(&mut parts, &mut text, quote);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     lexer::{SyntaxError, Token, TokenKind, tokens},
+    shape,
     tree::{
         Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Span,
         Statement, Version, What, With,
@@ -23,6 +24,7 @@ type Read<T> = Result<T, SyntaxError>;
 /// Reads a module, written in the given version.
 pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     let tokens = tokens(text)?;
+    shape::check(&tokens)?;
     let is_text = |token: &&Token| matches!(token.kind, TokenKind::Text | TokenKind::Template(_));
     let inside_texts = tokens.iter().filter(is_text).flat_map(|token| token.at.line + 1..=token.last_line).collect();
     let mut parser = Parser::new(tokens, version);
@@ -41,6 +43,18 @@ pub(super) fn module(text: &str, version: Version) -> Read<Module> {
         }
     }
     Ok(module)
+}
+
+/// Returns the bytes at which the path of the package is.
+pub(super) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
+    let tokens = tokens(text).ok()?;
+    shape::check(&tokens).ok()?;
+    let mut parser = Parser::new(tokens, Version::V1);
+    parser.expect("package").ok()?;
+    let Span { start, end } = parser.term().ok()?.span;
+    // Spans begin behind a byte-order mark.
+    let behind = text.len() - text.trim_start_matches('\u{feff}').len();
+    Some(start as usize + behind..end as usize + behind)
 }
 
 pub(super) struct Parser {
@@ -160,18 +174,22 @@ impl Parser {
     }
 
     pub(super) fn expect(&mut self, text: &str) -> Read<()> {
-        if self.take_if(text) { Ok(()) } else { Err(self.error(format!("expected `{text}`"))) }
+        if self.take_if(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
     }
 
     pub(super) fn error(&self, why: impl Into<String>) -> SyntaxError {
         SyntaxError::new(self.place(), why)
     }
 
-    pub(super) fn unexpected(&self) -> SyntaxError {
-        match self.token().kind {
-            TokenKind::End => self.error("unexpected end"),
-            _ => self.error(format!("unexpected `{}`", self.token().text)),
-        }
+    /// Returns an error that says what would have to be here.
+    pub(super) fn expected(&self, what: &str) -> SyntaxError {
+        let found = match &self.token().kind {
+            TokenKind::End if self.token().text.is_empty() => "the end of the file".to_owned(),
+            TokenKind::Text | TokenKind::Template(_) => "a string".to_owned(),
+            TokenKind::Name if self.is_keyword(&self.token().text) => format!("the keyword `{}`", self.token().text),
+            _ => format!("`{}`", self.token().text),
+        };
+        self.error(format!("expected {what}, found {found}"))
     }
 
     /// Reads one level deeper.
@@ -189,7 +207,7 @@ impl Parser {
     pub(super) fn variable(&mut self) -> Read<Name> {
         let token = self.token();
         if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
-            return Err(self.unexpected());
+            return Err(self.expected("a name"));
         }
         let name = Arc::clone(&token.text);
         self.advance();
@@ -229,6 +247,9 @@ impl Parser {
         let at = self.place();
         let default = self.take_if("default");
         self.keyword_root()?;
+        if self.token().kind != TokenKind::Name {
+            return Err(self.expected("a rule"));
+        }
         let (name, parameters) = self.head_name()?;
         let contains = if !default && self.is_later_keyword("contains") {
             self.advance();
@@ -281,7 +302,7 @@ impl Parser {
         Ok(())
     }
 
-    /// OPA allows a rule to be called `if.x`; regorus knows no way to write that.
+    /// A rule called `if.x`, which OPA allows, is not supported.
     fn keyword_root(&self) -> Read<()> {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
@@ -301,7 +322,7 @@ impl Parser {
             let joined = self.token().adjacent || (keys.is_empty() && !self.after_line_break());
             if joined && self.take_if(".") {
                 if self.token().kind != TokenKind::Name {
-                    return Err(self.unexpected());
+                    return Err(self.expected("a name"));
                 }
                 keys.push(Key::Dot(Arc::clone(&self.token().text)));
                 self.advance();
@@ -368,6 +389,9 @@ impl Parser {
     pub(super) fn body(&mut self, close: &str) -> Read<Body> {
         let mut body = Vec::new();
         loop {
+            if self.at_end() {
+                return Err(self.expected(&format!("`{close}`")));
+            }
             body.push(self.statement()?);
             if self.take_if(";") {
                 if self.take_if(close) {
@@ -376,7 +400,7 @@ impl Parser {
             } else if self.take_if(close) {
                 return Ok(body);
             } else if !self.after_line_break() {
-                return Err(self.unexpected());
+                return Err(self.expected(&format!("`;`, a new line or `{close}`")));
             }
         }
     }
@@ -446,11 +470,10 @@ impl Parser {
     fn assignment(&mut self) -> Read<Expr> {
         let start = self.start();
         let left = self.expression()?;
-        let place = self.place();
         for operator in [":=", "="] {
             if self.take_if(operator) {
                 let right = self.expression()?;
-                let both = Expr::new(left.at, Kind::Binary(operator, place, Box::new(left), Box::new(right)));
+                let both = Expr::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)));
                 return Ok(Expr { span: self.span_from(start), ..both });
             }
         }
@@ -459,7 +482,7 @@ impl Parser {
 }
 
 /// `[true | body] == []`.
-pub(in crate::rego) fn never(at: Position, body: Body) -> Expr {
+fn never(at: Position, body: Body) -> Expr {
     let term = Expr::scalar(at, "true");
     let all = Comprehension { form: ComprehensionKind::Array, key: None, term, body };
     let all = Expr::new(at, Kind::Comprehension(Box::new(all)));

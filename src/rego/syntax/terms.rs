@@ -65,13 +65,12 @@ impl Parser {
         let start = first.as_ref().map_or_else(|| self.start(), |first| first.span.start);
         let mut left = self.operation(level + 1, first)?;
         for _ in 0..LONGEST {
-            let at = self.place();
             let Some(operator) = operators.iter().find(|operator| self.token().is(operator)) else {
                 return Ok(left);
             };
             self.advance();
             let right = self.operation(level + 1, None)?;
-            let whole = Expr::new(left.at, Kind::Binary(operator, at, Box::new(left), Box::new(right)));
+            let whole = Expr::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)));
             left = Expr { span: self.span_from(start), ..whole };
         }
         Err(self.error("too many operations in a row"))
@@ -101,7 +100,7 @@ impl Parser {
                 return Ok(Expr::scalar(at, &format!("-{text}")));
             }
             if self.token().kind != TokenKind::Name {
-                return Err(self.unexpected());
+                return Err(self.expected("a name or a number"));
             }
             let inner = self.term()?;
             return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
@@ -140,7 +139,7 @@ impl Parser {
             TokenKind::Symbol if token.is(".") => {
                 self.advance();
                 if self.token().kind != TokenKind::Number || !self.token().adjacent {
-                    return Err(self.unexpected());
+                    return Err(self.expected("an expression"));
                 }
                 let kind = Kind::Scalar(format!("0.{}", self.token().text).into());
                 self.advance();
@@ -164,7 +163,7 @@ impl Parser {
                 self.advance();
                 self.set_or_object()?
             }
-            _ => return Err(self.unexpected()),
+            _ => return Err(self.expected("an expression")),
         };
         Ok(Expr::new(at, kind))
     }
@@ -178,7 +177,7 @@ impl Parser {
         while self.token().adjacent {
             if self.take_if(".") {
                 if self.token().kind != TokenKind::Name || !self.token().adjacent {
-                    return Err(self.unexpected());
+                    return Err(self.expected("a name"));
                 }
                 keys.push(Key::Dot(Arc::clone(&self.token().text)));
                 self.advance();
@@ -205,9 +204,8 @@ impl Parser {
     fn list_from(&mut self, close: &str, mut items: Vec<Expr>) -> Read<Vec<Expr>> {
         while !self.take_if(close) {
             items.push(self.item()?);
-            if !self.take_if(",") {
-                self.expect(close)?;
-                break;
+            if !self.take_if(",") && !self.is(close) {
+                return Err(self.expected(&format!("`,` or `{close}`")));
             }
         }
         Ok(items)
@@ -231,7 +229,9 @@ impl Parser {
         if self.take_if(",") {
             return self.list_from(close, vec![first]);
         }
-        self.expect(close)?;
+        if !self.take_if(close) {
+            return Err(self.expected(&format!("`,` or `{close}`")));
+        }
         Ok(vec![first])
     }
 
@@ -276,12 +276,14 @@ impl Parser {
             self.expect(":")?;
             fields.push((key, self.item()?));
         }
-        self.expect("}")?;
+        if !self.take_if("}") {
+            return Err(self.expected("`,` or `}`"));
+        }
         Ok(Kind::Object(fields))
     }
 
     fn template(&mut self) -> Read<Kind> {
-        let TokenKind::Template(parts) = self.token().kind.clone() else { return Err(self.unexpected()) };
+        let TokenKind::Template(parts) = self.token().kind.clone() else { return Err(self.expected("a string")) };
         self.advance();
         let mut pieces = Vec::new();
         for part in parts {
@@ -291,7 +293,7 @@ impl Parser {
                     let mut inner = self.inner(tokens)?;
                     let statement = inner.statement()?;
                     if !inner.at_end() {
-                        return Err(inner.unexpected());
+                        return Err(inner.expected("`}`"));
                     }
                     let assigns = |expr: &Expr| matches!(expr.kind, Kind::Binary(":=" | "=", ..));
                     match &statement.what {

@@ -201,7 +201,7 @@ pub(in crate::rego) enum Kind {
     Object(Vec<(Expr, Expr)>),
     Comprehension(Box<Comprehension>),
     /// Also `=` and `:=`, which stand in statements only.
-    Binary(&'static str, Position, Box<Expr>, Box<Expr>),
+    Binary(&'static str, Box<Expr>, Box<Expr>),
     In {
         key: Option<Box<Expr>>,
         value: Box<Expr>,
@@ -265,21 +265,7 @@ impl Expr {
 
     /// `left operator right`.
     pub(in crate::rego) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
-        Self::new(left.at, Kind::Binary(operator, left.at, Box::new(left), Box::new(right)))
-    }
-
-    pub(in crate::rego) fn call(at: Position, function: &str, arguments: Vec<Self>) -> Self {
-        let mut names = function.split('.');
-        let head = Self::new(at, Kind::Name(names.next().unwrap_or_default().into()));
-        let keys: Vec<Key> = names.map(|name| Key::Dot(name.into())).collect();
-        let function = if keys.is_empty() { head } else { Self::new(at, Kind::Ref(Box::new(head), keys)) };
-        Self::new(at, Kind::Call(Box::new(function), arguments))
-    }
-
-    /// Takes an expression away to put it somewhere else.
-    pub(in crate::rego) fn take(&mut self) -> Self {
-        let null = Self::scalar(self.at, "null");
-        std::mem::replace(self, null)
+        Self::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)))
     }
 
     /// The name, if it is nothing else.
@@ -313,7 +299,7 @@ impl Expr {
             Kind::Ref(head, keys) => std::iter::once(&**head).chain(keys.iter().filter_map(Key::index)).collect(),
             Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter().collect(),
             Kind::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
-            Kind::Binary(_, _, left, right) => vec![left, right],
+            Kind::Binary(_, left, right) => vec![left, right],
             Kind::In { key, value, collection } => {
                 key.as_deref().into_iter().chain([&**value, &**collection]).collect()
             }
@@ -339,7 +325,7 @@ impl Expr {
                 look(key);
                 look(value);
             }),
-            Kind::Binary(_, _, left, right) => {
+            Kind::Binary(_, left, right) => {
                 look(left);
                 look(right);
             }

@@ -243,7 +243,7 @@ impl<'t> Instrument<'t> {
 fn assigned<'b>(body: &'b Body, expr: &Expr) -> Option<(&'b Expr, &'b [With])> {
     let name = expr.as_name()?;
     body.iter().rev().find_map(|statement| match &statement.what {
-        What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) if left.as_name() == Some(name) => {
+        What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) if left.as_name() == Some(name) => {
             Some((&**right, statement.with.as_slice()))
         }
         _ => None,
@@ -292,7 +292,7 @@ fn holding<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
         What::Some(_) => {}
         What::SomeIn { key, value, .. } => key.iter().chain([value]).for_each(|part| parts::operand(part, found)),
         What::Every { collection, .. } => parts::operand(collection, found),
-        What::Expr(Expr { kind: Kind::Binary(":=", _, left, _), .. }) => parts::operand(left, found),
+        What::Expr(Expr { kind: Kind::Binary(":=", left, _), .. }) => parts::operand(left, found),
         What::Expr(expr) if expr.is_call("print") => parts::inner(expr, found),
         What::Expr(expr) | What::Not(expr) => parts::operand(expr, found),
     }

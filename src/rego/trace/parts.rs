@@ -27,7 +27,7 @@ pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
             base(head, parts);
             keys.iter().filter_map(Key::index).for_each(|index| operand(index, parts));
         }
-        Kind::Binary(":=", _, _, right) => operand(right, parts),
+        Kind::Binary(":=", _, right) => operand(right, parts),
         _ => {
             for part in expr.children() {
                 operand(part, parts);

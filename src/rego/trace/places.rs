@@ -104,7 +104,7 @@ impl FollowedBody<'_> {
         let is_it = |expr: &Expr| expr.as_name().is_some_and(|own| **own == *name);
         for (statement, traced) in self.statements() {
             match &statement.what {
-                What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) if is_it(left) => {
+                What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) if is_it(left) => {
                     let is_reference = matches!(right.kind, Kind::Name(_) | Kind::Ref(..));
                     let place = if is_reference { self.place(right, traced, followed + 1) } else { None };
                     return place.or_else(|| self.only_place_of(&self.value(left, traced)?));
@@ -157,7 +157,7 @@ fn collect<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
         }
         Kind::Array(items) | Kind::Set(items) | Kind::Call(_, items) => items.iter().all(|item| collect(item, found)),
         Kind::Minus(inner) => collect(inner, found),
-        Kind::Binary(_, _, left, right) => collect(left, found) && collect(right, found),
+        Kind::Binary(_, left, right) => collect(left, found) && collect(right, found),
         Kind::In { key: None, value, collection } => collect(value, found) && collect(collection, found),
         _ => false,
     }

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
-use super::{KINDS, READS, load};
+use super::{KINDS, READS, TRAPS, load};
 use crate::{
     judge::{
         evaluate::{Job, evaluate, evaluate_whole, has_results},
@@ -156,7 +156,8 @@ fn sets() -> Vec<Set> {
             }
         }
     }
-    sets.extend(READS.iter().chain(KINDS).map(|case| Set::new(case.0, load(case.0), case.0, true)));
+    let modules = READS.iter().chain(KINDS).map(|case| case.0).chain(TRAPS.iter().copied());
+    sets.extend(modules.map(|module| Set::new(module, load(module), module, true)));
     sets
 }
 

@@ -18,7 +18,7 @@ use crate::rego::{
 impl Resolver<'_> {
     /// Reads an expression that is a statement.
     pub(super) fn what(&mut self, expr: &Expr) -> What {
-        if let Kind::Binary("=", _, left, right) = &expr.kind {
+        if let Kind::Binary("=", left, right) = &expr.kind {
             let left = self.term(left);
             return What::Unify(left, self.term(right));
         }
@@ -45,7 +45,7 @@ impl Resolver<'_> {
                 let arguments = arguments.iter().map(|argument| self.term(argument)).collect();
                 Value::Call(Box::new(Call { function, arguments }))
             }
-            Kind::Binary(operator, _, left, right) => {
+            Kind::Binary(operator, left, right) => {
                 let arguments = vec![self.term(left), self.term(right)];
                 builtin(operator_name(operator), arguments)
             }

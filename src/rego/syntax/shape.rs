@@ -1,0 +1,154 @@
+//! How deep and how long expressions may be. What is read of them is walked by recursion, so a file of a few bytes could
+//! otherwise end the process.
+
+use super::lexer::{Part, SyntaxError, Token, TokenKind};
+
+/// Deepest nesting of brackets.
+const NESTING: usize = 32;
+/// Highest tree of operators, selectors and brackets in one expression.
+const HEIGHT: usize = 250;
+
+/// Checks the tokens of a module.
+///
+/// # Errors
+/// Returns where an expression is too deep or too long.
+pub(super) fn check(tokens: &[Token]) -> Result<(), SyntaxError> {
+    Shape::default().tokens(tokens)
+}
+
+/// How deep and how long expressions are at one token.
+#[derive(Default)]
+struct Shape {
+    /// What was going on around each open bracket.
+    open: Vec<Around>,
+    /// How high the tree of the expression so far is: operators and selectors in a row stack up.
+    height: usize,
+    /// The highest expression in this bracket.
+    highest: usize,
+}
+
+struct Around {
+    height: usize,
+    highest: usize,
+}
+
+impl Shape {
+    fn tokens(&mut self, tokens: &[Token]) -> Result<(), SyntaxError> {
+        let mut after_operand = false;
+        for token in tokens {
+            self.token(token, after_operand)?;
+            after_operand = ends_operand(token);
+        }
+        Ok(())
+    }
+
+    /// Takes one token; `after_operand` if an operand ends with the one before.
+    fn token(&mut self, token: &Token, after_operand: bool) -> Result<(), SyntaxError> {
+        let symbol = if matches!(token.kind, TokenKind::Symbol | TokenKind::Name) { &*token.text } else { "" };
+        match symbol {
+            "[" | "{" | "(" => {
+                let selects = after_operand && token.adjacent && symbol != "{";
+                if after_operand && !selects {
+                    self.separate();
+                }
+                self.open();
+            }
+            "]" | "}" | ")" => self.close(),
+            "," | ";" | ":" | ":=" | "=" | "if" | "else" | "contains" => self.separate(),
+            _ if is_operator(token) => self.height += 1,
+            // Two operands side by side: a new statement.
+            _ if after_operand => self.separate(),
+            _ => {}
+        }
+        if let TokenKind::Template(parts) = &token.kind {
+            for part in parts {
+                if let Part::Tokens(tokens) = part {
+                    self.open();
+                    self.tokens(tokens)?;
+                    self.close();
+                }
+            }
+        }
+        let why = if self.open.len() > NESTING {
+            format!("brackets are nested too deep: {} levels, but at most {NESTING} are allowed", self.open.len())
+        } else if self.height > HEIGHT {
+            format!("an expression of more than {HEIGHT} operations in a row")
+        } else {
+            return Ok(());
+        };
+        Err(SyntaxError::refused(token.at, why, "take the inner part out into a rule or a function of its own"))
+    }
+
+    fn open(&mut self) {
+        self.open.push(Around { height: self.height, highest: self.highest });
+        (self.height, self.highest) = (0, 0);
+    }
+
+    fn close(&mut self) {
+        if let Some(around) = self.open.pop() {
+            let inner = self.height.max(self.highest) + 1;
+            self.height = around.height.max(inner);
+            self.highest = around.highest;
+        }
+    }
+
+    /// Another expression begins.
+    fn separate(&mut self) {
+        self.highest = self.highest.max(self.height);
+        self.height = 0;
+    }
+}
+
+fn is_operator(token: &Token) -> bool {
+    match token.kind {
+        TokenKind::Symbol => !matches!(&*token.text, "{" | "}" | "[" | "]" | "(" | ")"),
+        TokenKind::Name => matches!(&*token.text, "in" | "with" | "not" | "and" | "or"),
+        _ => false,
+    }
+}
+
+/// Whether an operand can end with this token, so that a bracket right behind it selects or calls.
+fn ends_operand(token: &Token) -> bool {
+    match token.kind {
+        TokenKind::Text | TokenKind::Number | TokenKind::Template(_) => true,
+        TokenKind::Name => !is_operator(token),
+        TokenKind::Symbol => matches!(&*token.text, "]" | "}" | ")"),
+        TokenKind::End => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::lexer::tokens, check};
+
+    fn refused(text: &str) -> Option<String> {
+        check(&tokens(text).unwrap()).err().map(|error| error.why)
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_of_strings_and_comments() {
+        let deep = format!("{}1{}", "[".repeat(33), "]".repeat(33));
+        assert!(refused(&format!("package a\nx := {deep}")).is_some_and(|why| why.contains("nested too deep")));
+        assert_eq!(refused(&format!("package a\nx := \"{deep}\" # {deep}\ny := `{deep}`")), None);
+        let template = format!("package a\nx := $\"{{{}1{}}}\"", "[".repeat(32), "]".repeat(32));
+        assert!(refused(&template).is_some_and(|why| why.contains("nested too deep")));
+    }
+
+    #[test]
+    fn what_stands_side_by_side_costs_nothing() {
+        let table = "{\"a\": [{\"b\": [1, 2, {\"c\": x[y[z[0]]]}]}]},\n".repeat(500);
+        assert_eq!(refused(&format!("package a\nx := [{table}]")), None);
+        let body = "\tx := input.a.b[_].c + f(g(h(1))) * 2\n\tnot x == y\n".repeat(500);
+        assert_eq!(refused(&format!("package a\ndeny if {{\n{body}}}")), None);
+    }
+
+    #[test]
+    fn long_expressions_are_trees_that_are_too_high() {
+        let sum = "1 + ".repeat(300) + "1";
+        let left = "(".repeat(20) + "1" + &" + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1)".repeat(20);
+        for text in [sum, left, format!("x{}", ".a".repeat(300)), "- ".repeat(300) + "1"] {
+            let why = refused(&format!("package a\ny := {text}"));
+            assert!(why.is_some_and(|why| why.contains("in a row")), "{text}");
+        }
+    }
+}
