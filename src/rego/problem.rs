@@ -101,13 +101,11 @@ impl Problem {
         self
     }
 
-    /// Adds its place, with the text of the line taken from `text`. The column is as regorus counts.
+    /// Adds its place, with the text of the line taken from `text`. The column counts characters, from 1.
     #[must_use]
     pub(crate) fn at(mut self, text: &FileText, line: u32, column: u32) -> Self {
-        self.line = line;
-        let text = text.line(line);
-        self.column = character(text, column);
-        self.excerpt = excerpt(text);
+        (self.line, self.column) = (line, column);
+        self.excerpt = excerpt(text.line(line));
         self
     }
 }
@@ -115,22 +113,6 @@ impl Problem {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-/// Columns of a tab for regorus; one for editors and for `opa`.
-const TAB: u32 = 4;
-
-/// Returns which character of a line, from 1, is at a column of regorus.
-fn character(line: &str, column: u32) -> u32 {
-    // The column at which a character begins less its number.
-    let mut surplus = 0;
-    for (number, character) in (1..).zip(line.chars()) {
-        if number + surplus >= column {
-            break;
-        }
-        surplus += if character == '\t' { TAB - 1 } else { 0 };
-    }
-    column.saturating_sub(surplus).max(column.min(1))
 }
 
 /// Returns a line as it is shown; lines too long to read are left out, since a caret below them points
@@ -213,25 +195,6 @@ mod tests {
             problem.to_string(),
             "p/a.rego:2:16: no such function\n  2 |  deny contains nope(1)\n    |                ^\n  help: write another"
         );
-    }
-
-    #[test]
-    fn a_column_is_a_character_whatever_the_tabs() {
-        for (line, column, want) in [
-            ("abc", 0, 0),
-            ("abc", 1, 1),
-            ("abc", 3, 3),
-            ("abc", 6, 6),
-            ("\tabc", 1, 1),
-            ("\tabc", 3, 1),
-            ("\tabc", 5, 2),
-            ("\t\tabc", 9, 3),
-            ("é\tabc", 6, 3),
-            ("\t", 7, 4),
-            ("", 1, 1),
-        ] {
-            assert_eq!(character(line, column), want, "{line:?} {column}");
-        }
     }
 
     #[test]

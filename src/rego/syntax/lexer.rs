@@ -90,13 +90,12 @@ impl Lexer<'_> {
         self.rest().chars().next()
     }
 
-    /// Takes one character. Columns are counted as regorus counts them, tabs as four.
+    /// Takes one character.
     fn take(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.offset += next.len_utf8();
         match next {
             '\n' => self.place = Position { line: self.place.line + 1, column: 1 },
-            '\t' => self.place.column += 4,
             _ => self.place.column += 1,
         }
         Some(next)

@@ -8,7 +8,7 @@ pub(in crate::rego) use crate::rego::limits::Version;
 /// A name as written.
 pub(in crate::rego) type Name = Arc<str>;
 
-/// Where something begins, in regorus' way of counting: from 1, tabs as four columns.
+/// Where something begins: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: u32,
