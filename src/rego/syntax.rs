@@ -45,10 +45,3 @@ fn module(text: &str, version: Version) -> Result<Module, SyntaxError> {
     checks::module(&mut module)?;
     Ok(module)
 }
-
-/// Returns the words of a text, and where each stands.
-#[cfg(test)]
-pub(in crate::rego) fn words(text: &str) -> Vec<(String, Position)> {
-    let tokens = lexer::tokens(text).unwrap_or_default();
-    tokens.into_iter().map(|token| (token.text.to_string(), token.at)).collect()
-}

@@ -6,6 +6,7 @@
 mod comparison;
 mod generator;
 mod joins;
+mod reads;
 mod written;
 
 use std::{env, fmt::Write as _, thread};

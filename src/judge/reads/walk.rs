@@ -382,7 +382,7 @@ impl<'a> Walker<'a> {
         if !statement.negated {
             self.frame.loops.push(None);
             for variable in visit::own_variables(statement) {
-                if self.frame.value(variable).is_none() {
+                if !variable.is_document() && self.frame.value(variable).is_none() {
                     self.frame.set(variable, Possible::other());
                 }
             }

@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("internal.member_3", 3, |arguments| Ok(Value::from(is_pair(&arguments[0], &arguments[1], &arguments[2])))),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
-    ("mul", 2, |arguments| arithmetic(arguments, '*')),
+    ("mul", 2, times),
     ("neq", 2, |arguments| compare(arguments, Ordering::is_ne)),
     ("or", 2, |arguments| sets(arguments, false)),
     ("plus", 2, |arguments| arithmetic(arguments, '+')),

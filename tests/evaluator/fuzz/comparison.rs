@@ -94,7 +94,7 @@ impl OpaComparison {
     }
 }
 
-fn data() -> serde_json::Value {
+pub(super) fn data() -> serde_json::Value {
     json!({"settings": {"limits": {"cpu": 2, "memory": 64}, "names": ["a", "web"]}, "lib": {"given": {"a": 1}}})
 }
 

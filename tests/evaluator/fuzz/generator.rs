@@ -117,6 +117,8 @@ pub(super) struct ModuleGenerator {
     is_closed: bool,
     /// What is made cannot refer to `lib`.
     is_library: bool,
+    /// Whether statements may have `with`.
+    pub(super) replaces: bool,
 }
 
 const PATHS: [&str; 14] = [
@@ -163,7 +165,15 @@ const CALLS: [(&str, usize); 22] = [
 
 impl ModuleGenerator {
     pub(super) fn new(random: Rng) -> Self {
-        Self { random, known: Vec::new(), variables: Vec::new(), names: 0, is_closed: false, is_library: true }
+        Self {
+            random,
+            known: Vec::new(),
+            variables: Vec::new(),
+            names: 0,
+            is_closed: false,
+            is_library: true,
+            replaces: true,
+        }
     }
 
     fn one<'t>(&mut self, of: &[&'t str]) -> &'t str {
@@ -424,7 +434,7 @@ impl ModuleGenerator {
                 let (path, value) = (self.variable(), self.variable());
                 format!("walk({of}, [{path}, {value}])")
             }
-            14..=17 => self.with(depth),
+            14..=17 if self.replaces => self.with(depth),
             _ => self.condition(depth),
         }
     }
@@ -596,7 +606,7 @@ impl ModuleGenerator {
         }
     }
 
-    fn odd(&mut self) -> Value {
+    pub(super) fn odd(&mut self) -> Value {
         match self.random.u8(..10) {
             0 => Value::Null,
             1 => json!(true),
