@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn shows_where_and_how_to_mend_it() {
         let problem = Problem::refused(&"p/a.rego".into(), "no such function")
-            .at(&"package a\n\tdeny contains nope(1)\n".to_owned().into(), 2, 19)
+            .at(&"package a\n\tdeny contains nope(1)\n".to_owned().into(), 2, 16)
             .help("write another");
         assert_eq!(
             problem.to_string(),
