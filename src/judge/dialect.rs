@@ -22,6 +22,38 @@ pub enum Dialect {
     Kubescape,
 }
 
+/// In what form rules get an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputForm {
+    /// The input is the object.
+    Object,
+    /// The input is an array of objects.
+    Array,
+    /// The input has an admission review in this field, and that the object in `object`.
+    Review(&'static str),
+}
+
+impl Dialect {
+    pub(crate) fn input_form(self) -> InputForm {
+        match self {
+            Self::Conftest | Self::Trivy => InputForm::Object,
+            Self::Kubescape => InputForm::Array,
+            Self::Admission => InputForm::Review("request"),
+            Self::Gatekeeper => InputForm::Review("review"),
+        }
+    }
+
+    /// Whether rules are evaluated for Constraints and not by themselves.
+    pub(crate) fn has_constraints(self) -> bool {
+        self == Self::Gatekeeper
+    }
+
+    /// Whether rules `exception` of a package list others that are not evaluated, as in conftest.
+    pub(crate) fn has_exceptions(self) -> bool {
+        matches!(self, Self::Conftest | Self::Admission)
+    }
+}
+
 /// Shows `conftest`, `trivy`, `admission`, `gatekeeper` or `kubescape`.
 impl std::fmt::Display for Dialect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

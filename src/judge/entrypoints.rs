@@ -158,11 +158,10 @@ impl Reading<'_> {
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception =
-                exception.filter(|_| matches!(dialect, Dialect::Conftest | Dialect::Admission)).map(|exception| {
-                    group.exceptions.push(exception);
-                    group.exceptions.len() - 1
-                });
+            let exception = exception.filter(|_| dialect.has_exceptions()).map(|exception| {
+                group.exceptions.push(exception);
+                group.exceptions.len() - 1
+            });
             let kinds = self.trivy.get(&package).cloned().flatten().unwrap_or_else(Kinds::all);
             let depends = Dependencies::of(self.graph, &paths);
             let entrypoint = |path| {

@@ -31,7 +31,7 @@ use self::{
     results::Results,
 };
 use crate::{
-    judge::{depth, dialect::Dialect, set::PolicySet, sharing::SharedVerdicts, unit::Unit},
+    judge::{depth, dialect::InputForm, set::PolicySet, sharing::SharedVerdicts, unit::Unit},
     model::{
         object::Object,
         rule_numbers::RuleNumbers,
@@ -188,11 +188,11 @@ pub(crate) fn has_results(
     index: usize,
 ) -> Result<bool, crate::rego::evaluator::Failure> {
     let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
-    let input = match group.dialect {
-        Dialect::Conftest | Dialect::Trivy => values.object.clone(),
-        Dialect::Kubescape => vec![values.object.clone()].into(),
-        Dialect::Admission => values.admission(Operation::Audit),
-        Dialect::Gatekeeper => {
+    let input = match group.dialect.input_form() {
+        InputForm::Object => values.object.clone(),
+        InputForm::Array => vec![values.object.clone()].into(),
+        InputForm::Review(_) if !group.dialect.has_constraints() => values.admission(Operation::Audit),
+        InputForm::Review(_) => {
             let parameters =
                 unit.constraints().first().map_or(regorus::Value::Undefined, |first| first.parameters.clone());
             input::fields([("review", values.review(Operation::Audit).document), ("parameters", parameters)])
@@ -230,12 +230,10 @@ fn judge_all(
             if in_vain(judge.results) {
                 return;
             }
-            match group.dialect {
-                Dialect::Conftest | Dialect::Trivy => judge.group(unit, group, part, kind, &values.object),
-                Dialect::Admission => judge.group(unit, group, part, kind, &values.admission(operation)),
-                // These are asked by Constraints.
-                Dialect::Gatekeeper => {}
-                Dialect::Kubescape => {
+            match group.dialect.input_form() {
+                InputForm::Object => judge.group(unit, group, part, kind, &values.object),
+                InputForm::Review(_) => judge.group(unit, group, part, kind, &values.admission(operation)),
+                InputForm::Array => {
                     // An array is of the moment: it knows nothing of how an object changed.
                     let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
                     if let Some(rule) =

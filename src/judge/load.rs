@@ -10,7 +10,6 @@ use super::{
     bundle::Bundle,
     compile::{UnitModules, compile},
     data,
-    dialect::Dialect,
     entrypoints::Purpose,
     gatekeeper::{self, Config, ConstraintIndex, EnforcementPoint},
     kinds::KindIndex,
@@ -381,7 +380,7 @@ fn without_sources(
     let Some((mut policies, mut unit)) = plain else { return (None, problems) };
     let unknown = FileText::default();
     policies.retain(|policy| {
-        let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
+        let (true, Some(rule)) = (policy.dialect.has_constraints(), policy.rules.first()) else { return true };
         let text = files.iter().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
         let reads = format!("package {} reads input.review or input.parameters", policy.name);
         let problem = if templates {
@@ -396,7 +395,7 @@ fn without_sources(
         problems.push(problem.at(text, rule.source.line, 1));
         false
     });
-    unit.groups.retain(|group| group.dialect != Dialect::Gatekeeper);
+    unit.groups.retain(|group| !group.dialect.has_constraints());
     (Some((policies, unit)), problems)
 }
 

@@ -129,7 +129,7 @@ impl PolicySet {
     /// Whether a policy can give results for objects of this kind, or reads them when it judges others.
     pub fn concern(&self, kind: &Kind) -> bool {
         // Constraints also choose by group.
-        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints());
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
             || self.inventory_reads().touches(kind)

@@ -8,7 +8,7 @@ use super::{
     job::Job,
 };
 use crate::{
-    judge::{dialect::Dialect, rule::Definition, unit::Unit},
+    judge::{dialect::InputForm, rule::Definition, unit::Unit},
     model::object::ObjectKey,
 };
 
@@ -42,10 +42,10 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
                 return Ok(Some(Asked::No("the check's selector does not name its kind".to_owned())));
             }
-            let (input, object): (_, &[&str]) = match group.dialect {
-                Dialect::Admission => (values.admission(Operation::Audit), &["request", "object"]),
-                Dialect::Conftest | Dialect::Trivy | Dialect::Gatekeeper => (values.object.clone(), &[]),
-                Dialect::Kubescape => continue,
+            let (input, object): (_, &[&str]) = match group.dialect.input_form() {
+                InputForm::Review(_) => (values.admission(Operation::Audit), &["request", "object"]),
+                InputForm::Object => (values.object.clone(), &[]),
+                InputForm::Array => continue,
             };
             return Ok(Some(Asked::With(Question { unit, input, object, definitions: &entrypoint.definitions })));
         }

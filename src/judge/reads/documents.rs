@@ -4,7 +4,10 @@ use super::{
     inventory::{self, InventoryReads},
     tree::{Segment, Tree},
 };
-use crate::judge::{dependencies::Dependencies, dialect::Dialect};
+use crate::judge::{
+    dependencies::Dependencies,
+    dialect::{Dialect, InputForm},
+};
 
 /// What some rules read of the documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,11 +98,16 @@ impl Reads {
         // What takes the review as a whole does not ask how the object changed.
         let transition = |field| reads(field) && review.as_ref().is_some_and(|review| !review.is_whole());
         Dependencies {
-            inventory: self.documents.field("data").is_some(),
+            inventory: self.look_up(),
             namespace: reads("namespaceObject"),
             clock: self.clock,
             transition: transition("oldObject") || transition("operation"),
         }
+    }
+
+    /// Whether they look up other objects.
+    pub(super) fn look_up(&self) -> bool {
+        self.documents.field("data").is_some()
     }
 
     pub(crate) fn inventory(&self) -> InventoryReads {
@@ -120,21 +128,19 @@ impl Reads {
 
 /// Returns what is read of the review that an object comes in, given what is read of all documents.
 fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
-    let input = documents.field("input")?;
-    match dialect {
-        Dialect::Conftest | Dialect::Trivy | Dialect::Kubescape => None,
-        Dialect::Admission => input.field("request"),
-        Dialect::Gatekeeper => input.field("review"),
+    match dialect.input_form() {
+        InputForm::Review(field) => documents.field("input")?.field(field),
+        InputForm::Object | InputForm::Array => None,
     }
 }
 
 /// Returns what is read of the object.
 fn object(documents: &Tree, dialect: Dialect) -> Tree {
-    match dialect {
-        Dialect::Conftest | Dialect::Trivy => return documents.field("input").unwrap_or_default(),
+    match dialect.input_form() {
+        InputForm::Object => return documents.field("input").unwrap_or_default(),
         // The object is one of the elements.
-        Dialect::Kubescape => return documents.field("input").and_then(|input| input.parts()).unwrap_or_default(),
-        Dialect::Admission | Dialect::Gatekeeper => {}
+        InputForm::Array => return documents.field("input").and_then(|input| input.parts()).unwrap_or_default(),
+        InputForm::Review(_) => {}
     }
     let Some(review) = review(documents, dialect) else { return Tree::default() };
     let mut object = Tree::default();

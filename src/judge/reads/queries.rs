@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     judge::{
-        dialect::Dialect,
+        dialect::{Dialect, InputForm},
         rule::{Entrypoint, ResultShape},
     },
     rego::references::Path,
@@ -74,7 +74,7 @@ impl Queries {
     pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
         let mut walker = Walker::new(rules, dialect);
         let mut found = Self {
-            relates: dialect == Dialect::Kubescape
+            relates: dialect.input_form() == InputForm::Array
                 && entrypoints.iter().any(|entrypoint| elements::relates(rules, &entrypoint.path)),
             ..Self::default()
         };
@@ -145,7 +145,7 @@ impl Queries {
     pub(crate) fn forget_lookups(&mut self, rule: usize) {
         for query in &mut self.all {
             if let Ok(index) = query.rules.binary_search(&rule)
-                && query.reads[index].dependencies(Dialect::Conftest).inventory
+                && query.reads[index].look_up()
             {
                 Arc::make_mut(&mut query.reads[index]).forget_lookups();
             }

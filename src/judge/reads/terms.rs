@@ -16,7 +16,7 @@ use super::{
     walk::{KindIs, Walker},
 };
 use crate::{
-    judge::{dependencies::INVENTORIES, dialect::Dialect},
+    judge::{dependencies::INVENTORIES, dialect::InputForm},
     rego::{
         compile::term::{self, Comprehension, DATA, INPUT, Term, Variable},
         syntax::ComprehensionKind,
@@ -237,32 +237,30 @@ impl<'a> Walker<'a> {
         let is = |names: &[&str]| is(above, names);
         &**input == "input"
             && matches!(&**last, "name" | "namespace")
-            && match self.dialect {
-                Dialect::Conftest | Dialect::Trivy => is(&["metadata"]),
-                Dialect::Admission => is(&["request"]) || is(&["request", "object", "metadata"]),
-                Dialect::Gatekeeper => is(&["review"]) || is(&["review", "object", "metadata"]),
-                // Its verdicts are not shared.
-                Dialect::Kubescape => false,
+            && match self.dialect.input_form() {
+                InputForm::Object => is(&["metadata"]),
+                InputForm::Review(review) => is(&[review]) || is(&[review, "object", "metadata"]),
+                // Verdicts on arrays are not shared.
+                InputForm::Array => false,
             }
     }
 
     /// Whether a place holds the name of the kind, and whether it always does.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| is(place, names);
-        let root = match self.dialect {
-            Dialect::Conftest | Dialect::Trivy => return is(&["input", "kind"]).then_some(true),
-            Dialect::Kubescape => {
+        let review = match self.dialect.input_form() {
+            InputForm::Object => return is(&["input", "kind"]).then_some(true),
+            InputForm::Array => {
                 let [input, Segment::Any, kind] = place else { return None };
                 return (*input == Segment::from("input") && *kind == Segment::from("kind")).then_some(true);
             }
-            Dialect::Admission => "request",
-            Dialect::Gatekeeper => "review",
+            InputForm::Review(review) => review,
         };
-        if is(&["input", root, "kind", "kind"]) {
+        if is(&["input", review, "kind", "kind"]) {
             Some(true)
         } else {
             // A deletion is reviewed without an object.
-            is(&["input", root, "object", "kind"]).then_some(false)
+            is(&["input", review, "object", "kind"]).then_some(false)
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    judge::dialect::Dialect,
+    judge::dialect::{Dialect, InputForm},
     rego::{
         compile::{
             term::{Every, Outcome, Rule, Statement, What},
@@ -290,7 +290,7 @@ impl<'a> Walker<'a> {
 
     /// Whether what is walked is a result in Kubescape's dialect.
     fn is_response(&self) -> bool {
-        self.dialect == Dialect::Kubescape && self.stack.len() == 1
+        self.dialect.input_form() == InputForm::Array && self.stack.len() == 1
     }
 
     // Bodies

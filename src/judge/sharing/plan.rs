@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::judge::{
-    dialect::Dialect,
+    dialect::{Dialect, InputForm},
     gatekeeper::Config,
     reads::{Likeness, Projection, Reads, Segment, Tree},
     unit::{Group, Unit},
@@ -171,7 +171,7 @@ impl Planner<'_> {
         let query = group.queries.of(self.kind);
         let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(query.reads.iter().map(AsRef::as_ref)));
         let reads: Vec<(&usize, &Reads)> = reads.collect();
-        let all = reads.iter().all(|(_, reads)| self.is_shareable(reads, Dialect::Gatekeeper));
+        let all = reads.iter().all(|(_, reads)| self.is_shareable(reads, group.dialect));
         let constraints = unit.constraints().iter().map(|constraint| {
             let matching = &constraint.matching;
             if matching.kind_names().is_some_and(|names| !names.contains(&self.kind)) {
@@ -187,7 +187,7 @@ impl Planner<'_> {
             }
             let shares = all && !matching.needs_namespace() && !paths.contains(&["metadata", "name"]);
             for (_, reads) in &reads {
-                if shares { self.share(reads, Dialect::Gatekeeper) } else { self.leave(reads, Dialect::Gatekeeper) }
+                if shares { self.share(reads, group.dialect) } else { self.leave(reads, group.dialect) }
             }
             let trees = if shares { vec![&mut self.likeness, &mut self.shared] } else { vec![&mut self.rest] };
             for tree in trees {
@@ -214,7 +214,7 @@ impl Planner<'_> {
     /// are not shared, and where it stands, its operation is always the same.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
         // What is printed of an element is not followed to its object.
-        if dialect == Dialect::Kubescape {
+        if dialect.input_form() == InputForm::Array {
             return false;
         }
         let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));
