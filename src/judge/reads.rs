@@ -8,7 +8,8 @@
 //!
 //! In Kubescape's dialect the input is an array; whether a rule relates its elements to each other is found, too.
 //!
-//! In: the definitions of a unit, resolved and in the order of evaluation. Out: the [`Queries`] of each group, with what each rule reads.
+//! In: the definitions of a unit, resolved and in the order of evaluation. Out: the [`Queries`] of each group, with what each
+//! rule reads.
 
 mod calls;
 mod documents;

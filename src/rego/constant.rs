@@ -113,8 +113,8 @@ impl Constant {
     }
 }
 
-/// Reads a string as it is written between quotes. As in OPA, control characters stand for themselves, and half of a surrogate
-/// pair for the replacement character.
+/// Reads a string between quotes. As in OPA, control characters are allowed, and half of a surrogate pair becomes the
+/// replacement character.
 fn unquoted(text: &str) -> String {
     if let Ok(text) = serde_json::from_str(text) {
         return text;

@@ -233,7 +233,7 @@ impl<'a> Walker<'a> {
     /// `json.patch` that adds fields: the object is only handed around, and may have others in place of its own.
     fn with_fields(&mut self, object: &'a Term, added: &[(&'a str, &'a Term)]) -> Possible {
         let mut patched = self.term(object);
-        // Of what is no object, nothing comes.
+        // The patch of anything but an object is undefined.
         self.present(&patched);
         let mut nothing = patched.is_nothing();
         for (name, value) in added {

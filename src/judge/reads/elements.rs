@@ -1,10 +1,10 @@
 //! Whether rules relate elements of the array that is their input to each other, or look at one of them at a time.
 //!
-//! A rule that looks at one at a time gives for an array what it gives for each element alone, all together: the array can be
-//! taken apart, and a change of one object concerns its own results only. That is so for a set whose definitions each go
-//! through the input once, at a place where every element adds its own results: not below `not` or `every`, not in a
-//! comprehension that is looked at as a whole, and not by position. A list that is made in this way, in a comprehension or by a
-//! rule, may stand for the input. All else counts as relating, so what is not understood is safe.
+//! The results of a rule that reads one at a time are those for each element alone, all together: the array can be split, and a
+//! change of one object concerns its own results only. That is so for a set whose definitions each iterate over the input once,
+//! where every element adds its own results: not below `not` or `every`, not in a comprehension that is read as a whole, and not
+//! by position. A list that is made in this way, in a comprehension or by a rule, may take the place of the input. All else
+//! counts as relating, so what is not understood is safe.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::rego::{
     syntax::ComprehensionKind,
 };
 
-/// Rules that may stand for the input, one made of the other.
+/// Rules that may take the place of the input, one made of the other.
 const LONGEST: usize = 16;
 
 /// What yields the elements that a definition goes through.
@@ -29,7 +29,7 @@ enum Origin {
     Rule(Path),
     /// A variable that holds a comprehension.
     List(Variable),
-    /// What reads the input, and may not stand for it.
+    /// Anything else that reads the input.
     Unclear,
 }
 

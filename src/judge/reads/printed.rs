@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rego::compile::term::{Term, Value};
 
-/// What names an object, and what is no object but named like one.
+/// Fields that name an object, or something with the fields of an object's name.
 const NAMES: [&[&str]; 8] = [
     &["apiVersion"],
     &["apiGroup"],
@@ -36,7 +36,7 @@ impl<'a> Walker<'a> {
 
     /// One result: a message, or an object with it. A `severity` is compared with the known ones.
     fn result(&mut self, value: &Possible) {
-        self.said(value);
+        self.printed(value);
         let severity = value.fields.as_ref().and_then(|fields| fields.get("severity"));
         // With keys that are not known, it may be any value.
         for read in severity.into_iter().chain(value.items.as_deref()) {
@@ -59,14 +59,14 @@ impl<'a> Walker<'a> {
         response
     }
 
-    /// What a result says, in its message or beside it: written as JSON, in which only sets have an order.
-    fn said(&mut self, value: &Possible) {
+    /// Reads what a result prints, in its message or beside it: as JSON, in which only sets have an order.
+    fn printed(&mut self, value: &Possible) {
         value.places.iter().chain(&value.names).for_each(|place| self.see(place, true));
         if let Some(members) = &value.members {
             self.whole((**members).clone());
         }
         let fields = value.fields.iter().flat_map(BTreeMap::values);
-        fields.chain(value.items.as_deref()).for_each(|part| self.said(part));
+        fields.chain(value.items.as_deref()).for_each(|part| self.printed(part));
     }
 
     /// `sprintf` with a format that is known and arguments that are listed.
@@ -132,7 +132,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Reads an argument; if it is written as it is, nobody looks into it yet.
+    /// Reads an argument; one that is printed unchanged is not looked into yet.
     fn take_in(&mut self, value: Possible, plain: bool, names: &mut BTreeSet<Place>) {
         if plain {
             self.alike(&value);

@@ -31,7 +31,7 @@ const STEPS: usize = 1_000_000;
 const DEPTH: usize = 120;
 /// Lists of arguments that one function is walked with; further arguments count as read whole.
 const CONTEXTS: usize = 100;
-/// Values that one variable may stand for before it counts as read whole.
+/// Values that one variable may have before it counts as read whole.
 pub(super) const SIZE: usize = 200;
 
 /// What is assumed of the object's kind.

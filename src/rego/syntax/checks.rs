@@ -81,6 +81,10 @@ fn head(rule: &Rule) -> Checked {
         let help = "a condition belongs into the body of a rule";
         return refused(rule.at, "rego_parse_error: rule name conflicts with built-in function", help);
     }
+    if is_bare && rule.parameters.as_ref().is_some_and(Vec::is_empty) {
+        let help = "give the function a parameter, or the rule a value or a body";
+        return refused(rule.at, "rego_parse_error: rule argument list must take at least one argument", help);
+    }
     if rule.contains.is_some() && rule.parameters.is_some() {
         let help = "a function has one value: write `:=` and the set";
         return refused(rule.at, "rego_parse_error: a function cannot use contains", help);

@@ -9,7 +9,7 @@ use super::tree::{Position, Span};
 pub(crate) struct SyntaxError {
     pub(crate) at: Position,
     pub(crate) why: String,
-    /// How to mend it, where no other error could say more.
+    /// How to fix it, where no other error could say more.
     pub(crate) help: Option<&'static str>,
 }
 

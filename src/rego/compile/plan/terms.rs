@@ -75,7 +75,7 @@ impl Body<'_, '_> {
             }
             Value::Array(items) | Value::Set(items) => items.iter().all(|item| self.is_known(item)),
             Value::Object(fields) => fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value)),
-            // Whatever is open in these is theirs.
+            // Other terms bind their variables themselves.
             _ => true,
         }
     }
