@@ -80,7 +80,7 @@ impl TracedBranch {
         self.body.each_value(look);
         if let Some(TracedValue { value, parts, .. }) = &self.value {
             look(value);
-            parts.iter().for_each(|part| look(&part.value));
+            values(parts).for_each(look);
         }
     }
 }
@@ -88,9 +88,9 @@ impl TracedBranch {
 impl TracedBody {
     fn each_value(&self, look: &mut dyn FnMut(&Value)) {
         for statement in &self.statements {
-            statement.held.iter().chain(&statement.parts).for_each(|part| look(&part.value));
+            values(&statement.held).chain(values(&statement.parts)).for_each(&mut *look);
             if let Some((element, body)) = &statement.inside {
-                element.iter().for_each(|part| look(&part.value));
+                values(element).for_each(&mut *look);
                 body.each_value(look);
             }
         }
@@ -101,6 +101,10 @@ impl TracedBody {
         let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
         behind.take_while(|reached| *reached > 0).count()
     }
+}
+
+fn values(parts: &[TracedPart]) -> impl Iterator<Item = &Value> {
+    parts.iter().map(|part| &part.value)
 }
 
 /// A case of a table: the values of the keys behind the name of the test.
