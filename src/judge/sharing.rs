@@ -7,8 +7,8 @@
 //! object has its own names put in. All other rules are evaluated for each object; where they are too many, nothing is shared.
 //!
 //! [`plan`] finds out at load what is shareable, as a part of the policy set; here is what is kept, as a part of the pipeline.
-//! A fingerprint costs as much as some rules do, so it is only made of objects with a sibling: one of the same kind with the
-//! same controller, which was evaluated before.
+//! A fingerprint costs as much as some rules do, so it is only made of objects with a controller, and of the first of its
+//! objects only where enough controllers have several.
 
 pub(crate) mod placeholders;
 pub(crate) mod plan;
@@ -42,6 +42,8 @@ const LARGEST: u64 = 64 << 10;
 const USUAL: u64 = 1 << 10;
 /// So many controllers are known.
 const CONTROLLERS: usize = 1 << 16;
+/// Of the first object of a controller a fingerprint is made if more than one in so many controllers has several.
+const WORTHWHILE: u32 = 4;
 /// One hit in so many is evaluated, too.
 const EVERY: u32 = 256;
 
@@ -78,8 +80,10 @@ impl Sharing {
 /// What is known of the objects with one controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Siblings {
-    /// There is one.
-    Known,
+    /// There was one.
+    One,
+    /// There were several.
+    Several,
     /// Their findings cannot be kept: each is evaluated by itself.
     Apart,
 }
@@ -90,6 +94,8 @@ pub struct SharedVerdicts {
     /// By a hash of the policy set, the kind and the controller.
     siblings: Cache<u64, Siblings>,
     hasher: RandomState,
+    /// How many controllers were seen, and how many of them with several objects.
+    controllers: [AtomicU32; 2],
     hits: AtomicU32,
     /// The set for which a shared verdict was wrong: what was proven of its policies does not hold.
     wrong: AtomicU64,
@@ -102,6 +108,7 @@ impl Default for SharedVerdicts {
             said: Cache::with_weighter(usual, BYTES, ByBytes),
             siblings: Cache::new(CONTROLLERS),
             hasher: RandomState::new(),
+            controllers: Default::default(),
             hits: AtomicU32::new(0),
             wrong: AtomicU64::new(0),
         }
@@ -115,19 +122,27 @@ impl fmt::Debug for SharedVerdicts {
 }
 
 impl SharedVerdicts {
-    /// Returns what an object can share with its siblings; `None` if nothing, or if it is the first of them.
+    /// Returns what an object can share with its siblings; `None` if nothing, or if it is not likely to have any.
     pub(crate) fn plan<'s>(&self, sharing: &'s Sharing, object: &Object) -> Option<&'s Plan> {
         let plan = sharing.plan(&object.key.kind.kind)?;
         if self.wrong.load(Ordering::Relaxed) == sharing.salt {
             return None;
         }
         let siblings = self.siblings_of(sharing, object)?;
+        let [controllers, with_several] = &self.controllers;
         match self.siblings.get(&siblings) {
-            Some(Siblings::Known) => Some(plan),
+            Some(Siblings::Several) => Some(plan),
             Some(Siblings::Apart) => None,
+            Some(Siblings::One) => {
+                self.siblings.insert(siblings, Siblings::Several);
+                with_several.fetch_add(1, Ordering::Relaxed);
+                Some(plan)
+            }
             None => {
-                self.siblings.insert(siblings, Siblings::Known);
-                None
+                self.siblings.insert(siblings, Siblings::One);
+                let controllers = controllers.fetch_add(1, Ordering::Relaxed);
+                let likely = with_several.load(Ordering::Relaxed).saturating_mul(WORTHWHILE) > controllers;
+                likely.then_some(plan)
             }
         }
     }

@@ -88,7 +88,7 @@ fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
 }
 
 #[test]
-fn only_siblings_share() {
+fn what_is_likely_to_have_siblings_shares() {
     let (verdicts, set) = (SharedVerdicts::default(), load("deny contains \"bad\""));
     let shared = |object| judge(&set, &verdicts, object).shared;
     let of = |name: &str, uid: &str| {
@@ -98,6 +98,10 @@ fn only_siblings_share() {
     let alone = |name: &str| Object { controller: None, ..object(name) };
     assert_eq!([alone("a"), alone("b"), of("c", "1"), of("d", "2")].map(shared), [None; 4]);
     assert_eq!([of("e", "1"), of("f", "2")].map(shared), [Some(Shared::Miss), Some(Shared::Hit)]);
+    // Now siblings are to be expected, until most are alone again.
+    assert_eq!(shared(of("g", "3")), Some(Shared::Hit));
+    let alone = (10..30).map(|number| shared(of("h", &number.to_string()))).filter(Option::is_some).count();
+    assert_eq!(alone, 5);
 }
 
 #[test]
