@@ -100,7 +100,7 @@ fn what_is_likely_to_have_siblings_shares() {
     assert_eq!([of("e", "1"), of("f", "2")].map(shared), [Some(Shared::Miss), Some(Shared::Hit)]);
     // Now siblings are to be expected, until most are alone again.
     assert_eq!(shared(of("g", "3")), Some(Shared::Hit));
-    let sharing = (10..30).map(|number| shared(of("h", &number.to_string()))).flatten().count();
+    let sharing = (10..30).filter_map(|number| shared(of("h", &number.to_string()))).count();
     assert_eq!(sharing, 5);
 }
 
