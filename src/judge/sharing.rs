@@ -10,9 +10,9 @@
 //! A fingerprint costs as much as some rules do, so it is only made of objects with a controller, and of the first of its
 //! objects only where enough controllers have several.
 
+pub(crate) mod kept;
 pub(crate) mod placeholders;
 pub(crate) mod plan;
-pub(crate) mod said;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +28,9 @@ use std::{
 use quick_cache::{Weighter, sync::Cache};
 
 use self::{
+    kept::KeptFindings,
     placeholders::Placeholders,
     plan::{Plan, Plans},
-    said::Said,
 };
 use crate::model::object::Object;
 
@@ -90,7 +90,7 @@ enum Siblings {
 
 /// The verdicts that objects share, of all policy sets of one pipeline.
 pub struct SharedVerdicts {
-    said: Cache<(u64, u128), Arc<Said>, ByBytes>,
+    kept: Cache<(u64, u128), Arc<KeptFindings>, ByBytes>,
     /// By a hash of the policy set, the kind and the controller.
     siblings: Cache<u64, Siblings>,
     hasher: RandomState,
@@ -105,7 +105,7 @@ impl Default for SharedVerdicts {
     fn default() -> Self {
         let usual = usize::try_from(BYTES / USUAL).unwrap_or(usize::MAX);
         Self {
-            said: Cache::with_weighter(usual, BYTES, ByBytes),
+            kept: Cache::with_weighter(usual, BYTES, ByBytes),
             siblings: Cache::new(CONTROLLERS),
             hasher: RandomState::new(),
             controllers: Default::default(),
@@ -117,7 +117,7 @@ impl Default for SharedVerdicts {
 
 impl fmt::Debug for SharedVerdicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedVerdicts").field("said", &self.said.len()).finish_non_exhaustive()
+        f.debug_struct("SharedVerdicts").field("kept", &self.kept.len()).finish_non_exhaustive()
     }
 }
 
@@ -159,15 +159,15 @@ impl SharedVerdicts {
         }
     }
 
-    /// Returns what was said of an object with this fingerprint.
-    pub(crate) fn get(&self, sharing: &Sharing, fingerprint: u128) -> Option<Arc<Said>> {
-        self.said.get(&sharing.key(fingerprint))
+    /// Returns the findings of objects with this fingerprint.
+    pub(crate) fn get(&self, sharing: &Sharing, fingerprint: u128) -> Option<Arc<KeptFindings>> {
+        self.kept.get(&sharing.key(fingerprint))
     }
 
-    /// Keeps what is said of an object.
-    pub(crate) fn keep(&self, sharing: &Sharing, fingerprint: u128, said: Arc<Said>) {
-        if said.bytes() <= LARGEST {
-            self.said.insert(sharing.key(fingerprint), said);
+    /// Keeps the findings of an object.
+    pub(crate) fn keep(&self, sharing: &Sharing, fingerprint: u128, kept: Arc<KeptFindings>) {
+        if kept.bytes() <= LARGEST {
+            self.kept.insert(sharing.key(fingerprint), kept);
         }
     }
 
@@ -185,8 +185,8 @@ impl SharedVerdicts {
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<(u64, u128), Arc<Said>> for ByBytes {
-    fn weight(&self, _: &(u64, u128), said: &Arc<Said>) -> u64 {
-        said.bytes()
+impl Weighter<(u64, u128), Arc<KeptFindings>> for ByBytes {
+    fn weight(&self, _: &(u64, u128), kept: &Arc<KeptFindings>) -> u64 {
+        kept.bytes()
     }
 }

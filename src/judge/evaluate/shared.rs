@@ -1,4 +1,4 @@
-//! Evaluation by what was said of an object that looks the same: see [`sharing`](crate::judge::sharing).
+//! Evaluation by the findings of an object that looks the same: see [`sharing`](crate::judge::sharing).
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -17,9 +17,9 @@ use crate::{
         reads::Look,
         sharing::{
             SharedVerdicts, Sharing,
+            kept::KeptFindings,
             placeholders::{Names, Placeholders},
             plan::Plan,
-            said::Said,
         },
     },
     model::{
@@ -30,7 +30,7 @@ use crate::{
     rego::cpu_time::CpuTimer,
 };
 
-/// Evaluates an object by what the shareable rules said of one that looks the same, or say of it now and are to say of others,
+/// Evaluates an object by the findings of the shareable rules for one that looks the same, or by those for it, which are kept,
 /// and by the other rules. `None` if nothing can be shared of it; `differences` are then the policies for which that was wrong.
 pub(super) fn judge(
     job: &Job,
@@ -49,21 +49,21 @@ pub(super) fn judge(
     let names = Names { key, token: token.as_deref() };
     let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, json: &json };
     let mut results = Results::default();
-    let shared = if let Some(said) = verdicts.get(sharing, fingerprint) {
-        let findings = said.of(&sharing.placeholders, names)?;
+    let shared = if let Some(kept) = verdicts.get(sharing, fingerprint) {
+        let findings = kept.of(&sharing.placeholders, names)?;
         if verdicts.is_due() {
-            parts.check(&findings, &said.passed, differences)?;
+            parts.check(&findings, &kept.passed, differences)?;
         }
-        results.share(findings, &said.passed);
+        results.share(findings, &kept.passed);
         Shared::Hit
     } else {
-        let Some(said) = parts.ask().map(Arc::new) else {
+        let Some(kept) = parts.ask().map(Arc::new) else {
             // A rule that takes too long would be waited for twice for each of them.
             verdicts.part(sharing, &job.object);
             return None;
         };
-        verdicts.keep(sharing, fingerprint, Arc::clone(&said));
-        results.share(said.of(&sharing.placeholders, names)?, &said.passed);
+        verdicts.keep(sharing, fingerprint, Arc::clone(&kept));
+        results.share(kept.of(&sharing.placeholders, names)?, &kept.passed);
         Shared::Miss
     };
     if let Some(rest) = &plan.rest {
@@ -93,7 +93,7 @@ impl Parts<'_> {
     }
 
     /// Asks the shareable rules; `None` if what they say is not to be kept.
-    fn ask(&self) -> Option<Said> {
+    fn ask(&self) -> Option<KeptFindings> {
         let Names { key, token: own_token } = self.names;
         let Placeholders { name, namespace, token, .. } = &self.sharing.placeholders;
         let open = !self.plan.likeness.has_namespace();
@@ -103,7 +103,7 @@ impl Parts<'_> {
         let values = JobValues::read_parts(self.job, &json, &self.plan.shared).ok()?.renamed(&stand_in);
         let mut results = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut results);
-        results.can_be_kept().then(|| Said::new(results.finish()))
+        results.can_be_kept().then(|| KeptFindings::new(results.finish()))
     }
 
     /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
@@ -115,10 +115,10 @@ impl Parts<'_> {
             // What fails, or took too long, may not do so the next time.
             return Some(());
         }
-        let mut said = Results::default();
-        said.share(findings.to_vec(), passed);
-        let (own, said) = (own.finish(), said.finish());
-        if own == said {
+        let mut shared = Results::default();
+        shared.share(findings.to_vec(), passed);
+        let (own, shared) = (own.finish(), shared.finish());
+        if own == shared {
             return Some(());
         }
         self.verdicts.stop(self.sharing);
@@ -126,7 +126,7 @@ impl Parts<'_> {
             let missing = these.iter().filter(|finding| !those.contains(finding));
             missing.map(|finding| Arc::clone(&finding.policy)).collect::<BTreeSet<_>>()
         };
-        let policies = &one_sided((&own.0, &said.0)) | &one_sided((&said.0, &own.0));
+        let policies = &one_sided((&own.0, &shared.0)) | &one_sided((&shared.0, &own.0));
         differences.extend(policies);
         None
     }

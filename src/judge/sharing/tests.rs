@@ -5,7 +5,7 @@ use crate::{
         evaluate::{Job, evaluate_shared},
         reads::LookupReach,
         set::PolicySet,
-        sharing::{SharedVerdicts, said::Said},
+        sharing::{SharedVerdicts, kept::KeptFindings},
         sources::PolicySource,
     },
     model::{
@@ -54,9 +54,9 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
         plan.likeness.look(&object.key, &object.body.json().unwrap()).unwrap().fingerprint
     };
     assert_eq!(fingerprint("a"), fingerprint("b"));
-    let mut said = judge(&wrong, &verdicts, object("a")).results;
-    said[0].message = format!("{} is good", set.sharing.placeholders.name).into();
-    verdicts.keep(&set.sharing, fingerprint("a"), Arc::new(Said::new((said, RuleNumbers::default()))));
+    let mut findings = judge(&wrong, &verdicts, object("a")).results;
+    findings[0].message = format!("{} is good", set.sharing.placeholders.name).into();
+    verdicts.keep(&set.sharing, fingerprint("a"), Arc::new(KeptFindings::new((findings, RuleNumbers::default()))));
     let judged = |number| judge(&set, &verdicts, object(&format!("web-{number}")));
     let all: Vec<Verdict> = (0..600).map(judged).collect();
     let first = all.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
@@ -108,18 +108,18 @@ fn what_is_likely_to_have_siblings_shares() {
 fn what_is_kept_is_bounded() {
     let set = load("deny contains sprintf(\"%s has %s\", [input.metadata.name, input.metadata.labels.text])");
     let large = "x".repeat(1 << 10);
-    let said = |number: usize| {
-        Arc::new(Said::new((vec![Finding::sample(&format!("{number}{large}"))], RuleNumbers::default())))
+    let of = |number: usize| {
+        Arc::new(KeptFindings::new((vec![Finding::sample(&format!("{number}{large}"))], RuleNumbers::default())))
     };
     let verdicts = SharedVerdicts::default();
     for number in 0..40_000 {
-        verdicts.keep(&set.sharing, number as u128, said(number));
+        verdicts.keep(&set.sharing, number as u128, of(number));
     }
     let kept = (0..40_000).filter(|number| verdicts.get(&set.sharing, *number).is_some()).count();
-    let bytes = kept as u64 * said(0).bytes();
+    let bytes = kept as u64 * of(0).bytes();
     assert!((super::BYTES / 2..=super::BYTES).contains(&bytes), "{kept} kept, {bytes} bytes");
     let huge = Finding::sample(&"x".repeat(100 << 10));
-    verdicts.keep(&set.sharing, 99_999, Arc::new(Said::new((vec![huge], RuleNumbers::default()))));
+    verdicts.keep(&set.sharing, 99_999, Arc::new(KeptFindings::new((vec![huge], RuleNumbers::default()))));
     assert!(verdicts.get(&set.sharing, 99_999).is_none());
 }
 

@@ -108,7 +108,7 @@ fn run(first: u64, modules: u64) -> (Counts, Option<String>) {
     let mut counts = Counts::default();
     for seed in first..first + modules {
         let mut random = Rng::with_seed(seed);
-        // Most of what is said of rules with `with` is that they read everything.
+        // Rules with `with` mostly count as reading everything.
         let mut generator = ModuleGenerator::new(Rng::with_seed(seed));
         generator.replaces = random.u8(..8) == 0;
         let Some(rule) = RandomRule::new(&mut generator, &mut random) else {

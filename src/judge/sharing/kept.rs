@@ -1,4 +1,4 @@
-//! What is said of an object, to be said of others.
+//! Findings of an object that are kept for others.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::model::{rule_numbers::RuleNumbers, verdict::Finding};
 
 /// What the shareable rules say of an object, with placeholders for its names.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct KeptFindings {
     findings: Vec<Finding>,
     pub(crate) passed: RuleNumbers,
     bytes: u64,
 }
 
-impl Said {
+impl KeptFindings {
     /// Of findings, and the rules that passed.
     pub(crate) fn new((findings, passed): (Vec<Finding>, RuleNumbers)) -> Self {
         let details = |finding: &Finding| finding.details.as_deref().map_or(0, |details| size(details.values()));
@@ -29,7 +29,7 @@ impl Said {
         self.bytes
     }
 
-    /// Returns what is said of the object with these names; `None` if two findings are the same then, which come from different
+    /// Returns the findings of the object with these names; `None` if two findings are the same then, which come from different
     /// definitions of their rule, and only the rule knows which of them counts.
     pub(crate) fn of(&self, placeholders: &Placeholders, names: Names<'_>) -> Option<Vec<Finding>> {
         let mut findings = self.findings.clone();
