@@ -52,9 +52,8 @@ pub fn evaluate(job: &Job) -> Verdict {
 /// As [`evaluate`]; what siblings of the object share is taken from `verdicts`, and kept there.
 pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     let began = Instant::now();
-    let constraints = job.policies.constraints.candidates(&job.policies.units, &job.object.key.kind);
     let mut differences = Vec::new();
-    match shared::judge(job, verdicts, &constraints, &mut differences) {
+    match shared::judge(job, verdicts, &mut differences) {
         Some((standing, shared)) => verdict(job, standing, Results::default(), (Some(shared), Vec::new()), began),
         None => evaluate_extent(job, Extent::Read, differences),
     }

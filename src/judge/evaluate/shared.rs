@@ -35,7 +35,6 @@ use crate::{
 pub(super) fn judge(
     job: &Job,
     verdicts: &SharedVerdicts,
-    constraints: &[(usize, usize)],
     differences: &mut Vec<Arc<str>>,
 ) -> Option<(Results, Shared)> {
     let (set, key) = (&*job.policies, &job.object.key);
@@ -47,6 +46,7 @@ pub(super) fn judge(
     let json = job.object.body.json().ok()?;
     let Look { fingerprint, token } = plan.likeness.look(key, &json).filter(|_| !sharing.placeholders.are_in(&json))?;
     let names = Names { key, token: token.as_deref() };
+    let constraints = &set.constraints.candidates(&set.units, &key.kind);
     let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, json: &json };
     let mut results = Results::default();
     let shared = if let Some(kept) = verdicts.get(sharing, fingerprint) {

@@ -5,18 +5,12 @@ use super::{
     possible::Possible,
     walk::{SIZE, Walker},
 };
-use crate::rego::compile::term::{Term, Value};
+use crate::rego::compile::term::{self, Term, Value};
 
 impl<'a> Walker<'a> {
     pub(super) fn unify(&mut self, left: &'a Term, right: &'a Term) -> Certainty {
-        let pairs = match (&left.value, &right.value) {
-            _ if self.is_known(left) || self.is_known(right) => None,
-            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-                Some(left.iter().zip(right).collect())
-            }
-            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
-            _ => None,
-        };
+        let is_known = self.is_known(left) || self.is_known(right);
+        let pairs = if is_known { None } else { term::paired(left, right) };
         if let Some(pairs) = pairs {
             return self.unify_pairs(pairs);
         }
@@ -130,14 +124,4 @@ impl<'a> Walker<'a> {
 /// Whether a term is an array of texts.
 fn is_of_texts(term: &Term) -> bool {
     matches!(&term.value, Value::Array(items) if items.iter().all(|item| item.as_text().is_some()))
-}
-
-/// Pairs the values of two objects, if their keys are the same constants.
-fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
-    let pair = |(key, value): &'t (Term, Term)| {
-        let key = key.constant()?;
-        let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
-        Some((value, &other.1))
-    };
-    left.iter().map(pair).collect()
 }

@@ -373,6 +373,28 @@ impl Rule {
     }
 }
 
+/// Returns the parts of two patterns that are unified with each other; `None` unless both are arrays of one length, or objects
+/// with the same keys.
+pub(crate) fn paired<'t>(left: &'t Term, right: &'t Term) -> Option<Vec<(&'t Term, &'t Term)>> {
+    match (&left.value, &right.value) {
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            Some(left.iter().zip(right).collect())
+        }
+        (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
+        _ => None,
+    }
+}
+
+/// Pairs the values of two objects, if their keys are the same constants.
+fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
+    let pair = |(key, value): &'t (Term, Term)| {
+        let key = key.constant()?;
+        let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
+        Some((value, &other.1))
+    };
+    left.iter().map(pair).collect()
+}
+
 /// Writes a path below `data` as Rego does.
 pub(super) fn path_text(path: &[Constant]) -> String {
     let mut text = "data".to_owned();

@@ -2,20 +2,14 @@
 
 use super::{Planned, body::Body};
 use crate::rego::{
-    compile::term::{Term, Value},
+    compile::term::{self, Term, Value},
     program::{Operand, Step},
 };
 
 impl Body<'_, '_> {
     pub(super) fn unify(&mut self, left: &Term, right: &Term) -> Planned<()> {
-        let pairs = match (&left.value, &right.value) {
-            _ if self.is_known(left) || self.is_known(right) => None,
-            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-                Some(left.iter().zip(right).collect())
-            }
-            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
-            _ => None,
-        };
+        let is_known = self.is_known(left) || self.is_known(right);
+        let pairs = if is_known { None } else { term::paired(left, right) };
         if let Some(pairs) = pairs {
             return self.unify_pairs(pairs);
         }
@@ -113,14 +107,4 @@ impl Body<'_, '_> {
     fn is_unused(&self, term: &Term) -> bool {
         !self.is_known(term) && term.as_variable().is_some_and(|variable| self.planner.variables.is_wildcard(variable))
     }
-}
-
-/// Pairs the values of two objects, if their keys are the same constants.
-fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
-    let pair = |(key, value): &'t (Term, Term)| {
-        let key = key.constant()?;
-        let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
-        Some((value, &other.1))
-    };
-    left.iter().map(pair).collect()
 }
