@@ -17,15 +17,13 @@ use std::{num::NonZero, thread};
 use tokio::runtime::Builder;
 
 use crate::{
+    blocking::STACK_BYTES,
     cli::{self, Subcommand, check::Mode, logging},
     output::print,
     record::memory::process_limit,
     rego::memory,
     telemetry::Telemetry,
 };
-
-/// Policies may recurse deeply while they are parsed and evaluated; the pages are taken only when they are used.
-const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs a command; returns the exit code. Blocks.
 ///

@@ -36,6 +36,7 @@
 
 pub mod model;
 
+pub mod blocking;
 pub mod metrics;
 
 pub mod rego;
@@ -46,7 +47,6 @@ pub mod cluster;
 
 pub mod telemetry;
 
-pub mod blocking;
 pub mod bundle;
 
 pub mod source;

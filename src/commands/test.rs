@@ -13,13 +13,7 @@ pub mod result;
 pub(super) mod show;
 mod suite;
 
-use std::{
-    num::NonZero,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
-
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use tracing::warn;
 
 use self::{
@@ -29,6 +23,7 @@ use self::{
     suite::SuiteTests,
 };
 use crate::{
+    blocking::in_parallel,
     cli::test::TestArgs,
     judge::{sources::PolicySource, tested},
     rego::{
@@ -36,9 +31,6 @@ use crate::{
         problem::{LoadError, Problem},
     },
 };
-
-/// Evaluation walks the syntax tree by recursion; twice what [`Limits::stack`] allows, and room for the rest.
-const STACK_BYTES: usize = 16 << 20;
 
 /// Runs `kaudit test`; returns the exit code.
 ///
@@ -62,10 +54,17 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
         bail!(nothing_to_run(options));
     }
     let covers = options.coverage || options.threshold.is_some();
-    let (results, covered) = side_by_side(count, |index, covered| match index.checked_sub(rego.len()) {
-        None => rego.run(index, &limits, covers.then_some(covered)),
-        Some(index) => suites.run(index, &limits),
-    })?;
+    let ended = in_parallel((0..count).collect(), |index: usize| {
+        let mut covered = Covered::default();
+        let result = match index.checked_sub(rego.len()) {
+            None => rego.run(index, &limits, covers.then_some(&mut covered)),
+            Some(index) => suites.run(index, &limits),
+        };
+        (result, covered)
+    });
+    let (results, each): (Vec<TestResult>, Vec<Covered>) = ended.into_iter().unzip();
+    let mut covered = Covered::default();
+    each.into_iter().for_each(|lines| covered.merge(lines));
     let run = TestRun {
         results,
         coverage: covers.then(|| LineCoverage::new(&tested, &covered)),
@@ -87,38 +86,4 @@ fn nothing_to_run(options: &TestArgs) -> String {
         Some(_) => format!("no test in {paths} has a name that --run matches"),
         None => format!("no test in {paths}: looked for rules named test_… in .rego files and for Gatekeeper suites"),
     }
-}
-
-/// Runs `count` tests on all cores; returns the results in order.
-fn side_by_side(
-    count: usize,
-    run: impl Fn(usize, &mut Covered) -> TestResult + Sync,
-) -> anyhow::Result<(Vec<TestResult>, Covered)> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(count);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut covered = Covered::default();
-        let mut results = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return (results, covered);
-            }
-            results.push((index, run(index, &mut covered)));
-        }
-    };
-    thread::scope(|scope| {
-        let start = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let started =
-            (0..threads).map(start).collect::<Result<Vec<_>, _>>().context("starting threads for the tests")?;
-        let mut results = Vec::with_capacity(count);
-        let mut covered = Covered::default();
-        for thread in started {
-            let Ok((some, lines)) = thread.join() else { bail!("a test ended kaudit's thread; please report it") };
-            results.extend(some);
-            covered.merge(lines);
-        }
-        results.sort_by_key(|(index, _)| *index);
-        Ok((results.into_iter().map(|(_, result)| result).collect(), covered))
-    })
 }

@@ -267,7 +267,7 @@ mod tests {
                 let mut send = |change| sender.blocking_send(change).unwrap();
                 read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, false, &mut send)
             };
-            std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
+            std::thread::Builder::new().stack_size(crate::blocking::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);
         let (mut seen, mut skipped) = (Vec::new(), Vec::new());

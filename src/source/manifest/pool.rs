@@ -6,10 +6,10 @@ use std::{
     thread,
 };
 
+use crate::blocking::STACK_BYTES;
+
 /// Items that wait for each thread; as many results may wait to be taken.
 const WAITING: usize = 2;
-/// The parsers recurse as deeply as a document is nested.
-pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Does `work` on all `items`, on as many threads as there are processors, and hands the results to `take` in the order of
 /// the items. Only a few are held at a time.
