@@ -23,11 +23,12 @@ use super::{
 };
 use crate::{
     blocking::{spawn_blocking, spawn_blocking_in},
+    cluster::backoff::Backoff,
     judge::{
         depth,
-        evaluate::touched,
+        evaluate::{has_unfinished_arrays, with_arrays, with_other_results},
         inventory::Inventory,
-        kubescape::scopes::Identity,
+        kubescape::arrays::Identity,
         reads::{Projection, lookups::LookupState},
         set::PolicySet,
     },
@@ -46,6 +47,8 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(50);
 /// When an inventory that was lost is built again.
 const REBUILD: Duration = Duration::from_secs(10);
+/// When rules are evaluated again that ran out of time: later after each attempt.
+const BACKOFF: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_mins(10));
 /// Updates take at most one part of the time in so many.
 const SHARE: u32 = 4;
 
@@ -83,6 +86,9 @@ pub(crate) struct InventorySync {
     /// Counts resets: an update that began before the last one is of no use.
     generation: u64,
     updating: JoinSet<Updated>,
+    /// When rules are evaluated again that ran out of time for an array, and how often they were.
+    array_retry: Option<Instant>,
+    array_attempts: u32,
     /// Why the policies could not take the last state; empty if they could.
     pub(crate) problem: String,
     /// What an update does; another function in tests.
@@ -112,10 +118,10 @@ pub(crate) struct Updated {
     lookups: Arc<LookupState>,
     /// When the update began: it has all that was marked before.
     began: Instant,
-    /// How long it took.
+    /// How long it took to put the objects in.
     pub(crate) took: Duration,
-    /// How long it took to find out what is touched.
-    searched: Duration,
+    /// How long it took beyond that to evaluate the rules that relate objects.
+    evaluated: Duration,
 }
 
 /// An object and its present state; `None` if it is gone.
@@ -140,6 +146,8 @@ impl InventorySync {
             policies: None,
             generation: 0,
             updating: JoinSet::new(),
+            array_retry: None,
+            array_attempts: 0,
             problem: String::new(),
             run: Update::run,
         };
@@ -156,6 +164,8 @@ impl InventorySync {
         self.not_before = None;
         self.rounds = Rounds::default();
         self.judged.clear();
+        self.array_retry = None;
+        self.array_attempts = 0;
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
@@ -265,6 +275,10 @@ impl InventorySync {
         if !self.updating.is_empty() {
             return None;
         }
+        self.change_due(now).into_iter().chain(self.array_retry).min()
+    }
+
+    fn change_due(&self, now: Instant) -> Option<Instant> {
         if self.policies.is_none() {
             // Nothing can be judged until then.
             return Some(now);
@@ -307,6 +321,7 @@ impl InventorySync {
             inventory: self.inventory.take().unwrap_or_default(),
             policies: Arc::clone(policies),
             present: self.policies.clone(),
+            retry_arrays: self.array_retry.take_if(|due| *due <= now).is_some(),
             generation: self.generation,
             began: now,
             lookups: Arc::clone(&self.lookups),
@@ -343,7 +358,7 @@ impl InventorySync {
         if updated.generation != self.generation {
             return Vec::new();
         }
-        self.not_before = Some(now + updated.took * SHARE + updated.searched);
+        self.not_before = Some(now + updated.took * SHARE + updated.evaluated);
         self.lookups_in_force = updated.lookups;
         self.inventory = updated.inventory;
         let policies = match updated.policies {
@@ -358,6 +373,7 @@ impl InventorySync {
                 self.policies.take().unwrap_or(policies)
             }
         };
+        self.plan_array_retry(&policies, now);
         if let Some(old) = self.policies.replace(Arc::clone(&policies)) {
             if !Arc::ptr_eq(&old, &policies) {
                 let objects = judged.into_iter().chain(judging).collect();
@@ -369,6 +385,18 @@ impl InventorySync {
         }
         // Before the first state nothing was judged, so every verdict has it.
         self.release(updated.began)
+    }
+}
+
+impl InventorySync {
+    /// Decides when rules are evaluated again that ran out of time for an array.
+    fn plan_array_retry(&mut self, policies: &PolicySet, now: Instant) {
+        if !has_unfinished_arrays(policies) {
+            (self.array_retry, self.array_attempts) = (None, 0);
+        } else if self.array_retry.is_none() {
+            self.array_attempts += 1;
+            self.array_retry = Some(now + BACKOFF.after(self.array_attempts));
+        }
     }
 }
 
@@ -390,7 +418,7 @@ impl Updated {
             lookups,
             began,
             took: began.elapsed(),
-            searched: Duration::ZERO,
+            evaluated: Duration::ZERO,
         }
     }
 }
@@ -406,6 +434,8 @@ pub(crate) struct Update {
     began: Instant,
     /// Which kinds have been read.
     lookups: Arc<LookupState>,
+    /// Whether rules are to be evaluated again that ran out of time for an array.
+    retry_arrays: bool,
 }
 
 impl Update {
@@ -440,39 +470,52 @@ impl Update {
             }
         }
         touched.all |= self.inventory.take_replaced_plural();
-        let policies = match self.present {
-            Some(present) if !changed => Ok(present),
-            _ => Ok(Arc::new(self.policies.with_inventory(&self.inventory))),
+        if !changed {
+            touched = Touched::default();
+        }
+        let before = self.present.as_deref();
+        let (policies, took) = match &self.present {
+            Some(present) if !changed && !self.retry_arrays => (Arc::clone(present), self.began.elapsed()),
+            _ => {
+                let policies = self.policies.with_objects(&self.inventory);
+                let took = self.began.elapsed();
+                (Arc::new(with_arrays(policies, &self.inventory, before, self.retry_arrays)), took)
+            }
         };
-        let took = self.began.elapsed();
-        match &policies {
-            _ if !changed => touched = Touched::default(),
-            Ok(policies) if !touched.all => touched.objects = in_arrays(policies, &self.inventory),
-            _ => touched = Touched::all(),
+        if touched.all {
+            touched = Touched::all();
+        } else if let Some(before) = before {
+            touched.objects = in_arrays(before, &policies, &self.inventory);
         }
         let Self { inventory, generation, began, lookups, .. } = self;
-        let searched = began.elapsed().saturating_sub(took);
-        Updated { inventory: Some(inventory), policies, touched, generation, lookups, began, took, searched }
+        let evaluated = began.elapsed().saturating_sub(took);
+        Updated {
+            inventory: Some(inventory),
+            policies: Ok(policies),
+            touched,
+            generation,
+            lookups,
+            began,
+            took,
+            evaluated,
+        }
     }
 }
 
-/// Returns the objects of which rules that relate objects say something else now.
-fn in_arrays(policies: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
+/// Returns the objects for which rules that relate objects have other results now.
+fn in_arrays(before: &PolicySet, now: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
     let key = |identity: Identity| {
         let Identity { api_version, kind, namespace, name } = identity;
         let kind = Arc::clone(inventory.kinds().get(&(api_version.to_string(), kind.to_string()))?);
         Some(ObjectKey { kind, namespace, name, copy: 0 })
     };
-    touched(policies).into_iter().filter_map(key).collect()
+    with_other_results(before, now).into_iter().filter_map(key).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        judge::evaluate::{Job, evaluate},
-        model::object::Object,
-    };
+    use crate::rego::limits::Limits;
 
     #[test]
     fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
@@ -494,6 +537,7 @@ mod tests {
                 generation: 0,
                 began: Instant::now(),
                 lookups: Arc::default(),
+                retry_arrays: false,
             };
             let updated = update.run(vec![(key.clone(), Some(Body::plain(object.as_bytes())))], all);
             updated.inventory.unwrap().document("kubernetes").clone()
@@ -505,7 +549,8 @@ mod tests {
         assert_eq!(updated(true), value::from_json(whole.as_bytes()).unwrap());
     }
 
-    /// Writes a rule in Kubescape's layout: Pods may not be selected by a Service in their namespace.
+    /// Writes a rule in Kubescape's layout: Pods may not be selected by a Service in their namespace; where an
+    /// app is endless, the rule takes very long.
     fn library(directory: &std::path::Path) {
         let rule = directory.join("rules/selected");
         std::fs::create_dir_all(&rule).unwrap();
@@ -514,56 +559,89 @@ mod tests {
         std::fs::write(rule.join("rule.metadata.json"), metadata).unwrap();
         let module = "package armo_builtins\n\ndeny contains result if {\n\tpod := input[_]\n\tpod.kind == \"Pod\"\n\t\
             service := input[_]\n\tservice.kind == \"Service\"\n\tservice.spec.app == pod.spec.app\n\t\
-            result := {\"alertMessage\": \"selected\", \"alertObject\": {\"k8sApiObjects\": [pod]}}\n}\n";
+            result := {\"alertMessage\": \"selected\", \"alertObject\": {\"k8sApiObjects\": [pod]}}\n}\n\n\
+            deny contains {} if {\n\tinput[_].spec.app == \"endless\"\n\tall := numbers.range(1, 9000)\n\tall[_] + all[_] + all[_] < 0\n}\n";
         std::fs::write(rule.join("raw.rego"), module).unwrap();
     }
 
-    #[test]
-    fn a_change_touches_only_those_of_which_something_else_is_said() {
-        let directory = tempfile::tempdir().unwrap();
-        library(directory.path());
-        let loaded = Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap());
-        let state = |kind: &str, plural: &str, namespace: &str, name: &str, app: Option<&str>| {
-            let key = ObjectKey {
-                kind: Kind::sample("", plural, kind),
-                namespace: Some(namespace.into()),
-                name: name.into(),
-                copy: 0,
+    /// An object of the core group, or one that is gone.
+    fn state(kind: &str, namespace: &str, name: &str, app: Option<&str>) -> ObjectState {
+        let plural = format!("{}s", kind.to_lowercase());
+        let kind_of_key = Kind::sample("", &plural, kind);
+        let key = ObjectKey { kind: kind_of_key, namespace: Some(namespace.into()), name: name.into(), copy: 0 };
+        let body = app.map(|app| {
+            let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
+            format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{metadata},"spec":{{"app":"{app}"}}}}"#)
+        });
+        (key, body.map(|body| Body::plain(body.as_bytes())))
+    }
+
+    /// The states of an inventory, one after the other.
+    struct Updates {
+        loaded: Arc<PolicySet>,
+        inventory: Inventory,
+        present: Option<Arc<PolicySet>>,
+    }
+
+    impl Updates {
+        fn new(limits: &Limits) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            library(directory.path());
+            let loaded = Arc::new(PolicySet::load_with(&[directory.path().to_owned()], limits).unwrap());
+            Self { loaded, inventory: Inventory::default(), present: None }
+        }
+
+        /// Takes states in; returns the names of the objects that are touched.
+        fn update(&mut self, states: Vec<ObjectState>, retry_arrays: bool) -> String {
+            let update = Update {
+                inventory: std::mem::take(&mut self.inventory),
+                policies: Arc::clone(&self.loaded),
+                present: self.present.take(),
+                generation: 0,
+                began: Instant::now(),
+                lookups: Arc::default(),
+                retry_arrays,
             };
-            let body = app.map(|app| {
-                let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
-                format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{metadata},"spec":{{"app":"{app}"}}}}"#)
-            });
-            (key, body.map(|body| Body::plain(body.as_bytes())))
-        };
-        let pod = |namespace, name, app| state("Pod", "pods", namespace, name, Some(app));
-        let pods = [pod("n", "a", "x"), pod("n", "b", "y"), pod("n", "c", "y"), pod("m", "d", "y")];
-        let (mut inventory, mut present) = (Inventory::default(), None);
-        let mut update = |states: Vec<ObjectState>| {
-            let (policies, began) = (Arc::clone(&loaded), Instant::now());
-            let inventory_now = std::mem::take(&mut inventory);
-            let (before, lookups) = (present.take(), Arc::default());
-            let update = Update { inventory: inventory_now, policies, present: before, generation: 0, began, lookups };
             let updated = update.run(states, false);
-            let policies = updated.policies.unwrap();
-            inventory = updated.inventory.unwrap();
-            // All are judged, so that the rule is asked about each namespace.
-            for (key, body) in &pods {
-                let object = Object { body: body.clone().unwrap(), ..Object::sample(key.clone(), b"") };
-                let policies = Arc::clone(&policies);
-                evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
-            }
-            present = Some(policies);
+            self.inventory = updated.inventory.unwrap();
+            self.present = Some(updated.policies.unwrap());
             assert!(!updated.touched.all && updated.touched.places.is_empty());
             updated.touched.objects.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>().concat()
-        };
-        let service = |app| state("Service", "services", "n", "s", app);
-        assert_eq!(update(pods.to_vec()), "", "nobody was judged before");
+        }
+    }
+
+    #[test]
+    fn a_change_touches_only_those_that_have_other_results() {
+        let pod = |namespace, name, app| state("Pod", namespace, name, Some(app));
+        let service = |app| state("Service", "n", "s", app);
+        let mut updates = Updates::new(&Limits::default());
+        let mut update = |states| updates.update(states, false);
+        let pods = vec![pod("n", "a", "x"), pod("n", "b", "y"), pod("n", "c", "y"), pod("m", "d", "y")];
+        assert_eq!(update(pods), "", "no verdict was given before");
         assert_eq!(update(vec![service(Some("x"))]), "a");
         assert_eq!(update(vec![service(Some("x"))]), "", "nothing changed");
         assert_eq!(update(vec![service(Some("y"))]), "abc", "not in the other namespace");
         assert_eq!(update(vec![service(Some("z"))]), "bc");
-        assert_eq!(update(vec![service(None)]), "", "nothing was said because of it");
+        assert_eq!(update(vec![service(None)]), "", "no result was due to it");
         assert_eq!(update(vec![pod("m", "e", "y")]), "");
+    }
+
+    #[test]
+    fn a_rule_that_ran_out_of_time_for_an_array_is_evaluated_again_only_for_a_retry() {
+        let limits = Limits { input: Duration::from_millis(50), ..Limits::default() };
+        let mut updates = Updates::new(&limits);
+        let pod = |name, app| state("Pod", "n", name, Some(app));
+        updates.update(vec![pod("a", "endless")], false);
+        assert!(has_unfinished_arrays(updates.present.as_ref().unwrap()));
+        // Nothing in the array is endless any more.
+        assert_eq!(
+            updates.update(vec![pod("a", "x"), pod("b", "x")], false),
+            "ab",
+            "its failure concerns all of the array"
+        );
+        assert!(has_unfinished_arrays(updates.present.as_ref().unwrap()));
+        assert_eq!(updates.update(Vec::new(), true), "ab");
+        assert!(!has_unfinished_arrays(updates.present.as_ref().unwrap()));
+        assert_eq!(updates.update(vec![state("Service", "n", "s", Some("x"))], false), "ab");
     }
 }

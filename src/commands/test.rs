@@ -63,8 +63,10 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
         (result, covered)
     });
     let (results, each): (Vec<TestResult>, Vec<Covered>) = ended.into_iter().unzip();
-    let mut covered = Covered::default();
-    each.into_iter().for_each(|lines| covered.merge(lines));
+    let covered = each.into_iter().fold(Covered::default(), |mut all, lines| {
+        all.merge(lines);
+        all
+    });
     let run = TestRun {
         results,
         coverage: covers.then(|| LineCoverage::new(&tested, &covered)),

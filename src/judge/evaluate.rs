@@ -4,6 +4,7 @@
 //! one of them fails is each evaluated by itself, so that one broken rule costs the others nothing.
 //! Whatever a policy does, it ends as a finding.
 
+mod arrays;
 mod asked;
 mod bounds;
 mod gatekeeper;
@@ -19,10 +20,10 @@ mod trivy;
 
 use std::{sync::Arc, time::Instant};
 
-pub use self::job::Job;
+pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
+    arrays::{has_unfinished_arrays, with_arrays, with_other_results},
     asked::{Asked, asked},
-    kubescape::touched,
 };
 use self::{
     input::{Extent, JobValues, Operation, Review},
@@ -101,7 +102,6 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                 // Of a deleted object nothing stands; these results only show which its deletion did not add.
                 ask(Operation::Audit, job.deleted, &mut standing);
                 if let Some(change) = JobValues::change(job) {
-                    transitions.notes.shared = standing.notes.shared;
                     ask(change, true, &mut transitions);
                 }
             }
@@ -235,9 +235,7 @@ fn judge_all(
                 InputForm::Array => {
                     // An array is of the moment: it knows nothing of how an object changed.
                     let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
-                    if let Some(rule) =
-                        unit.kubescape.as_ref().filter(|rule| standing && rule.matches(&job.object.key.kind))
-                    {
+                    if let Some(rule) = unit.kubescape().filter(|rule| standing && rule.matches(&job.object.key.kind)) {
                         judge.kubescape((unit, group, rule), &job.object.key, &values.object);
                     }
                 }
@@ -245,7 +243,7 @@ fn judge_all(
         }
     }
     let concerned = |(unit, number): &&(usize, usize)| {
-        let template = set.units[*unit].template.as_ref();
+        let template = set.units[*unit].template();
         part.has_constraint(*unit, *number, template.is_some_and(|template| template.depends.transition))
     };
     let mut constraints = constraints.iter().filter(concerned).peekable();

@@ -28,8 +28,14 @@ use self::{
     template::{ENTRY, Template},
 };
 use super::{
-    compile::compile, dependencies::Dependencies, dialect::Dialect, entrypoints::Purpose, metadata::Metadata,
-    policy::Policy, unit::Unit, unjudged::Unjudged,
+    compile::compile,
+    dependencies::Dependencies,
+    dialect::Dialect,
+    entrypoints::Purpose,
+    metadata::Metadata,
+    policy::Policy,
+    unit::{Unit, UnitForm},
+    unjudged::Unjudged,
 };
 use crate::{
     model::verdict::Source,
@@ -285,7 +291,8 @@ impl LoadedLibrary {
                 rules: vec![constraint.rule.clone()],
             });
         }
-        unit.template = Some(BoundTemplate { constraints, blocks: template.blocks.clone(), depends: own.depends });
+        unit.form =
+            UnitForm::Template(BoundTemplate { constraints, blocks: template.blocks.clone(), depends: own.depends });
         self.units.push(unit);
     }
 }

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::{
         judge::{
-            evaluate::{Job, evaluate},
+            evaluate::{Job, evaluate, with_inventory},
             set::PolicySet,
         },
         model::object::Object,
@@ -256,7 +256,7 @@ mod tests {
         for (plural, kind) in kinds {
             inventory.put(&key(&Kind::sample("", plural, kind), Some("n"), "a"), Some(&json("{}")));
         }
-        let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap().with_inventory(&inventory);
+        let policies = with_inventory(&PolicySet::load(&[directory.path().to_owned()]).unwrap(), &inventory);
         let key = key(&Kind::sample("", "pods", "Pod"), None, "a");
         let object = Object::sample(key, br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#);
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };

@@ -8,6 +8,7 @@ use std::{
 use super::{
     dependencies::Dependencies,
     gatekeeper::matching::Match,
+    kubescape::rule::KubescapeRule,
     reads::{InventoryReads, Projection, Segment, Tree},
     unit::Unit,
 };
@@ -36,7 +37,7 @@ impl KindIndex {
     pub(crate) fn new(units: &[Unit]) -> Self {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
         let kubescape_kinds: Vec<_> =
-            units.iter().map(|unit| unit.kubescape.as_ref().and_then(|rule| rule.kind_names())).collect();
+            units.iter().map(|unit| unit.kubescape().and_then(KubescapeRule::kind_names)).collect();
         for (number, unit) in units.iter().enumerate() {
             kinds.extend(unit.groups.iter().flat_map(|group| group.queries.kinds()).map(|kind| &**kind));
             kinds.extend(kubescape_kinds[number].iter().flatten().map(|kind| &**kind));

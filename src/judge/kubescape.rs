@@ -5,12 +5,12 @@
 //! kaudit has not (a scanner on the nodes, a cloud's description, image scans, signatures) has it left out, by name.
 //! `filter.rego` is not read: it decides which objects count as scanned and passed, and changes no failing result.
 
+pub(crate) mod arrays;
 mod controls;
 mod document;
 pub(crate) mod matching;
 mod needs;
 pub(crate) mod rule;
-pub(crate) mod scopes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -21,11 +21,11 @@ use std::{
 use serde_json::{Map, Value};
 
 use self::{
+    arrays::Aggregator,
     controls::{missing_controls, missing_rules, unjudged_rule},
     document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
     needs::{needs_builtin, why_unjudged},
-    rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE},
-    scopes::{Aggregator, Scopes},
+    rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE, RuleInput},
 };
 use super::{
     compile::compile,
@@ -36,7 +36,7 @@ use super::{
     reads::Matches,
     rule::Rule,
     sources::PolicySource,
-    unit::Unit,
+    unit::{Unit, UnitForm},
     unjudged::Unjudged,
 };
 use crate::{
@@ -383,7 +383,11 @@ impl LoadedLibrary {
             matching: metadata.matching.clone(),
             aggregator,
             controls: Vec::new(),
-            scopes: relates.then(|| Scopes::new(controls.iter().any(|control| sees_whole_cluster(control)))),
+            input: match relates {
+                false => RuleInput::One,
+                true if controls.iter().any(|control| sees_whole_cluster(control)) => RuleInput::Cluster,
+                true => RuleInput::Namespace,
+            },
         };
         let names = bound.kind_names();
         let names = names.as_ref().map(|names| names.iter().map(AsRef::as_ref).collect());
@@ -419,7 +423,7 @@ impl LoadedLibrary {
             };
             add(metadata.name.as_str().into(), ENTRY.into(), about);
         }
-        unit.kubescape = Some(Arc::new(bound));
+        unit.form = UnitForm::Kubescape { rule: Arc::new(bound), arrays: None };
         self.units.push(unit);
     }
 }

@@ -23,7 +23,7 @@ use super::{
     sharing::{Sharing, plan::Plans},
     sources::PolicySource,
     trivy::{self, Sorted},
-    unit::Unit,
+    unit::{Unit, UnitForm},
     unjudged::Unjudged,
 };
 use crate::{
@@ -357,16 +357,19 @@ fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &m
     let is_on = |policy: &Arc<str>, rule: &Rule| selection.takes(policy, &rule.name, &rule.metadata);
     policies.retain(|policy| policy.rules.iter().all(|rule| is_on(&policy.name, rule)));
     units.retain_mut(|unit| {
-        let constraints = unit.template.as_mut().map(|template| {
-            template.constraints.retain(|constraint| is_on(&constraint.policy, &constraint.rule));
-            template.constraints.len()
-        });
-        // Nothing else holds it yet.
-        let controls = unit.kubescape.as_mut().and_then(Arc::get_mut).map(|rule| {
-            rule.controls.retain(|control| is_on(&control.policy, &control.rule));
-            rule.controls.len()
-        });
-        constraints.or(controls) != Some(0)
+        match &mut unit.form {
+            UnitForm::Modules => true,
+            UnitForm::Template(template) => {
+                template.constraints.retain(|constraint| is_on(&constraint.policy, &constraint.rule));
+                !template.constraints.is_empty()
+            }
+            UnitForm::Kubescape { rule, .. } => {
+                // Nothing else holds it yet.
+                let Some(rule) = Arc::get_mut(rule) else { return true };
+                rule.controls.retain(|control| is_on(&control.policy, &control.rule));
+                !rule.controls.is_empty()
+            }
+        }
     });
 }
 

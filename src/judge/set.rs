@@ -113,7 +113,7 @@ impl PolicySet {
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
         let constraints = constraints.filter_map(|(unit, number)| {
             let unit = &self.units[unit];
-            let template = unit.template.as_ref()?;
+            let template = unit.template()?;
             let depends = template.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
             let namespace = depends.namespace || template.constraints[number].matching.needs_namespace();
             Some(Dependencies { namespace, ..depends })
@@ -172,9 +172,9 @@ impl PolicySet {
         lookups.awaits(&self.kinds.of(&kind.kind).lookups)
     }
 
-    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded.
+    /// Returns the same policies with these objects to look up, without arrays of them.
     #[must_use]
-    pub fn with_inventory(&self, inventory: &Inventory) -> Self {
+    pub(crate) fn with_objects(&self, inventory: &Inventory) -> Self {
         let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect();
         Self { units, ..self.clone() }
     }

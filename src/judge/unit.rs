@@ -1,6 +1,6 @@
 //! A unit: modules that are evaluated together, and the rules of them that judge.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use regorus::{Value, value::Object};
 
@@ -9,7 +9,10 @@ use super::{
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
-    kubescape::rule::KubescapeRule,
+    kubescape::{
+        arrays::RuleArrays,
+        rule::{KubescapeRule, RuleInput},
+    },
     reads::{InventoryReads, Projection, Queries, Reads, Tree},
     rule::{Entrypoint, Exception},
 };
@@ -48,11 +51,15 @@ impl Group {
     }
 }
 
-/// What is to be told of evaluations beside their answers.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    /// CPU time for answers that are about other objects, too.
-    pub(crate) shared: Duration,
+/// What decides which objects the rules of a unit are evaluated for, and how they get them.
+#[derive(Debug, Clone)]
+pub(crate) enum UnitForm {
+    /// The rules themselves: they are evaluated for every object.
+    Modules,
+    /// A Gatekeeper template: its Constraints do.
+    Template(BoundTemplate),
+    /// A rule in Kubescape's layout: `match` of its metadata does. The arrays are those that it gets instead of single objects.
+    Kubescape { rule: Arc<KubescapeRule>, arrays: Option<Arc<RuleArrays>> },
 }
 
 /// Modules that are evaluated together.
@@ -62,10 +69,8 @@ pub(crate) struct Unit {
     pub(crate) files: Arc<[File]>,
     pub(crate) evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
-    /// The Gatekeeper template that it was compiled from, if any: Constraints decide which objects its rule is asked about.
-    pub(crate) template: Option<BoundTemplate>,
-    /// The rule in Kubescape's layout that it was compiled from, if any: it says which objects it is asked about, and how.
-    pub(crate) kubescape: Option<Arc<KubescapeRule>>,
+    /// What decides which objects its rules are evaluated for.
+    pub(crate) form: UnitForm,
     /// Whether its rules look other objects up.
     looks_up: bool,
     /// Keys right below the inventory's documents that rules define.
@@ -87,13 +92,13 @@ impl Unit {
         }
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         let defined = defined(nodes);
-        Self { files: files.into(), evaluator, groups, template: None, kubescape: None, looks_up, defined }
+        Self { files: files.into(), evaluator, groups, form: UnitForm::Modules, looks_up, defined }
     }
 
     /// Returns what a rule with some reads looks up as it is given objects together; `None` if it is not.
     pub(crate) fn array_reads(&self, dialect: Dialect, reads: &Reads) -> Option<InventoryReads> {
-        let rule = self.kubescape.as_ref()?;
-        let whole_cluster = rule.scopes.as_ref()?.whole;
+        let rule = self.related()?;
+        let whole_cluster = rule.input == RuleInput::Cluster;
         Some(InventoryReads::of_array(rule.matching.clone(), reads.object(dialect), whole_cluster))
     }
 
@@ -109,12 +114,8 @@ impl Unit {
     }
 
     fn with_objects(&self, inventory: &Inventory) -> Self {
-        let kubescape = self.kubescape.as_ref().map(|rule| match rule.with_inventory(inventory) {
-            Some(rule) => Arc::new(rule),
-            None => Arc::clone(rule),
-        });
         if !self.looks_up {
-            return Self { kubescape, ..self.clone() };
+            return self.clone();
         }
         let own = self.evaluator.data();
         let mut data = Vec::new();
@@ -133,7 +134,7 @@ impl Unit {
             objects.extend(given.map(|(key, given)| (key.clone(), given.clone())));
             data.push((Value::from(name), document));
         }
-        Self { evaluator: self.evaluator.with_data(data), kubescape, ..self.clone() }
+        Self { evaluator: self.evaluator.with_data(data), ..self.clone() }
     }
 
     /// Evaluates some rules of a group together, whose exceptions are counted on behind the entrypoints; the others have no
@@ -154,7 +155,7 @@ impl Unit {
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.
     pub(crate) fn judges_everything(&self) -> bool {
-        self.template.is_none() && !self.groups.is_empty()
+        self.template().is_none() && !self.groups.is_empty()
     }
 
     /// Whether its rule relates objects of the array to each other that it gets; with `vectors` the elements are made of
@@ -177,12 +178,32 @@ impl Unit {
 
     /// Whether it may be asked about objects of a kind of this name.
     pub(crate) fn is_about(&self, kind: &str) -> bool {
-        self.kubescape.as_ref().is_none_or(|rule| rule.may_match(kind))
+        self.kubescape().is_none_or(|rule| rule.may_match(kind))
     }
 
     /// The Constraints of its template; none if it is not of Gatekeeper.
     pub(crate) fn constraints(&self) -> &[Constraint] {
-        self.template.as_ref().map_or(&[], |template| &template.constraints)
+        self.template().map_or(&[], |template| &template.constraints)
+    }
+
+    /// The Gatekeeper template that it was compiled from.
+    pub(crate) fn template(&self) -> Option<&BoundTemplate> {
+        if let UnitForm::Template(template) = &self.form { Some(template) } else { None }
+    }
+
+    /// The rule in Kubescape's layout that it was compiled from.
+    pub(crate) fn kubescape(&self) -> Option<&KubescapeRule> {
+        if let UnitForm::Kubescape { rule, .. } = &self.form { Some(rule) } else { None }
+    }
+
+    /// The rule in Kubescape's layout that it was compiled from, if that relates objects to each other.
+    pub(crate) fn related(&self) -> Option<&KubescapeRule> {
+        self.kubescape().filter(|rule| rule.input != RuleInput::One)
+    }
+
+    /// The arrays that its rule gets instead of single objects; none before there is an inventory.
+    pub(crate) fn arrays(&self) -> Option<&Arc<RuleArrays>> {
+        if let UnitForm::Kubescape { arrays, .. } = &self.form { arrays.as_ref() } else { None }
     }
 
     /// Returns what its rules read of objects of a kind.

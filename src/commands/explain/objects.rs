@@ -22,7 +22,13 @@ use crate::{
     },
     cluster::{client::Clients, error::describe},
     commands::connect::connect,
-    judge::{depth, evaluate::Job, inventory::Inventory, policy::Policy, set::PolicySet},
+    judge::{
+        depth,
+        evaluate::{Job, with_inventory},
+        inventory::Inventory,
+        policy::Policy,
+        set::PolicySet,
+    },
     model::{
         object::{Kind, Object, ObjectKey},
         spelling::nearest,
@@ -138,7 +144,7 @@ impl Objects {
             let value = object.body.json().ok().and_then(|json| depth::shallow(&json, value::from_json).ok());
             inventory.put(&object.key, value.map(|(value, _)| value).as_ref());
         }
-        let policies = policies.with_inventory(&inventory);
+        let policies = with_inventory(policies, &inventory);
         Self { all, unread, client, policies: Arc::new(policies) }
     }
 

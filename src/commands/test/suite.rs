@@ -14,7 +14,7 @@ use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
     cli::filter::Filter,
     judge::{
-        evaluate::{Job, evaluate, evaluate_review},
+        evaluate::{Job, evaluate, evaluate_review, with_inventory},
         gatekeeper::node::{At, YamlNode},
         inventory::Inventory,
         set::PolicySet,
@@ -189,7 +189,7 @@ impl SuiteTest<'_> {
         let policies = if node.get("inventory").items().is_empty() {
             Arc::clone(policies)
         } else {
-            Arc::new(policies.with_inventory(&inventory))
+            Arc::new(with_inventory(policies, &inventory))
         };
         let namespace = |name: &str| namespaces.iter().find(|namespace| &*namespace.key.name == name).cloned();
         if fixture::is_review(&example) {

@@ -8,7 +8,7 @@ use super::{
     job::Job,
 };
 use crate::{
-    judge::{dialect::InputForm, rule::Definition, unit::Unit},
+    judge::{dialect::InputForm, kubescape::arrays::Identity, rule::Definition, unit::Unit},
     model::object::ObjectKey,
 };
 
@@ -87,12 +87,15 @@ fn kubescape<'j>(
     key: &ObjectKey,
     (policy, rule): (&str, &str),
 ) -> Option<Asked<'j>> {
-    let own = unit.kubescape.as_ref()?;
+    let own = unit.kubescape()?;
     own.controls.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule)?;
     if !own.matches(&key.kind) {
         return Some(Asked::No("match in the metadata of the rule does not name its kind".to_owned()));
     }
-    let input = own.arrays(key, &values.object).into_iter().next().unwrap_or_else(|| vec![values.object.clone()]);
+    let identity = Identity::of(&values.object);
+    let array =
+        unit.arrays().zip(identity).and_then(|(arrays, identity)| arrays.array(key.namespace.as_ref(), &identity));
+    let input = array.map_or_else(|| vec![values.object.clone()], |array| array.input(own.aggregator));
     let definitions = &unit.groups.first()?.entrypoints.first()?.definitions;
     Some(Asked::With(Question { unit, input: input.into(), object: SOMEWHERE, definitions }))
 }

@@ -101,7 +101,7 @@ impl Judge<'_> {
 
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
-        if self.spent.elapsed().saturating_sub(self.results.notes.shared) > self.limits.input {
+        if self.spent.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
         unit.rule(group, index, input)
@@ -142,7 +142,7 @@ impl Judge<'_> {
         let message = match failure {
             Failure::Error(error) => match &error.place {
                 Some((file, line, own)) => {
-                    let column = column(unit.template.as_ref().map_or(&[], |template| &template.blocks), *line, *own);
+                    let column = column(unit.template().map_or(&[], |template| &template.blocks), *line, *own);
                     if **file == *source.file {
                         source.line = *line;
                     } else {

@@ -1,9 +1,6 @@
 //! Judging by rules in Kubescape's layout: the array that they get, and how their results are read.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use regorus::Value;
 use serde_json::Map;
@@ -15,18 +12,17 @@ use super::{
 use crate::{
     judge::{
         kubescape::{
-            rule::{ControlRule, KubescapeRule},
-            scopes::{Aggregator, Identity, Said, Scope, ScopeAnswer, Scopes},
+            arrays::{Aggregator, ArrayResults, Identity},
+            rule::{ControlRule, KubescapeRule, RuleInput},
         },
         rule::Definition,
-        set::PolicySet,
-        unit::{Group, Notes, Unit},
+        unit::{Group, Unit},
     },
     model::{
         object::ObjectKey,
         verdict::{Finding, Outcome},
     },
-    rego::{cpu_time::CpuTimer, evaluator::Failure, machine::Answer, value},
+    rego::{evaluator::Failure, machine::Answer, value},
 };
 
 /// The paths in a result that say what to look at or to change.
@@ -48,15 +44,21 @@ impl Judge<'_> {
             }
             return;
         }
-        let said = match &rule.scopes {
-            None => self.alone_in_array(unit, group, key, object),
-            Some(scopes) => self.in_scopes((unit, group, rule), scopes, key, &identity),
+        let own;
+        let results = match (rule.input, unit.arrays()) {
+            (RuleInput::One, _) => {
+                own = self.alone_in_array(unit, group, key, object);
+                own.as_deref()
+            }
+            (_, Some(arrays)) => arrays.results(key.namespace.as_ref(), &identity),
+            // Nothing has been read that the object could be related to.
+            (_, None) => Ok(&[][..]),
         };
         let definitions = group.entrypoints.first().map_or(&[][..], |entrypoint| &entrypoint.definitions);
         for control in &rule.controls {
-            match &said {
-                Ok(said) => {
-                    let results = said.iter().filter_map(|(number, response)| {
+            match results {
+                Ok(results) => {
+                    let results = results.iter().filter_map(|(number, response)| {
                         let definition =
                             if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
                         finding(control, response, definition)
@@ -89,50 +91,6 @@ impl Judge<'_> {
         let answer = self.alone(unit, group, 0, &Value::from(vec![object.clone()]))?;
         Ok(responses(&answer, group))
     }
-
-    /// Returns what a rule says of an object in all arrays that it is in.
-    fn in_scopes(
-        &mut self,
-        (unit, group, rule): (&Unit, &Group, &KubescapeRule),
-        scopes: &Scopes,
-        key: &ObjectKey,
-        identity: &Identity,
-    ) -> Result<Vec<(usize, Value)>, Failure> {
-        let own = scopes.of(key.namespace.as_ref(), identity);
-        let notes = &mut self.results.notes;
-        let mut answer = |scope: &_| answer((unit, group, rule), scopes, scope, notes);
-        let of_object = |said: &Said| {
-            let said = said.as_ref().map_err(Clone::clone)?;
-            Ok(said.get(identity).cloned().unwrap_or_default())
-        };
-        match own.first() {
-            Some(only) if own.len() == 1 => of_object(&answer(only).said),
-            _ => of_object(scopes.of_cluster(&own, answer)),
-        }
-    }
-}
-
-/// Returns the objects of which rules that relate objects may say something else than before, as others changed that they are
-/// related to. The rules are evaluated for that: verdicts on these objects need not do it again.
-pub(crate) fn touched(set: &PolicySet) -> BTreeSet<Identity> {
-    let mut touched = BTreeSet::new();
-    for unit in &set.units {
-        let (Some(rule), Some(group)) = (unit.kubescape.as_deref(), unit.groups.first()) else { continue };
-        let Some(scopes) = &rule.scopes else { continue };
-        let answer = |scope: &_| answer((unit, group, rule), scopes, scope, &mut Notes::default());
-        touched.extend(scopes.touched(&rule.matching, answer));
-    }
-    touched
-}
-
-/// Returns what a rule says of a scope.
-fn answer(
-    (unit, group, rule): (&Unit, &Group, &KubescapeRule),
-    scopes: &Scopes,
-    scope: &Scope,
-    notes: &mut Notes,
-) -> Arc<ScopeAnswer> {
-    scopes.answer(scope, (&rule.matching, rule.aggregator), |array| said(unit, group, array, notes))
 }
 
 /// Whether an object is among those that a rule gets, besides its kind.
@@ -142,17 +100,14 @@ fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
             && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))
 }
 
-/// Evaluates a rule for an array, and sorts what it says by whom that is about.
-fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said {
-    let timer = CpuTimer::start();
-    let answer = unit.rule(group, 0, &Value::from(array.to_vec()));
-    notes.shared += timer.elapsed();
-    let answer = answer?;
-    let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+/// Evaluates a rule for an array; returns the results by the object that they are about.
+pub(super) fn array_results(unit: &Unit, group: &Group, array: Vec<Value>) -> ArrayResults {
     let objects = array.iter().filter_map(Identity::of);
-    let objects =
-        objects.map(|identity| ((identity.kind.clone(), identity.namespace.clone(), identity.name.clone()), identity));
-    let objects: Objects = objects.collect();
+    let objects: ObjectsByName = objects
+        .map(|identity| ((identity.kind.clone(), identity.namespace.clone(), identity.name.clone()), identity))
+        .collect();
+    let answer = unit.rule(group, 0, &Value::from(array))?;
+    let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
     for (number, response) in responses(&answer, group) {
         for identity in concerned(&response, &objects) {
             all.entry(identity).or_default().push((number, response.clone()));
@@ -172,10 +127,10 @@ fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
 }
 
 /// Objects of an array by kind, namespace and name.
-type Objects = HashMap<(Arc<str>, Option<Arc<str>>, Arc<str>), Identity>;
+type ObjectsByName = HashMap<(Arc<str>, Option<Arc<str>>, Arc<str>), Identity>;
 
 /// Returns whom a result is about: the objects that it names, or the binding of a subject that it names.
-fn concerned(response: &Value, objects: &Objects) -> Vec<Identity> {
+fn concerned(response: &Value, objects: &ObjectsByName) -> Vec<Identity> {
     let about = field(response, "alertObject");
     let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
     let external = field(about, "externalObjects");

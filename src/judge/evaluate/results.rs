@@ -10,7 +10,6 @@ use crate::{
     judge::{
         metadata::Metadata,
         rule::{Entrypoint, ResultShape, Rule},
-        unit::Notes,
     },
     model::{
         rule_numbers::RuleNumbers,
@@ -32,8 +31,6 @@ pub(super) struct Results {
     pub(super) incomplete: bool,
     /// As [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
     pub(super) undecided: Vec<[Arc<str>; 2]>,
-    /// What is to be told of the evaluations.
-    pub(super) notes: Notes,
 }
 
 impl Results {

@@ -2,16 +2,8 @@
 
 use std::sync::Arc;
 
-use regorus::Value;
-
-use super::{
-    matching::ResourceMatch,
-    scopes::{Aggregator, Identity, Scopes},
-};
-use crate::{
-    judge::{inventory::Inventory, rule::Rule},
-    model::object::{Kind, ObjectKey},
-};
+use super::{arrays::Aggregator, matching::ResourceMatch};
+use crate::{judge::rule::Rule, model::object::Kind};
 
 /// The package of all rules.
 pub(crate) const PACKAGE: &str = "armo_builtins";
@@ -27,8 +19,19 @@ pub(crate) struct KubescapeRule {
     pub(crate) aggregator: Option<Aggregator>,
     /// What each of its results counts for.
     pub(crate) controls: Vec<ControlRule>,
-    /// The objects that it is given all at once; `None` if it gets one at a time, as it relates no two of them.
-    pub(crate) scopes: Option<Scopes>,
+    /// Which objects it gets in one array.
+    pub(crate) input: RuleInput,
+}
+
+/// Which objects a rule gets in one array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RuleInput {
+    /// One alone, as the rule relates no two of them.
+    One,
+    /// Those of a namespace, and those of the cluster.
+    Namespace,
+    /// All.
+    Cluster,
 }
 
 /// A rule as one of its controls has it.
@@ -40,20 +43,6 @@ pub(crate) struct ControlRule {
 }
 
 impl KubescapeRule {
-    /// Returns the rule with these objects; `None` for one that gets one at a time.
-    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Option<Self> {
-        let scopes = Some(self.scopes.as_ref()?.with_inventory(inventory));
-        let (matching, controls) = (self.matching.clone(), self.controls.clone());
-        Some(Self { matching, controls, scopes, aggregator: self.aggregator })
-    }
-
-    /// Returns the arrays that the rule gets with an object; none if it gets the object alone.
-    pub(crate) fn arrays(&self, key: &ObjectKey, object: &Value) -> Vec<Vec<Value>> {
-        let Some((scopes, identity)) = self.scopes.as_ref().zip(Identity::of(object)) else { return Vec::new() };
-        let own = scopes.of(key.namespace.as_ref(), &identity);
-        own.iter().map(|scope| scopes.input(scope, (&self.matching, self.aggregator)).1).collect()
-    }
-
     /// Whether the rule is about objects of a kind.
     pub(crate) fn matches(&self, kind: &Kind) -> bool {
         self.matching.iter().any(|one| one.matches(kind))

@@ -1,0 +1,413 @@
+//! The arrays of objects that rules get which relate objects to each other, and what such a rule gives for each array.
+//!
+//! As Kubescape does on large clusters, a rule gets the objects of one namespace together with those of the cluster, and
+//! the latter alone. When the inventory changes, only arrays in which the rule can see a difference are evaluated again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use regorus::Value;
+
+use super::matching::ResourceMatch;
+use crate::{
+    judge::inventory::Inventory,
+    model::object::Kind,
+    rego::{
+        evaluator::Failure,
+        value::{self, fields},
+    },
+};
+
+/// `attributes.resourcesAggregator` of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregator {
+    /// Instead of RBAC objects, their subjects: each with its binding and role as `relatedObjects`.
+    Subjects,
+    /// Of all objects, the Pods of the API server.
+    ApiServerPod,
+}
+
+impl Aggregator {
+    /// Returns the aggregator of a name; `None` for others, which Kubescape passes over.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "subject-role-rolebinding" => Some(Self::Subjects),
+            "apiserver-pod" => Some(Self::ApiServerPod),
+            _ => None,
+        }
+    }
+}
+
+/// What names an object in a result.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) api_version: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) name: Arc<str>,
+}
+
+impl Identity {
+    /// Returns what names an object; `None` for what is none.
+    pub(crate) fn of(object: &Value) -> Option<Self> {
+        let text = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
+        let metadata = &object["metadata"];
+        Some(Self {
+            api_version: text(&object["apiVersion"]).unwrap_or_default(),
+            kind: text(&object["kind"])?,
+            namespace: text(&metadata["namespace"]),
+            name: text(&metadata["name"]).or_else(|| text(&metadata["generateName"]))?,
+        })
+    }
+}
+
+/// The objects of a namespace (`Some`) with those of the cluster, or those of the cluster alone.
+pub(crate) type Scope = Option<Arc<str>>;
+
+/// What a rule gives for an array: results by the object that they are about, each with the number of its definition.
+pub(crate) type ArrayResults = Result<HashMap<Identity, Vec<(usize, Value)>>, Failure>;
+
+/// The objects of one array.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectArray {
+    /// Those of its namespace, in the order of `match`.
+    own: Vec<Value>,
+    /// Those of the cluster.
+    shared: Arc<[Value]>,
+}
+
+impl ObjectArray {
+    /// Whether two arrays hold the same objects in the same states. The inventory keeps an object as it is until it changes.
+    fn is_same(&self, other: &Self) -> bool {
+        is_same(&self.own, &other.own) && is_same(&self.shared, &other.shared)
+    }
+
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.own.iter().chain(&*self.shared)
+    }
+
+    /// Returns what a rule gets of the objects.
+    pub(crate) fn input(&self, aggregator: Option<Aggregator>) -> Vec<Value> {
+        let objects: Vec<Value> = self.objects().cloned().collect();
+        if aggregator == Some(Aggregator::Subjects) { subjects(&objects) } else { objects }
+    }
+
+    fn identities(&self) -> impl Iterator<Item = Identity> {
+        self.objects().filter_map(Identity::of)
+    }
+}
+
+fn is_same(before: &[Value], now: &[Value]) -> bool {
+    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| is_same_object(before, now))
+}
+
+fn is_same_object(before: &Value, now: &Value) -> bool {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => Arc::ptr_eq(before, now),
+        (Value::Undefined, Value::Undefined) => true,
+        _ => false,
+    }
+}
+
+/// An array, and what the rule gives for it.
+#[derive(Debug)]
+pub(crate) struct EvaluatedArray {
+    pub(crate) array: ObjectArray,
+    pub(crate) results: ArrayResults,
+    /// When the rule was last evaluated for it; `None` if it was not.
+    pub(crate) evaluated: Option<Instant>,
+}
+
+impl EvaluatedArray {
+    /// Returns the objects that it has results for; all in the array if it failed.
+    fn concerned(&self) -> Vec<Identity> {
+        match &self.results {
+            Ok(results) => results.keys().cloned().collect(),
+            Err(_) => self.array.identities().collect(),
+        }
+    }
+
+    /// Whether the rule ran out of time for this array, or for others before it, so that it may end otherwise the next time.
+    fn is_unfinished(&self) -> bool {
+        matches!(self.results, Err(Failure::TimedOut(_) | Failure::OutOfTime))
+    }
+
+    /// Returns the objects of which two arrays have different results.
+    fn differing(&self, before: &Self) -> Vec<Identity> {
+        let (Ok(old), Ok(new)) = (&before.results, &self.results) else {
+            return before.concerned().into_iter().chain(self.concerned()).collect();
+        };
+        old.keys().chain(new.keys()).filter(|identity| old.get(identity) != new.get(identity)).cloned().collect()
+    }
+}
+
+/// All arrays of one rule in one state of the inventory, with their results.
+#[derive(Debug)]
+pub(crate) struct RuleArrays {
+    /// Whether one array holds all objects.
+    whole: bool,
+    scopes: BTreeMap<Scope, Arc<EvaluatedArray>>,
+    /// The results for objects of the cluster in all scopes, as they are in each of them.
+    cluster: ArrayResults,
+}
+
+impl RuleArrays {
+    /// Joins the arrays of all scopes.
+    pub(crate) fn new(whole: bool, scopes: BTreeMap<Scope, Arc<EvaluatedArray>>) -> Self {
+        let cluster = of_cluster(scopes.values());
+        Self { whole, scopes, cluster }
+    }
+
+    /// Returns the results for an object; none for one that is in no array.
+    ///
+    /// # Errors
+    /// Returns why an array that the object is in could not be evaluated.
+    pub(crate) fn results(
+        &self,
+        namespace: Option<&Arc<str>>,
+        identity: &Identity,
+    ) -> Result<&[(usize, Value)], &Failure> {
+        let results = match self.scope(namespace, identity) {
+            Some(scope) => match self.scopes.get(&scope) {
+                Some(evaluated) => &evaluated.results,
+                None => return Ok(&[]),
+            },
+            None => &self.cluster,
+        };
+        Ok(results.as_ref()?.get(identity).map_or(&[], Vec::as_slice))
+    }
+
+    /// Returns the array that an object is in; of several the one without a namespace.
+    pub(crate) fn array(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<&ObjectArray> {
+        let scope = self.scope(namespace, identity).unwrap_or_default();
+        self.scopes.get(&scope).map(|evaluated| &evaluated.array)
+    }
+
+    /// Returns the scope that an object is in; `None` if it is in all.
+    fn scope(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<Scope> {
+        if self.whole {
+            return Some(None);
+        }
+        let is_namespace = &*identity.kind == "Namespace" && &*identity.api_version == "v1";
+        namespace.or(is_namespace.then_some(&identity.name)).map(|namespace| Some(Arc::clone(namespace)))
+    }
+
+    /// Returns the results for the array of a scope if the rule need not be evaluated for it again: its objects are the same, or
+    /// it ran out of time, and shall not be tried again.
+    pub(crate) fn kept(&self, scope: &Scope, array: &ObjectArray, retry: bool) -> Option<Arc<EvaluatedArray>> {
+        let known = self.scopes.get(scope)?;
+        let is_same = known.array.is_same(array);
+        match known.is_unfinished() {
+            true if retry => None,
+            false if !is_same => None,
+            true if !is_same => {
+                let (array, results) = (array.clone(), known.results.clone());
+                Some(Arc::new(EvaluatedArray { array, results, evaluated: known.evaluated }))
+            }
+            _ => Some(Arc::clone(known)),
+        }
+    }
+
+    /// Returns the array of a scope.
+    pub(crate) fn get(&self, scope: &Scope) -> Option<&Arc<EvaluatedArray>> {
+        self.scopes.get(scope)
+    }
+
+    /// Whether the rule ran out of time for an array.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.scopes.values().any(|evaluated| evaluated.is_unfinished())
+    }
+
+    /// Returns why the rule failed, for each array for which it did.
+    #[cfg(test)]
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.scopes.values().filter_map(|evaluated| evaluated.results.as_ref().err())
+    }
+
+    /// Returns the objects of which the arrays before had other results.
+    pub(crate) fn differing(&self, before: &Self) -> BTreeSet<Identity> {
+        let mut all = BTreeSet::new();
+        for scope in self.scopes.keys().chain(before.scopes.keys()) {
+            match (before.scopes.get(scope), self.scopes.get(scope)) {
+                (Some(before), Some(now)) if Arc::ptr_eq(before, now) => {}
+                (Some(before), Some(now)) => all.extend(now.differing(before)),
+                (one, other) => all.extend(one.or(other).into_iter().flat_map(|only| only.concerned())),
+            }
+        }
+        all
+    }
+}
+
+/// Joins the results that are about objects of the cluster.
+fn of_cluster<'a>(scopes: impl Iterator<Item = &'a Arc<EvaluatedArray>>) -> ArrayResults {
+    let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+    for evaluated in scopes {
+        let results = evaluated.results.as_ref().map_err(Clone::clone)?;
+        for (identity, own) in results.iter().filter(|(identity, _)| identity.namespace.is_none()) {
+            let known = all.entry(identity.clone()).or_default();
+            let new: Vec<_> = own.iter().filter(|result| !known.contains(result)).cloned().collect();
+            known.extend(new);
+        }
+    }
+    Ok(all)
+}
+
+/// One state of the inventory, from which the arrays of a rule are made.
+pub(crate) struct ArraySource<'a> {
+    /// The objects, as [`Inventory`] lays them out for Gatekeeper.
+    objects: &'a Value,
+    kinds: &'a BTreeMap<(String, String), Arc<Kind>>,
+    matching: &'a [ResourceMatch],
+    whole: bool,
+    /// The objects of the cluster, which are in all arrays.
+    shared: Arc<[Value]>,
+}
+
+impl<'a> ArraySource<'a> {
+    /// `whole`: whether one array holds all objects.
+    pub(crate) fn new(inventory: &'a Inventory, matching: &'a [ResourceMatch], whole: bool) -> Self {
+        let objects = inventory.document("inventory");
+        let mut source = Self { objects, kinds: inventory.kinds(), matching, whole, shared: Arc::default() };
+        source.shared =
+            source.collect(&[&objects["cluster"]], |version, kind, _| whole || !is_namespace(version, kind)).into();
+        source
+    }
+
+    /// Returns all scopes that there are.
+    pub(crate) fn scopes(&self) -> BTreeSet<Scope> {
+        if self.whole {
+            return BTreeSet::from([None]);
+        }
+        let namespaces = fields(&self.objects["namespace"]).chain(fields(&self.objects["cluster"]["v1"]["Namespace"]));
+        namespaces.map(|(name, _)| Some(name)).chain([None]).collect()
+    }
+
+    /// Returns the array of a scope: without objects if the namespace has none that the rule is about.
+    pub(crate) fn array(&self, scope: &Scope) -> ObjectArray {
+        let namespaces = &self.objects["namespace"];
+        let own = match scope {
+            _ if self.whole => {
+                let namespaces: Vec<Value> = fields(namespaces).map(|(_, below)| below).collect();
+                self.collect(&namespaces.iter().collect::<Vec<_>>(), |_, _, _| true)
+            }
+            None => Vec::new(),
+            Some(namespace) => {
+                let mut own = self.collect(&[&namespaces[&**namespace]], |_, _, _| true);
+                own.extend(self.collect(&[&self.objects["cluster"]], |version, kind, name| {
+                    is_namespace(version, kind) && *name == **namespace
+                }));
+                own
+            }
+        };
+        let is_empty = own.is_empty() && scope.is_some();
+        ObjectArray { own, shared: if is_empty { Arc::default() } else { Arc::clone(&self.shared) } }
+    }
+
+    /// Returns the objects below these documents that the rule is about, in the order of `match`; each once, as two entries of
+    /// `match` may be about one object.
+    fn collect(&self, documents: &[&Value], wanted: impl Fn(&str, &str, &str) -> bool) -> Vec<Value> {
+        let mut found = Vec::new();
+        for one in self.matching {
+            let is_about = |version: &Arc<str>, kind: &Arc<str>| {
+                let known = self.kinds.get(&(version.to_string(), kind.to_string()));
+                known.is_some_and(|kind| one.matches(kind))
+            };
+            for (version, kinds) in documents.iter().flat_map(|document| fields(document)) {
+                for (kind, objects) in fields(&kinds).filter(|(kind, _)| is_about(&version, kind)) {
+                    let wanted = fields(&objects).filter(|(name, _)| wanted(&version, &kind, name));
+                    found.extend(wanted.map(|(_, object)| object));
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        found.retain(|object| match object {
+            Value::Object(fields) => seen.insert(Arc::as_ptr(fields) as usize),
+            _ => false,
+        });
+        found
+    }
+}
+
+fn is_namespace(version: &str, kind: &str) -> bool {
+    version == "v1" && kind == "Namespace"
+}
+
+/// Whether a binding can refer to a role of the kind and name that it refers to. As in Kubescape, what is not set is equal to
+/// anything.
+fn can_bind(binding: &Value, role: &Value) -> bool {
+    let set = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
+    let differ =
+        |one: Option<Arc<str>>, other: Option<Arc<str>>| one.zip(other).is_some_and(|(one, other)| one != other);
+    let version = set(&role["apiVersion"]);
+    let group = version.and_then(|version| version.split_once('/').map(|(group, _)| Arc::from(group)));
+    let is_namespaced_binding = value::text(&binding["kind"]).is_some_and(|kind| **kind == *"RoleBinding");
+    let namespace = set(&role["metadata"]["namespace"]);
+    let is_role = value::text(&role["kind"]).is_some_and(|kind| **kind == *"Role");
+    !differ(set(&binding["roleRef"]["apiGroup"]), group)
+        && (is_namespaced_binding || !is_role && namespace.is_none())
+        && !differ(set(&binding["metadata"]["namespace"]), namespace)
+}
+
+/// Returns the subjects of all bindings whose role is among the objects, as Kubescape joins them: a subject, and below
+/// `relatedObjects` its binding and its role.
+fn subjects(objects: &[Value]) -> Vec<Value> {
+    let ends = |object: &Value, end: &str| value::text(&object["kind"]).is_some_and(|kind| kind.ends_with(end));
+    let mut roles: BTreeMap<(&Value, &Value), Vec<&Value>> = BTreeMap::new();
+    for role in objects.iter().filter(|object| ends(object, "Role")) {
+        roles.entry((&role["kind"], &role["metadata"]["name"])).or_default().push(role);
+    }
+    let mut vectors = Vec::new();
+    for binding in objects.iter().filter(|object| ends(object, "Binding")) {
+        let role = &binding["roleRef"];
+        let named = roles.get(&(&role["kind"], &role["name"])).into_iter().flatten();
+        for role in named.filter(|role| can_bind(binding, role)) {
+            let Some(subjects) = value::array(&binding["subjects"]) else { continue };
+            for subject in subjects {
+                let mut vector = subject.clone();
+                let Ok(fields) = vector.as_object_mut() else { continue };
+                fields.insert(Value::from("relatedObjects"), vec![binding.clone(), (*role).clone()].into());
+                vectors.push(vector);
+            }
+        }
+    }
+    vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_is_joined_with_the_role_that_it_refers_to() {
+        let role = |kind: &str, namespace: &str, group: &str| {
+            format!(
+                r#"{{"apiVersion":"{group}/v1","kind":"{kind}","metadata":{{"name":"r","namespace":"{namespace}"}}}}"#
+            )
+        };
+        let binding = |kind: &str, namespace: &str, to: &str| {
+            format!(
+                r#"{{"kind":"{kind}","metadata":{{"name":"b","namespace":"{namespace}"}},"subjects":[{{"name":"eve"}}],
+                "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"{to}","name":"r"}}}}"#
+            )
+        };
+        let rbac = "rbac.authorization.k8s.io";
+        for (binding, role, want) in [
+            (binding("RoleBinding", "a", "Role"), role("Role", "a", rbac), 1),
+            (binding("RoleBinding", "a", "Role"), role("Role", "b", rbac), 0),
+            (binding("RoleBinding", "", "Role"), role("Role", "b", rbac), 1),
+            (binding("RoleBinding", "a", "ClusterRole"), role("ClusterRole", "", rbac), 1),
+            (binding("ClusterRoleBinding", "", "ClusterRole"), role("ClusterRole", "", rbac), 1),
+            (binding("ClusterRoleBinding", "", "Role"), role("Role", "a", rbac), 0),
+            (binding("ClusterRoleBinding", "", "Role"), role("Role", "", rbac), 0),
+            (binding("ClusterRoleBinding", "", "TeamRole"), role("TeamRole", "a", rbac), 0),
+            (binding("ClusterRoleBinding", "", "TeamRole"), role("TeamRole", "", rbac), 1),
+            (binding("RoleBinding", "a", "Role"), role("Role", "a", "example.com"), 0),
+        ] {
+            let objects = [&role, &binding].map(|text| Value::from_json_str(text).unwrap());
+            assert_eq!(subjects(&objects).len(), want, "{binding} {role}");
+        }
+    }
+}
