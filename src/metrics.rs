@@ -302,7 +302,7 @@ impl Metrics {
         let labels = |resource_namespace| AppearedByRuleLabels {
             resource_namespace,
             policy: Arc::clone(&class.policy),
-            rule: Arc::clone(&finding.rule),
+            rule: Arc::clone(&finding.rule.name),
             severity: severity(&class),
             result: class.outcome.word(),
             lane,

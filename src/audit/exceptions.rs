@@ -201,7 +201,7 @@ impl Exceptions {
         let mut matching: HashMap<*const Exception, bool> = HashMap::new();
         for finding in findings {
             finding.restore();
-            let Some(rule) = self.rules.find(&finding.policy, &finding.rule) else { continue };
+            let Some(rule) = self.rules.find(&finding.rule.policy, &finding.rule.name) else { continue };
             let given = self.given_by_rule.get(&rule).into_iter().flatten();
             let given = given.filter_map(|index| self.given.get(*index)).map(|(_, exception)| exception);
             let is_excusable = self.may_be_excused(finding);
@@ -253,7 +253,7 @@ impl Exceptions {
 
     /// Whether a namespace may excuse a violation.
     pub(crate) fn may_be_excused(&self, finding: &Finding) -> bool {
-        let rule = self.rules.find(&finding.policy, &finding.rule);
+        let rule = self.rules.find(&finding.rule.policy, &finding.rule.name);
         rule.is_some_and(|rule| self.rules.excusability(rule).allows(finding.severity))
     }
 

@@ -26,7 +26,16 @@ impl Fingerprint {
         };
         let texts = evidence(&finding.message, finding.details.as_deref(), object, owner);
         let [message, details] = texts.map(|text| without_numbers(&text, |_, _| true));
-        Self::of_parts([&*finding.policy, &finding.rule, object.group(), kind, namespace, &name, &message, &details])
+        Self::of_parts([
+            &*finding.rule.policy,
+            &finding.rule.name,
+            object.group(),
+            kind,
+            namespace,
+            &name,
+            &message,
+            &details,
+        ])
     }
 
     /// Returns that of the evidence alone, numbers included. Only the indexes of lists, as in `rules[0]`, are left out: they

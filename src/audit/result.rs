@@ -514,11 +514,11 @@ impl Entry {
         location: Option<&Location>,
         owner: Option<&Arc<ObjectRef>>,
     ) -> Self {
-        let RuleInfo { title, id: rule_id, category } = finding.info();
+        let RuleInfo { title, id: rule_id, category } = RuleInfo::clone(&finding.rule.info);
         Self {
             id: Fingerprint::of(finding, resource, owner.map(|owner| &**owner)),
-            policy: finding.policy.clone(),
-            rule: finding.rule.clone(),
+            policy: finding.rule.policy.clone(),
+            rule: finding.rule.name.clone(),
             result: finding.outcome,
             severity: finding.severity,
             rule_id,
@@ -533,7 +533,7 @@ impl Entry {
             edit: None,
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
-            source: finding.source.clone(),
+            source: finding.rule.source.clone(),
             location: location.cloned(),
             since: None,
             is_handed_over: false,

@@ -134,7 +134,7 @@ async fn since(client: &Client, explained: &Explained, created: Option<Timestamp
     let results = reports::reported(client, &explained.resource).await;
     let mut reported = RecordedObject { object: explained.resource.clone(), results };
     reported.correct_times(created);
-    let same = reported.results.iter().filter(|known| (&known.finding.policy, &known.finding.rule) == rule);
+    let same = reported.results.iter().filter(|known| (&known.finding.rule.policy, &known.finding.rule.name) == rule);
     same.map(|known| known.since).min()
 }
 

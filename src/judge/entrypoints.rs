@@ -16,7 +16,7 @@ use super::{
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
-    rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleText},
+    rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleDescriptors, RuleText},
     rule_settings::RuleSelection,
     trivy::{self, Kinds},
     unit::Group,
@@ -246,10 +246,14 @@ impl Reading<'_> {
             texts: nodes.iter().map(text).collect(),
             excusable: Excusability::default(),
         };
+        let described = definitions.iter().map(Definition::described);
+        let of_rule = (&rule.source, &*rule.metadata);
+        let descriptors = RuleDescriptors::new([policy, &rule.name], &Arc::default(), of_rule, described);
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
         Some(Entrypoint {
             policy: Arc::clone(policy),
             rule,
+            descriptors,
             shape: shape(&nodes),
             path: path.clone(),
             exception: exception.map(|index| (index, Value::from(suffix))),

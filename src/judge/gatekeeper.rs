@@ -34,6 +34,7 @@ use super::{
     entrypoints::Purpose,
     metadata::Metadata,
     policy::Policy,
+    rule::{Definition, RuleDescriptors},
     unit::{Unit, UnitForm},
     unjudged::Unjudged,
 };
@@ -270,11 +271,17 @@ impl LoadedLibrary {
         for entrypoint in unit.groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
             entrypoint.definitions.iter_mut().for_each(|definition| place(&mut definition.source));
         }
+        let entrypoint = unit.groups.first().and_then(|group| group.entrypoints.first());
         let mut rule = own.rules[0].clone();
         rule.texts.iter_mut().map(|text| &mut text.source).chain([&mut rule.source]).for_each(place);
         for constraint in &mut constraints {
             constraint.rule.texts.clone_from(&rule.texts);
             let own_source = std::mem::replace(&mut constraint.rule.source, rule.source.clone());
+            let (nearer, of_rule) = (&constraint.rule.metadata.info, (&rule.source, &*rule.metadata));
+            let names = [&constraint.policy, &constraint.rule.name];
+            let definitions = entrypoint.into_iter().flat_map(|entrypoint| &entrypoint.definitions);
+            let definitions = definitions.map(Definition::described);
+            constraint.descriptors = RuleDescriptors::new(names, nearer, of_rule, definitions);
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),

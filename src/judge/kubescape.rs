@@ -34,7 +34,7 @@ use super::{
     metadata::{Metadata, RelatedResource},
     policy::Policy,
     reads::Matches,
-    rule::Rule,
+    rule::{Rule, RuleDescriptors},
     sources::PolicySource,
     unit::{Unit, UnitForm},
     unjudged::Unjudged,
@@ -407,7 +407,14 @@ impl LoadedLibrary {
                 rules: vec![rule.clone()],
                 ..own.clone()
             });
-            bound.controls.push(ControlRule { policy, rule });
+            let definitions = unit.groups.first().and_then(|group| group.entrypoints.first());
+            let definitions = definitions.map_or(&[][..], |entrypoint| &entrypoint.definitions);
+            // The library has no METADATA; what a rule is called depends on the control.
+            let none = Metadata::default();
+            let described = definitions.iter().map(|definition| (&definition.source, &none));
+            let names = [&policy, &rule.name];
+            let descriptors = RuleDescriptors::new(names, &rule.metadata.info, (&rule.source, &none), described);
+            bound.controls.push(ControlRule { policy, rule, descriptors });
         };
         for control in controls {
             add(control.id.as_str().into(), metadata.name.as_str().into(), about(control, metadata));

@@ -8,7 +8,7 @@ use super::{excusable::Excusability, metadata::Metadata, trivy::Kinds};
 use crate::{
     model::{
         rule_numbers::RuleNumber,
-        verdict::{Outcome, Source},
+        verdict::{Outcome, RuleDescriptor, RuleInfo, Source},
     },
     rego::{program::SourceLocation, references::Path},
 };
@@ -48,6 +48,30 @@ pub struct RuleText {
     pub text: Arc<str>,
 }
 
+/// The descriptors of a rule's results: of the rule as a whole, and of each of its definitions.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleDescriptors {
+    pub(crate) rule: Arc<RuleDescriptor>,
+    pub(crate) definitions: Vec<Arc<RuleDescriptor>>,
+}
+
+impl RuleDescriptors {
+    /// Describes the results of a rule by its source and METADATA, and by those of its definitions. What `nearer` says, e.g. a
+    /// Constraint, takes precedence over both.
+    pub(crate) fn new<'d>(
+        [policy, name]: [&Arc<str>; 2],
+        nearer: &Arc<RuleInfo>,
+        rule: (&Source, &Metadata),
+        definitions: impl IntoIterator<Item = (&'d Source, &'d Metadata)>,
+    ) -> Self {
+        let describe = |(source, metadata): (&Source, &Metadata)| {
+            let info = nearer.or(&metadata.info);
+            Arc::new(RuleDescriptor { policy: policy.clone(), name: name.clone(), info, source: source.clone() })
+        };
+        Self { rule: describe(rule), definitions: definitions.into_iter().map(describe).collect() }
+    }
+}
+
 /// How the results stand in a rule's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultShape {
@@ -65,6 +89,8 @@ pub(crate) struct Entrypoint {
     /// The package, as results name it.
     pub(crate) policy: Arc<str>,
     pub(crate) rule: Rule,
+    /// What its results have in common.
+    pub(crate) descriptors: RuleDescriptors,
     pub(crate) shape: ResultShape,
     /// Keys from `data` on.
     pub(crate) path: Path,
@@ -84,6 +110,13 @@ pub(crate) struct Definition {
     pub(crate) at: SourceLocation,
     pub(crate) source: Source,
     pub(crate) metadata: Arc<Metadata>,
+}
+
+impl Definition {
+    /// Returns where it is written, and its annotations.
+    pub(crate) fn described(&self) -> (&Source, &Metadata) {
+        (&self.source, &self.metadata)
+    }
 }
 
 impl fmt::Debug for Definition {

@@ -261,7 +261,7 @@ impl RuleChanges {
             return;
         }
         findings.retain_mut(|finding| {
-            let change = self.of(&finding.policy, &finding.rule);
+            let change = self.of(&finding.rule.policy, &finding.rule.name);
             finding.severity = change.and_then(|change| change.severity).or(finding.severity);
             let is_severe =
                 || self.min_severity.zip(finding.severity).is_none_or(|(least, severity)| severity <= least);

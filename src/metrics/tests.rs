@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{rule_counts::RuleCounts, verdict::Outcome};
+use crate::model::{rule_counts::RuleCounts, verdict::{Outcome, RuleDescriptor}};
 
 const AT: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -18,7 +18,8 @@ fn deployments(state: State) -> Coverage {
 
 fn finding(class: &Class) -> Finding {
     let Class { policy, severity, outcome } = class.clone();
-    Finding { policy, rule: "deny_latest_tag".into(), severity, outcome, ..Finding::object_error("") }
+    let rule = Arc::new(RuleDescriptor::named(policy, "deny_latest_tag"));
+    Finding { rule, severity, outcome, ..Finding::object_error("") }
 }
 
 /// Everything once.

@@ -1,6 +1,6 @@
 //! The results of judging one object.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -100,16 +100,12 @@ pub(crate) const OBJECT_RULE: [&str; 2] = ["kaudit", "object"];
 impl Finding {
     /// Returns the error of an object that could not be evaluated, or not completely.
     pub(crate) fn object_error(why: &str) -> Self {
-        let [policy, rule] = OBJECT_RULE.map(Arc::from);
         Self {
-            policy,
-            rule,
+            rule: RuleDescriptor::of_object(),
             outcome: Outcome::Error,
             severity: None,
-            about: None,
             message: why.into(),
             details: None,
-            source: Source { file: "".into(), line: 0 },
             excused: None,
         }
     }
@@ -155,32 +151,51 @@ impl RuleInfo {
         let same = [self, wider].into_iter().find(|one| ***one == joined);
         same.map_or_else(|| Arc::new(joined), Arc::clone)
     }
+}
 
-    /// Returns it, or `None` if no field is set.
-    pub(crate) fn unless_empty(self: Arc<Self>) -> Option<Arc<Self>> {
-        (*self != Self::default()).then_some(self)
+/// What the results of a rule have in common. It is made once for each definition of a rule, when policies are loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleDescriptor {
+    /// The policy: package path without `data.` (`pod_security.baseline`), or a Constraint's kind.
+    pub policy: Arc<str>,
+    /// The name of the rule's head (`deny_privileged`), or a Constraint's name.
+    pub name: Arc<str>,
+    /// Its title, id and category, as far as METADATA has them.
+    pub info: Arc<RuleInfo>,
+    /// Where it is written; for an `error`, what failed.
+    pub source: Source,
+}
+
+impl RuleDescriptor {
+    /// Describes a rule of which only the name is known, such as one that a record names.
+    pub fn named(policy: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        let (policy, name) = (policy.into(), name.into());
+        Self { policy, name, info: Arc::default(), source: Source { file: "".into(), line: 0 } }
+    }
+
+    /// Returns that of the results that concern an object as a whole.
+    pub(crate) fn of_object() -> Arc<Self> {
+        static OF_OBJECT: LazyLock<Arc<RuleDescriptor>> = LazyLock::new(|| {
+            let [policy, name] = OBJECT_RULE;
+            Arc::new(RuleDescriptor::named(policy, name))
+        });
+        Arc::clone(&OF_OBJECT)
     }
 }
 
 /// One result of one rule for one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// The policy: package path without `data.` (`pod_security.baseline`), or a Constraint's kind.
-    pub policy: Arc<str>,
-    /// The rule: name of the rule's head (`deny_privileged`), or a Constraint's name.
-    pub rule: Arc<str>,
+    /// The rule, with its policy.
+    pub rule: Arc<RuleDescriptor>,
     /// How it came out.
     pub outcome: Outcome,
     /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither says.
     pub severity: Option<Severity>,
-    /// Title, id and category of the rule, if METADATA has any.
-    pub about: Option<Arc<RuleInfo>>,
     /// What is wrong, in the policy's words; for an `error`, what went wrong and where.
     pub message: Arc<str>,
     /// Whatever else the policy gave (keys beside `msg`, or Gatekeeper's `details`); empty if nothing.
     pub details: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// Where the rule stands.
-    pub source: Source,
     /// What excuses it; its outcome is skip then.
     pub excused: Option<Excused>,
 }
@@ -203,12 +218,7 @@ pub struct Class {
 impl Finding {
     /// Returns what it is counted by.
     pub fn class(&self) -> Class {
-        Class { policy: Arc::clone(&self.policy), severity: self.severity, outcome: self.outcome }
-    }
-
-    /// Returns the METADATA of the rule that identifies it for people.
-    pub(crate) fn info(&self) -> RuleInfo {
-        self.about.as_deref().cloned().unwrap_or_default()
+        Class { policy: Arc::clone(&self.rule.policy), severity: self.severity, outcome: self.outcome }
     }
 
     /// Whether it counts results of its rule that are not listed.
@@ -218,7 +228,7 @@ impl Finding {
 
     /// Whether it counts results of its object that are not listed.
     pub(crate) fn counts_unlisted_of_object(&self) -> bool {
-        [&*self.policy, &*self.rule] == OBJECT_RULE && is_counted(&self.message, UNLISTED_OF_OBJECT)
+        [&*self.rule.policy, &*self.rule.name] == OBJECT_RULE && is_counted(&self.message, UNLISTED_OF_OBJECT)
     }
 
     /// Makes it a skip, if it is a violation.
@@ -236,7 +246,9 @@ impl Finding {
 
     /// Whether both are the same result, whatever their source and severity.
     pub fn is_same_result(&self, other: &Self) -> bool {
-        let identity = |finding: &Self| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+        fn identity(finding: &Finding) -> (Outcome, &str, &str) {
+            (finding.outcome, &finding.rule.policy, &finding.rule.name)
+        }
         identity(self) == identity(other) && self.message == other.message && self.details == other.details
     }
 
@@ -256,15 +268,18 @@ fn is_counted(message: &str, what: &str) -> bool {
 impl Finding {
     /// A violation of one policy with this message, for tests.
     pub(crate) fn sample(message: &str) -> Self {
+        Self::sample_of("p", "deny", message)
+    }
+
+    /// A violation of a rule with this message, for tests.
+    pub(crate) fn sample_of(policy: &str, rule: &str, message: &str) -> Self {
+        let source = Source { file: "p.rego".into(), line: 1 };
         Self {
-            policy: "p".into(),
-            rule: "deny".into(),
+            rule: Arc::new(RuleDescriptor { source, ..RuleDescriptor::named(policy, rule) }),
             outcome: Outcome::Fail,
             severity: None,
-            about: None,
             message: message.into(),
             details: None,
-            source: Source { file: "p.rego".into(), line: 1 },
             excused: None,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     model::{
         coverage::{Coverage, State},
         object::{Location, ObjectRef},
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Finding, Outcome, RuleDescriptor, Severity, Source},
     },
 };
 
@@ -27,13 +27,9 @@ pub(super) fn resource(api_version: &str, kind: &str, namespace: &str, name: &st
 }
 
 pub(super) fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
-    let finding = Finding {
-        policy: policy.into(),
-        rule: rule.into(),
-        outcome,
-        source: Source { file: Arc::from("policies/image.rego"), line: 7 },
-        ..Finding::sample(message)
-    };
+    let source = Source { file: Arc::from("policies/image.rego"), line: 7 };
+    let rule = RuleDescriptor { source, ..RuleDescriptor::named(policy, rule) };
+    let finding = Finding { rule: Arc::new(rule), outcome, ..Finding::sample(message) };
     Entry::new(&finding, &resource.into(), None, None)
 }
 

@@ -147,7 +147,7 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
                 .details
                 .map_or_else(|| "{}".to_owned(), |details| Value::Object(Map::clone(&details)).to_string());
             let action = finding.outcome.word().to_owned();
-            kaudit.insert([finding.rule.to_string(), name, finding.message.to_string(), details, action]);
+            kaudit.insert([finding.rule.name.to_string(), name, finding.message.to_string(), details, action]);
         }
     }
     for (index, object) in objects.iter().enumerate() {

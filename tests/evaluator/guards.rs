@@ -229,7 +229,7 @@ fn a_rule_that_says_too_much_is_an_error_and_the_others_judge() {
     );
     let verdict = judge(&load(&text).unwrap(), pod());
     let results: Vec<String> = verdict.results.iter().map(shown).collect();
-    let file = &verdict.results[0].source.file;
+    let file = &verdict.results[0].rule.source.file;
     assert_eq!(
         results,
         [

@@ -18,7 +18,7 @@ use kaudit::{
         set::PolicySet,
         sources::PolicySource,
     },
-    model::verdict::{Finding, Outcome, Severity, Source},
+    model::verdict::{Finding, Outcome, RuleDescriptor, Severity, Source},
     rego::limits::Limits,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
@@ -359,7 +359,7 @@ fn config_inputs_of_the_user_count_more_than_those_of_the_library() {
     let objects = read(&own("objects.yaml"));
     let messages = |more: &[PathBuf]| -> Vec<String> {
         let findings = judged(&library(Some("small"), more).unwrap(), &objects);
-        let of_replicas = findings.iter().filter(|(_, finding)| &*finding.rule == "replica-limit");
+        let of_replicas = findings.iter().filter(|(_, finding)| &*finding.rule.name == "replica-limit");
         of_replicas.map(|(_, finding)| finding.message.to_string()).collect()
     };
     assert_eq!(messages(&[]), ["web has 5 replicas, more than 3"]);
@@ -383,7 +383,9 @@ fn results_say_where_to_look_and_what_they_relate() {
     let mut shown: Vec<String> = findings
         .iter()
         .map(|(object, finding)| {
-            let finding = Finding { source: Source { file: "".into(), ..finding.source.clone() }, ..finding.clone() };
+            let source = Source { file: "".into(), ..finding.rule.source.clone() };
+            let rule = Arc::new(RuleDescriptor { source, ..RuleDescriptor::clone(&finding.rule) });
+            let finding = Finding { rule, ..finding.clone() };
             format!("{} {}: {}", text(object, "/kind"), text(object, "/metadata/name"), shown(&finding))
         })
         .collect();

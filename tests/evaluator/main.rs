@@ -28,7 +28,7 @@ use kaudit::{
     model::{
         body::Body,
         object::{Kind, Object, ObjectKey},
-        verdict::{Finding, Verdict},
+        verdict::{Finding, RuleDescriptor, Verdict},
     },
 };
 use serde_json::Value;
@@ -68,7 +68,8 @@ fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
 
 /// Returns a result as `outcome policy/rule [severity] file:line: message {details}`.
 fn shown(finding: &Finding) -> String {
-    let Finding { policy, rule, outcome, severity, message, details, source, .. } = finding;
+    let Finding { rule, outcome, severity, message, details, .. } = finding;
+    let RuleDescriptor { policy, name: rule, source, .. } = &**rule;
     let outcome = serde_json::to_value(outcome).unwrap();
     let severity = severity.map(|severity| format!("[{}] ", severity.word())).unwrap_or_default();
     let details = details.as_ref().map(|details| format!(" {}", serde_json::to_string(&**details).unwrap()));

@@ -61,9 +61,9 @@ fn by_trivy(checks: &Path, data: &[&str], objects: &[Value]) -> Vec<Failures> {
 
 /// Returns what kaudit finds in each object; errors are among it.
 fn by_kaudit(policies: &Arc<PolicySet>, objects: &[Value]) -> Vec<Failures> {
-    let failure = |Finding { policy, rule, message, outcome, .. }: &Finding| {
+    let failure = |Finding { rule, message, outcome, .. }: &Finding| {
         let said = if *outcome == Outcome::Fail { "" } else { "cannot be judged: " };
-        [policy.to_string(), rule.to_string(), format!("{said}{message}")]
+        [rule.policy.to_string(), rule.name.to_string(), format!("{said}{message}")]
     };
     objects.iter().map(|value| judge(policies, object(value)).results.iter().map(failure).collect()).collect()
 }

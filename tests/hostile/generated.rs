@@ -184,7 +184,7 @@ fn judged(files: &[(&str, &str)], objects: Vec<Object>) -> Vec<Vec<String>> {
             let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(&set) };
             let verdict = evaluate(&job);
             assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
-            let good = verdict.results.into_iter().filter(|finding| &*finding.policy == "good");
+            let good = verdict.results.into_iter().filter(|finding| &*finding.rule.policy == "good");
             good.map(|finding| finding.message.to_string()).collect()
         };
         objects.into_iter().map(judge).collect()

@@ -8,7 +8,7 @@ use kaudit::{
     judge::{bundle::Edition, rule::RuleText},
     model::{
         object::ObjectRef,
-        verdict::{Finding, Outcome, RuleInfo, Source},
+        verdict::{Finding, Outcome, RuleDescriptor, RuleInfo, Source},
     },
     output::{Format, RenderOptions, render},
 };
@@ -71,20 +71,19 @@ fn result(text: &str) -> AuditResult {
         name: text.into(),
         uid: text.into(),
     };
-    let finding = Finding {
+    let rule = RuleDescriptor {
         policy: text.into(),
-        rule: text.into(),
+        name: text.into(),
+        info: Arc::new(RuleInfo { title: Some(text.into()), id: Some(text.into()), category: Some(text.into()) }),
+        source: Source { file: text.into(), line: 1 },
+    };
+    let finding = Finding {
+        rule: Arc::new(rule),
         outcome: Outcome::Fail,
         severity: None,
-        about: Some(Arc::new(RuleInfo {
-            title: Some(text.into()),
-            id: Some(text.into()),
-            category: Some(text.into()),
-        })),
         message: text.into(),
         details: Some(Arc::new(serde_json::Map::from_iter([(text.to_owned(), text.into())]))),
         excused: None,
-        source: Source { file: text.into(), line: 1 },
     };
     let about = kaudit::audit::result::About {
         title: Some(text.into()),
@@ -116,7 +115,8 @@ fn result(text: &str) -> AuditResult {
             about: about.clone(),
             about_rules: [(text.to_owned(), about)].into(),
             objects: [].into(),
-            texts: [(text.to_owned(), vec![RuleText { source: finding.source.clone(), text: text.into() }])].into(),
+            texts: [(text.to_owned(), vec![RuleText { source: finding.rule.source.clone(), text: text.into() }])]
+                .into(),
             excusable: [].into(),
         }],
         refused: vec![],

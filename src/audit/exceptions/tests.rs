@@ -257,7 +257,7 @@ fn a_team_may_excuse_only_what_policies_allow_and_only_in_its_namespace() {
     put(&mut exceptions, "both", "policies: [{name: p}, {name: q}], reason: r, expiresAt: 2027-01-31");
     assert!(excused(&exceptions, &object, "{}", now).is_some());
     assert!(excused(&exceptions, &key("Pod", "billing", "a"), "{}", now).is_none());
-    let mut findings = [Finding { policy: "q".into(), ..Finding::sample("x") }];
+    let mut findings = [Finding::sample_of("q", "deny", "x")];
     exceptions.apply(&[(object.clone(), Body::default())], &mut findings, time(now));
     assert_eq!(findings[0].outcome, Outcome::Fail);
     let summaries = exceptions.summaries(&HashMap::new(), time(now));
@@ -446,11 +446,10 @@ fn names_of_policies_and_rules_may_be_globs_and_ids() {
         exceptions.judged_by(&policies);
         put(&mut exceptions, "e", &format!("policies: {policies_of_spec}, reason: r, expiresAt: 2027-01-31"));
         let all = [("a.b", "deny_x"), ("a.b", "deny_y"), ("a.c", "deny_x"), ("a.c", "deny_y")];
-        let mut findings =
-            all.map(|(policy, rule)| Finding { policy: policy.into(), rule: rule.into(), ..Finding::sample("x") });
+        let mut findings = all.map(|(policy, rule)| Finding::sample_of(policy, rule, "x"));
         exceptions.apply(&[(object.clone(), Body::default())], &mut findings, now);
         let skipped = findings.iter().filter(|finding| finding.outcome == Outcome::Skip);
-        let names: Vec<_> = skipped.map(|finding| format!("{}/{}", finding.policy, finding.rule)).collect();
+        let names: Vec<_> = skipped.map(|finding| format!("{}/{}", finding.rule.policy, finding.rule.name)).collect();
         (names.join(" "), exceptions.summaries(&HashMap::new(), now).remove(0).message)
     };
     let fine = "excuses nothing";

@@ -21,7 +21,7 @@ impl ResultDigest {
     pub(super) fn of(finding: &Finding) -> Self {
         let details =
             finding.details.as_deref().map_or(String::new(), |details| serde_json::json!(details).to_string());
-        let parts = [&*finding.policy, &finding.rule, finding.outcome.word(), &finding.message, &details];
+        let parts = [&*finding.rule.policy, &finding.rule.name, finding.outcome.word(), &finding.message, &details];
         Self(Digest::of_parts(u64::to_be_bytes, parts).half())
     }
 }

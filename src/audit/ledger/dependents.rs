@@ -15,7 +15,7 @@ use crate::model::{
 pub(super) type Rule = (Arc<str>, Arc<str>, Outcome);
 
 pub(super) fn rule(finding: &Finding) -> Rule {
-    (Arc::clone(&finding.policy), Arc::clone(&finding.rule), finding.outcome)
+    (Arc::clone(&finding.rule.policy), Arc::clone(&finding.rule.name), finding.outcome)
 }
 
 /// Labels by key.

@@ -85,7 +85,7 @@ impl Pairing<'_> {
 
     fn pair_reworded(&mut self, only_reworded: impl Fn(&str) -> bool) {
         let may = |known: &Violation, result: &Violation| {
-            rule(&known.finding) == rule(&result.finding) && only_reworded(&known.finding.policy)
+            rule(&known.finding) == rule(&result.finding) && only_reworded(&known.finding.rule.policy)
         };
         self.pair(|known, result| {
             let details = &known.finding.details;
@@ -131,7 +131,7 @@ mod tests {
 
     fn violation(rule: &str, message: &str, details: Option<&str>, since: i64) -> Violation {
         let details = details.map(|text| Arc::new([("key".to_owned(), json!(text))].into_iter().collect()));
-        let finding = Finding { rule: rule.into(), details, ..Finding::sample(message) };
+        let finding = Finding { details, ..Finding::sample_of("p", rule, message) };
         Violation::new(Subject::SAMPLE, finding, Timestamp::from_second(since).unwrap())
     }
 

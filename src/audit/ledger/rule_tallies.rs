@@ -123,7 +123,7 @@ fn outcomes(results: &[Violation]) -> BTreeMap<RuleName, ObjectOutcome> {
     let mut outcomes: BTreeMap<RuleName, ObjectOutcome> = BTreeMap::new();
     for Violation { finding, .. } in results.iter().filter(|result| result.covered_by.is_none()) {
         let outcome = ObjectOutcome::from(finding.outcome);
-        let rule = [&finding.policy, &finding.rule].map(Arc::clone);
+        let rule = [&finding.rule.policy, &finding.rule.name].map(Arc::clone);
         outcomes.entry(rule).and_modify(|worst| *worst = outcome.max(*worst)).or_insert(outcome);
     }
     outcomes

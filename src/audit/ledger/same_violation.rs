@@ -15,7 +15,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::model::{object::ObjectKey, verdict::Finding};
+use crate::model::{
+    object::ObjectKey,
+    verdict::{Finding, Outcome},
+};
 
 /// How exactly paths in details have to be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +39,10 @@ pub(super) struct OwnerPair<'a> {
 impl OwnerPair<'_> {
     /// Whether a finding about the dependent is the same violation as one about the owner.
     pub(super) fn is_same(self, dependents: &Finding, owners: &Finding, paths: PathEquality) -> bool {
-        let Finding { policy, rule, outcome, .. } = owners;
-        (&dependents.policy, &dependents.rule, &dependents.outcome) == (policy, rule, outcome)
+        fn class(Finding { rule, outcome, .. }: &Finding) -> (&str, &str, Outcome) {
+            (&rule.policy, &rule.name, *outcome)
+        }
+        class(dependents) == class(owners)
             && self.is_same_text(&dependents.message, &owners.message, PathEquality::Exact)
             && match (&dependents.details, &owners.details) {
                 (Some(mine), Some(others)) => {
@@ -234,8 +239,8 @@ mod tests {
         let pair = OwnerPair { dependent: &pod, owner: &deployment };
         let is_same = |other: Finding| pair.is_same(&other, &Finding::sample("m"), PathEquality::AnyIndex);
         assert!(is_same(Finding::sample("m")));
-        assert!(!is_same(Finding { policy: "q".into(), ..Finding::sample("m") }));
-        assert!(!is_same(Finding { rule: "deny_more".into(), ..Finding::sample("m") }));
+        assert!(!is_same(Finding::sample_of("q", "deny", "m")));
+        assert!(!is_same(Finding::sample_of("p", "deny_more", "m")));
         assert!(!is_same(Finding { outcome: Outcome::Warn, ..Finding::sample("m") }));
     }
 }

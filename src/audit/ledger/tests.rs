@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::digest::Digest;
-use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::Source};
+use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::OBJECT_RULE};
 
 /// The state that an object is in as long as nothing else is said.
 const STATE: Option<State> = Some(State::sample(1));
@@ -9,17 +9,7 @@ const STATE: Option<State> = Some(State::sample(1));
 const SUBJECT: Subject<'_> = Subject { group: "", kind: "Pod", uid: "u" };
 
 fn finding(message: &str, outcome: Outcome) -> Finding {
-    Finding {
-        policy: "p".into(),
-        rule: "deny".into(),
-        outcome,
-        severity: None,
-        about: None,
-        message: message.into(),
-        details: None,
-        excused: None,
-        source: Source { file: "p.rego".into(), line: 3 },
-    }
+    Finding { outcome, ..Finding::sample(message) }
 }
 
 /// Returns rules of a policy `p`.
@@ -118,7 +108,8 @@ fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
 fn objects_are_counted_by_rule_and_by_the_worst_that_it_says_of_them() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     let mut record = |name: &str, results: &[(&str, Outcome)], passing: &[&str]| {
-        let found = |(rule, outcome): &(&str, Outcome)| Finding { rule: (*rule).into(), ..finding("x", *outcome) };
+        let found =
+            |(rule, outcome): &(&str, Outcome)| Finding { outcome: *outcome, ..Finding::sample_of("p", rule, "x") };
         let key = ObjectKey { name: name.into(), ..verdict(&[]).key };
         let results = results.iter().map(found).collect();
         let verdict = Verdict { key: key.clone(), results, passed: passed(passing), ..verdict(&[]) };
@@ -309,25 +300,24 @@ fn nothing_is_resolved_while_its_rule_is_undecided() {
         let mut verdict = verdict(messages);
         verdict.undecided = rules.iter().map(|rule| rule.map(Arc::from)).collect();
         verdict.results.extend(rules.iter().map(|[policy, rule]| Finding {
-            policy: (*policy).into(),
-            rule: (*rule).into(),
-            ..finding("took longer than 1 s", Outcome::Error)
+            outcome: Outcome::Error,
+            ..Finding::sample_of(policy, rule, "took longer than 1 s")
         }));
         verdict
     };
     let mut record = |verdict| reported(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
-    let Finding { policy, rule, .. } = finding("x", Outcome::Fail);
+    let [policy, rule] = ["p", "deny"];
     record(verdict(&["x", "y"]));
-    for error in [[&*policy, &*rule], ["kaudit", "object"]] {
+    for error in [[policy, rule], ["kaudit", "object"]] {
         assert_eq!(record(with_errors(&[], &[error])), (vec![], vec![]), "{error:?}");
         // One that is found again is there once.
         assert_eq!(record(with_errors(&["x", "z"], &[error])), (texts(&["z"]), vec![]), "{error:?}");
         assert_eq!(record(verdict(&["x", "y"])), (vec![], texts(&["z"])), "{error:?}");
     }
     // The error of another rule decides nothing about this one.
-    assert_eq!(record(with_errors(&["x"], &[[&policy, "other"], ["q", &rule]])), (vec![], texts(&["y"])));
+    assert_eq!(record(with_errors(&["x"], &[[policy, "other"], ["q", rule]])), (vec![], texts(&["y"])));
     // An error that the same object always has is a decision.
-    let decided = Verdict { undecided: Vec::new(), ..with_errors(&[], &[[&policy, &rule]]) };
+    let decided = Verdict { undecided: Vec::new(), ..with_errors(&[], &[[policy, rule]]) };
     assert_eq!(record(decided), (vec![], texts(&["x"])));
 }
 
@@ -336,11 +326,8 @@ fn nothing_that_others_crowd_out_of_the_list_is_resolved() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     let with_rest = |messages: &[&str], rest: &str, of_object: bool| {
         let mut verdict = verdict(messages);
-        let mut count = finding(rest, Outcome::Fail);
-        if of_object {
-            [count.policy, count.rule] = ["kaudit", "object"].map(Into::into);
-        }
-        verdict.results.push(count);
+        let [policy, rule] = if of_object { OBJECT_RULE } else { ["p", "deny"] };
+        verdict.results.push(Finding::sample_of(policy, rule, rest));
         verdict
     };
     let mut record = |verdict| reported(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
@@ -358,7 +345,7 @@ fn nothing_that_others_crowd_out_of_the_list_is_resolved() {
     }
     // That of one rule decides nothing about another, nor do words that only look like a count.
     let mut other = with_rest(&["x"], "1 more results of this rule for this object are not listed", false);
-    other.results[1].rule = "deny_other".into();
+    Arc::make_mut(&mut other.results[1].rule).name = "deny_other".into();
     assert_eq!(record(other.clone()).0.len(), 2);
     other.results.remove(0);
     assert_eq!(record(other), (vec![], texts(&["x"])));
@@ -375,7 +362,7 @@ fn a_violation_that_is_excused_beside_an_error_of_its_rule_does_not_stay_open() 
     let error = finding("took longer than 1 s", Outcome::Error);
     ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, now);
     let mut excused = verdict(&[]);
-    excused.undecided = vec![[&error.policy, &error.rule].map(Arc::clone)];
+    excused.undecided = vec![[&error.rule.policy, &error.rule.name].map(Arc::clone)];
     excused.results.extend([finding("x", Outcome::Skip), error]);
     let key = excused.key.clone();
     ledger.record(excused, STATE, &Owners::default(), Lane::Change, now);

@@ -32,7 +32,7 @@ pub(super) fn kept(before: &[Violation], now: &[Violation]) -> Vec<Violation> {
 }
 
 fn rule(finding: &Finding) -> [&str; 2] {
-    [&finding.policy, &finding.rule]
+    [&finding.rule.policy, &finding.rule.name]
 }
 
 /// Whether two results are of one violation, which may have been excused in between.

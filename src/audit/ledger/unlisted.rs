@@ -30,5 +30,5 @@ pub(super) fn is_same_count(known: &Violation, result: &Violation) -> bool {
 }
 
 fn is_same_rule(a: &Finding, b: &Finding) -> bool {
-    (&a.policy, &a.rule) == (&b.policy, &b.rule)
+    (&a.rule.policy, &a.rule.name) == (&b.rule.policy, &b.rule.name)
 }

@@ -19,7 +19,8 @@ impl Id {
     /// Returns the id of a finding about an object.
     pub fn new(subject: Subject<'_>, finding: &Finding) -> Self {
         let Subject { group, kind, uid } = subject;
-        let parts = [group, kind, uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message];
+        let parts =
+            [group, kind, uid, &finding.rule.policy, &finding.rule.name, finding.outcome.word(), &finding.message];
         Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
     }
 
@@ -138,11 +139,10 @@ impl Violation {
 
     /// Whether it is what was a violation until it was excused.
     pub(super) fn is_excused(&self, before: &Self) -> bool {
-        let what = |finding: &Finding| {
-            let Finding { policy, rule, message, .. } = finding;
-            [policy, rule, message].map(Arc::clone)
-        };
-        self.finding.excused.is_some() && what(&self.finding) == what(&before.finding)
+        fn statement(Finding { rule, message, .. }: &Finding) -> [&str; 3] {
+            [&rule.policy, &rule.name, message]
+        }
+        self.finding.excused.is_some() && statement(&self.finding) == statement(&before.finding)
     }
 
     /// Whether its resolution is reported. Errors and excused results never are, nor violations whose appearance was not.

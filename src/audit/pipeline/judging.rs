@@ -150,7 +150,7 @@ impl Pipeline {
         if let Err(why) = self.room(&verdict.key, self.ledger.growth(verdict)) {
             let count = verdict.results.len();
             let error = Finding::object_error(&format!("{count} results of this object are not kept: {why}"));
-            verdict.undecided.push([&error.policy, &error.rule].map(Arc::clone));
+            verdict.undecided.push([&error.rule.policy, &error.rule.name].map(Arc::clone));
             (verdict.results, verdict.unfinished) = (vec![error], true);
         }
     }
@@ -165,7 +165,7 @@ impl Pipeline {
         }
         let findings = verdict.results.iter().chain(&verdict.transitions);
         for finding in findings.filter(|finding| finding.outcome == Outcome::Error) {
-            metrics.policy_failed(&finding.policy);
+            metrics.policy_failed(&finding.rule.policy);
         }
         if let Some(queued) = queued {
             metrics.verdict_after(queued.since.elapsed());

@@ -120,7 +120,7 @@ impl Pipeline {
                     result.message
                 );
                 (result.outcome, result.message) = (Outcome::Error, message.into());
-                verdict.undecided.push([&result.policy, &result.rule].map(Arc::clone));
+                verdict.undecided.push([&result.rule.policy, &result.rule.name].map(Arc::clone));
             }
         }
         verdict.transitions.retain(|found| !found.outcome.is_violation() || !self.exceptions.may_be_excused(found));

@@ -143,24 +143,14 @@ mod tests {
         audit::ledger::{Subject, Violation},
         model::{
             object::{Kind, ObjectKey},
-            verdict::{Finding, Outcome, Source},
+            verdict::Finding,
         },
         output::{Format, Target},
     };
 
     /// A delta with so many violations that appeared.
     fn delta(violations: usize) -> Delta {
-        let finding = |number: usize| Finding {
-            policy: "p".into(),
-            rule: "deny".into(),
-            outcome: Outcome::Fail,
-            severity: None,
-            about: None,
-            message: format!("violation {number}").into(),
-            details: None,
-            excused: None,
-            source: Source { file: "p.rego".into(), line: 3 },
-        };
+        let finding = |number: usize| Finding::sample(&format!("violation {number}"));
         let violation = |number| Violation::new(Subject::SAMPLE, finding(number), Timestamp::UNIX_EPOCH);
         Delta {
             object: ObjectKey {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::model::verdict::{Finding, OBJECT_RULE, Outcome, Source, UNLISTED_OF_OBJECT, UNLISTED_OF_RULE};
+use crate::model::verdict::{Finding, Outcome, RuleDescriptor, UNLISTED_OF_OBJECT, UNLISTED_OF_RULE};
 
 /// The most results of one rule for one object, the one that counts the others included.
 pub(super) const MOST_OF_RULE: usize = 50;
@@ -49,19 +49,15 @@ pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usi
     }
     findings.sort_by_key(|finding| {
         let severity = finding.severity.map_or(u8::MAX, |word| word as u8);
-        (finding.outcome == Outcome::Skip, source(&finding.source.file), importance(finding.outcome), severity)
+        (finding.outcome == Outcome::Skip, source(&finding.rule.source.file), importance(finding.outcome), severity)
     });
     let mut unlisted = findings.split_off(MOST_OF_OBJECT - OUTCOMES);
     unlisted.sort_by_key(|finding| importance(finding.outcome));
-    let [policy, rule] = OBJECT_RULE.map(Arc::<str>::from);
     for group in unlisted.chunk_by(|a, b| a.outcome == b.outcome) {
         findings.extend(group.first().map(|first| Finding {
-            policy: Arc::clone(&policy),
-            rule: Arc::clone(&rule),
-            about: None,
+            rule: RuleDescriptor::of_object(),
             message: format!("{}{UNLISTED_OF_OBJECT}", group.len()).into(),
             details: None,
-            source: Source { file: Arc::from(""), line: 0 },
             ..first.clone()
         }));
     }
@@ -74,7 +70,7 @@ fn is_same_rule(a: &Finding, b: &Finding) -> bool {
 
 /// Returns what tells rules apart. Two sources may have a rule of one name, if one of them is a Constraint.
 fn rule(finding: &Finding) -> (&Arc<str>, &Arc<str>, Outcome, &Arc<str>) {
-    (&finding.policy, &finding.rule, finding.outcome, &finding.source.file)
+    (&finding.rule.policy, &finding.rule.name, finding.outcome, &finding.rule.source.file)
 }
 
 /// Returns the place of an outcome among those that are listed first.
@@ -90,7 +86,7 @@ fn importance(outcome: Outcome) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::verdict::Severity;
+    use crate::model::verdict::{Severity, Source};
 
     /// The most results of an object that are listed, if there are more of one outcome.
     const LISTED: usize = MOST_OF_OBJECT - OUTCOMES;
@@ -98,14 +94,20 @@ mod tests {
     fn findings(rules: usize, results: usize) -> Vec<Finding> {
         let rule = |rule: usize| {
             let severity = if rule.is_multiple_of(2) { Severity::Low } else { Severity::High };
-            let name: Arc<str> = format!("deny_{rule:03}").into();
+            let first = Finding::sample_of("p", &format!("deny_{rule:03}"), "");
             (0..results).map(move |number| Finding {
-                rule: Arc::clone(&name),
                 severity: Some(severity),
-                ..Finding::sample(&format!("container c{number:05} is wrong"))
+                message: format!("container c{number:05} is wrong").into(),
+                ..first.clone()
             })
         };
         (0..rules).flat_map(rule).collect()
+    }
+
+    /// Returns the finding of a rule in another file.
+    fn in_file(file: &str, finding: Finding) -> Finding {
+        let source = Source { file: file.into(), line: 1 };
+        Finding { rule: Arc::new(RuleDescriptor { source, ..RuleDescriptor::clone(&finding.rule) }), ..finding }
     }
 
     #[test]
@@ -122,7 +124,7 @@ mod tests {
         assert_eq!(short.len(), 2 * MOST_OF_RULE);
         let last = &short[MOST_OF_RULE - 1];
         assert_eq!(&*last.message, "9951 more results of this rule for this object are not listed");
-        assert_eq!((&*last.rule, last.outcome), ("deny_000", Outcome::Fail));
+        assert_eq!((&*last.rule.name, last.outcome), ("deny_000", Outcome::Fail));
         assert_eq!(by_rule(short.clone()), short, "once is as good as twice");
     }
 
@@ -132,7 +134,10 @@ mod tests {
         assert_eq!(short.len(), LISTED + 1);
         let [listed @ .., last] = short.as_slice() else { panic!("no results") };
         assert!(listed.iter().all(|finding| finding.severity == Some(Severity::High)), "{listed:?}");
-        assert_eq!((&*last.policy, &*last.message), ("kaudit", "3504 more results for this object are not listed"));
+        assert_eq!(
+            (&*last.rule.policy, &*last.message),
+            ("kaudit", "3504 more results for this object are not listed")
+        );
     }
 
     /// Returns how many results a list stands for, those included that it only counts.
@@ -152,8 +157,8 @@ mod tests {
             let number = |place: u32| [0, 1, 300][numbers / 3_usize.pow(place) % 3];
             let all: Vec<Finding> = (0..8)
                 .flat_map(|place| {
-                    let source = Source { file: ["first.rego", "later.rego"][place / 4].into(), line: 1 };
-                    let sample = Finding { outcome: OUTCOME[place % 4], source, ..Finding::sample("x") };
+                    let sample = Finding { outcome: OUTCOME[place % 4], ..Finding::sample("x") };
+                    let sample = in_file(["first.rego", "later.rego"][place / 4], sample);
                     std::iter::repeat_n(sample, number(u32::try_from(place).unwrap()))
                 })
                 .collect();
@@ -169,12 +174,9 @@ mod tests {
     fn errors_and_excused_results_crowd_out_no_violation() {
         for (outcome, file) in [(Outcome::Error, "p.rego"), (Outcome::Skip, "first.rego")] {
             let others = |count| {
-                findings(count, 40).into_iter().map(|finding| Finding {
-                    outcome,
-                    severity: Some(Severity::Critical),
-                    source: Source { file: file.into(), line: 1 },
-                    ..finding
-                })
+                findings(count, 40)
+                    .into_iter()
+                    .map(|finding| in_file(file, Finding { outcome, severity: Some(Severity::Critical), ..finding }))
             };
             for (rules, listed) in [(1, 40), (10, 400), (20, LISTED)] {
                 let all: Vec<Finding> = others(20).chain(findings(rules, 40)).collect();
@@ -187,10 +189,8 @@ mod tests {
 
     #[test]
     fn a_later_source_crowds_out_no_results_of_an_earlier_one() {
-        let from = |file: &str, severity, finding: &Finding| Finding {
-            severity: Some(severity),
-            source: Source { file: file.into(), line: 1 },
-            ..finding.clone()
+        let from = |file: &str, severity, finding: &Finding| {
+            in_file(file, Finding { severity: Some(severity), ..finding.clone() })
         };
         let own = [from("own.rego", Severity::Low, &Finding::sample("runs as root"))];
         let flood: Vec<Finding> =

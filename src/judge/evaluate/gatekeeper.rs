@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     judge::{gatekeeper::constraint::Constraint, unit::Unit},
-    model::verdict::{Finding, Outcome, Source},
+    model::verdict::Finding,
     rego::evaluator::Failure,
 };
 
@@ -23,7 +23,8 @@ impl Judge<'_> {
             Ok(false) => return,
             Err(why) => {
                 let message = format!("cannot be matched: {why}");
-                return self.results.push(finding(constraint, Outcome::Error, message.into()));
+                let rule = &constraint.rule;
+                return self.results.push(error(&constraint.policy, &rule.name, rule.source.clone(), &message));
             }
         }
         let Some((group, entrypoint)) = unit.groups.first().and_then(|group| Some((group, group.entrypoints.first()?)))
@@ -44,7 +45,8 @@ impl Judge<'_> {
         match answer {
             Ok((findings, _)) if findings.is_empty() => self.results.pass(&constraint.rule),
             Ok((mut findings, answer)) => {
-                attribute(&mut findings, entrypoint, &constraint.rule.metadata, |number| {
+                let nearer = constraint.rule.metadata.severity;
+                attribute(&mut findings, entrypoint, (&constraint.descriptors, nearer), |number| {
                     violations(constraint, answer.definition(number)?).ok()
                 });
                 self.results.extend(findings);
@@ -89,22 +91,8 @@ fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Fa
         };
         let details = details([(&Value::from("details"), &element["details"])].into_iter());
         let details = details.filter(|_| element["details"] != Value::Undefined);
-        findings.push(Finding { details, ..finding(constraint, constraint.rule.outcome, message) });
+        let (rule, outcome) = (Arc::clone(&constraint.descriptors.rule), constraint.rule.outcome);
+        findings.push(Finding { rule, outcome, severity: None, message, details, excused: None });
     }
     Ok(findings)
-}
-
-fn finding(constraint: &Constraint, outcome: Outcome, message: Arc<str>) -> Finding {
-    let Source { file, line } = constraint.rule.source.clone();
-    Finding {
-        policy: Arc::clone(&constraint.policy),
-        rule: Arc::clone(&constraint.rule.name),
-        outcome,
-        severity: None,
-        about: None,
-        message,
-        details: None,
-        excused: None,
-        source: Source { file, line },
-    }
 }

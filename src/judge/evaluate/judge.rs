@@ -13,12 +13,11 @@ use crate::{
     judge::{
         dialect::Dialect,
         gatekeeper::template::column,
-        metadata::Metadata,
         reads::KindQuery,
         rule::Entrypoint,
         unit::{Group, Unit},
     },
-    model::verdict::{Finding, Outcome, Source},
+    model::verdict::{Finding, Outcome, RuleDescriptor, Source},
     rego::{cpu_time::CpuTimer, evaluator::Failure, limits::Limits, machine::Answer},
 };
 
@@ -118,7 +117,7 @@ impl Judge<'_> {
         if findings.is_empty() {
             return self.results.pass(&entrypoint.rule);
         }
-        results::attribute(&mut findings, entrypoint, &Metadata::default(), |number| {
+        results::attribute(&mut findings, entrypoint, (&entrypoint.descriptors, None), |number| {
             Some(self::findings(dialect, entrypoint, answer.definition(number)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
@@ -164,16 +163,15 @@ impl Judge<'_> {
 
 /// Returns the result of a rule that could not be evaluated.
 pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message: &str) -> Finding {
+    // An error may have another line, and has no title; few results are errors.
+    let rule = RuleDescriptor { source, ..RuleDescriptor::named(Arc::clone(policy), Arc::clone(rule)) };
     Finding {
-        policy: Arc::clone(policy),
-        rule: Arc::clone(rule),
+        rule: Arc::new(rule),
         outcome: Outcome::Error,
         severity: None,
-        about: None,
         message: message.into(),
         details: None,
         excused: None,
-        source,
     }
 }
 

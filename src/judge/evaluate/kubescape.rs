@@ -15,12 +15,11 @@ use crate::{
             arrays::{Aggregator, ArrayResults, Identity},
             rule::{ControlRule, KubescapeRule, RuleInput},
         },
-        rule::Definition,
         unit::{Group, Unit},
     },
     model::{
         object::ObjectKey,
-        verdict::{Finding, Outcome},
+        verdict::{Finding, Outcome, RuleDescriptor},
     },
     rego::{evaluator::Failure, machine::Answer, value},
 };
@@ -39,7 +38,7 @@ impl Judge<'_> {
         let Some(identity) = Identity::of(object).filter(|identity| is_scanned(rule, identity)) else { return };
         let query = group.queries.of(&key.kind.kind);
         if let Some(why) = query.and_then(|query| query.unread(0, self.namespace)) {
-            for ControlRule { policy, rule } in &rule.controls {
+            for ControlRule { policy, rule, .. } in &rule.controls {
                 self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
             }
             return;
@@ -54,14 +53,14 @@ impl Judge<'_> {
             // Nothing has been read that the object could be related to.
             (_, None) => Ok(&[][..]),
         };
-        let definitions = group.entrypoints.first().map_or(&[][..], |entrypoint| &entrypoint.definitions);
         for control in &rule.controls {
             match results {
                 Ok(results) => {
+                    let definitions = &control.descriptors.definitions;
                     let results = results.iter().filter_map(|(number, response)| {
                         let definition =
                             if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
-                        finding(control, response, definition)
+                        finding(control, response, definition.unwrap_or(&control.descriptors.rule))
                     });
                     let results: Vec<Finding> = results.collect();
                     if results.is_empty() {
@@ -70,7 +69,7 @@ impl Judge<'_> {
                     self.results.extend(results);
                 }
                 Err(failure) => {
-                    let ControlRule { policy, rule } = control;
+                    let ControlRule { policy, rule, .. } = control;
                     self.fail(unit, policy, &rule.name, &rule.source, failure);
                 }
             }
@@ -147,7 +146,7 @@ fn concerned(response: &Value, objects: &ObjectsByName) -> Vec<Identity> {
 }
 
 /// Makes a finding of a result; `None` if its status is that nothing is wrong.
-fn finding(control: &ControlRule, response: &Value, definition: Option<&Definition>) -> Option<Finding> {
+fn finding(control: &ControlRule, response: &Value, descriptor: &Arc<RuleDescriptor>) -> Option<Finding> {
     let text = |key: &str| value::text(field(response, key)).filter(|text| !text.is_empty());
     let rule = &control.rule;
     let outcome = match text("ruleStatus").map(AsRef::as_ref) {
@@ -155,17 +154,13 @@ fn finding(control: &ControlRule, response: &Value, definition: Option<&Definiti
         Some("warning") => Outcome::Warn,
         Some(_) => return None,
     };
-    let source = definition.map_or(&rule.source, |definition| &definition.source);
     Some(Finding {
-        policy: Arc::clone(&control.policy),
-        rule: Arc::clone(&rule.name),
+        rule: Arc::clone(descriptor),
         outcome,
         severity: rule.metadata.severity,
-        about: Arc::clone(&rule.metadata.info).unless_empty(),
         message: text("alertMessage").map_or_else(|| Arc::clone(&rule.name), Arc::clone),
         details: details(response),
         excused: None,
-        source: source.clone(),
     })
 }
 

@@ -8,12 +8,11 @@ use serde_json::Map;
 use super::{bounds, texts};
 use crate::{
     judge::{
-        metadata::Metadata,
-        rule::{Entrypoint, ResultShape, Rule},
+        rule::{Entrypoint, ResultShape, Rule, RuleDescriptors},
     },
     model::{
         rule_numbers::RuleNumbers,
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Finding, Outcome, RuleDescriptor, Severity},
     },
     rego::value,
 };
@@ -48,7 +47,7 @@ impl Results {
 
     /// Adds an error that the same object need not have again.
     pub(super) fn push_undecided(&mut self, error: Finding) {
-        self.undecided.push([&error.policy, &error.rule].map(Arc::clone));
+        self.undecided.push([&error.rule.policy, &error.rule.name].map(Arc::clone));
         self.push(error);
     }
 
@@ -94,8 +93,8 @@ pub(super) fn bounded(findings: Vec<Finding>, source: impl Fn(&str) -> usize) ->
 
 fn order(a: &Finding, b: &Finding) -> Ordering {
     fn key(finding: &Finding) -> impl Ord {
-        let Finding { policy, rule, outcome, message, source, severity, .. } = finding;
-        (policy, rule, *outcome, message, source, *severity)
+        let Finding { rule, outcome, message, severity, .. } = finding;
+        (&rule.policy, &rule.name, *outcome, message, &rule.source, *severity)
     }
     // Details have no order of their own; their text is only made where everything else is equal.
     let details = |finding: &Finding| finding.details.as_ref().map(|details| serde_json::to_string(&**details).ok());
@@ -152,17 +151,8 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         }
         other => json(other).to_string().into(),
     };
-    Finding {
-        policy: Arc::clone(&entrypoint.policy),
-        rule: Arc::clone(&rule.name),
-        outcome: rule.outcome,
-        severity,
-        about: None,
-        message,
-        details,
-        excused: None,
-        source: rule.source.clone(),
-    }
+    let descriptor = Arc::clone(&entrypoint.descriptors.rule);
+    Finding { rule: descriptor, outcome: rule.outcome, severity, message, details, excused: None }
 }
 
 /// Returns what a result holds besides its message. A single key `details` that holds an object is that object, as
@@ -199,28 +189,30 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Gives each finding the place, the severity and the title of the definition that it came from: for rules with several,
-/// `ask` returns the findings of one definition alone, by its number. `nearer` takes precedence over the metadata of the definition.
+/// Gives each finding the descriptor and the severity of the definition that it came from: for rules with several, `ask`
+/// returns the findings of one definition alone, by its number. A severity that is `nearer` takes precedence over that of the
+/// definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
     entrypoint: &Entrypoint,
-    nearer: &Metadata,
+    (descriptors, nearer): (&RuleDescriptors, Option<Severity>),
     ask: impl Fn(usize) -> Option<Vec<Finding>>,
 ) {
     if let [only] = entrypoint.definitions.as_slice() {
-        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, nearer, &only.metadata));
+        let descriptor = descriptors.definitions.first().unwrap_or(&descriptors.rule);
+        let severity = nearer.or(only.metadata.severity);
+        return findings.iter_mut().for_each(|finding| stamp(finding, descriptor, severity));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
     // A set is the union of its definitions: what none of the others gave is of the last.
     let mut sure = entrypoint.shape == ResultShape::Set;
-    for (number, definition) in entrypoint.definitions.iter().enumerate() {
+    for (number, (definition, descriptor)) in entrypoint.definitions.iter().zip(&descriptors.definitions).enumerate() {
+        let severity = nearer.or(definition.metadata.severity);
         if open.is_empty() {
             return;
         }
         if sure && number + 1 == entrypoint.definitions.len() {
-            return open
-                .into_iter()
-                .for_each(|finding| stamp(finding, &definition.source, nearer, &definition.metadata));
+            return open.into_iter().for_each(|finding| stamp(finding, descriptor, severity));
         }
         let Some(own) = ask(number) else {
             sure = false;
@@ -229,21 +221,20 @@ pub(super) fn attribute(
         open.retain_mut(|finding| {
             let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
             if mine {
-                stamp(finding, &definition.source, nearer, &definition.metadata);
+                stamp(finding, descriptor, severity);
             }
             !mine
         });
     }
     for finding in open {
-        stamp(finding, &entrypoint.rule.source, nearer, &entrypoint.rule.metadata);
+        stamp(finding, &descriptors.rule, nearer.or(entrypoint.rule.metadata.severity));
     }
 }
 
 /// Sets what the definition says; a result that names its own severity keeps it.
-fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
-    finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
-    finding.about = nearer.info.or(&wider.info).unless_empty();
-    finding.source = source.clone();
+fn stamp(finding: &mut Finding, descriptor: &Arc<RuleDescriptor>, severity: Option<Severity>) {
+    finding.severity = finding.severity.or(severity);
+    finding.rule = Arc::clone(descriptor);
 }
 
 /// Returns the values of a collection; of anything else none.

@@ -124,7 +124,7 @@ impl Parts<'_> {
         self.verdicts.stop(self.sharing);
         let one_sided = |(these, those): (&[Finding], &[Finding])| {
             let missing = these.iter().filter(|finding| !those.contains(finding));
-            missing.map(|finding| Arc::clone(&finding.policy)).collect::<BTreeSet<_>>()
+            missing.map(|finding| Arc::clone(&finding.rule.policy)).collect::<BTreeSet<_>>()
         };
         let policies = &one_sided((&own.0, &shared.0)) | &one_sided((&shared.0, &own.0));
         differences.extend(policies);

@@ -38,15 +38,12 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
     let fields = fields.and_then(value::object);
     let told = fields.into_iter().flat_map(|fields| fields.iter_sorted()).filter(|(key, value)| tells(key, value));
     Finding {
-        policy: Arc::clone(&entrypoint.policy),
-        rule: Arc::clone(&rule.name),
+        rule: Arc::clone(&entrypoint.descriptors.rule),
         outcome: rule.outcome,
         severity: None,
-        about: None,
         message: message.unwrap_or_else(unnamed),
         details: details(told),
         excused: None,
-        source: rule.source.clone(),
     }
 }
 

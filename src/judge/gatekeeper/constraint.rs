@@ -12,7 +12,12 @@ use super::{
     template::{BlockScalar, Template},
 };
 use crate::{
-    judge::{dependencies::Dependencies, excusable::Excusability, metadata::Metadata, rule::Rule},
+    judge::{
+        dependencies::Dependencies,
+        excusable::Excusability,
+        metadata::Metadata,
+        rule::{Rule, RuleDescriptors},
+    },
     model::{
         rule_numbers::RuleNumber,
         verdict::{Outcome, Source},
@@ -48,6 +53,8 @@ pub(crate) struct Constraint {
     pub(crate) matching: Match,
     /// `input.parameters`.
     pub(crate) parameters: Value,
+    /// What its violations have in common; complete once it is joined with its template.
+    pub(crate) descriptors: RuleDescriptors,
 }
 
 /// A template with the Constraints that ask its rule.
@@ -113,16 +120,20 @@ pub(super) fn read(
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let parameters = spec.get("parameters");
+    let (name, source) =
+        (Arc::from(name), Source { file: Arc::clone(&document.file.shown), line: document.node.at.line });
+    let descriptors = RuleDescriptors::new([&template.kind, &name], &metadata.info, (&source, &metadata), []);
     Some(ReadConstraint::Judges(Box::new(Constraint {
         policy: Arc::clone(&template.kind),
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
+        descriptors,
         rule: Rule {
-            number: RuleNumber::of(&template.kind, &name.as_str().into()),
-            name: name.into(),
+            number: RuleNumber::of(&template.kind, &name),
+            name,
             outcome,
             metadata: Arc::new(metadata),
-            source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
+            source,
             texts: Vec::new(),
             excusable: Excusability::default(),
         },

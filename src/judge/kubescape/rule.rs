@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{arrays::Aggregator, matching::ResourceMatch};
-use crate::{judge::rule::Rule, model::object::Kind};
+use crate::{
+    judge::rule::{Rule, RuleDescriptors},
+    model::object::Kind,
+};
 
 /// The package of all rules.
 pub(crate) const PACKAGE: &str = "armo_builtins";
@@ -40,6 +43,8 @@ pub(crate) struct ControlRule {
     /// The id of the control; the name of the rule if no control names it.
     pub(crate) policy: Arc<str>,
     pub(crate) rule: Rule,
+    /// What its results have in common.
+    pub(crate) descriptors: RuleDescriptors,
 }
 
 impl KubescapeRule {

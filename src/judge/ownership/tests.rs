@@ -57,9 +57,11 @@ fn results_without(set: &PolicySet, attacker: &str) -> Vec<String> {
     let object = object("pods", "Pod", pod);
     let policies = Arc::new(set.clone());
     let verdict = evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
-    let own = verdict.results.iter().filter(|finding| !finding.source.file.starts_with(attacker));
+    let own = verdict.results.iter().filter(|finding| !finding.rule.source.file.starts_with(attacker));
     let mut shown: Vec<String> = own
-        .map(|finding| format!("{} {} {:?} {}", finding.policy, finding.rule, finding.outcome, finding.message))
+        .map(|finding| {
+            format!("{} {} {:?} {}", finding.rule.policy, finding.rule.name, finding.outcome, finding.message)
+        })
         .collect();
     shown.sort();
     shown
@@ -207,7 +209,7 @@ fn a_source_uses_those_before_it_and_local_files() {
         evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies })
             .results
             .iter()
-            .map(|finding| finding.rule.to_string())
+            .map(|finding| finding.rule.name.to_string())
             .collect::<Vec<_>>()
     };
     assert_ne!(judged(&[PolicySource::builtin(), release]), judged(&[PolicySource::builtin()]));

@@ -90,8 +90,9 @@ fn put_in(value: &mut Value, placeholders: &Placeholders, names: Names<'_>) {
 /// Whether no two findings of a rule say the same.
 fn are_distinct(findings: &[Finding]) -> bool {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
-    let message =
-        |finding: &Finding| (Arc::clone(&finding.policy), Arc::clone(&finding.rule), Arc::clone(&finding.message));
+    let message = |finding: &Finding| {
+        (Arc::clone(&finding.rule.policy), Arc::clone(&finding.rule.name), Arc::clone(&finding.message))
+    };
     sorted.sort_by_cached_key(|finding| message(finding));
     let mut alike = sorted.chunk_by(|a, b| message(a) == message(b));
     alike.all(|alike| {

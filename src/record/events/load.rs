@@ -33,7 +33,7 @@ use crate::{
     cluster::error::describe,
     model::{
         object::ObjectRef,
-        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
+        verdict::{Finding, Outcome, RuleDescriptor, RuleInfo, Severity},
     },
     record::{
         earlier::{EarlierRecords, Refusals},
@@ -319,15 +319,12 @@ fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Findi
     let text = |name: &str| annotation(name).map(Arc::from);
     let about = RuleInfo { title: text(TITLE), id: text(RULE_ID), category: text(CATEGORY) };
     let finding = Finding {
-        policy: policy.into(),
-        rule: rule.into(),
+        rule: Arc::new(RuleDescriptor { info: about.into(), ..RuleDescriptor::named(policy, rule) }),
         outcome,
         severity: annotation(SEVERITY).and_then(Severity::from_word),
-        about: Arc::new(about).unless_empty(),
         message: "".into(),
         details: None,
         excused: None,
-        source: Source { file: "".into(), line: 0 },
     };
     Some(Finding { message: message_in(note, &finding).into(), ..finding })
 }
@@ -338,16 +335,14 @@ fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
     let message = without_dependents(message);
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
+    let rule = Arc::new(RuleDescriptor::named(policy, rule));
     let finding = |outcome| Finding {
-        policy: policy.into(),
-        rule: rule.into(),
+        rule: Arc::clone(&rule),
         outcome,
         severity: None,
-        about: None,
         message: message.into(),
         details: None,
         excused: None,
-        source: Source { file: "".into(), line: 0 },
     };
     let warning = finding(Outcome::Warn);
     if Id::new(subject, &warning) == id { warning } else { finding(Outcome::Fail) }
@@ -388,7 +383,7 @@ mod tests {
         let mut event = Event {
             metadata,
             reason: Some(reason.to_owned()),
-            note: Some(format!("{}/{}: {}", finding.policy, finding.rule, finding.message)),
+            note: Some(format!("{}/{}: {}", finding.rule.policy, finding.rule.name, finding.message)),
             regarding: Some(ObjectReference {
                 api_version: Some("apps/v1".to_owned()),
                 kind: Some("Deployment".to_owned()),
@@ -584,10 +579,10 @@ mod tests {
         let titled = RuleInfo { title: Some("Root: no".into()), id: Some("A-1".into()), category: None };
         for (dependents, about) in [(0, titled.clone()), (1, RuleInfo { id: None, ..titled }), (7, RuleInfo::default())]
         {
+            let info = Arc::new(RuleInfo { category: Some("Pods".into()), ..about.clone() });
             let finding = Finding {
-                policy: "pod/security: a".into(),
+                rule: Arc::new(RuleDescriptor { info, ..RuleDescriptor::named("pod/security: a", "deny") }),
                 severity: Some(Severity::High),
-                about: Some(Arc::new(RuleInfo { category: Some("Pods".into()), ..about.clone() })),
                 ..finding_of("a: b (and more)", Outcome::Warn)
             };
             let violation = Violation::new(Subject::SAMPLE, finding, FIRST.parse().unwrap());

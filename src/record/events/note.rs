@@ -44,7 +44,7 @@ pub(super) fn without_dependents(message: &str) -> &str {
 
 /// Returns the severity, and the id and title of the rule, as far as they are set; without a title, the path of the rule.
 fn heading(finding: &Finding) -> String {
-    let RuleInfo { title, id, .. } = finding.info();
+    let RuleInfo { title, id, .. } = RuleInfo::clone(&finding.rule.info);
     let severity = finding.severity.map(|severity| severity.word().to_owned());
     let [id, title] = [id, title].map(|text| text.map(|text| truncate(&text, NAME_BYTES).to_owned()));
     let parts = [severity, id, Some(title.unwrap_or_else(|| path(finding)))];
@@ -52,6 +52,6 @@ fn heading(finding: &Finding) -> String {
 }
 
 /// Returns `policy/rule`.
-fn path(Finding { policy, rule, .. }: &Finding) -> String {
-    format!("{}/{}", truncate(policy, NAME_BYTES), truncate(rule, NAME_BYTES))
+fn path(Finding { rule, .. }: &Finding) -> String {
+    format!("{}/{}", truncate(&rule.policy, NAME_BYTES), truncate(&rule.name, NAME_BYTES))
 }

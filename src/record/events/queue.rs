@@ -53,7 +53,7 @@ type EventStatement = [Arc<str>; 4];
 impl ViolationChange {
     fn statement(&self) -> EventStatement {
         let finding = &self.violation.finding;
-        [&self.uid, &finding.policy, &finding.rule, &finding.message].map(Arc::clone)
+        [&self.uid, &finding.rule.policy, &finding.rule.name, &finding.message].map(Arc::clone)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         error::describe,
         identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
     },
-    model::{object::ObjectKey, text::truncate},
+    model::{object::ObjectKey, text::truncate, verdict::RuleInfo},
     record::{
         exception_notice::ExceptionNotice,
         failure::WriteFailure,
@@ -85,11 +85,11 @@ impl EventWriter {
         let annotations = event.metadata.annotations.get_or_insert_default();
         let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
         annotate(VIOLATION, &violation.id.to_string());
-        annotate(POLICY, truncate(&finding.policy, NAME_BYTES));
-        annotate(RULE, truncate(&finding.rule, NAME_BYTES));
+        annotate(POLICY, truncate(&finding.rule.policy, NAME_BYTES));
+        annotate(RULE, truncate(&finding.rule.name, NAME_BYTES));
         annotate(RESULT, finding.outcome.word());
         finding.severity.iter().for_each(|severity| drop(annotate(SEVERITY, severity.word())));
-        let about = finding.info();
+        let about = RuleInfo::clone(&finding.rule.info);
         for (name, text) in [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)] {
             if let Some(text) = text {
                 annotate(name, truncate(&text, NAME_BYTES));

@@ -110,16 +110,16 @@ impl Notification {
     }
 
     fn new(event: Lifecycle, violation: &Violation, delta: &Delta, resource: &Resource, time: Timestamp) -> Self {
-        let Finding { policy, rule, outcome, severity, message, excused, .. } = &violation.finding;
-        let RuleInfo { title, id: rule_id, category } = violation.finding.info();
+        let Finding { rule, outcome, severity, message, excused, .. } = &violation.finding;
+        let RuleInfo { title, id: rule_id, category } = RuleInfo::clone(&rule.info);
         Self {
             id: event.message_name(violation),
             event,
             time,
             violation: violation.id.to_string(),
             since: violation.since,
-            policy: Arc::clone(policy),
-            rule: Arc::clone(rule),
+            policy: Arc::clone(&rule.policy),
+            rule: Arc::clone(&rule.name),
             result: *outcome,
             severity: *severity,
             title,

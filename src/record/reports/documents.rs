@@ -17,7 +17,7 @@ use crate::{
         ledger::{Subject, Violation},
         result::Entry,
     },
-    model::verdict::{Excused, Finding, Outcome, RuleInfo},
+    model::verdict::{Excused, Finding, Outcome, RuleDescriptor, RuleInfo},
 };
 
 /// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked (`None`
@@ -64,17 +64,15 @@ fn empty_report(format: &ReportFormat, namespace: Option<&str>) -> Value {
 fn violation(entry: &Entry) -> Violation {
     let Entry { title, rule_id, category, .. } = entry;
     let about = RuleInfo { title: title.clone(), id: rule_id.clone(), category: category.clone() };
+    let (policy, name, source) = (Arc::clone(&entry.policy), Arc::clone(&entry.rule), entry.source.clone());
     let finding = Finding {
-        policy: Arc::clone(&entry.policy),
-        rule: Arc::clone(&entry.rule),
+        rule: Arc::new(RuleDescriptor { policy, name, info: about.into(), source }),
         outcome: entry.result,
         severity: entry.severity,
-        about: Arc::new(about).unless_empty(),
         message: Arc::clone(&entry.message),
         details: None,
         // Reports do not say what it would be otherwise.
         excused: entry.excuse.clone().map(|excuse| Excused { excuse, otherwise: Outcome::Fail }),
-        source: entry.source.clone(),
     };
     // Manifests have no uid, and viewers tell results apart by an id that is made of it.
     let uid = entry.resource.uid_or_name();

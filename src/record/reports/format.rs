@@ -19,7 +19,7 @@ use crate::{
         exception::Excuse,
         object::ObjectRef,
         text::shortened,
-        verdict::{Excused, Finding, Outcome, RuleInfo, Severity, Source},
+        verdict::{Excused, Finding, Outcome, RuleDescriptor, RuleInfo, Severity},
     },
 };
 
@@ -250,8 +250,8 @@ impl ReportFormat {
         let Violation { id, fingerprint, finding, since, dependents, notified, recorded_field, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
-            "policy": shortened(&finding.policy, NAME_BYTES),
-            "rule": shortened(&finding.rule, NAME_BYTES),
+            "policy": shortened(&finding.rule.policy, NAME_BYTES),
+            "rule": shortened(&finding.rule.name, NAME_BYTES),
             "result": finding.outcome.word(),
             "message": shortened(&finding.message, MESSAGE_BYTES),
             "properties": {"resultID": id.to_string()},
@@ -286,7 +286,7 @@ impl ReportFormat {
         if let Some(field) = finding.field().or(recorded_field.as_deref()) {
             result["properties"][FIELD] = shortened(field, NAME_BYTES).into();
         }
-        let about = finding.info();
+        let about = RuleInfo::clone(&finding.rule.info);
         let about = [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)];
         for (name, text) in about.into_iter().filter_map(|(name, text)| Some((name, text?))) {
             let of = if name == CATEGORY { &mut result } else { &mut result["properties"] };
@@ -327,16 +327,14 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let property = |name: &str| result["properties"][name].as_str().map(Arc::from);
             let about =
                 RuleInfo { title: property(TITLE), id: property(RULE_ID), category: text(CATEGORY).map(Arc::from) };
+            let rule = RuleDescriptor { info: about.into(), ..RuleDescriptor::named(text("policy")?, text("rule")?) };
             let finding = Finding {
-                policy: text("policy")?.into(),
-                rule: text("rule")?.into(),
+                rule: rule.into(),
                 outcome,
                 severity: text("severity").and_then(Severity::from_word),
-                about: Arc::new(about).unless_empty(),
                 message: text("message").unwrap_or_default().into(),
                 details: None,
                 excused: if outcome == Outcome::Skip { excused(&result["properties"]) } else { None },
-                source: Source { file: "".into(), line: 0 },
             };
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;

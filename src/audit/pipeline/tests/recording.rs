@@ -103,7 +103,7 @@ async fn no_violation_is_older_than_its_object_whatever_was_recorded() {
             let mut object = recorded_object(&deltas[0]);
             object.results[0].since = recorded_since.parse().unwrap();
             // As in reports and Events.
-            object.results[0].finding.source = Source { file: "".into(), line: 0 };
+            Arc::make_mut(&mut object.results[0].finding.rule).source = Source { file: "".into(), line: 0 };
             let mut recorded = Recorded::default();
             recorded.add(object);
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     model::{
         exception::Excuse,
-        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
+        verdict::{Finding, Outcome, RuleDescriptor, RuleInfo, Severity},
     },
     record::reports::{
         format::{Instance, read},
@@ -34,20 +34,18 @@ fn subject(number: u8) -> ObjectRef {
 /// Results that are so large that few fill a report.
 fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
     let result = |number| {
+        let info = RuleInfo {
+            title: Some("Tag latest or none".into()),
+            id: Some("IMG-01".into()),
+            category: Some("Images".into()),
+        };
         let mut finding = Finding {
-            policy: "image".into(),
-            rule: "deny".into(),
+            rule: Arc::new(RuleDescriptor { info: info.into(), ..RuleDescriptor::named("image", "deny") }),
             outcome: if number % 3 == 0 { Outcome::Warn } else { Outcome::Fail },
             severity: Some(Severity::High),
-            about: Some(Arc::new(RuleInfo {
-                title: Some("Tag latest or none".into()),
-                id: Some("IMG-01".into()),
-                category: Some("Images".into()),
-            })),
             message: format!("{number} {}", "x".repeat(size)).into(),
             details: None,
             excused: None,
-            source: Source { file: "".into(), line: 0 },
         };
         // Its outcome without the exception is `Fail`, which is assumed when a report is read.
         if number % 12 == 1 {
