@@ -6,12 +6,13 @@ RUN apk add --no-cache ca-certificates gcc musl-dev
 WORKDIR /src
 
 # Dependencies are built in a separate layer, with an empty kaudit, and stay cached when src/ changes.
-# The other members of the workspace only have to exist.
+# The members of the workspace have to exist, empty as well.
 COPY Cargo.toml Cargo.lock ./
+COPY src/rego/Cargo.toml src/rego/Cargo.toml
 COPY tests/controlplane/Cargo.toml tests/controlplane/Cargo.toml
 COPY tests/simulation/Cargo.toml tests/simulation/Cargo.toml
-RUN mkdir src tests/controlplane/src tests/simulation/src \
-    && touch src/lib.rs tests/controlplane/src/lib.rs tests/simulation/src/lib.rs \
+RUN mkdir src/rego/src tests/controlplane/src tests/simulation/src \
+    && touch src/lib.rs src/rego/src/lib.rs tests/controlplane/src/lib.rs tests/simulation/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --profile dist --locked --bin kaudit \
     && rm -r src
@@ -20,7 +21,7 @@ COPY src src
 # The library that is inside the binary.
 COPY policies policies
 # Copied files may be older than the empty ones that were just compiled.
-RUN touch src/lib.rs src/main.rs \
+RUN touch src/lib.rs src/main.rs src/rego/src/lib.rs \
     && cargo build --profile dist --locked --bin kaudit \
     && ./target/dist/kaudit --version
 

@@ -39,7 +39,8 @@ pub mod model;
 pub mod blocking;
 pub mod metrics;
 
-pub mod rego;
+/// Rego with OPA's meaning: a crate of its own, which knows nothing of kaudit.
+pub use kaudit_rego as rego;
 
 pub mod judge;
 

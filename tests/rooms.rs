@@ -1,5 +1,5 @@
 //! The directions of imports: `src/lib.rs` lists the rooms from the ground up, and each may use only those above it in
-//! that list. Within a room no two files may need each other.
+//! that list. Within a crate no two files may need each other.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
@@ -9,7 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One source file below `src`, without its tests.
+/// Where the sources of kaudit are.
+const KAUDIT: &str = "src";
+/// Where the sources of its evaluator are, a crate of its own and for kaudit a room.
+const REGO: &str = "src/rego/src";
+
+/// One source file of a crate, without its tests.
 struct File {
     path: String,
     /// Its module: `["audit", "pipeline"]` for `src/audit/pipeline.rs`.
@@ -23,17 +28,18 @@ struct Import {
     path: Vec<String>,
 }
 
-fn files() -> Vec<File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut open = vec![root.clone()];
+/// Returns the files of the crate whose sources are at `sources`.
+fn files(sources: &str) -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut open = vec![root.join(sources)];
     let mut files = Vec::new();
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                open.push(path);
+                open.extend((!path.join("Cargo.toml").exists()).then_some(path));
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.extend(file(&root, &path));
+                files.extend(file(sources, path.strip_prefix(root).unwrap()));
             }
         }
     }
@@ -42,16 +48,16 @@ fn files() -> Vec<File> {
 }
 
 /// Reads a file; `None` for those that hold only tests, and for the binary and the crate's root, which may use everything.
-fn file(root: &Path, path: &Path) -> Option<File> {
-    let module: Vec<String> =
-        path.strip_prefix(root).unwrap().with_extension("").iter().map(|part| part.to_str().unwrap().into()).collect();
+fn file(sources: &str, path: &Path) -> Option<File> {
+    let below = path.strip_prefix(sources).unwrap().with_extension("");
+    let module: Vec<String> = below.iter().map(|part| part.to_str().unwrap().into()).collect();
     let name = module.last()?;
     if module.len() == 1 && (name == "main" || name == "lib") || is_test(path) {
         return None;
     }
     assert_ne!(name, "mod", "{}: a module's file stands beside its folder: {}.rs", path.display(), module.join("/"));
     let text = without_comments(&fs::read_to_string(path).unwrap());
-    Some(File { path: format!("src/{}.rs", module.join("/")), module, text: without_tests(&text) })
+    Some(File { path: format!("{sources}/{}.rs", module.join("/")), module, text: without_tests(&text) })
 }
 
 /// Whether a file is the module of a `#[cfg(test)] mod …;`, or lies below one.
@@ -160,10 +166,14 @@ fn target<'f>(modules: &BTreeMap<&[String], &'f File>, path: &[String]) -> Optio
     (1..=path.len()).rev().find_map(|length| modules.get(&path[..length]).copied())
 }
 
-/// Returns the rooms in the order of `lib.rs`.
+/// Returns the rooms in the order of `lib.rs`: its modules, and the crates that it passes on by the name of a module.
 fn rooms() -> Vec<String> {
     let lib = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
-    let name = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_owned());
+    let name = |line: &str| {
+        let module =
+            line.strip_prefix("pub mod ").or_else(|| Some(line.strip_prefix("pub use ")?.split_once(" as ")?.1));
+        Some(module?.strip_suffix(';')?.to_owned())
+    };
     lib.lines().filter_map(name).collect()
 }
 
@@ -172,7 +182,7 @@ fn rooms_use_only_what_stands_before_them() {
     let rooms = rooms();
     let floor = |room: &String| rooms.iter().position(|known| known == room);
     let mut wrong = Vec::new();
-    for file in files() {
+    for file in files(KAUDIT) {
         let own = floor(&file.module[0]).unwrap_or_else(|| panic!("{} is of no room that lib.rs lists", file.path));
         for Import { line, path } in imports(&file) {
             if let Some(other) = path.first().and_then(floor)
@@ -187,10 +197,15 @@ fn rooms_use_only_what_stands_before_them() {
 
 #[test]
 fn no_files_need_each_other() {
-    let files = files();
+    for sources in [KAUDIT, REGO] {
+        files_do_not_need_each_other(&files(sources));
+    }
+}
+
+fn files_do_not_need_each_other(files: &[File]) {
     let modules: BTreeMap<&[String], &File> = files.iter().map(|file| (file.module.as_slice(), file)).collect();
     let mut uses: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
-    for file in &files {
+    for file in files {
         for Import { line, path } in imports(file) {
             if let Some(other) = target(&modules, &path).filter(|other| other.path != file.path) {
                 let shown = format!("  {}:{line} uses {}", file.path, path.join("::"));

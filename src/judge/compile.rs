@@ -179,7 +179,7 @@ impl<'a> Compiler<'a> {
     /// Plans the rules that judge.
     fn program(&self, compiled: &compile::Compiled, groups: &[Group]) -> Program {
         let files = self.files.iter().map(|source| Arc::clone(&source.file.shown)).collect();
-        Program { files, ..compiled.plan(groups.iter().flat_map(Group::paths)) }
+        compiled.plan(groups.iter().flat_map(Group::paths)).with_files(files)
     }
 
     /// Returns what the machine cannot run.

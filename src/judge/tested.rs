@@ -24,7 +24,7 @@ use crate::rego::{
     limits::Limits,
     missing::Missing,
     problem::{LoadError, Problem},
-    program::{Program, RuleId, SourceLocation},
+    program::{RuleId, SourceLocation},
     syntax::Module,
     test_rules::{self, TestRule, TestShape},
     trace::ModuleUses,
@@ -141,7 +141,8 @@ fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<Planne
     }
     let files = sources.iter().map(|file| Arc::clone(&file.shown)).collect();
     let data = unit.map_or_else(|| BTreeMap::new().into(), |unit| unit.evaluator.data().clone());
-    Some(PlannedTests { modules, uses, tests, evaluator: Evaluator::new(Program { files, ..program }, data, limits) })
+    let evaluator = Evaluator::new(program.with_files(files), data, limits);
+    Some(PlannedTests { modules, uses, tests, evaluator })
 }
 
 /// Returns the warning that files of tests are not run, because they are about checks that are not for Kubernetes.

@@ -1,0 +1,40 @@
+//! Builtins: which exist, which are refused, and those that are implemented here, because regorus lacks them, answers
+//! differently from OPA, or panics or hangs on some arguments.
+//!
+//! A builtin of ours is a plain function of its arguments, in the tables of the modules below; an extension of the engine
+//! comes before regorus' builtin of its name.
+
+#![expect(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
+#![expect(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
+
+pub(crate) mod budget;
+mod call;
+mod callee;
+mod cidr;
+mod collections;
+mod decimals;
+pub mod declarations;
+mod digests;
+mod encoding;
+mod format;
+mod globs;
+mod gofloat;
+mod known;
+mod natives;
+mod numbers;
+mod operators;
+pub mod regexes;
+mod replacer;
+pub mod results;
+mod text;
+mod times;
+mod units;
+mod uri;
+mod yaml_writer;
+
+pub use self::globs::glob;
+pub(crate) use self::{
+    callee::Callee,
+    format::plain,
+    known::{exists, nearest, unsupported},
+};

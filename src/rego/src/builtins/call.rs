@@ -1,0 +1,97 @@
+//! A call of a builtin: its arguments and its answer.
+
+use std::fmt;
+
+use regorus::Value;
+
+use crate::order;
+
+/// A builtin of ours: its name, how many arguments it takes, and what it does.
+pub(super) type Builtin = (&'static str, u8, fn(&[Value]) -> Answer);
+
+/// The value of a call.
+pub(super) type Answer = Result<Value, Fault>;
+
+/// Why a call has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// What OPA calls a builtin error: the call is undefined, unless evaluation is strict.
+    Failed(String),
+    /// A limit is reached, or what OPA does is not supported: an error in any case, so that it is not mistaken for an
+    /// undefined value.
+    Refused(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) | Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A builtin error.
+pub(super) fn failed<T>(why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Failed(why.into()))
+}
+
+/// A limit that is reached.
+pub(super) fn refused<T>(why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Refused(why.into()))
+}
+
+/// The name of a value's type, as OPA's messages have it.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Set(_) => "set",
+        Value::Object(_) => "object",
+        Value::Undefined => "undefined",
+    }
+}
+
+/// The fault of an argument (counted from one) of another type.
+pub(super) fn wrong_type<T>(operand: usize, wanted: &str, got: &Value) -> Result<T, Fault> {
+    failed(format!("operand {operand} must be {wanted} but got {}", kind(got)))
+}
+
+/// Returns an argument that must be a string.
+pub(super) fn string(arguments: &[Value], index: usize) -> Result<&str, Fault> {
+    match &arguments[index] {
+        Value::String(text) => Ok(text),
+        other => wrong_type(index + 1, "string", other),
+    }
+}
+
+/// Returns an argument that must be a whole number; one that no `i64` holds becomes the nearest that does.
+pub(super) fn integer(arguments: &[Value], index: usize) -> Result<i64, Fault> {
+    let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
+    match number.as_i64() {
+        Some(number) => Ok(number),
+        None if number.is_integer() && number.as_big().is_some() => {
+            failed(format!("operand {} must be integer number but got a number that is too large", index + 1))
+        }
+        None => failed(format!("operand {} must be integer number but got floating-point number", index + 1)),
+    }
+}
+
+/// Returns the items of an argument that must be an array.
+pub(super) fn array(arguments: &[Value], index: usize) -> Result<impl Iterator<Item = &Value>, Fault> {
+    match &arguments[index] {
+        Value::Array(items) => Ok(items.iter()),
+        other => wrong_type(index + 1, "array", other),
+    }
+}
+
+/// Returns the items of an array or of a set, in order.
+pub(super) fn items(value: &Value) -> Option<Vec<&Value>> {
+    match value {
+        Value::Array(items) => Some(items.iter().collect()),
+        Value::Set(items) => Some(order::items(items)),
+        _ => None,
+    }
+}

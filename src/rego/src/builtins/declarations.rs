@@ -1,0 +1,167 @@
+//! The types of OPA's builtins, those that cannot be called here included.
+//!
+//! `declarations.txt` has one a line, as OPA writes types: `count (any<…>) => number`. It is made of `opa capabilities
+//! --current`; `tests/evaluator/opa/declarations.rs` compares the two, and writes the file anew.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use crate::{
+    constant::Constant,
+    types::{Function, Known, Type},
+};
+
+/// What OPA declares of one builtin.
+#[derive(Debug, Clone)]
+pub struct Declaration {
+    pub(crate) decl: Type,
+    /// How many arguments it takes.
+    pub arity: usize,
+    /// Whether it has several values.
+    pub(crate) relation: bool,
+    /// Whether version 1 refuses it.
+    pub(crate) deprecated: bool,
+}
+
+impl Declaration {
+    /// Whether it takes more arguments than its arity.
+    pub fn is_variadic(&self) -> bool {
+        matches!(&self.decl, Type::Function(function) if function.variadic.is_some())
+    }
+
+    /// Whether it has a value.
+    pub(crate) fn has_result(&self) -> bool {
+        matches!(&self.decl, Type::Function(function) if function.result.is_some())
+    }
+}
+
+/// The builtins of Trivy's checks, in the same form.
+const TRIVY: &str = "isManaged (any) => boolean\nresult.new (string, any) => any";
+
+/// What a trace adds to bodies; no module can name it.
+pub(crate) const NOTE: &str = "kaudit#note";
+const OF_TRACES: &str = "kaudit#note (any...) => ???";
+
+static DECLARATIONS: LazyLock<HashMap<&'static str, Declaration>> = LazyLock::new(|| {
+    let lines = include_str!("declarations.txt").lines().chain(TRIVY.lines()).chain(OF_TRACES.lines());
+    lines.filter_map(|line| line.split_once(' ')).filter_map(read).collect()
+});
+
+/// Returns what OPA declares of a builtin.
+pub fn declaration(name: &str) -> Option<&'static Declaration> {
+    DECLARATIONS.get(name)
+}
+
+/// Whether version 1 refuses a builtin.
+pub(crate) fn is_deprecated(name: &str) -> bool {
+    declaration(name).is_some_and(|declaration| declaration.deprecated)
+}
+
+fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Declaration)> {
+    let mut reader = Reader { rest };
+    reader.take("(")?;
+    let (mut parameters, mut variadic) = (Vec::new(), None);
+    while reader.take(")").is_none() {
+        let parameter = reader.known();
+        if reader.take("...").is_some() {
+            variadic = parameter;
+        } else {
+            parameters.push(parameter);
+        }
+        let _ = reader.take(", ");
+    }
+    reader.take(" => ")?;
+    let result = reader.known();
+    let declaration = Declaration {
+        arity: parameters.len(),
+        decl: Type::Function(Function { parameters, variadic, result }.into()),
+        relation: reader.rest.contains("relation"),
+        deprecated: reader.rest.contains("deprecated"),
+    };
+    Some((name, declaration))
+}
+
+/// Reads types as they are written.
+struct Reader {
+    rest: &'static str,
+}
+
+impl Reader {
+    fn take(&mut self, text: &str) -> Option<()> {
+        self.rest = self.rest.strip_prefix(text)?;
+        Some(())
+    }
+
+    /// Reads a type; none where it is not known.
+    fn known(&mut self) -> Known {
+        let end =
+            self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(match word {
+            "null" => Type::Null,
+            "boolean" => Type::Boolean,
+            "number" => Type::Number,
+            "string" => Type::String,
+            "any" => {
+                let mut of: Vec<Type> = self.list(Self::known).into_iter().flatten().collect();
+                of.sort();
+                Type::Any(of.into())
+            }
+            "array" => {
+                let items = self.list(Self::known);
+                Type::array(items, self.bracket(Self::known).flatten())
+            }
+            "set" => Type::set(self.bracket(Self::known).flatten()),
+            "object" => {
+                let fields = self.list(|reader| {
+                    let (key, rest) = reader.rest.split_once(": ").unwrap_or_default();
+                    reader.rest = rest;
+                    (Constant::String(key.into()), reader.known())
+                });
+                let rest = self.bracket(|reader| {
+                    let keys = reader.known();
+                    let _ = reader.take(": ");
+                    (keys, reader.known())
+                });
+                Type::object(fields, rest)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Reads what stands in `<` and `>`, with commas between.
+    fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let mut items = Vec::new();
+        if self.take("<").is_some() {
+            while self.take(">").is_none() && !self.rest.is_empty() {
+                items.push(read(self));
+                let _ = self.take(", ");
+            }
+        }
+        items
+    }
+
+    /// Reads what stands in `[` and `]`.
+    fn bracket<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.take("[")?;
+        let inner = read(self);
+        let _ = self.take("]");
+        Some(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_written_as_they_are_read() {
+        let lines = include_str!("declarations.txt").lines();
+        for line in lines {
+            let (name, rest) = line.split_once(' ').unwrap();
+            let rest = rest.trim_end_matches(" deprecated").trim_end_matches(" relation");
+            assert_eq!(declaration(name).unwrap().decl.to_string(), rest, "{name}");
+        }
+        assert!(is_deprecated("any") && !is_deprecated("count"));
+    }
+}

@@ -1,0 +1,120 @@
+//! `glob.*`: the patterns of the library that OPA uses, as regular expressions.
+
+use std::{iter::Peekable, str::Chars};
+
+use regorus::Value;
+
+use super::{
+    call::{Answer, Builtin, Fault, array, failed, string, wrong_type},
+    regexes,
+};
+
+pub(super) const TABLE: &[Builtin] = &[("glob.match", 3, matches), ("glob.quote_meta", 1, quote)];
+
+/// Most bytes of a compiled pattern of [`glob`].
+const GLOB_BYTES: usize = 128 << 10;
+
+/// Compiles a pattern without separators.
+///
+/// # Errors
+/// When it is no pattern, or too large.
+pub fn glob(pattern: &str) -> Result<regex::Regex, String> {
+    let translated = translate(pattern, "").map_err(|fault| fault.to_string())?;
+    let regex = regex::RegexBuilder::new(&translated).size_limit(GLOB_BYTES).build();
+    regex.map_err(|error| error.to_string())
+}
+
+fn matches(arguments: &[Value]) -> Answer {
+    let pattern = string(arguments, 0)?;
+    let separators: String = match &arguments[1] {
+        Value::Null => String::new(),
+        Value::Array(_) => separators(arguments)?,
+        other => return wrong_type(2, "one of {array, null}", other),
+    };
+    let text = string(arguments, 2)?;
+    let key = format!("\u{0}glob\u{0}{separators}\u{0}{pattern}");
+    let regex = regexes::compiled(&key, || translate(pattern, &separators))?;
+    Ok(Value::from(regex.is_match(text)))
+}
+
+fn separators(arguments: &[Value]) -> Result<String, Fault> {
+    let mut separators = String::new();
+    for item in array(arguments, 1)? {
+        match item {
+            Value::String(text) if text.chars().count() == 1 => separators.push_str(text),
+            _ => return failed("operand 2 must be array of one-character strings"),
+        }
+    }
+    Ok(if separators.is_empty() { ".".to_owned() } else { separators })
+}
+
+fn quote(arguments: &[Value]) -> Answer {
+    let mut quoted = String::new();
+    for c in string(arguments, 0)?.chars() {
+        if matches!(c, '*' | '?' | '\\' | '[' | ']' | '{' | '}') {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    Ok(Value::from(quoted))
+}
+
+/// Writes a pattern as a regular expression: `*` and `?` go over no separator, `**` over everything, `[abc]`, `[!a-c]`,
+/// `{a,b}` nested as one likes, a backslash before what stands for itself.
+fn translate(pattern: &str, separators: &str) -> Result<String, Fault> {
+    let one = if separators.is_empty() {
+        r"(?s:.)".to_owned()
+    } else {
+        format!("[^{}]", separators.chars().map(|c| regex::escape(&c.to_string())).collect::<String>())
+    };
+    let mut out = String::from("^(?:");
+    let mut open = 0_usize;
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' if rest.next_if_eq(&'*').is_some() => out.push_str("(?s:.)*"),
+            '*' => out.push_str(&format!("{one}*")),
+            '?' => out.push_str(&one),
+            '[' => out.push_str(&class(&mut rest)?),
+            '{' => {
+                open += 1;
+                out.push_str("(?:");
+            }
+            ',' if open > 0 => out.push('|'),
+            '}' if open > 0 => {
+                open -= 1;
+                out.push(')');
+            }
+            '\\' => match rest.next() {
+                Some(c) => out.push_str(&regex::escape(&c.to_string())),
+                None => return failed("glob: trailing backslash"),
+            },
+            _ => out.push_str(&regex::escape(&c.to_string())),
+        }
+    }
+    if open > 0 { failed("glob: unclosed `{`") } else { Ok(out + ")$") }
+}
+
+/// A range `a-c`, or characters up to the closing bracket.
+fn class(rest: &mut Peekable<Chars>) -> Result<String, Fault> {
+    let unclosed = || Fault::Failed("glob: unclosed `[`".to_owned());
+    let not = if rest.next_if_eq(&'!').is_some() { "^" } else { "" };
+    let mut ahead = rest.clone();
+    if let (Some(low), Some('-')) = (ahead.next(), ahead.next()) {
+        let (high, close) = (ahead.next().ok_or_else(unclosed)?, ahead.next().ok_or_else(unclosed)?);
+        if close != ']' || high < low {
+            return failed("glob: could not parse range");
+        }
+        *rest = ahead;
+        return Ok(format!("[{not}{}-{}]", regex::escape(&low.to_string()), regex::escape(&high.to_string())));
+    }
+    let mut characters = String::new();
+    loop {
+        match rest.next().ok_or_else(unclosed)? {
+            ']' if characters.is_empty() => return failed("glob: could not parse range"),
+            ']' => return Ok(format!("[{not}{characters}]")),
+            '\\' => characters.push_str(&regex::escape(&rest.next().ok_or_else(unclosed)?.to_string())),
+            c => characters.push_str(&regex::escape(&c.to_string())),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! regorus' own builtins that can make something large: right as they are, only measured.
+
+use std::sync::LazyLock;
+
+use regorus::{
+    Value,
+    unstable::{BUILTINS, Expr, Ref, Source, Span},
+};
+
+use super::{
+    budget,
+    call::{Answer, Fault, items, refused},
+};
+use crate::error::PolicyError;
+
+/// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
+/// times what they are given are only measured afterwards.
+type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), Fault>);
+
+const TABLE: &[Measured] = &[
+    ("array.concat", 2, nothing),
+    ("array.reverse", 1, nothing),
+    ("array.slice", 3, nothing),
+    ("base64.encode", 1, nothing),
+    ("base64url.encode", 1, nothing),
+    ("base64url.encode_no_pad", 1, nothing),
+    ("concat", 2, joined),
+    ("graph.reachable", 2, nothing),
+    ("graph.reachable_paths", 2, paths),
+    ("hex.decode", 1, nothing),
+    ("hex.encode", 1, nothing),
+    ("intersection", 1, nothing),
+    ("json.marshal_with_options", 2, |arguments| whole("json.marshal_with_options", arguments)),
+    ("json.patch", 2, |arguments| whole("json.patch", arguments)),
+    ("object.filter", 2, nothing),
+    ("object.keys", 1, nothing),
+    ("object.remove", 2, nothing),
+    ("object.union", 2, |arguments| whole("object.union", arguments)),
+    ("split", 2, parts),
+    ("strings.reverse", 1, nothing),
+    ("trim", 2, nothing),
+    ("trim_left", 2, nothing),
+    ("trim_prefix", 2, nothing),
+    ("trim_right", 2, nothing),
+    ("trim_suffix", 2, nothing),
+    ("union", 1, nothing),
+];
+
+/// regorus' own function for a builtin.
+type Function = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>;
+
+/// One of regorus' builtins, with what is checked before.
+#[derive(Clone, Copy)]
+pub(super) struct Native {
+    before: fn(&[Value]) -> Result<(), Fault>,
+    function: Function,
+}
+
+impl Native {
+    pub(super) fn call(self, arguments: &[Value]) -> Answer {
+        (self.before)(arguments)?;
+        run(self.function, arguments)
+    }
+}
+
+/// Returns regorus' builtin of a name.
+pub(super) fn find(name: &str) -> Option<Native> {
+    let (function, _) = BUILTINS.get(name)?;
+    let before =
+        TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(nothing as fn(&[Value]) -> _, |at| TABLE[at].2);
+    Some(Native { before, function: *function })
+}
+
+/// Calls regorus' own builtin.
+pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
+    match BUILTINS.get(name) {
+        Some((function, _)) => run(*function, arguments),
+        None => refused(format!("{name} is not available")),
+    }
+}
+
+fn run(function: Function, arguments: &[Value]) -> Answer {
+    // Builtins want the places of call and arguments for their messages.
+    static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
+        let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
+        let span = Span { source, line: 1, col: 1, start: 0, end: 0 };
+        let place = |_| Ref::new(Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 });
+        let places = (0..8).map(place).collect();
+        Some((span, places))
+    });
+    let Some((span, places)) = PLACES.as_ref() else { return refused("builtins are not available") };
+    let places = places.get(..arguments.len()).unwrap_or_default();
+    function(span, places, arguments, true).map_err(|error| {
+        let limit = error.downcast_ref::<regorus::LimitError>().is_some();
+        let why = PolicyError::new(&error).reason;
+        if limit { Fault::Refused(why) } else { Fault::Failed(why) }
+    })
+}
+
+fn nothing(_: &[Value]) -> Result<(), Fault> {
+    Ok(())
+}
+
+/// Zero for other types: regorus refuses them.
+fn length(value: &Value) -> usize {
+    if let Value::String(text) = value { text.len() } else { 0 }
+}
+
+fn joined(arguments: &[Value]) -> Result<(), Fault> {
+    let items = items(&arguments[1]).unwrap_or_default();
+    let between = length(&arguments[0]);
+    budget::check_text("concat", items.into_iter().map(|item| length(item) + between).sum())
+}
+
+fn parts(arguments: &[Value]) -> Result<(), Fault> {
+    let (Value::String(text), Value::String(separator)) = (&arguments[0], &arguments[1]) else { return Ok(()) };
+    budget::check_elements("split", text.matches(&**separator).count())
+}
+
+fn whole(name: &str, arguments: &[Value]) -> Result<(), Fault> {
+    arguments.iter().try_for_each(|argument| budget::check_whole(name, argument))
+}
+
+/// There may be exponentially many paths, so they are counted as they would be found, nodes and all.
+fn paths(arguments: &[Value]) -> Result<(), Fault> {
+    let Value::Object(graph) = &arguments[0] else { return Ok(()) };
+    let mut open: Vec<(usize, &Value)> =
+        items(&arguments[1]).unwrap_or_default().into_iter().map(|node| (0, node)).collect();
+    let mut path: Vec<&Value> = Vec::new();
+    let mut nodes = 0;
+    while let Some((depth, node)) = open.pop() {
+        path.truncate(depth);
+        if path.contains(&node) {
+            continue;
+        }
+        path.push(node);
+        nodes += path.len();
+        budget::check_elements("graph.reachable_paths", nodes)?;
+        let next = graph.get(node).and_then(items).unwrap_or_default();
+        open.extend(next.into_iter().map(|node| (depth + 1, node)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use regorus::unstable::BUILTINS;
+
+    use super::{super::known, *};
+
+    #[test]
+    fn all_are_the_evaluators_and_sorted() {
+        assert!(TABLE.is_sorted_by_key(|(name, ..)| *name));
+        for &(name, arity, _) in TABLE {
+            assert!(BUILTINS.get(name).is_some_and(|(_, known)| *known == arity), "{name}");
+            assert!(known::all().all(|(ours, ..)| *ours != name), "{name} is ours");
+        }
+    }
+
+    #[test]
+    fn paths_are_counted_before_they_are_made() {
+        let layered = |layers: usize| {
+            let next = |n: usize| Value::from(vec![Value::from(2 * n + 2), Value::from(2 * n + 3)]);
+            let nodes = (0..layers).flat_map(|n| [(Value::from(2 * n), next(n)), (Value::from(2 * n + 1), next(n))]);
+            [Value::from(nodes.collect::<std::collections::BTreeMap<_, _>>()), Value::from(vec![Value::from(0)])]
+        };
+        assert_eq!(paths(&layered(8)), Ok(()));
+        assert!(matches!(paths(&layered(60)), Err(Fault::Refused(_))));
+        let circle = Value::from_json_str(r#"{"a": ["b"], "b": ["a", "c"], "c": []}"#).unwrap();
+        assert_eq!(paths(&[circle, Value::from(vec![Value::from("a")])]), Ok(()));
+    }
+}

@@ -1,0 +1,166 @@
+//! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use regorus::Value;
+
+use super::{
+    call::{Answer, Builtin, failed, integer, refused, string},
+    natives::native,
+};
+use crate::value;
+
+pub(super) const TABLE: &[Builtin] = &[
+    ("time.add_date", 4, add_date),
+    ("time.format", 1, format),
+    ("time.parse_duration_ns", 1, parse),
+    ("time.parse_ns", 2, parse_ns),
+];
+
+const DAY: i128 = 86_400_000_000_000;
+
+/// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March.
+fn add_date(arguments: &[Value]) -> Answer {
+    let (years, months, days) = (integer(arguments, 1)?, integer(arguments, 2)?, integer(arguments, 3)?);
+    let Value::Number(at) = &arguments[0] else { return add_date_in_zone(arguments) };
+    let Some(at) = at.as_i64() else { return failed("timestamp too big") };
+    let (day, rest) = (i128::from(at).div_euclid(DAY), i128::from(at).rem_euclid(DAY));
+    let (year, month, of_month) = civil(day);
+    let months = i128::from(years) * 12 + i128::from(months) + year * 12 + month - 1;
+    let day = days_to(months.div_euclid(12), months.rem_euclid(12) + 1) + of_month - 1 + i128::from(days);
+    match i64::try_from(day.saturating_mul(DAY).saturating_add(rest)) {
+        Ok(at) => Ok(Value::from(at)),
+        Err(_) => failed("time outside of valid range"),
+    }
+}
+
+fn add_date_in_zone(arguments: &[Value]) -> Answer {
+    let date = native("time.date", &arguments[..1])?;
+    if date[2_usize].as_i64().unwrap_or(31) > 28 {
+        return refused("time.add_date: the end of a month in a time zone; use a timestamp without a zone");
+    }
+    native("time.add_date", arguments)
+}
+
+/// Days from 1970 to the first of a month (1 to 12), in the Gregorian calendar of all times.
+fn days_to(year: i128, month: i128) -> i128 {
+    // Years that begin in March have their leap day at the end.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (month * 153 + 2) / 5 - 719_468
+}
+
+/// Year, month and day of a day counted from 1970.
+fn civil(day: i128) -> (i128, i128, i128) {
+    let guess = day.div_euclid(366) + 1970;
+    // The guess is never too late for years from 1970 on, and off by few years in what 64 bits can say.
+    let year = (guess - 2..guess + 6).rev().find(|year| days_to(*year, 1) <= day).unwrap_or(guess);
+    let month = (1..=12).rev().find(|month| days_to(year, *month) <= day).unwrap_or(1);
+    (year, month, day - days_to(year, month) + 1)
+}
+
+/// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
+fn format(arguments: &[Value]) -> Answer {
+    let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
+    let text = |index: usize| parts.get(index).and_then(value::text).map(ToString::to_string);
+    let (zone, layout) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
+    if layout.is_empty()
+        && parts.iter().count() == 3
+        && parts.get(2).is_some_and(|layout| value::text(layout).is_some())
+    {
+        let parts: Vec<Value> = parts.iter().take(2).cloned().collect();
+        return native("time.format", &[Value::from(parts)]);
+    }
+    let layout = match layout.as_str() {
+        "UnixDate" => "Mon Jan _2 15:04:05 MST 2006".to_owned(),
+        "RFC822" => "02 Jan 06 15:04 MST".to_owned(),
+        "RFC850" => "Monday, 02-Jan-06 15:04:05 MST".to_owned(),
+        "RFC1123" => "Mon, 02 Jan 2006 15:04:05 MST".to_owned(),
+        _ => layout,
+    };
+    if layout.contains("MST") {
+        if !matches!(zone.as_str(), "" | "UTC") {
+            return refused("time.format: abbreviations of time zones are not known here; use an offset (-0700)");
+        }
+        let mut parts: Vec<Value> = parts.iter().take(2).cloned().collect();
+        parts.push(Value::from(layout.replace("MST", "UTC")));
+        return native("time.format", &[Value::from(parts)]);
+    }
+    if layout.contains(".9") || layout.contains(",9") {
+        return refused("time.format: fractions without zeros at the end (.999); use zeros (.000)");
+    }
+    native("time.format", arguments)
+}
+
+/// regorus cuts layouts and times at bytes, which may be in the middle of a character, and wants a month and a day.
+fn parse_ns(arguments: &[Value]) -> Answer {
+    let (layout, time) = (string(arguments, 0)?, string(arguments, 1)?);
+    let occurs = |c: char| layout.contains(c) || time.contains(c);
+    let mut free = ('\u{1}'..' ').filter(|c| !c.is_whitespace() && !occurs(*c));
+    let Some(separator) = free.next() else { return native("time.parse_ns", arguments) };
+    let Some((layout, time)) = in_ascii(layout, time, free) else {
+        return refused("time.parse_ns: more than 20 different characters that are not ASCII in a layout or time");
+    };
+    // As in Go, a month or day that the layout does not have is the first. One that it has cannot be there twice.
+    let with = |fields: &str, first: &str| {
+        let [fields, first] = [fields, first].map(|text| text.replace(' ', &separator.to_string()));
+        native("time.parse_ns", &[format!("{layout}{fields}").into(), format!("{time}{first}").into()])
+    };
+    let missing = || [(" 02", " 01"), (" 01", " 01"), (" 01 02", " 01 01")].into_iter();
+    let parsed = with("", "");
+    if parsed.is_ok() {
+        parsed
+    } else {
+        missing().find_map(|(fields, first)| with(fields, first).ok()).map_or(parsed, Ok)
+    }
+}
+
+/// Returns two texts with characters out of `free` for those that are not ASCII. These are no fields of a layout, and only
+/// have to be equal. `None` if there are too few.
+fn in_ascii(layout: &str, time: &str, mut free: impl Iterator<Item = char>) -> Option<(String, String)> {
+    let mut places = BTreeMap::new();
+    let mut replaced = |text: &str| -> Option<String> {
+        let replace = |c: char| match places.entry(c) {
+            _ if c.is_ascii() => Some(c),
+            Entry::Occupied(place) => Some(*place.get()),
+            Entry::Vacant(place) => free.next().map(|c| *place.insert(c)),
+        };
+        text.chars().map(replace).collect()
+    };
+    Some((replaced(layout)?, replaced(time)?))
+}
+
+/// What OPA's own units are in hours.
+const HOURS: &[(&str, f64)] = &[("d", 24.0), ("w", 168.0), ("y", 8760.0)];
+
+fn parse(arguments: &[Value]) -> Answer {
+    let text = string(arguments, 0)?;
+    if !text.contains(['d', 'w', 'y']) {
+        return native("time.parse_duration_ns", arguments);
+    }
+    let invalid = || failed(format!("time: invalid duration {text:?}"));
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let mut rewritten = text[..text.len() - unsigned.len()].to_owned();
+    let mut rest = unsigned;
+    while !rest.is_empty() {
+        let (digits, behind) = rest.split_at(span(rest, |c| c.is_ascii_digit() || c == '.'));
+        let (unit, behind) = behind.split_at(span(behind, |c| !(c.is_ascii_digit() || c == '.')));
+        if digits.is_empty() || unit.is_empty() {
+            return invalid();
+        }
+        match HOURS.iter().find(|(known, _)| *known == unit) {
+            Some((_, hours)) => match digits.parse::<f64>() {
+                Ok(number) => rewritten.push_str(&format!("{}h", number * hours)),
+                Err(_) => return invalid(),
+            },
+            None => rewritten.push_str(&format!("{digits}{unit}")),
+        }
+        rest = behind;
+    }
+    native("time.parse_duration_ns", &[Value::from(rewritten)])
+}
+
+/// How many bytes at the beginning are of a kind.
+fn span(text: &str, of: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !of(c)).unwrap_or(text.len())
+}

@@ -1,0 +1,276 @@
+//! What is known of types at a place: those of the rules, and of the variables of the bodies around it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::term::{DATA, INPUT, Term, Value, Variable};
+use crate::{
+    constant::Constant,
+    types::{self, Known, Type},
+};
+
+/// Types by their paths.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TypeTree {
+    pub(super) value: Known,
+    pub(super) children: BTreeMap<Constant, Self>,
+}
+
+impl TypeTree {
+    /// Puts a type at a path, whatever was there.
+    pub(super) fn put(&mut self, path: &[Constant], of: Known) {
+        self.node(path).value = of;
+    }
+
+    fn node(&mut self, path: &[Constant]) -> &mut Self {
+        path.iter().fold(self, |node, key| node.children.entry(key.clone()).or_default())
+    }
+
+    /// Adds a type to what is known of a path, and of the objects that it is a part of.
+    pub(super) fn insert(&mut self, path: &[Constant], of: Type) {
+        let mut node = self;
+        for (index, key) in path.iter().enumerate() {
+            node = node.children.entry(key.clone()).or_default();
+            let below = &path[index + 1..];
+            if let Some(Type::Object(object)) = &node.value
+                && !below.is_empty()
+            {
+                node.value = Some(with_entry(object, below, Some(of.clone())));
+            }
+        }
+        let is_object = matches!(of, Type::Object(_));
+        node.value = merged(node.value.take(), Some(of));
+        if is_object {
+            let mut leaves = Vec::new();
+            node.children.iter().for_each(|(key, child)| child.leaves(vec![key.clone()], &mut leaves));
+            for (path, leaf) in leaves {
+                if let Some(Type::Object(object)) = &node.value {
+                    node.value = Some(with_entry(object, &path, leaf));
+                }
+            }
+        }
+    }
+
+    fn leaves(&self, path: Vec<Constant>, found: &mut Vec<(Vec<Constant>, Known)>) {
+        if self.value.is_some() {
+            found.push((path, self.value.clone()));
+            return;
+        }
+        for (key, child) in &self.children {
+            let mut below = path.clone();
+            below.push(key.clone());
+            child.leaves(below, found);
+        }
+    }
+
+    /// Returns the type of the whole document; there may be data beside the rules.
+    pub(super) fn extent(&self) -> Known {
+        if self.value.is_some() {
+            return self.value.clone();
+        }
+        let scalar = |key: &Constant| !matches!(key, Constant::Null | Constant::Array(_) | Constant::Object(_));
+        let fields =
+            self.children.iter().filter(|(key, _)| scalar(key)).map(|(key, child)| (key.clone(), child.extent()));
+        Some(Type::object(fields.collect(), Some((Some(Type::String), Some(Type::any())))))
+    }
+}
+
+/// Returns an object that also has entries at a path.
+fn with_entry(object: &types::Object, path: &[Constant], of: Known) -> Type {
+    let Some((first, below)) = path.split_first() else { return Type::Object(object.clone().into()) };
+    let of = if below.is_empty() { of } else { Some(with_entry(&types::Object::default(), below, of)) };
+    let key = Some(Type::of(first));
+    let rest = match &object.rest {
+        Some((keys, values)) => (types::or(keys.clone(), key), types::or(values.clone(), of)),
+        None => (key, of),
+    };
+    Type::object(object.fields.clone(), Some(rest))
+}
+
+/// Returns the type of a document with definitions of two types.
+fn merged(a: Known, b: Known) -> Known {
+    let (Some(left), Some(right)) = (&a, &b) else { return a.or(b) };
+    match (left, right) {
+        (Type::Object(left), Type::Object(right)) if left.fields.is_empty() && right.fields.is_empty() => {
+            match (&left.rest, &right.rest) {
+                (None, _) => b,
+                (_, None) => a,
+                (Some((keys, values)), Some((other_keys, other_values))) => {
+                    let keys = types::or(keys.clone(), other_keys.clone());
+                    let values = merged(values.clone(), other_values.clone());
+                    Some(Type::object(Vec::new(), Some((keys, values))))
+                }
+            }
+        }
+        (Type::Set(left), Type::Set(right)) => Some(Type::set(types::or((**left).clone(), (**right).clone()))),
+        (Type::Any(_), Type::Object(_)) => merged(b, a),
+        (Type::Object(object), Type::Any(of)) if object.fields.is_empty() && object.rest.is_some() => {
+            let mut of = of.to_vec();
+            let entries =
+                |one: &&mut Type| matches!(one, Type::Object(one) if one.fields.is_empty() && one.rest.is_some());
+            match of.iter_mut().find(entries) {
+                Some(one) => {
+                    if let (Type::Object(known), Some((keys, values))) = (&*one, &object.rest)
+                        && let Some((known_keys, known_values)) = &known.rest
+                    {
+                        let keys = types::or(known_keys.clone(), keys.clone());
+                        let values = types::or(known_values.clone(), values.clone());
+                        *one = Type::object(Vec::new(), Some((keys, values)));
+                    }
+                    of.sort();
+                    Some(Type::Any(of.into()))
+                }
+                None => types::or(a, b),
+            }
+        }
+        _ => types::or(a, b),
+    }
+}
+
+/// What one body, or one `with`, knows.
+#[derive(Default)]
+struct Frame {
+    variables: BTreeMap<Variable, Known>,
+    /// What `with` says of `input` and of `data`; variables are those of the frame below then.
+    replaced: Option<Arc<Replaced>>,
+    /// Grows with each change.
+    version: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Replaced {
+    pub(super) input: Option<Arc<TypeTree>>,
+    pub(super) data: Option<Arc<TypeTree>>,
+}
+
+/// What stands first in a reference.
+enum Found<'a> {
+    Tree(&'a Arc<TypeTree>),
+    Variable(Type),
+}
+
+pub(super) struct Env {
+    rules: Arc<TypeTree>,
+    frames: Vec<Frame>,
+    version: u64,
+}
+
+impl Env {
+    pub(super) fn new() -> Self {
+        Self { rules: Arc::default(), frames: Vec::new(), version: 0 }
+    }
+
+    /// Returns what is known of the rules, to add to it.
+    pub(super) fn rules(&mut self) -> &mut TypeTree {
+        Arc::make_mut(&mut self.rules)
+    }
+
+    pub(super) fn enter(&mut self, replaced: Option<Arc<Replaced>>) {
+        self.version += 1;
+        self.frames.push(Frame { replaced, version: self.version, ..Frame::default() });
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.frames.pop();
+    }
+
+    /// Returns a number that is another one whenever something else is known here.
+    pub(super) fn state(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.version).max().unwrap_or_default()
+    }
+
+    pub(super) fn variable(&self, variable: Variable) -> Known {
+        self.frames.iter().rev().find_map(|frame| frame.variables.get(&variable)).cloned().flatten()
+    }
+
+    pub(super) fn learn(&mut self, variable: Variable, of: Known) {
+        self.version += 1;
+        let version = self.version;
+        if let Some(frame) = self.frames.iter_mut().rev().find(|frame| frame.replaced.is_none()) {
+            frame.variables.insert(variable, of);
+            frame.version = version;
+        }
+    }
+
+    /// Returns what a reference begins with, in the frames below `depth`, and the depth of that.
+    fn find(&self, head: Option<Variable>, depth: usize) -> Option<(Found<'_>, usize)> {
+        let head = head?;
+        for (index, frame) in self.frames.iter().enumerate().take(depth).rev() {
+            if let Some(Some(of)) = frame.variables.get(&head) {
+                return Some((Found::Variable(of.clone()), index));
+            }
+            let replaced = frame.replaced.as_ref().and_then(|replaced| match head {
+                DATA => replaced.data.as_ref(),
+                INPUT => replaced.input.as_ref(),
+                _ => None,
+            });
+            if let Some(tree) = replaced {
+                return Some((Found::Tree(tree), index));
+            }
+        }
+        (head == DATA && !self.rules.children.is_empty()).then_some((Found::Tree(&self.rules), 0))
+    }
+
+    /// Returns the type of what a reference means.
+    pub(super) fn reference(&self, items: &[Term]) -> Known {
+        let head = items.first().and_then(Term::as_variable);
+        let mut depth = self.frames.len();
+        while let Some((found, at)) = self.find(head, depth) {
+            match found {
+                Found::Variable(of) => return select(Some(of), &items[1..]),
+                Found::Tree(tree) => match in_tree(tree, &items[1..]) {
+                    Ok(known) => return known,
+                    Err(Elsewhere) if Arc::ptr_eq(tree, &self.rules) => break,
+                    Err(Elsewhere) => depth = at,
+                },
+            }
+        }
+        (head == Some(DATA) || head == Some(INPUT)).then(Type::any)
+    }
+
+    /// Returns the trees that may know a document, and at last whether a variable is meant, from the inside out.
+    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Arc<TypeTree>>, Known) {
+        let mut trees = Vec::new();
+        let mut depth = self.frames.len();
+        while let Some((found, at)) = self.find(head, depth) {
+            match found {
+                Found::Variable(of) => return (trees, Some(of)),
+                Found::Tree(tree) => {
+                    trees.push(Arc::clone(tree));
+                    if Arc::ptr_eq(tree, &self.rules) {
+                        break;
+                    }
+                    depth = at;
+                }
+            }
+        }
+        (trees, None)
+    }
+}
+
+/// A reference leads out of a tree.
+struct Elsewhere;
+
+fn in_tree(mut node: &TypeTree, mut keys: &[Term]) -> Result<Known, Elsewhere> {
+    while let Some((key, rest)) = keys.split_first() {
+        let constant = key.constant();
+        let child = constant.as_ref().and_then(|key| node.children.get(key));
+        if node.value.is_some() {
+            let Some(child) = child else { return Ok(select(node.value.clone(), keys)) };
+            (node, keys) = (child, rest);
+            continue;
+        }
+        if constant.is_none() {
+            return Ok(select(node.extent(), keys));
+        }
+        (node, keys) = (child.ok_or(Elsewhere)?, rest);
+    }
+    Ok(node.extent())
+}
+
+/// Returns the type of what is below a value.
+fn select(of: Known, keys: &[Term]) -> Known {
+    keys.iter().fold(of, |of, key| match (&key.value, key.constant()) {
+        (Value::Constant(_), Some(key)) => types::select(&of, &key),
+        _ => types::values(&of),
+    })
+}

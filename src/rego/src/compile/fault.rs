@@ -1,0 +1,49 @@
+//! What OPA's compiler refuses, and where.
+
+use crate::syntax::Position;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Index of the module.
+    pub module: usize,
+    pub at: Position,
+    /// Begins with the code by which OPA's documentation has it.
+    pub message: String,
+    /// How to mend it; may be empty.
+    pub help: &'static str,
+    /// Whether the compiler looks for more, in what follows.
+    pub(super) recoverable: bool,
+}
+
+/// The codes of OPA's errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    Compile,
+    Type,
+    Unsafe,
+}
+
+impl Code {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Compile => "rego_compile_error",
+            Self::Type => "rego_type_error",
+            Self::Unsafe => "rego_unsafe_var_error",
+        }
+    }
+}
+
+impl Fault {
+    pub(super) fn new(code: Code, module: usize, at: Position, message: impl std::fmt::Display) -> Self {
+        Self { module, at, message: format!("{}: {message}", code.text()), help: "", recoverable: false }
+    }
+
+    pub(super) fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
+    pub(super) fn recoverable(self) -> Self {
+        Self { recoverable: true, ..self }
+    }
+}

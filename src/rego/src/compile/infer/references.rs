@@ -1,0 +1,181 @@
+//! References: whether there can be something where they lead, and what they tell about their variables.
+
+use super::{Checker, Mismatch};
+use crate::{
+    compile::{
+        env::TypeTree,
+        show,
+        term::{DATA, INPUT, Part, Statement, Term, Value, What},
+    },
+    constant::Constant,
+    syntax::Position,
+    types::{self, Known, Type, unifies},
+};
+
+impl<'a> Checker<'a> {
+    /// Checks all references of a statement but those in comprehensions and behind `with`.
+    pub(super) fn references_of(&mut self, statement: &'a Statement, faults: &mut Vec<Mismatch>) {
+        match &statement.what {
+            What::Term(term) => self.references(term, faults),
+            What::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
+            What::Unify(left, right) => {
+                self.references(left, faults);
+                self.references(right, faults);
+            }
+            What::Every(every) => {
+                self.references(&every.domain, faults);
+                every.body.iter().for_each(|inner| self.references_of(inner, faults));
+            }
+            What::Not(body) => body.iter().for_each(|inner| self.references_of(inner, faults)),
+        }
+    }
+
+    fn references(&mut self, term: &'a Term, faults: &mut Vec<Mismatch>) {
+        match &term.value {
+            Value::Constant(_) | Value::Variable(_) | Value::Comprehension(_) => {}
+            Value::Builtin(name) => faults.push(Mismatch {
+                at: term.at,
+                message: format!("function {name} used as reference, not called"),
+                unknown: false,
+            }),
+            Value::Ref(items) => {
+                let before = faults.len();
+                faults.extend(self.reference(items).err());
+                if faults.len() == before {
+                    for item in items {
+                        self.references(item, faults);
+                    }
+                }
+            }
+            Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| self.references(item, faults)),
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.references(key, faults);
+                    self.references(value, faults);
+                }
+            }
+            Value::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
+            Value::Template(parts) => {
+                for part in parts {
+                    if let Part::Statement(statement) = part {
+                        self.references_of(statement, faults);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that there can be something where a reference leads, and learns of its variables.
+    fn reference(&mut self, items: &'a [Term]) -> Result<(), Mismatch> {
+        if let Some(Type::Function(_)) = self.env.reference(items) {
+            let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
+            let message = format!("function {} used as reference, not called", show::reference(items, self.variables));
+            return Err(Mismatch { at, message, unknown: false });
+        }
+        let head = items.first().and_then(Term::as_variable);
+        let (trees, variable) = self.env.documents(head);
+        for tree in &trees {
+            if let Some(answer) = self.in_tree(tree, items) {
+                return answer;
+            }
+        }
+        if let Some(of) = variable {
+            return self.below(Some(of), items, 1);
+        }
+        match head {
+            // What the trees do not know may be there as data.
+            Some(DATA | INPUT) if trees.is_empty() => self.below(Some(Type::any()), items, 1),
+            Some(DATA | INPUT) | None => Ok(()),
+            Some(variable) => {
+                self.env.learn(variable, Some(Type::any()));
+                self.below(Some(Type::any()), items, 1)
+            }
+        }
+    }
+
+    /// Follows a reference in a tree; `None` if it leads out of it.
+    fn in_tree(&mut self, tree: &TypeTree, items: &'a [Term]) -> Option<Result<(), Mismatch>> {
+        let mut node = tree;
+        if node.value.is_some() {
+            return Some(self.below(node.value.clone(), items, 1));
+        }
+        for (index, key) in items.iter().enumerate().skip(1) {
+            let constant = key.constant();
+            if index <= 2 && !matches!(key.value, Value::Variable(_) | Value::Constant(Constant::String(_))) {
+                let have = self.term(key);
+                return Some(Err(self.undefined(items, index, &have, &Some(Type::String))));
+            }
+            if let Value::Variable(variable) = key.value {
+                let keys = types::keys(&node.extent());
+                match self.env.variable(variable) {
+                    Some(have) if !unifies(&keys, &Some(have.clone())) => {
+                        return Some(Err(self.undefined(items, index, &Some(have), &keys)));
+                    }
+                    Some(_) => {}
+                    None => self.env.learn(variable, keys),
+                }
+            }
+            let child = constant.as_ref().and_then(|key| node.children.get(key))?;
+            if child.value.is_some() {
+                return Some(self.below(child.value.clone(), items, index + 1));
+            }
+            node = child;
+        }
+        Some(Ok(()))
+    }
+
+    /// Follows the keys of a reference from `index` on, below a value of a type.
+    fn below(&mut self, mut of: Known, items: &'a [Term], index: usize) -> Result<(), Mismatch> {
+        for (index, key) in items.iter().enumerate().skip(index) {
+            if of.as_ref().is_some_and(Type::is_empty) {
+                if self.is_lenient {
+                    return Ok(());
+                }
+                return Err(self.undefined(items, index, &None, &None));
+            }
+            let Some(keys) = types::keys(&of) else {
+                return Err(self.undefined(items, index, &None, &None));
+            };
+            let keys = Some(keys);
+            of = match &key.value {
+                Value::Variable(variable) => {
+                    match self.env.variable(*variable) {
+                        Some(have) if !unifies(&Some(have.clone()), &keys) => {
+                            return Err(self.undefined(items, index, &Some(have), &keys));
+                        }
+                        Some(_) => {}
+                        None => self.env.learn(*variable, keys),
+                    }
+                    types::values(&of)
+                }
+                Value::Constant(constant) => match types::select(&of, constant) {
+                    None => return Err(self.undefined(items, index, &None, &keys)),
+                    child => child,
+                },
+                Value::Array(_) | Value::Object(_) | Value::Set(_) => {
+                    if !self.learn_from(key, &keys, false) {
+                        let have = self.term(key);
+                        return Err(self.undefined(items, index, &have, &keys));
+                    }
+                    types::values(&of)
+                }
+                _ => types::values(&of),
+            };
+        }
+        Ok(())
+    }
+
+    fn undefined(&self, items: &[Term], index: usize, have: &Known, want: &Known) -> Mismatch {
+        let reference = show::reference(items, self.variables);
+        let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
+        let why = match (have, want) {
+            (Some(have), Some(want)) => {
+                format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want))
+            }
+            (None, Some(_)) => format!("there is no {key}"),
+            _ => format!("there is nothing to look up {key} in"),
+        };
+        let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
+        Mismatch { at, message: format!("undefined ref: {reference}: {why}"), unknown: false }
+    }
+}

@@ -1,0 +1,205 @@
+//! Resolved definitions as [`Node`]s: what each refers to.
+
+use super::term::{
+    Body, Call, DATA, Every, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value, What,
+};
+use crate::{
+    constant::Constant,
+    references::{self, DefinitionForm, Node, Path},
+    syntax::{Module, Position},
+};
+
+/// Returns the nodes of rules, which are those of the modules in their order.
+pub(super) fn nodes(modules: &[&Module], rules: &[Rule]) -> Vec<Node> {
+    let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
+    let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
+    let all = rules.iter().zip(written).map(|(rule, (number, written))| {
+        let path = rule.text_path();
+        let is_scalar = |term: &Term| matches!(term.value, Value::Constant(_));
+        let gives_collections = if rule.is_function() || rule.default {
+            !rule.chain().all(|branch| is_scalar(result(branch)))
+        } else {
+            true
+        };
+        let mut reader = NodeReader {
+            node: Node {
+                module: rule.module,
+                rule: number,
+                is_whole: path.len() == rule.path.len(),
+                path,
+                package: packages[rule.module],
+                form: match &rule.result {
+                    _ if rule.default => DefinitionForm::Default,
+                    Outcome::Element(_) => DefinitionForm::Element,
+                    Outcome::Value(_) => DefinitionForm::Value,
+                },
+                parameters: rule.is_function().then(|| rule.arity()),
+                line: rule.at.line,
+                column: rule.at.column,
+                last_line: written.last_line,
+                // All but functions may be collections by their heads.
+                collections: usize::from(!rule.is_function()),
+                gives_collections,
+                ..Node::default()
+            },
+        };
+        rule.chain().for_each(|branch| reader.branch(branch));
+        reader.node.stack = super::depth::rule(rule);
+        reader.node
+    });
+    all.collect()
+}
+
+fn result(rule: &Rule) -> &Term {
+    let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+    result
+}
+
+struct NodeReader {
+    node: Node,
+}
+
+impl NodeReader {
+    fn branch(&mut self, branch: &Rule) {
+        branch.path.iter().chain(branch.parameters.iter().flatten()).for_each(|term| self.term(term));
+        self.value(result(branch));
+        self.body(&branch.body);
+    }
+
+    fn body(&mut self, body: &Body) {
+        for statement in body {
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        match &statement.what {
+            What::Term(term) => self.term(term),
+            What::Call(call) => self.call(call, statement.at),
+            What::Unify(left, right) => {
+                self.value(left);
+                self.value(right);
+            }
+            What::Every(every) => {
+                let Every { domain, body, .. } = &**every;
+                self.term(domain);
+                self.body(body);
+            }
+            What::Not(body) => self.body(body),
+        }
+        for with in &statement.with {
+            // What it replaces is written, not read.
+            if let TargetValue::Ref(items) = &with.target.value {
+                if items.first().and_then(Term::as_variable) == Some(DATA) {
+                    self.node.replaces.insert(Term::texts(&items[1..]));
+                }
+                items.iter().skip(1).for_each(|key| self.term(key));
+            }
+            self.term(&with.value);
+        }
+    }
+
+    /// Reads a term whose value is kept under another name.
+    fn value(&mut self, term: &Term) {
+        let is_input = |term: &Term| term.as_variable() == Some(INPUT);
+        self.node.whole_input |= match &term.value {
+            Value::Ref(items) => items.len() == 1 && items.iter().all(is_input),
+            _ => is_input(term),
+        };
+        self.term(term);
+    }
+
+    fn term(&mut self, term: &Term) {
+        match &term.value {
+            Value::Variable(variable) => self.path(*variable, &[]),
+            Value::Ref(items) => {
+                let Some((first, keys)) = items.split_first() else { return };
+                for key in keys {
+                    self.term(key);
+                }
+                match first.as_variable() {
+                    Some(variable) => self.path(variable, keys),
+                    None => self.term(first),
+                }
+            }
+            Value::Array(items) | Value::Set(items) => {
+                self.node.collections += 1;
+                for item in items {
+                    self.value(item);
+                }
+            }
+            Value::Object(fields) => {
+                self.node.collections += 1;
+                for (key, value) in fields {
+                    self.term(key);
+                    self.value(value);
+                }
+            }
+            Value::Comprehension(comprehension) => {
+                self.node.collections += 1;
+                comprehension.key.iter().chain([&comprehension.term]).for_each(|term| self.value(term));
+                self.body(&comprehension.body);
+            }
+            Value::Call(call) => self.call(call, term.at),
+            Value::Template(parts) => {
+                // A list of texts and sets.
+                self.node.collections += 1 + parts.len();
+                for part in parts {
+                    if let Part::Statement(statement) = part {
+                        self.statement(statement);
+                    }
+                }
+            }
+            Value::Constant(_) | Value::Builtin(_) => {}
+        }
+    }
+
+    fn path(&mut self, document: super::term::Variable, keys: &[Term]) {
+        if document == INPUT {
+            self.node.inputs.insert(Term::texts(keys));
+        } else if document == DATA {
+            self.node.uses.insert(Term::texts(keys));
+        }
+    }
+
+    fn call(&mut self, call: &Call, at: Position) {
+        let (name, rule) = match &call.function {
+            Function::Rule(path) => {
+                let path: Path = path.iter().map_while(Constant::as_text).map(ToString::to_string).collect();
+                self.node.uses.insert(path.clone());
+                (format!("data.{}", path.join(".")), Some(path))
+            }
+            Function::Builtin(name) | Function::Unknown(name) => (name.to_string(), None),
+        };
+        for argument in &call.arguments {
+            // What a function of the policy does with the whole input is not seen; what a builtin does is harmless.
+            if rule.is_some() { self.value(argument) } else { self.term(argument) }
+        }
+        if let ("object.get", [object, key, ..]) = (name.as_str(), call.arguments.as_slice()) {
+            self.object_get(object, key);
+        }
+        self.node.calls.push(references::Call { name, rule, line: at.line, column: at.column });
+    }
+
+    /// `object.get(input, "request", …)` reads `input.request`.
+    fn object_get(&mut self, object: &Term, key: &Term) {
+        let keys = match &key.value {
+            Value::Array(items) => items.as_slice(),
+            _ => std::slice::from_ref(key),
+        };
+        if Term::texts(keys).is_empty() {
+            return;
+        }
+        match &object.value {
+            Value::Variable(variable) => self.path(*variable, keys),
+            Value::Ref(items) => {
+                let Some((first, own)) = items.split_first() else { return };
+                if let Some(document) = first.as_variable().filter(|_| Term::texts(own).len() == own.len()) {
+                    let all: Vec<Term> = own.iter().chain(keys).cloned().collect();
+                    self.path(document, &all);
+                }
+            }
+            _ => {}
+        }
+    }
+}

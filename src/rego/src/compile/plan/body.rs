@@ -1,0 +1,249 @@
+//! Statements in a row: each step that iterates has what follows it as its block.
+
+use std::collections::BTreeMap;
+
+use super::{PlanKind, Planned, Planner, not_taken};
+use crate::{
+    builtins::{Callee, declarations},
+    compile::{
+        calls,
+        term::{Call, Every, Function, Statement, Term, Value, Variable, What},
+    },
+    constant::Constant,
+    program::{Block, Comparison, NotTaken, Operand, Register, SourceLocation, Step},
+    syntax::Position,
+};
+
+/// A body on its way to a block.
+pub(super) struct Body<'p, 'a> {
+    pub(super) planner: &'p mut Planner<'a>,
+    module: usize,
+    at: Position,
+    /// Where the values of variables are.
+    pub(super) variables: BTreeMap<Variable, Operand>,
+    registers: usize,
+    /// The steps of each level, and what iterates around it.
+    levels: Vec<(Option<Opener>, Vec<Step>)>,
+}
+
+/// A step that iterates, without its block.
+enum Opener {
+    Each { of: Operand, key: Register, value: Register },
+    Walk { of: Operand, path: Register, value: Register },
+}
+
+impl<'p, 'a> Body<'p, 'a> {
+    /// Begins a body; the first registers are those of the arguments.
+    pub(super) fn new(planner: &'p mut Planner<'a>, module: usize, arity: usize) -> Self {
+        let at = super::START.at;
+        Self { planner, module, at, variables: BTreeMap::new(), registers: arity, levels: vec![(None, Vec::new())] }
+    }
+
+    pub(super) fn parameters(&mut self, parameters: &[Term]) -> Planned<()> {
+        for (register, parameter) in parameters.iter().enumerate() {
+            self.at = parameter.at;
+            self.bind(parameter, &Operand::Register(register))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a body. Returns also how many registers it needs.
+    pub(super) fn finish(mut self, last: Step) -> (Block, usize) {
+        (close(&mut self.levels, last), self.registers)
+    }
+
+    pub(super) fn not_taken(&self, reason: impl Into<String>) -> NotTaken {
+        not_taken(self.location(self.at), reason)
+    }
+
+    /// Returns a place in the module of the body.
+    pub(super) fn location(&self, at: Position) -> SourceLocation {
+        SourceLocation { module: self.module, at }
+    }
+
+    pub(super) fn register(&mut self) -> Register {
+        self.registers += 1;
+        self.registers - 1
+    }
+
+    pub(super) fn push(&mut self, step: Step) {
+        if let Some((_, steps)) = self.levels.last_mut() {
+            steps.push(step);
+        }
+    }
+
+    /// All that follows is done for each element; returns key and value.
+    pub(super) fn each(&mut self, of: Operand) -> (Operand, Operand) {
+        let (key, value) = (self.register(), self.register());
+        self.levels.push((Some(Opener::Each { of, key, value }), Vec::new()));
+        (Operand::Register(key), Operand::Register(value))
+    }
+
+    /// Plans statements that have a block of their own, which sees the variables around it. `last` makes its last step.
+    pub(super) fn inner(
+        &mut self,
+        statements: &[Statement],
+        last: impl FnOnce(&mut Self) -> Planned<Step>,
+    ) -> Planned<Block> {
+        let variables = self.variables.clone();
+        let levels = std::mem::replace(&mut self.levels, vec![(None, Vec::new())]);
+        for statement in statements.iter().filter(|statement| !statement.erased) {
+            self.statement(statement)?;
+        }
+        let last = last(self)?;
+        let mut own = std::mem::replace(&mut self.levels, levels);
+        self.variables = variables;
+        Ok(close(&mut own, last))
+    }
+
+    /// Notes that a place is evaluated, if that is of interest.
+    pub(super) fn reached(&mut self, at: Position) {
+        if self.planner.kind == PlanKind::Covered {
+            self.push(Step::Reached(self.location(at)));
+        }
+    }
+
+    pub(super) fn statement(&mut self, statement: &Statement) -> Planned<()> {
+        self.at = statement.at;
+        self.reached(statement.at);
+        if !statement.with.is_empty() {
+            return self.with(statement);
+        }
+        if statement.negated {
+            let plain = Statement { negated: false, ..statement.clone() };
+            let block = self.inner(std::slice::from_ref(&plain), |_| Ok(found()))?;
+            self.push(Step::Not(block));
+            return Ok(());
+        }
+        match &statement.what {
+            What::Term(term) => {
+                let of = self.operand(term)?;
+                self.push(Step::Test(of));
+                Ok(())
+            }
+            What::Unify(left, right) => self.unify(left, right),
+            What::Call(call) => self.call(call),
+            What::Every(every) => self.every(every),
+            What::Not(inner) => {
+                let block = self.inner(inner, |_| Ok(found()))?;
+                self.push(Step::Not(block));
+                Ok(())
+            }
+        }
+    }
+
+    fn every(&mut self, every: &Every) -> Planned<()> {
+        let of = self.operand(&every.domain)?;
+        let (key, value) = (self.register(), self.register());
+        let before = self.variables.clone();
+        self.variables.extend(every.key.map(|variable| (variable, Operand::Register(key))));
+        self.variables.insert(every.value, Operand::Register(value));
+        let block = self.inner(&every.body, |_| Ok(found()))?;
+        self.variables = before;
+        self.push(Step::Every { of, key, value, block });
+        Ok(())
+    }
+
+    /// What is printed, or noted at a point of a trace.
+    fn note(&mut self, call: &Call) -> Planned<()> {
+        let (point, arguments) = match call.arguments.split_first() {
+            Some((Term { value: Value::Constant(Constant::Number(point)), .. }, others)) if calls::is_note(call) => {
+                (point.0.parse().ok(), others)
+            }
+            _ => (None, call.arguments.as_slice()),
+        };
+        let arguments = self.operands(arguments)?.into();
+        self.push(Step::Note { point, arguments });
+        Ok(())
+    }
+
+    fn call(&mut self, call: &Call) -> Planned<()> {
+        if calls::is_print(call) || calls::is_note(call) {
+            return self.note(call);
+        }
+        let arity = match &call.function {
+            Function::Builtin(name) => match declarations::declaration(name) {
+                Some(declaration) if !declaration.is_variadic() => declaration.arity,
+                _ => return Err(self.not_taken(format!("the builtin {name}"))),
+            },
+            Function::Rule(_) | Function::Unknown(_) => usize::MAX,
+        };
+        match &call.function {
+            Function::Builtin(name) if &**name == "walk" => self.walk(call),
+            Function::Builtin(name) => {
+                let (arguments, result) = call.arguments.split_at(arity.min(call.arguments.len()));
+                let is_replaced = self.planner.replaced.contains(name);
+                if let ("equal" | "eq", [left, right], [], false) = (&**name, arguments, result, is_replaced) {
+                    return self.unify(left, right);
+                }
+                let operands = self.operands(arguments)?;
+                if let (Some(by), [left, right], false) = (Comparison::of(name), operands.as_slice(), is_replaced) {
+                    let (left, right) = (left.clone(), right.clone());
+                    return self.with_result(result, |into| Step::Compare { by, left, right, into });
+                }
+                let Some(callee) = Callee::find(name) else {
+                    return Err(self.not_taken(format!("the builtin {name}")));
+                };
+                let (arguments, at) = (operands.into(), self.location(self.at));
+                self.with_result(result, |into| Step::Call { callee, arguments, into, at })
+            }
+            Function::Rule(path) => {
+                let tree = self.planner.tree;
+                let Some(node) = tree.at(path).filter(|node| !node.rules.is_empty()) else {
+                    return Err(self.not_taken("a function that is not here"));
+                };
+                let function = self.planner.rule(node)?;
+                let arity = self.planner.program.rules[function.0].arity;
+                let (arguments, result) = call.arguments.split_at(arity.min(call.arguments.len()));
+                let arguments = self.operands(arguments)?.into();
+                self.with_result(result, |into| Step::Invoke { function, arguments, into })
+            }
+            Function::Unknown(name) => Err(self.not_taken(format!("the function {name}"))),
+        }
+    }
+
+    /// Adds a call; what stands behind its arguments is unified with its value.
+    fn with_result(&mut self, result: &[Term], step: impl FnOnce(Option<Register>) -> Step) -> Planned<()> {
+        let Some(result) = result.first() else {
+            self.push(step(None));
+            return Ok(());
+        };
+        let into = self.register();
+        self.push(step(Some(into)));
+        self.bind(result, &Operand::Register(into))
+    }
+
+    /// `walk(x, [path, value])`
+    fn walk(&mut self, call: &Call) -> Planned<()> {
+        let Some((of, found)) = call.arguments.split_first() else { return Err(self.not_taken("walk of nothing")) };
+        let of = self.operand(of)?;
+        let (path, value) = (self.register(), self.register());
+        self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));
+        // As a condition, it holds for each value that it finds.
+        found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
+    }
+
+    pub(super) fn operands(&mut self, terms: &[Term]) -> Planned<Vec<Operand>> {
+        terms.iter().map(|term| self.operand(term)).collect()
+    }
+}
+
+/// The last step of what only has to hold.
+pub(super) fn found() -> Step {
+    Step::Yield { keys: Box::default(), value: Operand::Constant(regorus::Value::Bool(true)) }
+}
+
+/// Puts each level into what iterates around it.
+fn close(levels: &mut Vec<(Option<Opener>, Vec<Step>)>, last: Step) -> Block {
+    let mut last = last;
+    while let Some((opener, mut steps)) = levels.pop() {
+        steps.push(last);
+        let block: Block = steps.into();
+        last = match opener {
+            Some(Opener::Each { of, key, value }) => Step::Each { of, key, value, block, filter: None },
+            Some(Opener::Walk { of, path, value }) => Step::Walk { of, path, value, block },
+            None => return block,
+        };
+    }
+    Box::new([last])
+}

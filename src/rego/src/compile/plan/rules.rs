@@ -1,0 +1,309 @@
+//! Definitions of one path, together.
+
+use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of};
+use crate::{
+    compile::{
+        plan::body::Body,
+        term::{self, DATA, Function, INPUT, Outcome, Statement, Term, Value, What},
+        tree::Tree,
+        visit,
+    },
+    constant::Constant,
+    program::{Block, Definition, Form, Operand, Rule, RuleId, SourceLocation, Step},
+};
+
+impl Planner<'_> {
+    /// Whether a node has more than the definitions of one rule that makes one kind of value.
+    pub(super) fn is_document(&self, node: &Tree) -> bool {
+        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
+        !node.is_leaf() || form(&definitions).is_none()
+    }
+
+    /// Plans all definitions at a node.
+    pub(super) fn new_rule(&mut self, node: &Tree, place: SourceLocation) -> Planned<Rule> {
+        let all = self.rules;
+        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();
+        let form = form(&definitions).ok_or_else(|| not_taken(place, "rules of several kinds"))?;
+        let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
+        let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
+        let mut rule = Rule::new(form, Some(keys(&path)), arity);
+        // OPA's early exit, which a trace has to go beyond.
+        let exits_early = self.kind != PlanKind::Traced;
+        rule.decided_by_first = exits_early && form == Form::Complete && gives_one_value(&definitions);
+        let mut planned = Vec::new();
+        for definition in definitions {
+            if definition.default {
+                let (Outcome::Value(value) | Outcome::Element(value)) = &definition.result;
+                let default_at = SourceLocation { module: definition.module, at: value.at };
+                rule.default_at = (self.kind == PlanKind::Covered).then_some(default_at);
+                rule.default = Some(match value_of(value) {
+                    Some(value) => Operand::Constant(value),
+                    None => Operand::Rule(self.default(definition)?),
+                });
+                continue;
+            }
+            planned.push(self.definition(definition, (path.len(), &Pattern::new()), &mut rule)?);
+        }
+        rule.definitions = planned.into();
+        self.mark_invariants(&mut rule);
+        Ok(rule)
+    }
+
+    /// Plans a rule that has one definition only; all keys of its path behind `depth` are keys of its value.
+    pub(super) fn lone_rule(&mut self, definition: &term::Rule, depth: usize) -> Planned<Rule> {
+        let form = match (&definition.result, definition.path.len() == depth) {
+            (Outcome::Value(_), true) => Form::Complete,
+            (Outcome::Element(_), true) => Form::Set,
+            _ => Form::Document,
+        };
+        let mut rule = Rule::new(form, None, 0);
+        rule.decided_by_first = form == Form::Complete && gives_one_value(&[definition]);
+        rule.definitions = Box::new([self.definition(definition, (depth, &Pattern::new()), &mut rule)?]);
+        Ok(rule)
+    }
+
+    /// Finds what a rule need not do again and again, unless each time counts.
+    fn mark_invariants(&mut self, rule: &mut Rule) {
+        if self.kind == PlanKind::Fast {
+            invariants::mark(rule, &mut self.program);
+        }
+    }
+
+    /// Plans as much of the document at a node as fits a pattern.
+    pub(super) fn new_document(&mut self, path: &[Constant], node: &Tree, pattern: &Pattern) -> Planned<Rule> {
+        let mut document = Rule::new(Form::Document, Some(keys(path)), 0);
+        let mut planned = Vec::new();
+        if node.rules.is_empty() {
+            self.children(path, node, pattern, &mut planned)?;
+        } else {
+            self.extent(node, (path.len(), pattern), &mut document, &mut planned)?;
+        }
+        document.definitions = planned.into();
+        self.mark_invariants(&mut document);
+        Ok(document)
+    }
+
+    /// Plans what is below a node without rules, key by key.
+    fn children(
+        &mut self,
+        path: &[Constant],
+        node: &Tree,
+        pattern: &Pattern,
+        planned: &mut Vec<Definition>,
+    ) -> Planned<()> {
+        let wanted = pattern.first().and_then(Option::as_ref);
+        for (name, child) in node.children().filter(|(key, _)| wanted.is_none_or(|wanted| wanted == *key)) {
+            let is_hidden = path.is_empty() && self.hidden.as_ref() == Some(name);
+            if is_hidden || child.rules.iter().any(|rule| self.rules[*rule].is_function()) {
+                continue;
+            }
+            let below: Vec<Constant> = path.iter().chain([name]).cloned().collect();
+            let rule = self.value_at(&below, child, pattern.iter().skip(1).cloned().collect())?;
+            let key = child.first().and_then(|rule| value_of(self.rules[rule].path.get(path.len())?));
+            let key = key.or_else(|| name.value()).unwrap_or(regorus::Value::Undefined);
+            planned.push(Definition::of_rule([key], rule));
+        }
+        Ok(())
+    }
+
+    /// Plans all rules at a node and below it together, as OPA does where one of those at the node has a variable as a key:
+    /// what is not defined leaves nothing behind.
+    fn extent(
+        &mut self,
+        node: &Tree,
+        (depth, pattern): (usize, &Pattern),
+        document: &mut Rule,
+        planned: &mut Vec<Definition>,
+    ) -> Planned<()> {
+        let all = self.rules;
+        for definition in node.rules.iter().map(|index| &all[*index]) {
+            // A default does not count there.
+            if fits(definition, depth, pattern) && !definition.is_function() && !definition.default {
+                planned.push(self.definition(definition, (depth, pattern), document)?);
+            }
+        }
+        node.children().try_for_each(|(_, child)| self.extent(child, (depth, pattern), document, planned))
+    }
+
+    /// Plans a part of a document, as a rule of its own.
+    pub(super) fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
+        let keys = path.iter().map(|key| Term::new(super::START.at, Value::Constant(key.clone())));
+        let items: Vec<Term> = std::iter::once(Term::variable(super::START.at, DATA)).chain(keys).collect();
+        let mut body = Body::new(self, 0, 0);
+        let value = body.reference(&items)?;
+        let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
+        Ok(self.add(block, registers))
+    }
+
+    /// Adds a rule that is a part of another one.
+    fn add(&mut self, block: Block, registers: usize) -> RuleId {
+        let branches = Box::new([block]);
+        let rule = Rule {
+            registers,
+            definitions: Box::new([Definition { branches, at: None, gives_elements: false }]),
+            ..Rule::new(Form::Complete, None, 0)
+        };
+        self.program.rules.push(rule);
+        RuleId(self.program.rules.len() - 1)
+    }
+
+    /// Plans a default that has to be evaluated, as a rule of its own.
+    fn default(&mut self, default: &term::Rule) -> Planned<RuleId> {
+        let (block, registers) = self.branch(default, (default.path.len(), &Pattern::new()))?;
+        Ok(self.add(block, registers))
+    }
+
+    /// Plans a definition with what follows each `else`, for a rule whose path has so many keys, as far as it fits a pattern.
+    fn definition(
+        &mut self,
+        definition: &term::Rule,
+        place: (usize, &Pattern),
+        rule: &mut Rule,
+    ) -> Planned<Definition> {
+        let branches = definition.chain().map(|branch| {
+            let (block, registers) = self.branch(branch, place)?;
+            rule.registers = rule.registers.max(registers);
+            Ok(block)
+        });
+        Ok(Definition {
+            branches: branches.collect::<Planned<_>>()?,
+            at: Some(SourceLocation { module: definition.module, at: definition.at }),
+            gives_elements: matches!(definition.result, Outcome::Element(_)),
+        })
+    }
+
+    /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
+    fn branch(&mut self, branch: &term::Rule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
+        let parameters = branch.parameters.as_deref().unwrap_or_default();
+        let mut body = Body::new(self, branch.module, parameters.len());
+        body.parameters(parameters)?;
+        // Only this value of a key is asked for.
+        for (key, wanted) in branch.path.iter().skip(depth).zip(pattern) {
+            if let (Some(variable), Some(wanted)) = (key.as_variable(), wanted.as_ref().and_then(Constant::value)) {
+                body.variables.insert(variable, Operand::Constant(wanted));
+            }
+        }
+        let is_fast = body.planner.kind == PlanKind::Fast;
+        let statements = branch.body.iter().filter(|statement| !statement.erased);
+        let (guards, others): (Vec<_>, Vec<_>) = statements.partition(|statement| is_fast && is_guard(statement));
+        for statement in guards {
+            body.statement(statement)?;
+        }
+        if is_fast && others.iter().any(|statement| may_fail(statement)) {
+            for (items, other) in others.iter().filter_map(|statement| needed(statement)) {
+                let path = body.reference(items)?;
+                match other {
+                    Some(Value::Array(items)) => body.has_constants(&path, items)?,
+                    _ => body.push(Step::Defined(path)),
+                }
+            }
+        }
+        for statement in others {
+            body.statement(statement)?;
+        }
+        let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
+        body.reached(result.at);
+        let keys = branch.path.iter().skip(depth).map(|key| body.operand(key)).collect::<Planned<_>>()?;
+        let value = body.operand(result)?;
+        Ok(body.finish(Step::Yield { keys, value }))
+    }
+}
+
+/// Returns constants that can be keys as values.
+fn keys(path: &[Constant]) -> Box<[regorus::Value]> {
+    path.iter().map(|key| key.value().unwrap_or(regorus::Value::Undefined)).collect()
+}
+
+/// Whether a definition may give something that a pattern asks for below a path of so many keys.
+fn fits(rule: &term::Rule, depth: usize, pattern: &Pattern) -> bool {
+    rule.path.iter().skip(depth).zip(pattern).all(|(key, wanted)| match (key.constant(), wanted) {
+        (Some(key), Some(wanted)) => key == *wanted,
+        _ => true,
+    })
+}
+
+/// Returns what the definitions of a path make together; `None` for a document.
+fn form(definitions: &[&term::Rule]) -> Option<Form> {
+    let of_one = |rule: &term::Rule| match (&rule.result, rule.path.len() - rule.ground()) {
+        (Outcome::Element(_), 0) => Some(Form::Set),
+        (Outcome::Value(_), 0) => Some(Form::Complete),
+        (Outcome::Value(_), 1) => Some(Form::Object),
+        _ => None,
+    };
+    let first = of_one(definitions.first()?)?;
+    definitions.iter().all(|rule| of_one(rule) == Some(first)).then_some(first)
+}
+
+/// Whether all definitions have the same constant as their value.
+fn gives_one_value(definitions: &[&term::Rule]) -> bool {
+    let mut values = definitions.iter().filter(|rule| !rule.default).flat_map(|rule| rule.chain()).map(|rule| {
+        let (Outcome::Value(value) | Outcome::Element(value)) = &rule.result;
+        value_of(value)
+    });
+    let Some(Some(first)) = values.next() else { return false };
+    values.all(|value| value.as_ref() == Some(&first))
+}
+
+/// Whether a statement only compares something below the input with a constant. As in OPA, where rules are indexed by such
+/// statements, they come first.
+fn is_guard(statement: &Statement) -> bool {
+    let constant = |term: &Term| matches!(term.value, Value::Constant(_));
+    compared(statement).is_some_and(|(left, right)| {
+        input(left).is_some() && constant(right) || constant(left) && input(right).is_some()
+    })
+}
+
+/// Returns the path below the input that has to be defined for a statement to hold, if OPA's index looks at it before the
+/// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation, which is returned, too.
+fn needed(statement: &Statement) -> Option<(&[Term], Option<&Value>)> {
+    if let What::Term(term) = &statement.what {
+        return input(term).filter(|_| is_plain(statement)).map(|items| (items, None));
+    }
+    let (left, right) = compared(statement)?;
+    let sides = [(left, right), (right, left)].into_iter();
+    sides.filter(|(_, other)| is_indexed(other)).find_map(|(own, other)| Some((input(own)?, Some(&other.value))))
+}
+
+/// Whether OPA's index takes a term for the other side of a comparison.
+fn is_indexed(term: &Term) -> bool {
+    match &term.value {
+        Value::Constant(_) | Value::Variable(_) => true,
+        Value::Array(items) => items.iter().all(|item| matches!(item.value, Value::Constant(_) | Value::Variable(_))),
+        _ => false,
+    }
+}
+
+/// Whether a statement may end in an error: of another rule, or of a builtin where evaluation is strict.
+fn may_fail(statement: &Statement) -> bool {
+    let mut found = false;
+    visit::terms_of_statement(statement, &mut |term| {
+        found |= term.as_variable() == Some(DATA) || matches!(&term.value, Value::Call(_));
+        true
+    });
+    found || matches!(statement.what, What::Call(_))
+}
+
+/// Returns both sides of a comparison for equality, or of a unification.
+fn compared(statement: &Statement) -> Option<(&Term, &Term)> {
+    match &statement.what {
+        _ if !is_plain(statement) => None,
+        What::Unify(left, right) => Some((left, right)),
+        What::Call(call) => match (&call.function, call.arguments.as_slice()) {
+            (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => Some((left, right)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_plain(statement: &Statement) -> bool {
+    !statement.negated && statement.with.is_empty()
+}
+
+/// Returns a reference to the input whose keys are constants.
+fn input(term: &Term) -> Option<&[Term]> {
+    let Value::Ref(items) = &term.value else { return None };
+    let (first, keys) = items.split_first()?;
+    let constant = |key: &Term| matches!(key.value, Value::Constant(_));
+    (first.as_variable() == Some(INPUT) && keys.iter().all(constant)).then_some(items)
+}

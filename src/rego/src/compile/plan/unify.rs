@@ -1,0 +1,110 @@
+//! Unification: what has no value yet gets one, the rest is compared.
+
+use super::{Planned, body::Body};
+use crate::{
+    compile::term::{self, Term, Value},
+    program::{Operand, Step},
+};
+
+impl Body<'_, '_> {
+    pub(super) fn unify(&mut self, left: &Term, right: &Term) -> Planned<()> {
+        let is_known = self.is_known(left) || self.is_known(right);
+        let pairs = if is_known { None } else { term::paired(left, right) };
+        if let Some(pairs) = pairs {
+            return self.unify_pairs(pairs);
+        }
+        if !self.is_known(left) {
+            let right = self.operand(right)?;
+            return self.bind(left, &right);
+        }
+        let left = self.operand(left)?;
+        // The right side may iterate over nothing.
+        if matches!(left, Operand::Rule(_)) {
+            self.push(Step::Defined(left.clone()));
+        }
+        self.bind(right, &left)
+    }
+
+    /// Unifies the parts of two patterns, those first of which one side is known.
+    fn unify_pairs(&mut self, mut pairs: Vec<(&Term, &Term)>) -> Planned<()> {
+        while !pairs.is_empty() {
+            let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
+            let (left, right) = pairs.remove(ready.unwrap_or(0));
+            self.unify(left, right)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the open variables of a pattern their values, and compares the rest.
+    pub(super) fn bind(&mut self, pattern: &Term, value: &Operand) -> Planned<()> {
+        match &pattern.value {
+            Value::Variable(variable) if !self.is_known(pattern) => {
+                if !matches!(value, Operand::Constant(_) | Operand::Register(_)) {
+                    self.push(Step::Defined(value.clone()));
+                }
+                self.variables.insert(*variable, value.clone());
+                Ok(())
+            }
+            Value::Array(items) if !self.is_known(pattern) => {
+                self.push(Step::Array(value.clone(), items.len()));
+                for (index, item) in items.iter().enumerate() {
+                    if self.is_unused(item) {
+                        continue;
+                    }
+                    let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
+                    self.bind(item, &part)?;
+                }
+                Ok(())
+            }
+            Value::Object(fields) if !self.is_known(pattern) => {
+                self.push(Step::Object(value.clone(), fields.len()));
+                // Constants first: they decide fastest.
+                let (constant, other): (Vec<_>, Vec<_>) =
+                    fields.iter().partition(|(_, part)| matches!(part.value, Value::Constant(_)));
+                for (key, part) in constant.into_iter().chain(other) {
+                    let key = self.operand(key)?;
+                    let found = self.get(value.clone(), vec![key]);
+                    self.bind(part, &found)?;
+                }
+                Ok(())
+            }
+            Value::Set(_) if !self.is_known(pattern) => Err(self.not_taken("a set with variables as a pattern")),
+            _ => {
+                let known = self.operand(pattern)?;
+                self.push(Step::Equal(value.clone(), known));
+                Ok(())
+            }
+        }
+    }
+
+    /// Compares a value with the length and the constants of an array.
+    pub(super) fn has_constants(&mut self, value: &Operand, items: &[Term]) -> Planned<()> {
+        self.push(Step::Array(value.clone(), items.len()));
+        for (index, item) in items.iter().enumerate().filter(|(_, item)| matches!(item.value, Value::Constant(_))) {
+            let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
+            let constant = self.operand(item)?;
+            self.push(Step::Equal(part, constant));
+        }
+        Ok(())
+    }
+
+    /// Binds a pattern to an array of two.
+    pub(super) fn bind_pair(&mut self, pattern: &Term, first: &Operand, second: &Operand) -> Planned<()> {
+        if let Value::Array(items) = &pattern.value {
+            let [left, right] = items.as_slice() else {
+                self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
+                return items.iter().try_for_each(|item| self.bind(item, second));
+            };
+            self.bind(left, first)?;
+            return self.bind(right, second);
+        }
+        let into = self.register();
+        self.push(Step::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
+        self.bind(pattern, &Operand::Register(into))
+    }
+
+    /// Whether a term is a variable that nobody can read.
+    fn is_unused(&self, term: &Term) -> bool {
+        !self.is_known(term) && term.as_variable().is_some_and(|variable| self.planner.variables.is_wildcard(variable))
+    }
+}

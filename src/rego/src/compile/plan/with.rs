@@ -1,0 +1,113 @@
+//! `with`: what is replaced, and by what.
+
+use super::{
+    Planned,
+    body::{Body, found},
+};
+use crate::{
+    builtins::Callee,
+    compile::{
+        term::{DATA, Statement, TargetValue, Term, Value, VariableSet, With},
+        visit,
+    },
+    program::{Callable, Operand, Replacement, RuleId, Step, Substitute},
+};
+
+impl Body<'_, '_> {
+    /// Plans a statement that is evaluated with other documents and functions. The variables that it gives a value are taken
+    /// out of there one solution after the other; what follows is evaluated without them.
+    pub(super) fn with(&mut self, statement: &Statement) -> Planned<()> {
+        let replaced = statement.with.iter().map(|with| self.replacement(with)).collect::<Planned<_>>()?;
+        let plain = Statement { with: Vec::new(), ..statement.clone() };
+        self.keep_values(&plain);
+        let before = self.variables.clone();
+        let mut bound = Vec::new();
+        let block = self.inner(std::slice::from_ref(&plain), |body| {
+            let new = body.variables.iter().filter(|(variable, _)| !before.contains_key(variable));
+            let (variables, items): (Vec<_>, Vec<_>) =
+                new.map(|(variable, operand)| (*variable, operand.clone())).unzip();
+            bound = variables;
+            if bound.is_empty() {
+                return Ok(found());
+            }
+            let into = body.register();
+            body.push(Step::MakeArray { into, items: items.into() });
+            Ok(Step::Yield { keys: Box::default(), value: Operand::Register(into) })
+        })?;
+        if bound.is_empty() {
+            self.push(Step::With { replaced, block, into: None });
+            return Ok(());
+        }
+        let into = self.register();
+        self.push(Step::With { replaced, block, into: Some(into) });
+        let (_, solution) = self.each(Operand::Register(into));
+        for (index, variable) in bound.into_iter().enumerate() {
+            let value = self.get(solution.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
+            self.variables.insert(variable, value);
+        }
+        Ok(())
+    }
+
+    /// Puts the values of a statement's variables into registers, as what they are read from is another document inside.
+    fn keep_values(&mut self, statement: &Statement) {
+        let mut used = VariableSet::new();
+        visit::all_of_statement(statement, &mut used);
+        for variable in used {
+            if let Some(from @ (Operand::Path(_) | Operand::Rule(_))) = self.variables.get(&variable).cloned() {
+                let into = self.register();
+                self.push(Step::Get { into, from, keys: Box::default() });
+                self.variables.insert(variable, Operand::Register(into));
+            }
+        }
+    }
+
+    fn replacement(&mut self, with: &With) -> Planned<Replacement> {
+        let function = match &with.target.value {
+            TargetValue::Builtin(name) => Callable::Builtin(self.builtin(name)?),
+            TargetValue::Ref(items) => {
+                let is_data = items.first().and_then(Term::as_variable) == Some(DATA);
+                let keys = items.get(1..).unwrap_or_default();
+                match self.function(keys).filter(|_| is_data) {
+                    Some(function) => Callable::Rule(function?),
+                    None if is_data => return Ok(Replacement::Data(self.operands(keys)?.into(), self.value(with)?)),
+                    None => return Ok(Replacement::Input(self.operands(keys)?.into(), self.value(with)?)),
+                }
+            }
+            TargetValue::Variable(_) | TargetValue::Other => return Err(self.not_taken("`with` of nothing")),
+        };
+        let substitute = match &with.value.value {
+            Value::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
+            Value::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
+                match self.function(&items[1..]) {
+                    Some(function) => Substitute::Function(Callable::Rule(function?)),
+                    None => Substitute::Value(self.operand(&with.value)?),
+                }
+            }
+            _ => Substitute::Value(self.operand(&with.value)?),
+        };
+        Ok(Replacement::Function(function, substitute))
+    }
+
+    /// Returns what takes the place of a document.
+    fn value(&mut self, with: &With) -> Planned<Operand> {
+        // A function has no value.
+        if let Value::Ref(items) = &with.value.value
+            && self.function(items.get(1..).unwrap_or_default()).is_some()
+        {
+            return Ok(Operand::Constant(regorus::Value::Undefined));
+        }
+        self.operand(&with.value)
+    }
+
+    fn builtin(&self, name: &str) -> Planned<Callee> {
+        Callee::find(name).ok_or_else(|| self.not_taken(format!("the builtin {name}")))
+    }
+
+    /// Returns the function at a path below `data`; `None` if something else is there.
+    fn function(&mut self, keys: &[Term]) -> Option<Planned<RuleId>> {
+        let keys: Vec<_> = keys.iter().map(Term::constant).collect::<Option<_>>()?;
+        let node = self.planner.tree.at(&keys)?;
+        let is_function = node.rules.iter().any(|rule| self.planner.rules[*rule].is_function());
+        is_function.then(|| self.planner.rule(node))
+    }
+}

@@ -1,0 +1,153 @@
+//! `with`: what can be replaced, and by what. OPA's stage `RewriteWithValues`.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    fault::{Code, Fault},
+    term::{Body, DATA, Rule, Statement, TargetValue, Term, Value, Variables, What, With},
+    tree::Tree,
+};
+use crate::{builtins::declarations, syntax::Name};
+
+pub(super) struct Replacer<'a> {
+    pub(super) tree: &'a Tree,
+    /// How many parameters each rule has.
+    pub(super) arities: &'a [usize],
+    pub(super) variables: &'a mut Variables,
+    /// The builtins that are replaced somewhere.
+    pub(super) replaced: &'a mut BTreeSet<Name>,
+    pub(super) faults: &'a mut Vec<Fault>,
+}
+
+impl Replacer<'_> {
+    /// Checks a definition and those behind `else`; values are evaluated before the statement that they are for.
+    pub(super) fn rule(&mut self, rule: &mut Rule) {
+        let module = rule.module;
+        let mut next = Some(rule);
+        while let Some(rule) = next {
+            self.body(&mut rule.body, module);
+            next = rule.otherwise.as_deref_mut();
+        }
+    }
+
+    fn body(&mut self, body: &mut Body, module: usize) {
+        let mut result = Vec::with_capacity(body.len());
+        for mut statement in std::mem::take(body) {
+            match &mut statement.what {
+                What::Term(term) => self.term(term, module),
+                What::Call(call) => call.arguments.iter_mut().for_each(|argument| self.term(argument, module)),
+                What::Unify(left, right) => {
+                    self.term(left, module);
+                    self.term(right, module);
+                }
+                What::Every(every) => self.body(&mut every.body, module),
+                What::Not(inner) => self.body(inner, module),
+            }
+            for with in &mut statement.with {
+                self.term(&mut with.value, module);
+                match self.evaluated(with) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let variable = self.variables.generated();
+                        let at = with.value.at;
+                        if let Value::Builtin(name) = &with.value.value {
+                            // No function is a value: its name is that of a variable here.
+                            let first = name.split('.').next().unwrap_or_default().into();
+                            with.value.value = Value::Variable(self.variables.free(&first));
+                        }
+                        let value = std::mem::replace(&mut with.value, Term::variable(at, variable));
+                        result.push(Statement::capture(variable, value));
+                    }
+                    Err((code, message)) => {
+                        let fault = Fault::new(code, module, with.target.at, message);
+                        self.faults.push(fault.help("`with` replaces input, data, what is below them, or functions"));
+                    }
+                }
+            }
+            result.push(statement);
+        }
+        *body = result;
+    }
+
+    fn term(&mut self, term: &mut Term, module: usize) {
+        match &mut term.value {
+            Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) | Value::Template(_) => {}
+            Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+                for item in items.iter_mut() {
+                    self.term(item, module);
+                }
+            }
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.term(key, module);
+                    self.term(value, module);
+                }
+            }
+            Value::Call(call) => call.arguments.iter_mut().for_each(|argument| self.term(argument, module)),
+            Value::Comprehension(comprehension) => self.body(&mut comprehension.body, module),
+        }
+    }
+
+    /// Whether the value has to be evaluated before.
+    fn evaluated(&mut self, with: &With) -> Result<bool, (Code, String)> {
+        match &with.target.value {
+            TargetValue::Other | TargetValue::Variable(_) => {
+                let message = "with keyword target must reference existing input, data, or a function";
+                return Err((Code::Type, message.to_owned()));
+            }
+            TargetValue::Builtin(name) => {
+                replaceable(name).map_err(|message| (Code::Compile, message))?;
+                self.replaced.insert(Arc::clone(name));
+                if self.is_function_or_rule(&with.value) {
+                    return Ok(false);
+                }
+            }
+            TargetValue::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
+                let mut node = Some(self.tree);
+                for (index, key) in items.iter().enumerate().skip(1) {
+                    node = node.zip(key.constant()).and_then(|(node, key)| node.child(&key));
+                    let last = index + 1 == items.len();
+                    let Some(node) = node.filter(|node| !node.rules.is_empty()) else { continue };
+                    if !last {
+                        let message = "with keyword cannot partially replace virtual document(s)";
+                        return Err((Code::Compile, message.to_owned()));
+                    }
+                    let function = node.rules.iter().any(|rule| self.arities[*rule] > 0);
+                    if function && self.is_function_or_rule(&with.value) {
+                        return Ok(false);
+                    }
+                }
+                if self.rules_of(&with.value).is_some_and(|node| node.rules.iter().any(|rule| self.arities[*rule] > 0))
+                {
+                    return Ok(false);
+                }
+            }
+            TargetValue::Ref(_) => {}
+        }
+        Ok(with.value.requires_evaluation() || matches!(with.value.value, Value::Builtin(_)))
+    }
+
+    fn rules_of(&self, value: &Term) -> Option<&Tree> {
+        let Value::Ref(items) = &value.value else { return None };
+        let (head, keys) = items.split_first()?;
+        let keys: Vec<_> = keys.iter().map(Term::constant).collect::<Option<_>>()?;
+        if head.as_variable() == Some(DATA) { self.tree.at(&keys) } else { None }
+    }
+
+    fn is_function_or_rule(&self, value: &Term) -> bool {
+        matches!(value.value, Value::Builtin(_)) || self.rules_of(value).is_some()
+    }
+}
+
+/// Whether a builtin can be replaced.
+fn replaceable(name: &str) -> Result<(), String> {
+    let refused = |why: &str| Err(format!("with keyword replacing built-in function: {why}"));
+    if matches!(name, "eq" | "rego.metadata.chain" | "rego.metadata.rule") || name.starts_with("internal.") {
+        return refused(&format!("replacement of {name} invalid"));
+    }
+    match declarations::declaration(name) {
+        Some(declaration) if declaration.relation => refused("target must not be a relation"),
+        Some(declaration) if !declaration.has_result() => refused("target must not be a void function"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,536 @@
+//! From what is written to what it means: names become variables, rules and imports; operators and `in` become calls.
+//!
+//! These are OPA's stages `ResolveRefs` and `RewriteLocalVars`: what they refuse is found on the way.
+
+mod terms;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    fault::{Code, Fault},
+    scope::{self, Occurrence, Scopes, all_names, declared_names, each_name},
+    term::{
+        Body, DATA, Every, INPUT, Outcome, Rule, Statement, Target, TargetValue, Term, Value, Variable, VariableSet,
+        Variables, What, With,
+    },
+    visit,
+};
+use crate::{
+    builtins::declarations,
+    constant::Constant,
+    syntax::{self, Branch, Expr, Key, Kind, Module, Name, Position},
+};
+
+/// What names mean: a document, and keys below it.
+pub(super) type Meanings = BTreeMap<Name, (Variable, Vec<Constant>)>;
+
+/// What rules and imports of a module mean.
+pub(super) struct Globals<'a> {
+    /// The rules of its package, which its modules share.
+    pub(super) package: &'a Meanings,
+    pub(super) imports: Meanings,
+}
+
+impl Globals<'_> {
+    fn get(&self, name: &str) -> Option<&(Variable, Vec<Constant>)> {
+        self.imports.get(name).or_else(|| self.package.get(name))
+    }
+}
+
+/// Resolves the rules of one module.
+pub(super) fn module(
+    (index, module): (usize, &Module),
+    package: &[Constant],
+    globals: &Globals<'_>,
+    variables: &mut Variables,
+    faults: &mut Vec<Fault>,
+) -> Vec<Rule> {
+    let not_bodies = module.imports("future.keywords") || module.imports("future.keywords.not");
+    let resolve = |rule: &syntax::Rule| {
+        let mut resolver =
+            Resolver { module: index, globals, variables, scopes: Scopes::new(), faults, not_bodies, moved: None };
+        resolver.rule(rule, package, module.is_v1())
+    };
+    module.rules.iter().map(resolve).collect()
+}
+
+struct Resolver<'a> {
+    module: usize,
+    globals: &'a Globals<'a>,
+    variables: &'a mut Variables,
+    scopes: Scopes,
+    faults: &'a mut Vec<Fault>,
+    not_bodies: bool,
+    /// Where the head counts as written, if that is elsewhere: at a further body.
+    moved: Option<Position>,
+}
+
+impl Resolver<'_> {
+    fn fault(&mut self, at: Position, message: impl std::fmt::Display) {
+        self.faults.push(Fault::new(Code::Compile, self.module, at, message));
+    }
+
+    fn rule(&mut self, rule: &syntax::Rule, package: &[Constant], v1: bool) -> Rule {
+        let parameters = rule.parameters.as_ref().map(|parameters| self.parameters(parameters));
+        let before = self.scopes.clone();
+        let mut rules = Vec::new();
+        for (index, branch) in std::iter::once(&rule.first).chain(&rule.others).enumerate() {
+            self.scopes = before.clone();
+            rules.push(self.branch(rule, branch, index, package, parameters.clone(), v1));
+        }
+        let last =
+            rules.into_iter().rev().reduce(|behind, before| Rule { otherwise: Some(Box::new(behind)), ..before });
+        last.unwrap_or_else(|| unreachable_rule(self.module, rule.at))
+    }
+
+    fn branch(
+        &mut self,
+        rule: &syntax::Rule,
+        branch: &Branch,
+        index: usize,
+        package: &[Constant],
+        parameters: Option<Vec<Term>>,
+        v1: bool,
+    ) -> Rule {
+        let at = if index == 0 { rule.at } else { branch.at };
+        // The heads of further bodies stand where these do.
+        let head_at = if rule.at > rule.name.at { rule.at } else { rule.name.at };
+        let hidden = branch.body.as_ref().map(declared_names).unwrap_or_default();
+        self.scopes.hide(hidden);
+        self.hide_builtins(branch);
+        let faults = self.faults.len();
+        let mut body = branch.body.as_ref().map(|body| self.body(body)).unwrap_or_default();
+        let in_order = self.faults.len() == faults;
+        let moved = (rule.at > rule.name.at).then_some(rule.at);
+        self.moved = moved;
+        self.scopes.in_head(true);
+        let (path, outcome) = self.head(rule, branch, package, head_at, v1);
+        self.scopes.in_head(false);
+        self.moved = None;
+        let mut used = VariableSet::new();
+        for key in &path {
+            visit::all(key, &mut used);
+        }
+        match &outcome {
+            Outcome::Value(term) | Outcome::Element(term) => visit::all(term, &mut used),
+        }
+        if let Some(written) = branch.body.as_ref().filter(|_| in_order) {
+            self.unused(written, &body, &used);
+        }
+        if body.is_empty() {
+            body.push(Statement { generated: true, ..Statement::new(at, What::Term(Term::truth(at))) });
+        }
+        Rule {
+            module: self.module,
+            at,
+            path,
+            parameters,
+            result: outcome,
+            default: rule.default,
+            body,
+            otherwise: None,
+        }
+    }
+
+    /// Returns the path of a rule and what a definition gives.
+    fn head(
+        &mut self,
+        rule: &syntax::Rule,
+        branch: &Branch,
+        package: &[Constant],
+        at: Position,
+        v1: bool,
+    ) -> (Vec<Term>, Outcome) {
+        let mut path: Vec<Term> = package.iter().map(|key| Term::new(at, Value::Constant(key.clone()))).collect();
+        path.extend(rule.first_name().map(|name| Term::text(at, name)));
+        let keys: &[Key] = if let Kind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
+        let mut keys: Vec<Term> = keys.iter().map(|key| self.key(key, at)).collect();
+        let element = !v1 && rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional && !rule.default;
+        let outcome = match (&rule.contains, &branch.value) {
+            (Some(element), _) => Outcome::Element(self.term(element)),
+            (None, Some((_, value))) => Outcome::Value(self.term(value)),
+            (None, None) if element && rule.first.value.is_none() => match keys.pop() {
+                Some(key) => Outcome::Element(key),
+                None => Outcome::Value(Term::truth(at)),
+            },
+            (None, None) => Outcome::Value(Term::truth(at)),
+        };
+        path.append(&mut keys);
+        (path, outcome)
+    }
+
+    /// Declares the variables of parameters.
+    fn parameters(&mut self, parameters: &[Expr]) -> Vec<Term> {
+        let mut names = BTreeSet::new();
+        for parameter in parameters {
+            if let Some(name) = parameter.as_name().filter(|name| matches!(&***name, "data" | "input")) {
+                self.fault(parameter.at, format!("args must not shadow {name} (use a different variable name)"));
+            }
+            pattern_names(parameter, &mut names);
+        }
+        self.scopes.hide(names);
+        parameters.iter().map(|parameter| self.parameter(parameter)).collect()
+    }
+
+    fn parameter(&mut self, expr: &Expr) -> Term {
+        let value = match &expr.kind {
+            Kind::Name(name) if &**name != "_" => {
+                let variable = if let Some((variable, _)) = self.scopes.known(name) {
+                    variable
+                } else {
+                    let variable = self.variables.declared(name);
+                    self.scopes.insert(name, variable, Occurrence::Parameter);
+                    variable
+                };
+                Value::Variable(variable)
+            }
+            Kind::Array(items) => Value::Array(items.iter().map(|item| self.parameter(item)).collect()),
+            Kind::Object(fields) => {
+                let fields = fields.iter().map(|(key, value)| (self.term(key), self.parameter(value)));
+                Value::Object(fields.collect())
+            }
+            Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => {
+                self.fault(expr.at, "rule arguments cannot contain calls");
+                Value::Constant(Constant::Null)
+            }
+            _ => return self.term(expr),
+        };
+        Term::new(expr.at, value)
+    }
+
+    /// A variable that is called as a builtin is one of its own.
+    fn hide_builtins(&mut self, branch: &Branch) {
+        let Some(body) = &branch.body else { return };
+        let declared = declared_names(body);
+        let mut found: Vec<Name> = Vec::new();
+        let mut replaced = BTreeSet::new();
+        for statement in body {
+            scope::names_of_statement(statement, false, &mut |name, inside| {
+                if !inside && !declared.contains(name) && declarations::declaration(name).is_some() {
+                    found.push(name.clone());
+                }
+            });
+            for with in &statement.with {
+                all_names(&with.target, &mut replaced);
+                all_names(&with.value, &mut replaced);
+            }
+        }
+        for name in found {
+            if !replaced.contains(&name) && self.global(&name).is_none() && self.scopes.known(&name).is_none() {
+                let variable = self.variables.declared(&name);
+                self.scopes.insert(&name, variable, Occurrence::Seen);
+            }
+        }
+    }
+
+    fn body(&mut self, body: &syntax::Body) -> Body {
+        let mut statements: Body = body.iter().filter_map(|statement| self.statement(statement)).collect();
+        if statements.is_empty()
+            && let Some(first) = body.first()
+        {
+            statements.push(Statement::new(first.at, What::Term(Term::truth(first.at))));
+        }
+        statements
+    }
+
+    /// `some` and `every` must not declare what nobody uses.
+    fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet) {
+        let mut used = used.clone();
+        for statement in body {
+            visit::all_of_statement(statement, &mut used);
+        }
+        let unused: Vec<Name> = self
+            .scopes
+            .declared()
+            .filter(|(_, variable)| !used.contains(variable))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in unused {
+            let declares = |statement: &&syntax::Statement| {
+                let mut names = BTreeSet::new();
+                scope::declared_by(statement, &mut names);
+                names.contains(&name)
+            };
+            let Some(at) = written.iter().find(declares).or(written.first()).map(|statement| statement.at) else {
+                continue;
+            };
+            let fault = Fault::new(Code::Compile, self.module, at, format!("declared var {name} unused"));
+            self.faults.push(fault.help("use it, or take it out; `_` is a variable that nobody uses").recoverable());
+        }
+    }
+
+    fn statement(&mut self, statement: &syntax::Statement) -> Option<Statement> {
+        let at = statement.at;
+        match &statement.what {
+            syntax::What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) => {
+                let right = self.term(right);
+                let with = self.withs_of(&statement.with, false);
+                let left = self.assigned(left);
+                let what = What::Unify(left, right);
+                Some(Statement { assigned: true, with, ..Statement::new(at, what) })
+            }
+            syntax::What::Not(Expr { kind: Kind::Binary(":=", ..), .. }) => {
+                self.fault(at, "cannot assign vars inside negated expression");
+                None
+            }
+            syntax::What::Expr(expr) => {
+                let what = self.what(expr);
+                Some(Statement { with: self.withs(&statement.with), ..Statement::new(at, what) })
+            }
+            syntax::What::Not(expr) => {
+                let what = self.what(expr);
+                let with = self.withs(&statement.with);
+                Some(if self.not_bodies {
+                    let inner = Statement::new(at, what);
+                    Statement { with, ..Statement::new(at, What::Not(vec![inner])) }
+                } else {
+                    Statement { negated: true, with, ..Statement::new(at, what) }
+                })
+            }
+            syntax::What::Some(names) => {
+                let mut names = names.iter().filter(|(_, name)| &**name != "_");
+                names.try_for_each(|(_, name)| self.declare(name, Occurrence::Declared, at).map(|_| ()));
+                None
+            }
+            syntax::What::SomeIn { key, value, collection } => {
+                self.some_in(at, key.as_ref(), value, collection, &statement.with)
+            }
+            syntax::What::Every { key, value, collection, body } => {
+                let mut domain = self.term(collection);
+                let names_of: Vec<Name> = std::iter::once(value).chain(key).cloned().collect();
+                let names = key.iter().chain([value]).cloned().collect();
+                self.scopes.enter(names);
+                let mut bind = |name: &Name| match &**name {
+                    "_" => Some(self.variables.free(name)),
+                    _ => self.declare(name, Occurrence::Declared, at),
+                };
+                let bound = (key.as_ref().map(&mut bind), bind(value));
+                let (key, Some(value)) = bound else {
+                    self.scopes.leave();
+                    return None;
+                };
+                let key = key.flatten();
+                // What is not declared around it, but has the name of an element, is that.
+                for (name, variable) in names_of.iter().zip(key.into_iter().chain([value]).rev()) {
+                    if let Some(free) = self.scopes.free(name) {
+                        substitute(&mut domain, free, variable);
+                    }
+                }
+                let faults = self.faults.len();
+                let inner = self.body(body);
+                if self.faults.len() == faults {
+                    self.unused(body, &inner, &VariableSet::new());
+                }
+                // What stands behind `with` sees what the body declares.
+                let with = self.withs(&statement.with);
+                self.scopes.leave();
+                let what = What::Every(Box::new(Every { key, value, domain, body: inner }));
+                Some(Statement { with, ..Statement::new(at, what) })
+            }
+        }
+    }
+
+    /// `some key, value in collection` unifies what it binds with each element.
+    fn some_in(
+        &mut self,
+        at: Position,
+        key: Option<&Expr>,
+        value: &Expr,
+        collection: &Expr,
+        with: &[syntax::With],
+    ) -> Option<Statement> {
+        let mut bound = BTreeSet::new();
+        key.into_iter().chain([value]).for_each(|pattern| pattern_names(pattern, &mut bound));
+        let mut twice: Vec<(Name, bool)> = Vec::new();
+        each_name(collection, &mut |name, inside| {
+            if bound.contains(name) {
+                twice.push((name.clone(), inside));
+            }
+        });
+        if let Some((name, _)) = twice.iter().find(|(_, inside)| !inside) {
+            self.fault(at, format!("var {name} assigned before"));
+            return None;
+        }
+        // What also stands in a body inside of the collection counts as known.
+        let mut declared = bound.iter().filter(|name| !twice.iter().any(|(twice, _)| twice == *name));
+        declared.try_for_each(|name| self.declare(name, Occurrence::Declared, at).map(|_| ()))?;
+        let value = self.term(value);
+        let mut domain = self.term(collection);
+        let key = match key {
+            Some(key) => self.term(key),
+            None => Term::variable(at, self.variables.generated()),
+        };
+        let element = match &mut domain.value {
+            Value::Ref(items) => {
+                items.push(key);
+                domain
+            }
+            _ => Term::new(domain.at, Value::Ref(vec![domain, key])),
+        };
+        let what = What::Unify(value, element);
+        Some(Statement { with: self.withs(with), ..Statement::new(at, what) })
+    }
+
+    /// Declares a variable of the innermost scope; `None` if it is already known there.
+    fn declare(&mut self, name: &Name, occurrence: Occurrence, at: Position) -> Option<Variable> {
+        let before = match self.scopes.occurrence(name) {
+            Some(Occurrence::Seen) => Some(format!("var {name} referenced above")),
+            Some(Occurrence::Assigned) => Some(format!("var {name} assigned above")),
+            Some(Occurrence::Declared) => Some(format!("var {name} declared above")),
+            Some(Occurrence::Parameter) => Some(format!("arg {name} redeclared")),
+            None => None,
+        };
+        if let Some(message) = before {
+            let fault = Fault::new(Code::Compile, self.module, at, message);
+            self.faults.push(fault.help("give it another name, or compare with `==`"));
+            return None;
+        }
+        let variable = self.variables.declared(name);
+        self.scopes.insert(name, variable, occurrence);
+        Some(variable)
+    }
+
+    /// Declares what stands on the left of `:=`.
+    fn assigned(&mut self, expr: &Expr) -> Term {
+        let value = match &expr.kind {
+            Kind::Name(name) if &**name == "_" => Value::Variable(self.variables.free(name)),
+            Kind::Name(name) => {
+                let variable = self.declare(name, Occurrence::Assigned, expr.at);
+                Value::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
+            }
+            Kind::Array(items) => Value::Array(items.iter().map(|item| self.assigned(item)).collect()),
+            Kind::Object(fields) => {
+                let fields = fields.iter().map(|(key, value)| (self.term(key), self.assigned(value)));
+                Value::Object(fields.collect())
+            }
+            other => {
+                self.fault(expr.at, format!("cannot assign to {}", kind_name(other)));
+                Value::Constant(Constant::Null)
+            }
+        };
+        Term::new(expr.at, value)
+    }
+
+    fn withs(&mut self, withs: &[syntax::With]) -> Vec<With> {
+        self.withs_of(withs, true)
+    }
+
+    /// Reads what stands behind `with`; behind an assignment, variables in the place of a target are not `seen`.
+    fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<With> {
+        let with = |with: &syntax::With| {
+            let target = self.target(&with.target, seen);
+            With { target, value: self.replacement(&with.value) }
+        };
+        withs.iter().map(with).collect()
+    }
+
+    fn target(&mut self, target: &Expr, seen: bool) -> Target {
+        let path = target.path();
+        let first = match &target.kind {
+            Kind::Ref(head, _) => head.as_name(),
+            _ => target.as_name(),
+        };
+        let value = match (first, path) {
+            (Some(first), _) if matches!(&**first, "data" | "input") => match self.reference(target).value {
+                Value::Ref(mut items) => {
+                    if let Some(head) = items.first_mut() {
+                        head.value = Value::Variable(if &**first == "data" { DATA } else { INPUT });
+                    }
+                    TargetValue::Ref(items)
+                }
+                _ => TargetValue::Ref(vec![Term::variable(target.at, if &**first == "data" { DATA } else { INPUT })]),
+            },
+            (Some(first), _) if self.global(first).is_some() => match self.reference(target).value {
+                Value::Ref(items) => TargetValue::Ref(items),
+                _ => TargetValue::Other,
+            },
+            (Some(first), Some(path))
+                if !self.is_variable(first) && declarations::declaration(&path.join(".")).is_some() =>
+            {
+                TargetValue::Builtin(path.join(".").into())
+            }
+            (Some(_), _) if seen => match self.term(target) {
+                Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
+                _ => TargetValue::Other,
+            },
+            _ => TargetValue::Other,
+        };
+        Target { at: target.at, value }
+    }
+
+    /// Reads what `with` puts in the place of something: a value, or a function.
+    fn replacement(&mut self, expr: &Expr) -> Term {
+        if let Some(path) = expr.path()
+            && self.global(&path[0]).is_none()
+            && !self.is_variable(&path[0])
+            && declarations::declaration(&path.join(".")).is_some()
+        {
+            return Term::new(expr.at, Value::Builtin(path.join(".").into()));
+        }
+        self.term(expr)
+    }
+
+    /// Returns what a rule or import stands for, unless a variable hides it.
+    fn global(&self, name: &str) -> Option<&(Variable, Vec<Constant>)> {
+        self.globals.get(name).filter(|_| !self.scopes.is_hidden(name))
+    }
+}
+
+/// What OPA calls a kind of term.
+fn kind_name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Scalar(text) if text.starts_with(['"', '`']) => "string",
+        Kind::Scalar(text) if matches!(&**text, "true" | "false") => "boolean",
+        Kind::Scalar(text) if &**text == "null" => "null",
+        Kind::Scalar(_) => "number",
+        Kind::Name(_) => "var",
+        Kind::Ref(..) => "ref",
+        Kind::Array(_) => "array",
+        Kind::Set(_) => "set",
+        Kind::Object(_) => "object",
+        Kind::Comprehension(_) => "comprehension",
+        Kind::Template(_) => "templatestring",
+        Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => "call",
+    }
+}
+
+/// Adds the names that a pattern binds: no keys, no references, nothing that is called.
+fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
+    match &expr.kind {
+        Kind::Name(name) if &**name != "_" => {
+            names.insert(name.clone());
+        }
+        Kind::Array(items) => items.iter().for_each(|item| pattern_names(item, names)),
+        Kind::Object(fields) => fields.iter().for_each(|(_, value)| pattern_names(value, names)),
+        _ => {}
+    }
+}
+
+fn unreachable_rule(module: usize, at: Position) -> Rule {
+    let result = Outcome::Value(Term::truth(at));
+    Rule { module, at, path: Vec::new(), parameters: None, result, default: false, body: Vec::new(), otherwise: None }
+}
+
+/// Puts one variable in the place of another, but not in bodies.
+fn substitute(term: &mut Term, from: Variable, to: Variable) {
+    match &mut term.value {
+        Value::Variable(variable) if *variable == from => *variable = to,
+        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+            for item in items {
+                substitute(item, from, to);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                substitute(key, from, to);
+                substitute(value, from, to);
+            }
+        }
+        Value::Call(call) => {
+            for argument in &mut call.arguments {
+                substitute(argument, from, to);
+            }
+        }
+        _ => {}
+    }
+}

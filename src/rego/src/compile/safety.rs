@@ -1,0 +1,364 @@
+//! Whether each variable has a value where it is needed, in some order of the statements; and that order.
+//!
+//! OPA's stages `CheckSafetyRuleHeads` and `CheckSafetyRuleBodies`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    calls,
+    fault::{Code, Fault},
+    outputs::{self, Arity},
+    term::{
+        Body, Comprehension, DATA, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet,
+        Variables, What,
+    },
+    visit::{self, Closure, SAFETY},
+};
+use crate::syntax::Position;
+
+const HELP: &str = "no statement outside of `not` gives it a value: assign one, or iterate with `some`";
+
+/// A statement that needs variables without a value, by its place.
+type Unsafe = BTreeMap<(Position, usize), Needs>;
+
+#[derive(Debug, Clone, Default)]
+struct Needs {
+    variables: VariableSet,
+    /// What it assigns itself.
+    assigned: VariableSet,
+}
+
+/// Checks the heads of a definition and those behind `else`.
+pub(super) fn heads(rule: &Rule, variables: &Variables, faults: &mut Vec<Fault>) {
+    for rule in rule.chain() {
+        let mut known = VariableSet::new();
+        rule.body.iter().for_each(|statement| visit::statement_variables(statement, SAFETY, &mut known));
+        rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut known));
+        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        let mut found: BTreeMap<Variable, Position> = BTreeMap::new();
+        for term in rule.path.iter().chain([result]) {
+            visit::terms(term, &mut |term| {
+                if let Some(variable) = term.as_variable().filter(|variable| !known.contains(variable)) {
+                    found.entry(variable).or_insert(term.at);
+                }
+                true
+            });
+        }
+        for (variable, at) in found {
+            if let Some(name) = variables.name(variable).filter(|_| variable != DATA && variable != INPUT) {
+                let message = format!("var {name} is unsafe");
+                faults.push(Fault::new(Code::Unsafe, rule.module, at, message).help(HELP));
+            }
+        }
+    }
+}
+
+/// Checks the bodies of a definition and those behind `else`, and brings them into an order in which all is safe.
+pub(super) fn bodies(rule: &mut Rule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
+    let mut next = Some(rule);
+    while let Some(rule) = next {
+        let mut safe = VariableSet::from([DATA, INPUT]);
+        rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut safe));
+        let unsafe_ones = reorder(&mut rule.body, &safe, arity);
+        faults.extend(report(&unsafe_ones, variables, rule.module));
+        next = rule.otherwise.as_deref_mut();
+    }
+}
+
+/// Words that are keywords only after an import.
+const LATER_KEYWORDS: [&str; 4] = ["contains", "every", "if", "in"];
+
+fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fault> {
+    let mut places: BTreeMap<Variable, Position> = BTreeMap::new();
+    let mut assigned = VariableSet::new();
+    for ((at, _), needs) in unsafe_ones {
+        for variable in &needs.variables {
+            places.entry(*variable).or_insert(*at);
+        }
+        assigned.extend(&needs.assigned);
+    }
+    // What an assignment would have defined is unsafe because of something else.
+    let other = places.keys().any(|variable| variables.name(*variable).is_some() && !assigned.contains(variable));
+    let mut faults = Vec::new();
+    for (variable, at) in &places {
+        let Some(name) = variables.name(*variable) else { continue };
+        if other && assigned.contains(variable) {
+            continue;
+        }
+        let fault = Fault::new(Code::Unsafe, module, *at, format!("var {name} is unsafe"));
+        let keyword = LATER_KEYWORDS.contains(&&**name);
+        faults.push(fault.help(if keyword { "as a keyword it needs `import rego.v1`" } else { HELP }));
+    }
+    if faults.is_empty() {
+        let mut seen = VariableSet::new();
+        for ((at, _), needs) in unsafe_ones {
+            let before = seen.len();
+            seen.extend(&needs.variables);
+            if seen.len() > before {
+                faults.push(Fault::new(Code::Unsafe, module, *at, "expression is unsafe").help(HELP));
+            }
+        }
+    }
+    faults
+}
+
+/// Brings a body into an order in which each statement has what it needs; returns the statements for which there is none.
+fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
+    let needed: Vec<VariableSet> = body.iter().map(|statement| needs(statement, arity)).collect();
+    let all: VariableSet = needed.iter().flatten().copied().collect();
+    let mut safe: VariableSet = all.intersection(globals).copied().collect();
+    let mut missing: Vec<VariableSet> =
+        needed.iter().map(|needed| needed.difference(&safe).copied().collect()).collect();
+    let enclosed: Vec<VariableSet> = body.iter().map(|statement| enclosed(statement, &all, globals)).collect();
+    let order = order(body, arity, &mut safe, &mut missing, &enclosed);
+    let mut placed = vec![false; body.len()];
+    for index in &order {
+        placed[*index] = true;
+    }
+    let mut unsafe_ones = Unsafe::new();
+    for (index, statement) in body.iter().enumerate().filter(|(index, _)| !placed[*index]) {
+        let mut assigned = VariableSet::new();
+        if let What::Unify(left, _) = &statement.what
+            && statement.assigned
+        {
+            visit::all(left, &mut assigned);
+        }
+        let needs = Needs { variables: std::mem::take(&mut missing[index]), assigned };
+        unsafe_ones.insert((statement.at, index), needs);
+    }
+    let mut known = globals.clone();
+    for (position, index) in order.iter().enumerate() {
+        if let Some(before) = position.checked_sub(1) {
+            known.extend(needs(&body[order[before]], arity));
+        }
+        inner(&mut body[*index], &mut known, arity, &mut unsafe_ones);
+    }
+    if unsafe_ones.is_empty() {
+        let mut taken: Vec<Option<Statement>> = std::mem::take(body).into_iter().map(Some).collect();
+        *body = order.into_iter().filter_map(|index| taken[index].take()).collect();
+    }
+    unsafe_ones
+}
+
+/// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes from
+/// what is `missing` for the others what the former give.
+///
+/// OPA goes over all statements again and again until no further one can be evaluated. Here a statement is only examined again
+/// when one of its variables got a value, which gives the same order.
+fn order(
+    body: &Body,
+    arity: Arity<'_>,
+    safe: &mut VariableSet,
+    missing: &mut [VariableSet],
+    enclosed: &[VariableSet],
+) -> Vec<usize> {
+    let mut users: BTreeMap<Variable, Vec<usize>> = BTreeMap::new();
+    for (index, statement) in body.iter().enumerate() {
+        let mut variables = VariableSet::new();
+        visit::all_of_statement(statement, &mut variables);
+        for variable in variables {
+            users.entry(variable).or_default().push(index);
+        }
+    }
+    let mut order: Vec<usize> = Vec::with_capacity(body.len());
+    let mut placed = vec![false; body.len()];
+    let mut now: BTreeSet<usize> = (0..body.len()).collect();
+    let mut next = BTreeSet::new();
+    // A note counts the ways in which all that precedes it holds.
+    let mut early_notes = Vec::new();
+    while !now.is_empty() {
+        let before = order.len();
+        while let Some(index) = now.pop_first() {
+            if calls::is_noting(&body[index]) && placed[..index].contains(&false) {
+                early_notes.push(index);
+                continue;
+            }
+            let outputs = outputs::of_statement(&body[index], arity, safe);
+            if !enclosed[index].is_empty() {
+                if enclosed[index] == outputs {
+                    continue;
+                }
+                missing[index].clone_from(&enclosed[index]);
+            }
+            missing[index].retain(|variable| !outputs.contains(variable) && !safe.contains(variable));
+            if !missing[index].is_empty() {
+                continue;
+            }
+            placed[index] = true;
+            order.push(index);
+            for variable in outputs {
+                if safe.insert(variable) {
+                    let waiting = users.get(&variable).into_iter().flatten().filter(|user| !placed[**user]);
+                    for user in waiting {
+                        if *user > index {
+                            now.insert(*user)
+                        } else {
+                            next.insert(*user)
+                        };
+                    }
+                }
+            }
+        }
+        now = std::mem::take(&mut next);
+        if order.len() > before {
+            now.extend(early_notes.drain(..));
+        }
+    }
+    order.extend(early_notes);
+    order
+}
+
+/// Returns the variables of a statement that are not those of a body inside of it.
+fn needs(statement: &Statement, arity: Arity<'_>) -> VariableSet {
+    let mut found = VariableSet::new();
+    if let What::Not(body) = &statement.what {
+        found.extend(promoted(body, arity));
+        return found;
+    }
+    visit::statement_variables(statement, SAFETY, &mut found);
+    found
+}
+
+/// Returns the variables of a body that the bodies inside of the statement share with it.
+fn enclosed(statement: &Statement, all: &VariableSet, globals: &VariableSet) -> VariableSet {
+    let mut found = VariableSet::new();
+    visit::closures(statement, &mut |closure| match closure {
+        Closure::Comprehension(comprehension) => {
+            let Comprehension { key, term, body, .. } = comprehension;
+            key.iter().chain([term]).for_each(|term| visit::all(term, &mut found));
+            for inner in body {
+                visit::all_of_statement(inner, &mut found);
+            }
+        }
+        Closure::Every(every) => every.body.iter().for_each(|inner| visit::all_of_statement(inner, &mut found)),
+        Closure::Not(body) => body.iter().for_each(|inner| visit::all_of_statement(inner, &mut found)),
+    });
+    found.retain(|variable| all.contains(variable) && !globals.contains(variable));
+    found
+}
+
+/// Returns the variables that a negated expression needs from outside: those that its parts do not share among themselves.
+fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
+    let mut occurrences: BTreeMap<Variable, usize> = BTreeMap::new();
+    for statement in body {
+        for variable in needs(statement, arity) {
+            *occurrences.entry(variable).or_default() += 1;
+        }
+    }
+    if body.len() == 1 {
+        return occurrences.into_keys().collect();
+    }
+    let mut safe: VariableSet = occurrences.keys().copied().chain([DATA, INPUT]).collect();
+    for statement in body {
+        if let What::Unify(left, right) = &statement.what {
+            [left, right].into_iter().filter_map(Term::as_variable).for_each(|variable| {
+                safe.remove(&variable);
+            });
+        }
+    }
+    let mut bound = VariableSet::new();
+    loop {
+        let before = bound.len();
+        for statement in body {
+            if let What::Unify(..) = &statement.what {
+                let outputs = outputs::of_statement(&Statement { negated: false, ..statement.clone() }, arity, &safe);
+                safe.extend(&outputs);
+                bound.extend(outputs);
+            }
+        }
+        if bound.len() == before {
+            break;
+        }
+    }
+    for statement in body {
+        if let What::Call(call) = &statement.what
+            && let Some(arity) = arity(&call.function)
+        {
+            call.arguments
+                .iter()
+                .skip(arity)
+                .for_each(|result| visit::term_variables(result, visit::OUTPUT, &mut bound));
+        }
+    }
+    let outside = |(variable, count): &(Variable, usize)| !bound.contains(variable) || *count == 1;
+    occurrences.into_iter().filter(outside).map(|(variable, _)| variable).collect()
+}
+
+/// Checks the bodies inside of a statement, which see what is known around it.
+fn inner(statement: &mut Statement, known: &mut VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
+    let place = (statement.at, usize::MAX);
+    match &mut statement.what {
+        What::Term(term) => inner_of_term(term, place, known, arity, found),
+        What::Call(call) => {
+            call.arguments.iter_mut().for_each(|argument| inner_of_term(argument, place, known, arity, found));
+        }
+        What::Unify(left, right) => {
+            inner_of_term(left, place, known, arity, found);
+            inner_of_term(right, place, known, arity, found);
+        }
+        What::Every(every) => {
+            known.extend(every.key);
+            known.insert(every.value);
+            inner_body(&mut every.body, known, arity, found);
+        }
+        What::Not(body) => inner_body(body, known, arity, found),
+    }
+    for with in &mut statement.with {
+        inner_of_term(&mut with.value, place, known, arity, found);
+    }
+}
+
+fn inner_body(body: &mut Body, known: &VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
+    for (place, needs) in reorder(body, known, arity) {
+        let entry = found.entry(place).or_default();
+        entry.variables.extend(needs.variables);
+        entry.assigned.extend(needs.assigned);
+    }
+}
+
+fn inner_of_term(
+    term: &mut Term,
+    place: (Position, usize),
+    known: &mut VariableSet,
+    arity: Arity<'_>,
+    found: &mut Unsafe,
+) {
+    match &mut term.value {
+        Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
+        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+            for item in items.iter_mut() {
+                inner_of_term(item, place, known, arity, found);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                inner_of_term(key, place, known, arity, found);
+                inner_of_term(value, place, known, arity, found);
+            }
+        }
+        Value::Call(call) => {
+            call.arguments.iter_mut().for_each(|argument| inner_of_term(argument, place, known, arity, found));
+        }
+        Value::Comprehension(comprehension) => {
+            let Comprehension { key, term, body, .. } = &mut **comprehension;
+            let mut inside: VariableSet = body.iter().flat_map(|statement| needs(statement, arity)).collect();
+            inside.extend(&*known);
+            let mut wanted = visit::of(term);
+            for key in key.iter() {
+                visit::all(key, &mut wanted);
+            }
+            let unsafe_ones: VariableSet = wanted.difference(&inside).copied().collect();
+            if !unsafe_ones.is_empty() {
+                found.entry(place).or_default().variables.extend(unsafe_ones);
+            }
+            inner_body(body, known, arity, found);
+        }
+        Value::Template(parts) => {
+            for part in parts {
+                if let Part::Statement(statement) = part {
+                    inner(statement, known, arity, found);
+                }
+            }
+        }
+    }
+}

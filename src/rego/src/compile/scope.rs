@@ -1,0 +1,215 @@
+//! Which names are variables: those that a body declares, and what each of them is called where it is visible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::term::{Variable, Variables};
+use crate::syntax::{Body, Expr, Key, Kind, Name, Piece, Statement, What};
+
+/// How a name came into a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occurrence {
+    Parameter,
+    Seen,
+    Assigned,
+    Declared,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Scope {
+    names: BTreeMap<Name, (Variable, Occurrence)>,
+}
+
+/// The scopes around a place, the innermost last.
+#[derive(Debug, Clone)]
+pub(super) struct Scopes {
+    stack: Vec<Scope>,
+    /// Names that mean no rule or import, for each body around the place.
+    hidden: Vec<BTreeSet<Name>>,
+    /// Variables that no scope declares, by name.
+    free: BTreeMap<Name, Variable>,
+    /// How many scopes are around the head: what is seen in a comprehension there is seen for the first time.
+    around: usize,
+}
+
+impl Scopes {
+    pub(super) fn new() -> Self {
+        Self { stack: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
+    }
+
+    /// Enters a body that declares names.
+    pub(super) fn enter(&mut self, hidden: BTreeSet<Name>) {
+        self.hidden.push(hidden);
+        self.stack.push(Scope::default());
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.hidden.pop();
+        self.stack.pop();
+    }
+
+    /// Hides rules and imports of these names without a scope of their own.
+    pub(super) fn hide(&mut self, names: BTreeSet<Name>) {
+        self.hidden.push(names);
+    }
+
+    /// Whether the name is that of a variable even if there is a rule or import of that name.
+    pub(super) fn is_hidden(&self, name: &str) -> bool {
+        self.hidden.iter().any(|names| names.contains(name))
+    }
+
+    /// Returns what a name is called, if it is known as a variable.
+    pub(super) fn known(&self, name: &str) -> Option<(Variable, Occurrence)> {
+        self.stack.iter().rev().find_map(|scope| scope.names.get(name)).copied()
+    }
+
+    /// Returns how a name occurred in the innermost scope.
+    pub(super) fn occurrence(&self, name: &str) -> Option<Occurrence> {
+        self.stack.last()?.names.get(name).map(|(_, occurrence)| *occurrence)
+    }
+
+    pub(super) fn insert(&mut self, name: &Name, variable: Variable, occurrence: Occurrence) {
+        if let Some(scope) = self.stack.last_mut() {
+            scope.names.insert(name.clone(), (variable, occurrence));
+        }
+    }
+
+    /// Returns the variable of a name; one that is new is seen from now on.
+    pub(super) fn variable(&mut self, name: &Name, variables: &mut Variables) -> Variable {
+        if let Some((variable, _)) = self.known(name) {
+            if self.is_around_head(name) {
+                self.insert(name, variable, Occurrence::Seen);
+            }
+            return variable;
+        }
+        let variable = *self.free.entry(name.clone()).or_insert_with(|| variables.free(name));
+        self.insert(name, variable, Occurrence::Seen);
+        variable
+    }
+
+    /// Whether no scope declares a name, and this is its variable.
+    pub(super) fn is_free(&self, name: &str, variable: Variable) -> bool {
+        self.free.get(name) == Some(&variable)
+    }
+
+    /// Whether a name is only known around the head that is resolved.
+    pub(super) fn is_around_head(&self, name: &str) -> bool {
+        !self.stack.iter().skip(self.around).any(|scope| scope.names.contains_key(name))
+    }
+
+    /// Returns the variable of a name that no scope declares, if it was seen.
+    pub(super) fn free(&self, name: &str) -> Option<Variable> {
+        self.free.get(name).copied()
+    }
+
+    /// Goes on with a head, or leaves it.
+    pub(super) fn in_head(&mut self, in_head: bool) {
+        self.around = if in_head { self.stack.len() } else { 0 };
+    }
+
+    /// Returns the names that `some` and `every` declare in the innermost scope.
+    pub(super) fn declared(&self) -> impl Iterator<Item = (&Name, Variable)> {
+        let names = self.stack.last().into_iter().flat_map(|scope| &scope.names);
+        names
+            .filter(|(_, (_, occurrence))| *occurrence == Occurrence::Declared)
+            .map(|(name, (variable, _))| (name, *variable))
+    }
+}
+
+/// Returns the names that a body declares, those of an `every` inside too.
+pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
+    let mut names = BTreeSet::new();
+    for statement in body {
+        declared_by(statement, &mut names);
+    }
+    names
+}
+
+pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
+    match &statement.what {
+        What::Expr(Expr { kind: Kind::Binary(":=", left, _), .. })
+        | What::Not(Expr { kind: Kind::Binary(":=", left, _), .. }) => {
+            all_names(left, names);
+        }
+        What::Expr(_) | What::Not(_) => {}
+        What::Some(some) => names.extend(some.iter().map(|(_, name)| name.clone())),
+        What::SomeIn { key, value, .. } => key.iter().chain([value]).for_each(|pattern| all_names(pattern, names)),
+        What::Every { body, .. } => body.iter().for_each(|statement| declared_by(statement, names)),
+    }
+}
+
+/// Adds all names of an expression, those in bodies inside too.
+pub(super) fn all_names(expr: &Expr, names: &mut BTreeSet<Name>) {
+    each_name(expr, &mut |name, _| {
+        names.insert(name.clone());
+    });
+}
+
+/// Calls `look` for each name of an expression, and whether it stands in a body inside.
+pub(super) fn each_name(expr: &Expr, look: &mut dyn FnMut(&Name, bool)) {
+    names_in(expr, false, look);
+}
+
+fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
+    match &expr.kind {
+        Kind::Scalar(_) => {}
+        Kind::Name(name) => {
+            if &**name != "_" {
+                look(name, inside);
+            }
+        }
+        Kind::Ref(head, keys) => {
+            names_in(head, inside, look);
+            for key in keys {
+                if let Key::Index(index) = key {
+                    names_in(index, inside, look);
+                }
+            }
+        }
+        Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => {
+            for item in items {
+                names_in(item, inside, look);
+            }
+        }
+        Kind::Object(fields) => fields.iter().for_each(|(key, value)| {
+            names_in(key, inside, look);
+            names_in(value, inside, look);
+        }),
+        Kind::Comprehension(comprehension) => {
+            comprehension.key.iter().chain([&comprehension.term]).for_each(|term| names_in(term, true, look));
+            comprehension.body.iter().for_each(|statement| names_of_statement(statement, true, look));
+        }
+        Kind::Binary(_, left, right) => {
+            names_in(left, inside, look);
+            names_in(right, inside, look);
+        }
+        Kind::In { key, value, collection } => {
+            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
+        }
+        Kind::Minus(inner) => names_in(inner, inside, look),
+        Kind::Template(pieces) => {
+            for piece in pieces {
+                if let Piece::Statement(statement) = piece {
+                    names_of_statement(statement, true, look);
+                }
+            }
+        }
+    }
+}
+
+/// Calls `look` for each name of a statement, without those behind `with`.
+pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
+    match &statement.what {
+        What::Expr(expr) | What::Not(expr) => names_in(expr, inside, look),
+        What::Some(some) => some.iter().for_each(|(_, name)| look(name, inside)),
+        What::SomeIn { key, value, collection } => {
+            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
+        }
+        What::Every { key, value, collection, body } => {
+            key.iter().chain([value]).for_each(|name| look(name, true));
+            names_in(collection, inside, look);
+            for statement in body {
+                names_of_statement(statement, true, look);
+            }
+        }
+    }
+}

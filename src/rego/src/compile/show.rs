@@ -1,0 +1,57 @@
+//! Terms and types as messages write them.
+
+use super::term::{DATA, Function, INPUT, Term, Value, Variables, push};
+use crate::types::{Known, Type};
+
+/// Types longer than this are cut.
+const LONGEST: usize = 80;
+
+pub(super) fn known(of: &Known) -> String {
+    of.as_ref().map_or_else(|| "unknown".to_owned(), short)
+}
+
+pub(super) fn short(of: &Type) -> String {
+    let text = of.to_string();
+    if text.chars().count() <= LONGEST {
+        text
+    } else {
+        format!("{}…", text.chars().take(LONGEST).collect::<String>())
+    }
+}
+
+/// Writes what is called as the user would.
+pub(super) fn function(function: &Function) -> String {
+    let name = function.to_string();
+    match name.as_str() {
+        "internal.member_2" | "internal.member_3" => "in".to_owned(),
+        _ => name,
+    }
+}
+
+pub(super) fn reference(items: &[Term], variables: &Variables) -> String {
+    let mut text = items.first().map(|head| term(head, variables)).unwrap_or_default();
+    for key in items.iter().skip(1) {
+        match &key.value {
+            Value::Constant(constant) => push(&mut text, constant),
+            _ => text.extend(["[", &term(key, variables), "]"]),
+        }
+    }
+    text
+}
+
+pub(super) fn term(term: &Term, variables: &Variables) -> String {
+    match &term.value {
+        Value::Constant(constant) => constant.to_string(),
+        Value::Variable(DATA) => "data".to_owned(),
+        Value::Variable(INPUT) => "input".to_owned(),
+        Value::Variable(variable) => variables.name(*variable).map_or_else(|| "…".to_owned(), ToString::to_string),
+        Value::Ref(items) => reference(items, variables),
+        Value::Builtin(name) => name.to_string(),
+        Value::Array(_)
+        | Value::Set(_)
+        | Value::Object(_)
+        | Value::Comprehension(_)
+        | Value::Call(_)
+        | Value::Template(_) => "…".to_owned(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Data files become the `data` document, the way `opa -d` does it: the directories below the given path are the keys, the
+//! file's name counts for nothing.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::{Map, Value, map::Entry};
+
+use super::{
+    file::{File, Form},
+    problem::{Problem, number},
+};
+use crate::yaml;
+
+/// The data of all files, merged.
+#[derive(Debug, Default)]
+pub struct Data {
+    pub document: Map<String, Value>,
+    /// Which file each value came from, by path; to name both sides of a conflict.
+    origins: HashMap<Vec<String>, Arc<str>>,
+    /// Keys at the top whose values are known only when a rule is evaluated.
+    external: &'static [&'static str],
+}
+
+impl Data {
+    /// Returns an empty document. Values below the keys `external` are added by others before a rule is evaluated.
+    pub fn new(external: &'static [&'static str]) -> Self {
+        Self { external, ..Self::default() }
+    }
+
+    /// Adds the value of one file below the keys that are its directories.
+    pub fn insert(&mut self, file: &File, value: Value, problems: &mut Vec<Problem>) {
+        if file.directories.is_empty() && !value.is_object() {
+            let help = "put it into a directory, whose name becomes its key, or make it an object";
+            problems.push(Problem::refused(&file.shown, "data at the top must be an object").help(help));
+            return;
+        }
+        let value = file
+            .directories
+            .iter()
+            .rev()
+            .fold(value, |value, directory| Value::Object(Map::from_iter([(directory.clone(), value)])));
+        let Value::Object(values) = value else { return };
+        let mut path = Vec::new();
+        merge(&mut self.document, values, &mut path, file, &mut self.origins, problems);
+    }
+
+    /// Whether what is at a path may be added by others before a rule is evaluated.
+    pub fn is_external(&self, path: &[String]) -> bool {
+        path.first().is_some_and(|key| self.external.contains(&key.as_str()))
+    }
+
+    /// Returns the file that put a value at this path or at a part of it, if the value is in the way of a rule there.
+    pub(crate) fn in_the_way(&self, path: &[String]) -> Option<&Arc<str>> {
+        let mut values = &self.document;
+        for (index, key) in path.iter().enumerate() {
+            match values.get(key)? {
+                Value::Object(inner) if index + 1 < path.len() => values = inner,
+                _ => {
+                    return (0..=index)
+                        .rev()
+                        .find_map(|last| self.origins.get(&path[..=last]))
+                        .or_else(|| self.below(path));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether there is a value at a path.
+    pub fn has(&self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        let first = self.document.get(first);
+        rest.iter().fold(first, |value, key| value?.get(key)).is_some()
+    }
+
+    /// Returns a file with a value below a path.
+    fn below(&self, path: &[String]) -> Option<&Arc<str>> {
+        self.origins.iter().filter(|(origin, _)| origin.starts_with(path)).map(|(_, file)| file).min()
+    }
+}
+
+/// Merges objects key by key; anything else at one path twice is a conflict.
+fn merge(
+    into: &mut Map<String, Value>,
+    values: Map<String, Value>,
+    path: &mut Vec<String>,
+    file: &File,
+    origins: &mut HashMap<Vec<String>, Arc<str>>,
+    problems: &mut Vec<Problem>,
+) {
+    for (key, value) in values {
+        path.push(key.clone());
+        match (into.entry(key), value) {
+            (Entry::Occupied(mut old), Value::Object(new)) if old.get().is_object() => {
+                if let Value::Object(old) = old.get_mut() {
+                    merge(old, new, path, file, origins, problems);
+                }
+            }
+            (Entry::Occupied(_), _) => {
+                let other = (0..path.len()).rev().find_map(|last| origins.get(&path[..=last]));
+                let other = other.map_or("another file", |file| file);
+                let message = format!("the value of data.{} is also given by {other}", path.join("."));
+                problems.push(Problem::refused(&file.shown, message).help("keep it in one of the two files"));
+            }
+            (Entry::Vacant(free), Value::Object(new)) => {
+                origins.insert(path.clone(), Arc::clone(&file.shown));
+                let Value::Object(empty) = free.insert(Value::Object(Map::new())) else { continue };
+                merge(empty, new, path, file, origins, problems);
+            }
+            (Entry::Vacant(free), value) => {
+                origins.insert(path.clone(), Arc::clone(&file.shown));
+                free.insert(value);
+            }
+        }
+        path.pop();
+    }
+}
+
+/// Reads the documents of a JSON or YAML file, without empty ones.
+///
+/// # Errors
+/// Returns what is wrong with the text, and where.
+pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
+    let mut documents = match file.form {
+        Form::Json => vec![serde_json::from_str::<Value>(&file.text).map_err(|why| {
+            let (line, column) = (why.line(), why.column());
+            let message = why.to_string();
+            let message = message.split(" at line ").next().unwrap_or_default();
+            Problem::refused(&file.shown, format!("not valid JSON: {message}")).at(
+                &file.text,
+                number(line),
+                number(column),
+            )
+        })?],
+        _ => serde_saphyr::from_multiple_with_options::<Value>(&file.text, yaml::as_opa())
+            .map_err(|why| yaml_problem(file, &why))?,
+    };
+    documents.retain(|document| !document.is_null());
+    Ok(documents)
+}
+
+/// Turns an error of the YAML reader into a problem with its place.
+pub fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
+    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml::reason(why)));
+    match why.location() {
+        Some(place) => problem.at(&file.text, number(place.line()), number(place.column())),
+        None => problem,
+    }
+}

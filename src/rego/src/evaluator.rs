@@ -1,0 +1,150 @@
+//! Evaluation of programs within limits: whatever a policy does, it ends as a value or a [`Failure`].
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use regorus::Value;
+
+use super::{
+    builtins::budget,
+    error::PolicyError,
+    limits::Limits,
+    machine::{self, Answer, Bounds, Halt, RuntimeError, Trace},
+    memory,
+    program::{Program, RuleId, SourceLocation},
+    references::Path,
+    value,
+};
+
+/// How many elements of an array may take the limits once.
+const ELEMENTS: usize = 1_000;
+/// How many times the limits the largest array may take.
+const MOST_LIMITS: u8 = 12;
+
+/// A program, with the data that it is evaluated on.
+#[derive(Debug, Clone)]
+pub struct Evaluator {
+    program: Arc<Program>,
+    data: Value,
+    bounds: Bounds,
+    /// See [`Limits::value_bytes`].
+    largest: usize,
+}
+
+/// Why an evaluation has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// An error of the policy.
+    Error(PolicyError),
+    /// The machine panicked.
+    Panicked,
+    /// It took longer than this limit, or got so little of the CPU that it was given up.
+    TimedOut(Duration),
+    /// The value is larger than so many bytes.
+    TooLarge(usize),
+    /// It used more memory than so many bytes.
+    TooMuch(usize),
+    /// It did not begin, because those before it used up [`Limits::input`].
+    OutOfTime,
+}
+
+impl Failure {
+    /// A failure without a place.
+    pub fn error(reason: String) -> Self {
+        Self::Error(PolicyError { place: None, reason })
+    }
+
+    /// Says why in one line, without the place.
+    pub fn reason(&self, limits: &Limits) -> String {
+        match self {
+            Self::Error(error) => error.reason.clone(),
+            Self::Panicked => "the evaluator failed on this rule".to_owned(),
+            Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
+            Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
+            Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
+            Self::OutOfTime => {
+                format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
+            }
+        }
+    }
+}
+
+impl Evaluator {
+    pub fn new(program: Program, data: Value, limits: &Limits) -> Self {
+        let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: limits.strict };
+        Self { program: Arc::new(program), data, bounds, largest: limits.value_bytes }
+    }
+
+    /// Returns an evaluator of another program on the same data.
+    pub(crate) fn with_program(&self, program: Program) -> Self {
+        Self { program: Arc::new(program), ..self.clone() }
+    }
+
+    /// Returns the evaluator with documents in `data`, in the place of those that it has there.
+    #[must_use]
+    pub fn with_data(&self, documents: impl IntoIterator<Item = (Value, Value)>) -> Self {
+        let mut data = self.data.clone();
+        if let Value::Object(fields) = &mut data {
+            regorus::Rc::make_mut(fields).extend(documents);
+        }
+        Self { data, ..self.clone() }
+    }
+
+    /// Returns the data that it was given; the values of rules are not among it.
+    pub fn data(&self) -> &Value {
+        &self.data
+    }
+
+    /// Returns the rule of the program at a path that was planned.
+    pub fn rule(&self, path: &Path) -> Option<RuleId> {
+        self.program.entries.get(path)?.as_ref().ok().copied()
+    }
+
+    /// Evaluates rules of the program together.
+    pub fn run(&self, input: &Value, rules: impl Iterator<Item = RuleId>) -> Result<Vec<Answer>, Failure> {
+        self.run_noting(input, rules).0
+    }
+
+    /// Evaluates one rule of the program; returns also what was noted, up to an error if there is one.
+    pub fn run_traced(&self, input: &Value, rule: RuleId) -> (Result<Answer, Failure>, Trace) {
+        let (answers, trace) = self.run_noting(input, std::iter::once(rule));
+        (answers.and_then(|answers| answers.into_iter().next().ok_or(Failure::Panicked)), trace)
+    }
+
+    fn run_noting(&self, input: &Value, rules: impl Iterator<Item = RuleId>) -> (Result<Vec<Answer>, Failure>, Trace) {
+        budget::renew();
+        let (time, largest) = self.limits_of(input);
+        let bounds = Bounds { time, ..self.bounds };
+        let run = AssertUnwindSafe(|| machine::evaluate_traced(&self.program, (input, &self.data), bounds, rules));
+        let Ok((answers, trace)) = catch_unwind(run) else { return (Err(Failure::Panicked), Trace::default()) };
+        let answers = match answers {
+            Ok(answers) if answers.iter().all(|answer| value::fits(&answer.value, largest)) => Ok(answers),
+            Ok(_) => Err(Failure::TooLarge(largest)),
+            Err(Halt::TimedOut) => Err(Failure::TimedOut(time)),
+            Err(Halt::TooMuch) => Err(Failure::TooMuch(memory::share())),
+            Err(Halt::Failed(error)) => Err(Failure::Error(located(&self.program, error))),
+        };
+        (answers, trace)
+    }
+
+    /// Returns the CPU time that an evaluation may take, and how many bytes its value: of an array, whose elements it judges
+    /// together, several times the limits.
+    fn limits_of(&self, input: &Value) -> (Duration, usize) {
+        let more = value::array(input).map_or(0, |elements| elements.len() / ELEMENTS);
+        let times = u8::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS);
+        (self.bounds.time * u32::from(times), self.largest * usize::from(times))
+    }
+}
+
+/// Returns an error of a program with the names of files.
+fn located(program: &Program, error: RuntimeError) -> PolicyError {
+    let place = |at: SourceLocation| Some((program.files.get(at.module)?.to_string(), at.at.line, at.at.column));
+    let reason = match error.other.and_then(place) {
+        Some((file, line, _)) => format!("rule conflicts with the rule at {file}:{line}: they give different values"),
+        None => error.reason,
+    };
+    PolicyError { place: error.at.and_then(place), reason }
+}

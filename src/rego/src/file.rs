@@ -1,0 +1,172 @@
+//! The text of a policy or data file.
+
+use std::{
+    ops::Deref,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+use super::limits::Version;
+
+/// What a file is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Rego,
+    Json,
+    Yaml,
+}
+
+impl Form {
+    /// Returns the form that a file's name promises; `None` for other files.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "rego" => Some(Self::Rego),
+            "json" => Some(Self::Json),
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
+/// A version that someone else than the module itself declares for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declared {
+    pub version: Version,
+    /// Who declares it, as a problem names it.
+    pub by: &'static str,
+    /// How to mend a wrong one.
+    pub help: &'static str,
+}
+
+/// One file that was read.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// As the user would name it.
+    pub shown: Arc<str>,
+    /// Directories between the given path and the file; where its data goes.
+    pub directories: Vec<String>,
+    pub form: Form,
+    /// The version that a module is to be read in; without one it is detected.
+    pub declared: Option<Declared>,
+    pub text: FileText,
+}
+
+/// A text whose lines are found at once: a file may have a problem in each of them.
+#[derive(Debug, Clone, Default)]
+pub struct FileText {
+    text: String,
+    /// Where each line begins; found when a line is first asked for.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl FileText {
+    /// Returns a line, from 1, without its end; empty if there is no such line.
+    pub fn line(&self, line: u32) -> &str {
+        let begins =
+            || [0].into_iter().chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect::<Vec<usize>>();
+        let lines = self.lines.get_or_init(begins);
+        let rest = (line as usize).checked_sub(1).and_then(|index| self.text.get(*lines.get(index)?..));
+        rest.and_then(|rest| rest.lines().next()).unwrap_or_default()
+    }
+}
+
+impl From<String> for FileText {
+    fn from(text: String) -> Self {
+        Self { text, lines: OnceLock::new() }
+    }
+}
+
+impl Deref for FileText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl File {
+    pub fn new(shown: Arc<str>, form: Form, text: String) -> Self {
+        Self { shown, directories: Vec::new(), form, declared: None, text: text.into() }
+    }
+
+    pub fn version(&self) -> Option<Version> {
+        self.declared.map(|declared| declared.version)
+    }
+
+    /// The name below the given path, with `/` on every system.
+    pub fn relative(&self) -> String {
+        let name = Path::new(&*self.shown).file_name().unwrap_or_default().to_string_lossy();
+        self.directories.iter().map(String::as_str).chain([&*name]).collect::<Vec<_>>().join("/")
+    }
+
+    /// Returns at least how many words, other characters and lines a module has, comments included.
+    pub fn tokens(&self) -> usize {
+        let mut after_word = false;
+        let mut tokens = 0;
+        for byte in self.text.bytes() {
+            let is_word = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+            tokens += usize::from(if is_word { !after_word } else { byte == b'\n' || !byte.is_ascii_whitespace() });
+            after_word = is_word;
+        }
+        tokens
+    }
+
+    /// Returns about how many values a file of data has, without what aliases stand for, and not less.
+    pub fn values(&self) -> usize {
+        let (mut values, mut before, mut quoted) = (1, b' ', false);
+        for byte in self.text.bytes() {
+            // Only in JSON it is certain what is in quotes.
+            if self.form == Form::Json && before == b'\\' {
+                before = b' ';
+                continue;
+            }
+            quoted ^= self.form == Form::Json && byte == b'"';
+            let begins = match byte {
+                b',' | b'[' | b'{' | b':' => true,
+                b' ' | b'\t' => matches!(before, b'-' | b'?'),
+                b'\n' => self.form != Form::Json,
+                _ => false,
+            };
+            values += usize::from(begins && !quoted);
+            before = byte;
+        }
+        values
+    }
+
+    /// Whether it holds tests, by its name.
+    pub fn is_test(&self) -> bool {
+        self.form == Form::Rego && self.shown.ends_with("_test.rego")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_text() {
+        for text in ["", "\n", "a", "a\n", "a\r\nb\n\nä\n", "\n\n a\rb\n\r\n", "a\r"] {
+            let indexed = FileText::from(text.to_owned());
+            let lines: Vec<&str> = text.lines().collect();
+            for line in 0..9_u32 {
+                let want = line.checked_sub(1).and_then(|index| lines.get(index as usize)).copied();
+                assert_eq!(indexed.line(line), want.unwrap_or_default(), "{text:?} {line}");
+            }
+        }
+        assert_eq!(FileText::from("a".to_owned()).line(u32::MAX), "");
+    }
+
+    #[test]
+    fn sizes_are_not_less_than_what_a_parser_finds() {
+        let file = |form, text: &str| File::new("f".into(), form, text.to_owned());
+        for (text, least) in [("[]", 1), ("[[],[],0]", 4), (r#"{"a":{"b":[1,2]}}"#, 5), (r#"["a,\",b"]"#, 2)] {
+            let (json, yaml) = (file(Form::Json, text).values(), file(Form::Yaml, text).values());
+            assert!(json >= least && yaml >= least, "{text}: {json} {yaml}");
+        }
+        assert!(file(Form::Json, &format!("[\"{}\"]", ",".repeat(1_000))).values() < 10);
+        assert!(file(Form::Yaml, "- - - a\n- b: c\n").values() >= 7);
+        for (text, tokens) in [("", 0), ("package a\n", 3), ("x:=[[],[]]", 10), ("\n\n\n", 3)] {
+            assert_eq!(file(Form::Rego, text).tokens(), tokens, "{text}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What is noted while a program runs.
+
+use std::collections::BTreeSet;
+
+use regorus::Value;
+
+use crate::{builtins, program::SourceLocation};
+
+/// So many values are noted.
+const MOST_NOTES: usize = 100_000;
+/// So many lines of print are kept.
+const MOST_LINES: usize = 10_000;
+
+/// What was noted.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// In the order in which they were made.
+    pub(crate) notes: Vec<TraceNote>,
+    /// Whether there were more.
+    pub(crate) is_cut: bool,
+    /// The lines that were printed.
+    pub prints: Vec<String>,
+    /// The places that were evaluated, as far as the program notes them.
+    pub reached: BTreeSet<SourceLocation>,
+}
+
+/// The values of expressions at a point of a trace.
+#[derive(Debug)]
+pub(crate) struct TraceNote {
+    pub(crate) point: usize,
+    /// The first value of each expression; `Undefined` for one without.
+    pub(crate) values: Vec<Value>,
+}
+
+impl Trace {
+    /// Adds collections of values at a point, or what is printed.
+    pub(super) fn add(&mut self, point: Option<usize>, given: Vec<Value>) {
+        match point {
+            Some(point) if self.notes.len() < MOST_NOTES => {
+                self.notes.push(TraceNote { point, values: given.into_iter().map(first).collect() });
+            }
+            Some(_) => self.is_cut = true,
+            None => print(&given, &mut self.prints),
+        }
+    }
+}
+
+/// Returns the first value of a collection.
+fn first(collection: Value) -> Value {
+    match collection {
+        Value::Array(items) => items.first().cloned().unwrap_or(Value::Undefined),
+        constant => constant,
+    }
+}
+
+/// Adds a line for each combination of values, as OPA does.
+fn print(given: &[Value], lines: &mut Vec<String>) {
+    let mut made = vec![String::new()];
+    for (index, argument) in given.iter().enumerate() {
+        let texts: Vec<String> = match argument {
+            Value::Set(values) if values.is_empty() => vec!["<undefined>".to_owned()],
+            Value::Set(values) => values.iter().map(builtins::plain).collect(),
+            constant => vec![builtins::plain(constant)],
+        };
+        let separator = if index == 0 { "" } else { " " };
+        let all = made.iter().flat_map(|line| texts.iter().map(move |text| format!("{line}{separator}{text}")));
+        made = all.take(MOST_LINES).collect();
+    }
+    lines.extend(made.into_iter().take(MOST_LINES.saturating_sub(lines.len())));
+}

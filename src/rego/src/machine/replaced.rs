@@ -1,0 +1,31 @@
+//! What `with` has replaced.
+
+use std::rc::Rc;
+
+use regorus::Value;
+
+use crate::program::Callable;
+
+/// What `with` replaced, also further outside.
+#[derive(Clone, Default)]
+pub(super) struct Substitutions {
+    pub(super) functions: Option<Rc<Vec<(Callable, FunctionSubstitute)>>>,
+    /// Paths below `data`.
+    pub(super) data: Rc<Vec<Vec<Value>>>,
+}
+
+/// What a function is replaced by.
+#[derive(Clone)]
+pub(super) enum FunctionSubstitute {
+    Function(Callable),
+    Value(Value),
+}
+
+impl Substitutions {
+    /// Returns what takes the place of a function.
+    #[inline]
+    pub(super) fn substitute(&self, function: Callable) -> Option<FunctionSubstitute> {
+        let functions = self.functions.as_ref()?;
+        functions.iter().rev().find(|(replaced, _)| *replaced == function).map(|(_, given)| given.clone())
+    }
+}

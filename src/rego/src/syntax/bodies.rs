@@ -1,0 +1,93 @@
+//! How many statements bodies may have: preparing a body takes time by their square, as each statement is related to those
+//! before it.
+
+use super::{
+    lexer::SyntaxError,
+    tree::{Module, Position},
+};
+
+/// Most statements of one body.
+const MOST_STATEMENTS: usize = 1_000;
+/// Bodies of more statements are long.
+const LONG: usize = 100;
+/// Most statements in all long bodies of modules that are compiled together.
+const MOST_IN_LONG_BODIES: usize = 20_000;
+
+/// Counts the statements of the long bodies of several modules.
+#[derive(Debug, Default)]
+pub struct LongBodies {
+    statements: usize,
+}
+
+impl LongBodies {
+    /// Adds the bodies of a module.
+    ///
+    /// # Errors
+    /// Returns which statement is one too many.
+    pub fn add(&mut self, module: &mut Module) -> Result<(), SyntaxError> {
+        let mut excess: Option<(Position, &str)> = None;
+        let mut statements = self.statements;
+        for rule in &mut module.rules {
+            rule.each_body(&mut |body| {
+                let Some(last) = body.last().filter(|_| body.len() > LONG) else { return };
+                statements += body.len();
+                let found = match body.get(MOST_STATEMENTS) {
+                    Some(one) => (one.at, "a body may have 1000 statements, and this is the next"),
+                    None if statements > MOST_IN_LONG_BODIES => (
+                        last.at,
+                        "bodies of more than 100 statements may have 20000 in all modules, and these have more",
+                    ),
+                    None => return,
+                };
+                excess = excess.or(Some(found));
+            });
+        }
+        if let Some((at, why)) = excess {
+            let help = "move parts of the body into rules or functions of their own";
+            return Err(SyntaxError::refused(at, why, help));
+        }
+        self.statements = statements;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax;
+
+    /// Returns why modules are refused, and in which line; the bodies of each have so many statements.
+    fn refused(modules: &[&[usize]]) -> Vec<String> {
+        let mut long_bodies = LongBodies::default();
+        let of = |bodies: &&[usize]| {
+            let rule = |statements: &usize| format!("p if {{\n{}}}\n", "input.a\n".repeat(*statements));
+            let text = format!("package p\n{}", bodies.iter().map(rule).collect::<String>());
+            let mut module = syntax::read(&text, None).unwrap();
+            let problem = long_bodies.add(&mut module).err()?;
+            Some(format!("{}: {}", problem.at.line, problem.why))
+        };
+        modules.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn statements_of_bodies_are_bounded() {
+        assert_eq!(refused(&[&[1_000]]), [""; 0]);
+        assert_eq!(refused(&[&[1_001]]), ["1003: a body may have 1000 statements, and this is the next"]);
+        assert_eq!(refused(&[&[100; 300], &[100; 300]]), [""; 0], "short bodies do not count");
+        let all = "bodies of more than 100 statements may have 20000 in all modules, and these have more";
+        assert_eq!(refused(&[&[1_000; 20], &[100], &[101], &[100]]), [format!("103: {all}")]);
+    }
+
+    #[test]
+    fn bodies_inside_of_bodies_count() {
+        let inner = "input.a\n".repeat(1_001);
+        for body in [
+            format!("x := {{y | y := 1\n{inner}}}"),
+            format!("every y in input {{\n{inner}}}"),
+            format!("count([y | y := 1\n{inner}]) > 1"),
+        ] {
+            let mut module = syntax::read(&format!("package p\np if {{\n{body}\n}}\n"), None).unwrap();
+            assert!(LongBodies::default().add(&mut module).is_err(), "{body}");
+        }
+    }
+}

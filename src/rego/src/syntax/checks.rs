@@ -1,0 +1,240 @@
+//! What OPA refuses in a module alone, before it looks at others: most of it in its parser, which goes beyond the grammar.
+//!
+//! A module without a declared version that fails here in version 1 may still be one of version 0.
+
+use super::{
+    lexer::SyntaxError,
+    tree::{Expr, Import, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What},
+};
+use crate::builtins::declarations;
+
+/// Names of the documents that no rule, variable or import may take.
+const DOCUMENTS: [&str; 2] = ["data", "input"];
+const KEYWORDS: &[&str] = &[
+    "as", "contains", "default", "else", "every", "false", "if", "import", "in", "not", "null", "package", "some",
+    "true", "with",
+];
+
+type Checked = Result<(), SyntaxError>;
+
+/// Returns the first thing that is wrong. Changes nothing.
+pub(super) fn module(module: &mut Module) -> Checked {
+    keys_are_strings(&module.package, "write the package as names and strings: `package a.b[\"c-d\"]`")?;
+    for import in &module.imports {
+        self::import(import)?;
+    }
+    for rule in &mut module.rules {
+        head(rule)?;
+        let mut wrong = Vec::new();
+        rule.each_expr(&mut |expr| wrong.extend(expression(expr).err()));
+        rule.each_body(&mut |body| wrong.extend(body.iter().filter_map(|statement| self::statement(statement).err())));
+        wrong.into_iter().min_by_key(|wrong| wrong.at).map_or(Ok(()), Err)?;
+    }
+    if module.is_v1() { version_1(module) } else { Ok(()) }
+}
+
+fn refused(at: Position, why: impl Into<String>, help: &'static str) -> Checked {
+    Err(SyntaxError::refused(at, why, help))
+}
+
+fn keys_are_strings(path: &Expr, help: &'static str) -> Checked {
+    let string = |key: &Key| match key {
+        Key::Dot(_) => true,
+        Key::Index(index) => matches!(&index.kind, Kind::Scalar(text) if text.starts_with(['"', '`'])),
+    };
+    match &path.kind {
+        Kind::Name(_) => Ok(()),
+        Kind::Ref(head, keys) if head.as_name().is_some() && keys.iter().all(string) => Ok(()),
+        _ => refused(path.at, "rego_parse_error: expected a path of names and strings", help),
+    }
+}
+
+fn import(import: &Import) -> Checked {
+    keys_are_strings(&import.path, "write the path as names and strings: `import data.a[\"b-c\"]`")?;
+    let path = import.path.path().unwrap_or_default();
+    let (Some(first), Some(last)) = (path.first(), path.last()) else { return Ok(()) };
+    if !DOCUMENTS.iter().chain(&["future", "rego"]).any(|root| *root == &**first) {
+        let why = format!("rego_parse_error: unexpected import path {first}");
+        return refused(import.path.at, why, "an import begins with data or input");
+    }
+    let document = DOCUMENTS.contains(&&**first);
+    match &import.alias {
+        Some(alias) if DOCUMENTS.contains(&&**alias) => {
+            refused(import.at, format!("rego_parse_error: an import cannot be called {alias}"), "give it another name")
+        }
+        None if document && KEYWORDS.contains(&&**last) => refused(
+            import.at,
+            format!("rego_parse_error: an import cannot be called {last}, which is a keyword"),
+            "give it another name: `import … as name`",
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn head(rule: &Rule) -> Checked {
+    if rule.default {
+        return default(rule);
+    }
+    let is_bare = rule.parameters.is_some() && rule.first.value.is_none() && rule.first.body.is_none();
+    let name = rule.name.path().unwrap_or_default().join(".");
+    if is_bare && declarations::declaration(&name).is_some() {
+        let help = "a condition belongs into the body of a rule";
+        return refused(rule.at, "rego_parse_error: rule name conflicts with built-in function", help);
+    }
+    if is_bare && rule.parameters.as_ref().is_some_and(Vec::is_empty) {
+        let help = "give the function a parameter, or the rule a value or a body";
+        return refused(rule.at, "rego_parse_error: rule argument list must take at least one argument", help);
+    }
+    if rule.contains.is_some() && rule.parameters.is_some() {
+        let help = "a function has one value: write `:=` and the set";
+        return refused(rule.at, "rego_parse_error: a function cannot use contains", help);
+    }
+    let Some(other) = rule.others.first() else { return Ok(()) };
+    let keys = match &rule.name.kind {
+        Kind::Ref(_, keys) => keys.as_slice(),
+        _ => &[],
+    };
+    if keys.iter().any(Key::is_variable) {
+        let help = "write a rule for each case, with the conditions of the others negated";
+        return refused(other.at, "rego_parse_error: else cannot follow a rule with variables in its head", help);
+    }
+    if rule.contains.is_some()
+        || (rule.parameters.is_none() && !keys.is_empty() && rule.first.value.is_none() && !rule.first.conditional)
+    {
+        let help = "write a rule for each element";
+        return refused(other.at, "rego_parse_error: else cannot follow a rule that makes a set", help);
+    }
+    Ok(())
+}
+
+/// A default has to be known without evaluating anything.
+fn default(rule: &Rule) -> Checked {
+    let help = "a default is a constant; write a rule with a negated condition for anything else";
+    let Some((_, value)) = &rule.first.value else {
+        // Without a value it is true, unless it is taken for an element of a set.
+        return match &rule.name.kind {
+            Kind::Ref(_, keys) if keys.len() == 1 => {
+                refused(rule.at, "rego_parse_error: illegal default rule (must have a value)", help)
+            }
+            _ => Ok(()),
+        };
+    };
+    if let Some(what) = read_by(value) {
+        return refused(rule.at, format!("rego_parse_error: illegal default rule (value cannot contain {what})"), help);
+    }
+    let mut seen: Vec<&Name> = Vec::new();
+    for parameter in rule.parameters.iter().flatten() {
+        let help = "the parameters of a default are different variables: `default f(_) := false`";
+        match parameter.as_name() {
+            None => {
+                return refused(rule.at, "rego_parse_error: illegal default rule (arguments must be variables)", help);
+            }
+            Some(name) if seen.contains(&name) => {
+                let why = format!("rego_parse_error: illegal default rule (arguments cannot be repeated {name})");
+                return refused(rule.at, why, help);
+            }
+            Some(name) if &**name != "_" => seen.push(name),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns what a value has to be evaluated for. Comprehensions are values of their own.
+fn read_by(value: &Expr) -> Option<&'static str> {
+    match &value.kind {
+        Kind::Scalar(_) | Kind::Comprehension(_) => None,
+        Kind::Template(pieces) => {
+            let exprs = pieces.iter().filter_map(|piece| match piece {
+                Piece::Statement(statement) => Some(&statement.what),
+                Piece::Text(_) => None,
+            });
+            exprs.into_iter().find_map(|what| if let What::Expr(expr) = what { read_by(expr) } else { None })
+        }
+        Kind::Name(name) if DOCUMENTS.contains(&&**name) => Some("ref"),
+        Kind::Name(_) => Some("var"),
+        Kind::Ref(..) => Some("ref"),
+        Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => Some("call"),
+        Kind::Array(items) | Kind::Set(items) => items.iter().find_map(read_by),
+        Kind::Object(fields) => fields.iter().find_map(|(key, value)| read_by(key).or_else(|| read_by(value))),
+    }
+}
+
+fn statement(statement: &Statement) -> Checked {
+    if matches!(statement.what, What::Some(_)) && !statement.with.is_empty() {
+        return refused(statement.at, "rego_parse_error: unexpected with keyword", "`some` without `in` only declares");
+    }
+    for with in &statement.with {
+        let path = match &with.target.kind {
+            Kind::Name(_) => true,
+            Kind::Ref(head, _) => head.as_name().is_some(),
+            _ => false,
+        };
+        if !path {
+            return refused(
+                with.target.at,
+                "rego_parse_error: expected with target path",
+                "replace input, data or a function",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn expression(expr: &Expr) -> Checked {
+    let Kind::Ref(head, _) = &expr.kind else { return Ok(()) };
+    let what = match head.kind {
+        Kind::Scalar(_) => "a scalar",
+        Kind::Ref(..) => "a reference in parentheses",
+        Kind::Template(_) => "a string",
+        _ => return Ok(()),
+    };
+    refused(expr.at, format!("rego_parse_error: illegal ref (head cannot be {what})"), "give the value a name first")
+}
+
+/// What version 1 does not allow any more.
+fn version_1(module: &mut Module) -> Checked {
+    let mut names: Vec<Name> = Vec::new();
+    for import in &module.imports {
+        let Some(name) = import.name() else { continue };
+        if names.contains(&name) {
+            let why = format!("rego_compile_error: import must not shadow another one called {name}");
+            return refused(import.at, why, "give one of them another name: `import … as name`");
+        }
+        names.push(name);
+    }
+    let help = "use another name";
+    for rule in &module.rules {
+        if rule.first_name().is_some_and(|name| &**name == "contains") {
+            let why = "rego_parse_error: contains keyword cannot be used for rule name";
+            return refused(rule.at, why, help);
+        }
+        if let Some(name) = rule.first_name().filter(|name| DOCUMENTS.contains(&&***name)) {
+            return refused(rule.at, format!("rego_compile_error: rules must not shadow {name}"), help);
+        }
+    }
+    names.extend(module.rules.iter().filter_map(Rule::first_name).cloned());
+    let mut wrong = Vec::new();
+    for rule in &mut module.rules {
+        rule.each_expr(&mut |expr| match &expr.kind {
+            Kind::Binary(":=", left, _) => {
+                if let Some(name) = left.as_name().filter(|name| DOCUMENTS.contains(&&***name)) {
+                    let why = format!("rego_compile_error: variables must not shadow {name}");
+                    wrong.extend(refused(expr.at, why, help).err());
+                }
+            }
+            Kind::Call(function, _) => {
+                let path = function.path().unwrap_or_default();
+                let name = path.join(".");
+                if path.first().is_some_and(|first| !names.contains(first)) && declarations::is_deprecated(&name) {
+                    let why = format!("rego_type_error: deprecated built-in function calls in expression: {name}");
+                    wrong.extend(
+                        refused(expr.at, why, "Rego v1 has another way: see OPA's list of deprecated built-ins").err(),
+                    );
+                }
+            }
+            _ => {}
+        });
+    }
+    wrong.into_iter().min_by_key(|wrong| wrong.at).map_or(Ok(()), Err)
+}

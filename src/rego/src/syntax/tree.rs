@@ -1,0 +1,501 @@
+//! The syntax tree of a module, as far as the rewrites need it: what is written, where it is written, nothing resolved.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::constant::Constant;
+pub(crate) use crate::limits::Version;
+
+/// A name as written.
+pub(crate) type Name = Arc<str>;
+
+/// Where something begins: line and column from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+/// A part of the text of a module, as bytes behind a byte-order mark; empty for what is not written there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        let bytes = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self { start: bytes(start), end: bytes(end) }
+    }
+
+    /// Returns that part of a text.
+    pub(crate) fn of(self, text: &str) -> &str {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        text.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Module {
+    pub(crate) version: Version,
+    /// `package`.
+    pub at: Position,
+    pub(crate) package: Expr,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) rules: Vec<Rule>,
+    /// Whether lookups in what is always empty are accepted, as OPA did up to 1.16, and not taken for mistakes.
+    pub may_look_up_nothing: bool,
+    /// Whether `print` is evaluated, and not only checked.
+    pub keeps_prints: bool,
+    /// The lines that belong to a text begun on an earlier line.
+    pub inside_texts: BTreeSet<u32>,
+}
+
+impl Module {
+    /// Whether the rules of version 1 hold for it, by its version or because it imports `rego.v1`.
+    pub fn is_v1(&self) -> bool {
+        self.version == Version::V1 || self.imports("rego.v1")
+    }
+
+    /// Returns the paths below `data` that it imports, and where.
+    pub fn data_imports(&self) -> Vec<(Vec<String>, Position)> {
+        let of_data = |import: &Import| {
+            let path = import.path.path()?;
+            let (first, below) = path.split_first()?;
+            let names = below.iter().map(ToString::to_string).collect();
+            (&**first == "data" && !below.is_empty()).then_some((names, import.at))
+        };
+        self.imports.iter().filter_map(of_data).collect()
+    }
+
+    /// Returns all that it imports as it is written, and where.
+    pub fn imported_paths(&self) -> impl Iterator<Item = (String, Position)> {
+        self.imports.iter().map(|import| (import.path.path().unwrap_or_default().join("."), import.at))
+    }
+
+    /// Returns the names of its package.
+    pub fn package_path(&self) -> Vec<String> {
+        let (head, keys): (_, &[Key]) = match &self.package.kind {
+            Kind::Ref(head, keys) => (&**head, keys),
+            _ => (&self.package, &[]),
+        };
+        head.as_name().map(ToString::to_string).into_iter().chain(keys.iter().filter_map(Key::text)).collect()
+    }
+
+    /// Returns the line of each rule, and the name that it begins with.
+    pub fn rule_starts(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.rules.iter().map(|rule| (rule.at.line, rule.first_name().map_or("", |name| &**name)))
+    }
+
+    /// Returns the names that its rules begin with.
+    pub fn rule_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter_map(|rule| rule.first_name().map(|name| &**name))
+    }
+
+    /// Whether it imports this path.
+    pub(crate) fn imports(&self, path: &str) -> bool {
+        self.imports.iter().any(|import| import.path.path().is_some_and(|words| words.join(".") == path))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Import {
+    pub(crate) at: Position,
+    pub(crate) path: Expr,
+    pub(crate) alias: Option<Name>,
+}
+
+impl Import {
+    /// Returns the name that it gives to its path; `None` for those that enable keywords.
+    pub(crate) fn name(&self) -> Option<Name> {
+        let path = self.path.path()?;
+        let document = matches!(&**path.first()?, "data" | "input");
+        self.alias.clone().or_else(|| path.last().cloned()).filter(|_| document)
+    }
+}
+
+/// One definition. Several bodies behind one head are several definitions.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) at: Position,
+    pub(crate) default: bool,
+    /// The name, with the keys behind it.
+    pub(crate) name: Expr,
+    pub(crate) parameters: Option<Vec<Expr>>,
+    pub(crate) contains: Option<Expr>,
+    pub(crate) first: Branch,
+    pub(crate) others: Vec<Branch>,
+    /// The line that it ends on.
+    pub(crate) last_line: u32,
+}
+
+/// A value and the body that it has a condition in: the rule itself, or an `else`.
+#[derive(Debug, Clone)]
+pub(crate) struct Branch {
+    pub(crate) at: Position,
+    pub(crate) value: Option<(&'static str, Expr)>,
+    /// Whether the body follows `if`.
+    pub(crate) conditional: bool,
+    pub(crate) body: Option<Body>,
+}
+
+pub(crate) type Body = Vec<Statement>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Statement {
+    pub(crate) at: Position,
+    /// The line that it ends on.
+    pub(crate) last_line: u32,
+    pub(crate) what: What,
+    pub(crate) with: Vec<With>,
+}
+
+impl Statement {
+    pub(crate) fn plain(expr: Expr) -> Self {
+        Self { at: expr.at, last_line: expr.at.line, what: What::Expr(expr), with: Vec::new() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct With {
+    pub(crate) target: Expr,
+    pub(crate) value: Expr,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    Expr(Expr),
+    Not(Expr),
+    /// `some x, y`.
+    Some(Vec<(Position, Name)>),
+    SomeIn {
+        key: Option<Expr>,
+        value: Expr,
+        collection: Expr,
+    },
+    Every {
+        key: Option<Name>,
+        value: Name,
+        collection: Expr,
+        body: Body,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Expr {
+    pub(crate) at: Position,
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    /// A number, a string, `true`, `false`, `null`: as written.
+    Scalar(Arc<str>),
+    Name(Name),
+    /// Anything with keys behind it.
+    Ref(Box<Expr>, Vec<Key>),
+    Call(Box<Expr>, Vec<Expr>),
+    Array(Vec<Expr>),
+    Set(Vec<Expr>),
+    Object(Vec<(Expr, Expr)>),
+    Comprehension(Box<Comprehension>),
+    /// Also `=` and `:=`, which stand in statements only.
+    Binary(&'static str, Box<Expr>, Box<Expr>),
+    In {
+        key: Option<Box<Expr>>,
+        value: Box<Expr>,
+        collection: Box<Expr>,
+    },
+    Minus(Box<Expr>),
+    Template(Vec<Piece>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Key {
+    Dot(Name),
+    Index(Expr),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Comprehension {
+    pub(crate) form: ComprehensionKind,
+    /// The key of an object comprehension.
+    pub(crate) key: Option<Expr>,
+    pub(crate) term: Expr,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComprehensionKind {
+    Array,
+    Set,
+    Object,
+}
+
+/// A part of a template string.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    /// A scalar.
+    Text(Arc<str>),
+    Statement(Box<Statement>),
+}
+
+/// Returns the name of a head and its keys, if all are constant.
+pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+    let mut path = vec![Arc::clone(head.as_name()?)];
+    for key in keys {
+        path.push(key.constant()?);
+    }
+    Some(path)
+}
+
+impl Expr {
+    pub(crate) fn new(at: Position, kind: Kind) -> Self {
+        Self { at, span: Span::default(), kind }
+    }
+
+    pub(crate) fn name(at: Position, name: &Name) -> Self {
+        Self::new(at, Kind::Name(Arc::clone(name)))
+    }
+
+    pub(crate) fn scalar(at: Position, text: &str) -> Self {
+        Self::new(at, Kind::Scalar(text.into()))
+    }
+
+    /// `left operator right`.
+    pub(crate) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
+        Self::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)))
+    }
+
+    /// The name, if it is nothing else.
+    pub(crate) fn as_name(&self) -> Option<&Name> {
+        match &self.kind {
+            Kind::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it calls a function of this name.
+    pub(crate) fn is_call(&self, name: &str) -> bool {
+        let Kind::Call(function, _) = &self.kind else { return false };
+        function.path().is_some_and(|path| path.join(".") == name)
+    }
+
+    /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
+    pub(crate) fn path(&self) -> Option<Vec<Name>> {
+        match &self.kind {
+            Kind::Name(name) => Some(vec![Arc::clone(name)]),
+            Kind::Ref(head, keys) => path(head, keys),
+            _ => None,
+        }
+    }
+
+    /// Returns the parts of this expression that have a value of their own in the same scope, as [`parts`](Self::parts) does;
+    /// none of template strings.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) | Kind::Template(_) => Vec::new(),
+            Kind::Ref(head, keys) => std::iter::once(&**head).chain(keys.iter().filter_map(Key::index)).collect(),
+            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter().collect(),
+            Kind::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Kind::Binary(_, left, right) => vec![left, right],
+            Kind::In { key, value, collection } => {
+                key.as_deref().into_iter().chain([&**value, &**collection]).collect()
+            }
+            Kind::Minus(inner) => vec![inner],
+        }
+    }
+
+    /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
+    /// comprehension is not.
+    pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
+        match &mut self.kind {
+            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
+            Kind::Ref(head, keys) => {
+                look(head);
+                for key in keys {
+                    if let Key::Index(index) = key {
+                        look(index);
+                    }
+                }
+            }
+            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter_mut().for_each(look),
+            Kind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
+                look(key);
+                look(value);
+            }),
+            Kind::Binary(_, left, right) => {
+                look(left);
+                look(right);
+            }
+            Kind::In { key, value, collection } => {
+                if let Some(key) = key {
+                    look(key);
+                }
+                look(value);
+                look(collection);
+            }
+            Kind::Minus(inner) => look(inner),
+            Kind::Template(pieces) => {
+                for piece in pieces {
+                    if let Piece::Statement(statement) = piece {
+                        statement.exprs(look);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Key {
+    /// Returns the key, if it is a constant string.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Dot(name) => Some(name.to_string()),
+            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => match Constant::scalar(text)? {
+                Constant::String(text) => Some(text.to_string()),
+                _ => None,
+            },
+            Self::Index(_) => None,
+        }
+    }
+
+    /// Returns the expression in brackets, if it is one.
+    pub(crate) fn index(&self) -> Option<&Expr> {
+        match self {
+            Self::Index(index) => Some(index),
+            Self::Dot(_) => None,
+        }
+    }
+
+    /// Whether it may have several values.
+    pub(crate) fn is_variable(&self) -> bool {
+        matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
+    }
+
+    /// The key, if it is a constant string without escapes.
+    pub(crate) fn constant(&self) -> Option<Name> {
+        match self {
+            Self::Dot(name) => Some(Arc::clone(name)),
+            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
+                let text = text.strip_prefix('"')?.strip_suffix('"')?;
+                (!text.contains('\\')).then(|| text.into())
+            }
+            Self::Index(_) => None,
+        }
+    }
+}
+
+impl Statement {
+    /// Calls `look` for each expression of this statement in its own scope, not for the body of an `every`.
+    pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
+        match &mut self.what {
+            What::Expr(expr) | What::Not(expr) => look(expr),
+            What::Some(_) => {}
+            What::SomeIn { key, value, collection } => {
+                if let Some(key) = key {
+                    look(key);
+                }
+                look(value);
+                look(collection);
+            }
+            What::Every { collection, .. } => look(collection),
+        }
+        for with in &mut self.with {
+            look(&mut with.target);
+            look(&mut with.value);
+        }
+    }
+}
+
+impl Rule {
+    /// Returns the name that its head begins with.
+    pub(crate) fn first_name(&self) -> Option<&Name> {
+        match &self.name.kind {
+            Kind::Ref(head, _) => head.as_name(),
+            _ => self.name.as_name(),
+        }
+    }
+
+    pub(crate) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
+
+    /// Calls `look` for each expression of the heads.
+    fn head_exprs(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+        if let Kind::Ref(_, keys) = &mut self.name.kind {
+            for key in keys {
+                if let Key::Index(index) = key {
+                    look(index);
+                }
+            }
+        }
+        self.parameters.iter_mut().flatten().chain(&mut self.contains).for_each(&mut *look);
+        for branch in self.branches() {
+            if let Some((_, value)) = &mut branch.value {
+                look(value);
+            }
+        }
+    }
+
+    /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
+    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
+        self.head_exprs(&mut |expr| bodies_of_expr(expr, look));
+        for branch in self.branches() {
+            if let Some(body) = &mut branch.body {
+                bodies_of_body(body, look);
+            }
+        }
+    }
+
+    /// Calls `look` for each expression, parts first, in all scopes.
+    pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+        self.head_exprs(&mut |expr| exprs_of_expr(expr, look));
+        for branch in self.branches() {
+            if let Some(body) = &mut branch.body {
+                exprs_of_body(body, look);
+            }
+        }
+    }
+}
+
+fn bodies_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Body)) {
+    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+        let Comprehension { key, term, body, .. } = &mut **comprehension;
+        key.iter_mut().chain([term]).for_each(|expr| bodies_of_expr(expr, look));
+        bodies_of_body(body, look);
+    } else {
+        expr.parts(&mut |part| bodies_of_expr(part, look));
+    }
+}
+
+fn bodies_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Body)) {
+    for statement in body.iter_mut() {
+        statement.exprs(&mut |expr| bodies_of_expr(expr, look));
+        if let What::Every { body, .. } = &mut statement.what {
+            bodies_of_body(body, look);
+        }
+    }
+    look(body);
+}
+
+fn exprs_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Expr)) {
+    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+        let Comprehension { key, term, body, .. } = &mut **comprehension;
+        key.iter_mut().chain([term]).for_each(|expr| exprs_of_expr(expr, look));
+        exprs_of_body(body, look);
+    } else {
+        expr.parts(&mut |part| exprs_of_expr(part, look));
+    }
+    look(expr);
+}
+
+fn exprs_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Expr)) {
+    for statement in body {
+        statement.exprs(&mut |expr| exprs_of_expr(expr, look));
+        if let What::Every { body, .. } = &mut statement.what {
+            exprs_of_body(body, look);
+        }
+    }
+}

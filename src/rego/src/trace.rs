@@ -1,0 +1,175 @@
+//! Traces: how far the body of a definition gets, in how many ways, and the values on the way.
+//!
+//! Each branch of a definition (what precedes and follows `else`) becomes a rule of its own, in a copy of its module, with
+//! notes between the statements: calls that note the values of expressions and always hold. Statements are first brought into
+//! the order in which they are evaluated. One evaluation of the rule makes a list of notes, and the list is read as a
+//! [`TracedBody`].
+//!
+//! - here: what is traced; `model`: what is known of it.
+//! - `instrument`: the notes.
+//! - `needed`: which modules are compiled for it.
+//! - `parts`: the expressions in a statement whose values explain it.
+//! - `read`: from the list of notes to the model.
+//! - `places`: fields of the input that the conditions of a body look at.
+//! - `table`: the cases of tests that are tables.
+
+mod instrument;
+mod model;
+mod needed;
+mod parts;
+mod places;
+mod read;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regorus::Value;
+
+use self::instrument::Instrument;
+pub use self::model::{StatementKind, TracedBody, TracedBranch, TracedCase, TracedPart, TracedStatement, TracedValue};
+pub use self::needed::ModuleUses;
+use super::{
+    compile::{self, Compiled, Fault},
+    evaluator::Evaluator,
+    file::File,
+    machine::TraceNote,
+    program::SourceLocation,
+    references::Path,
+    syntax::{Body, Expr, Module, Position, Rule, Statement},
+};
+
+/// Modules whose definitions are traced, and what they are evaluated on.
+pub struct Tracer<'t> {
+    pub files: &'t [File],
+    /// The modules of the files, in the same order.
+    pub modules: &'t [Module],
+    pub uses: &'t ModuleUses,
+    /// Gives the data.
+    pub evaluator: &'t Evaluator,
+    pub input: &'t Value,
+}
+
+impl Tracer<'_> {
+    /// Traces a definition, branch by branch; `None` for what cannot be evaluated by itself, as a function cannot.
+    pub fn trace(&self, definition: SourceLocation) -> Vec<Option<TracedBranch>> {
+        self.definition(definition).map(|rule| self.branches(definition.module, rule, |_| None)).unwrap_or_default()
+    }
+
+    /// Returns the first and the last line of a definition.
+    pub fn lines(&self, definition: SourceLocation) -> Option<(u32, u32)> {
+        self.definition(definition).map(|rule| (rule.at.line, rule.last_line))
+    }
+
+    /// Returns the rule that is written at a place.
+    fn definition(&self, SourceLocation { module, at }: SourceLocation) -> Option<&Rule> {
+        let rules = &self.modules.get(module)?.rules;
+        let on_line = rules.iter().filter(|rule| rule.at.line == at.line);
+        on_line.min_by_key(|rule| rule.at.column.abs_diff(at.column))
+    }
+
+    /// Traces branches, with a statement before that of an index if there is one.
+    fn branches(
+        &self,
+        module: usize,
+        rule: &Rule,
+        extra: impl Fn(&Body) -> Option<(usize, Statement)>,
+    ) -> Vec<Option<TracedBranch>> {
+        let branches = std::iter::once(&rule.first).chain(&rule.others);
+        let traced = branches.map(|branch| {
+            let value = branch.value.as_ref().map(|(_, value)| value);
+            self.branch(module, rule.at, branch.body.clone(), value, &extra)
+        });
+        traced.collect()
+    }
+
+    fn branch(
+        &self,
+        module: usize,
+        at: Position,
+        mut body: Option<Body>,
+        value: Option<&Expr>,
+        extra: &impl Fn(&Body) -> Option<(usize, Statement)>,
+    ) -> Option<TracedBranch> {
+        let mut without_values = BTreeSet::new();
+        let mut is_ordered = false;
+        loop {
+            let mut instrument =
+                Instrument::new((self.modules, self.uses), module, &self.files[module].text, &without_values);
+            let (noted, points) = instrument.branch(body.as_ref(), value, body.as_ref().and_then(extra));
+            match self.compile(module, at, noted) {
+                Ok(compiled) => {
+                    let order = compiled.statement_order(&self.path(module));
+                    if !is_ordered && body.as_mut().is_some_and(|body| reorder(body, &order)) {
+                        is_ordered = true;
+                        continue;
+                    }
+                    return self.run(module, &compiled).map(|notes| points.read(&notes));
+                }
+                // Where values cannot be noted, it is known how far it gets.
+                Err(faults) => {
+                    let places = body.iter().flatten().map(|statement| statement.at).chain(value.map(|value| value.at));
+                    let places: BTreeSet<Position> = places.collect();
+                    let wrong = faults.iter().filter_map(|fault| places.range(..=fault.at).next_back().copied());
+                    let before = without_values.len();
+                    without_values.extend(wrong);
+                    if without_values.len() == before {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the path of the rule that is traced.
+    fn path(&self, module: usize) -> Path {
+        self.modules[module].package_path().into_iter().chain([instrument::RULE.to_owned()]).collect()
+    }
+
+    /// Compiles a body as that of a rule of its own.
+    fn compile(&self, module: usize, at: Position, body: Body) -> Result<Compiled, Vec<Fault>> {
+        let mut traced = self.modules[module].clone();
+        traced.rules.push(instrument::rule(at, body));
+        let needed = self.uses.needed(module).into_iter();
+        let modules: Vec<&Module> =
+            needed.map(|index| if index == module { &traced } else { &self.modules[index] }).collect();
+        compile::compile(&modules, std::iter::empty())
+    }
+
+    /// Evaluates the rule that is traced; returns what was noted, also before an error, if that is all.
+    fn run(&self, module: usize, compiled: &Compiled) -> Option<Vec<TraceNote>> {
+        let path = self.path(module);
+        let program = compiled.plan_traced(&path);
+        let rule = *program.entries.get(&path)?.as_ref().ok()?;
+        let trace = self.evaluator.with_program(program).run_traced(self.input, rule).1;
+        (!trace.is_cut).then_some(trace.notes)
+    }
+}
+
+/// Brings statements into the order in which what begins at these places is evaluated; returns whether they were in another.
+fn reorder(body: &mut Body, order: &[Position]) -> bool {
+    let places: BTreeSet<Position> = body.iter().map(|statement| statement.at).collect();
+    let mut ranks: BTreeMap<Position, usize> = BTreeMap::new();
+    for (rank, at) in order.iter().enumerate() {
+        if let Some(statement) = places.range(..=*at).next_back() {
+            ranks.insert(*statement, rank);
+        }
+    }
+    let mut last = 0;
+    // A declaration is no step, and remains where it is.
+    let keys: Vec<usize> = body
+        .iter()
+        .map(|statement| {
+            last = ranks.get(&statement.at).copied().unwrap_or(last);
+            last
+        })
+        .collect();
+    if keys.is_sorted() {
+        return false;
+    }
+    let mut keyed: Vec<(usize, Statement)> = keys.into_iter().zip(std::mem::take(body)).collect();
+    keyed.sort_by_key(|(rank, _)| *rank);
+    body.extend(keyed.into_iter().map(|(_, statement)| statement));
+    true
+}

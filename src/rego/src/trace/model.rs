@@ -1,0 +1,111 @@
+//! What a trace says of a definition.
+
+use regorus::Value;
+
+use crate::syntax::Position;
+
+/// One branch of a definition.
+#[derive(Debug)]
+pub struct TracedBranch {
+    pub body: TracedBody,
+    /// The value of the head in the first way; `None` where no value is written, or the body does not hold.
+    pub value: Option<TracedValue>,
+}
+
+/// Statements in the order in which they are evaluated.
+#[derive(Debug, Default)]
+pub struct TracedBody {
+    pub statements: Vec<TracedStatement>,
+    /// In how many ways all of them hold.
+    pub solutions: u64,
+}
+
+/// One statement.
+#[derive(Debug)]
+pub struct TracedStatement {
+    /// Where it begins.
+    pub(super) at: Position,
+    /// Its first and last line, from 1.
+    pub lines: (u32, u32),
+    pub kind: StatementKind,
+    /// In how many ways it was reached.
+    pub reached: u64,
+    /// The values of its parts where it holds, in the first of the ways that got furthest.
+    pub held: Vec<TracedPart>,
+    /// Those that are not shown, by the text of the expression.
+    pub(super) hidden: Vec<TracedPart>,
+    /// The values of its parts where it was reached first.
+    pub parts: Vec<TracedPart>,
+    /// Its own value there.
+    pub whole: Option<Value>,
+    /// Of an `every`: the element for which the body does not hold.
+    pub inside: Option<(Vec<TracedPart>, TracedBody)>,
+}
+
+/// What a statement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementKind {
+    /// `some x`
+    Declaration,
+    /// `some x in xs`
+    Iteration,
+    /// `every x in xs { … }`
+    Every,
+    /// `x := y` and `x = y`
+    Assignment,
+    Condition,
+    /// `not …`
+    Negation,
+}
+
+/// An expression as it is written, and its value; `Undefined` if it has none.
+#[derive(Debug, Clone)]
+pub struct TracedPart {
+    pub text: String,
+    pub value: Value,
+}
+
+/// The value of a head.
+#[derive(Debug)]
+pub struct TracedValue {
+    pub line: u32,
+    pub last_line: u32,
+    pub value: Value,
+    pub parts: Vec<TracedPart>,
+}
+
+impl TracedBranch {
+    /// Calls `look` for each value that an explanation may show.
+    pub fn each_value(&self, look: &mut dyn FnMut(&Value)) {
+        self.body.each_value(look);
+        if let Some(TracedValue { value, parts, .. }) = &self.value {
+            look(value);
+            values(parts).for_each(look);
+        }
+    }
+}
+
+impl TracedBody {
+    fn each_value(&self, look: &mut dyn FnMut(&Value)) {
+        for statement in &self.statements {
+            values(&statement.held).chain(values(&statement.parts)).for_each(&mut *look);
+            if let Some((element, body)) = &statement.inside {
+                values(element).for_each(&mut *look);
+                body.each_value(look);
+            }
+        }
+    }
+
+    /// Returns how many of the statements hold together, from the first one.
+    pub fn passed(&self) -> usize {
+        let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
+        behind.take_while(|reached| *reached > 0).count()
+    }
+}
+
+fn values(parts: &[TracedPart]) -> impl Iterator<Item = &Value> {
+    parts.iter().map(|part| &part.value)
+}
+
+/// A case of a table: the values of the keys behind the name of the test.
+pub type TracedCase = Vec<Value>;

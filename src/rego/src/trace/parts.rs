@@ -1,0 +1,122 @@
+//! What a statement is made of: the expressions whose values explain it.
+
+use std::collections::BTreeSet;
+
+use crate::syntax::{Expr, Key, Kind, Name, Statement, What};
+
+/// Collects an expression that is an operand, and what it is made of.
+pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    let is_shown = match &expr.kind {
+        Kind::Call(..) | Kind::Comprehension(_) | Kind::Ref(..) => true,
+        Kind::Binary(operator, ..) => matches!(*operator, "+" | "-" | "*" | "/" | "%" | "|" | "&"),
+        Kind::Name(name) => !name.starts_with('_') && &**name != "data",
+        _ => false,
+    };
+    if is_shown {
+        parts.push(expr);
+    }
+    inner(expr, parts);
+}
+
+/// Collects the operands of an expression.
+pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match &expr.kind {
+        Kind::Object(fields) => fields.iter().for_each(|(_, value)| operand(value, parts)),
+        // The way to the last part: `x` of `x.a[i]`, and `i`.
+        Kind::Ref(head, keys) => {
+            base(head, parts);
+            keys.iter().filter_map(Key::index).for_each(|index| operand(index, parts));
+        }
+        Kind::Binary(":=", _, right) => operand(right, parts),
+        _ => {
+            for part in expr.children() {
+                operand(part, parts);
+            }
+        }
+    }
+}
+
+/// Collects what a reference begins with, unless it is a whole document.
+fn base<'e>(head: &'e Expr, parts: &mut Vec<&'e Expr>) {
+    match head.as_name() {
+        Some(name) if matches!(&**name, "data" | "input") => {}
+        _ => operand(head, parts),
+    }
+}
+
+/// Collects the variables and keys of an expression, shown or not: they say where a reference leads to.
+pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
+    match &expr.kind {
+        Kind::Name(name) if !name.starts_with('_') => found.push(expr),
+        Kind::Ref(head, keys) => {
+            if head.as_name().is_none_or(|name| !matches!(&**name, "data" | "input")) {
+                keys_and_variables(head, found);
+            }
+            for index in keys.iter().filter_map(Key::index) {
+                found.push(index);
+                keys_and_variables(index, found);
+            }
+        }
+        Kind::Object(_) => {}
+        _ => {
+            for part in expr.children() {
+                keys_and_variables(part, found);
+            }
+        }
+    }
+}
+
+/// Collects the names in an expression, without those of functions and those in comprehensions, which may be theirs.
+pub(super) fn names(expr: &Expr, found: &mut BTreeSet<Name>) {
+    found.extend(expr.as_name().cloned());
+    for part in expr.children() {
+        names(part, found);
+    }
+}
+
+/// Returns an expression in which each variable without a value has a name of its own; `None` unless all of them are indices,
+/// which give them their values.
+pub(super) fn with_own_variables(expr: &Expr, known: &BTreeSet<Name>) -> Option<Expr> {
+    let mut unknown = BTreeSet::new();
+    names(expr, &mut unknown);
+    unknown.retain(|name| &**name != "_" && !known.contains(name));
+    if unknown.is_empty() {
+        return Some(expr.clone());
+    }
+    let mut indices = BTreeSet::new();
+    let is_plain = indices_of(expr, &mut indices);
+    if !is_plain || !unknown.is_subset(&indices) {
+        return None;
+    }
+    let mut own = expr.clone();
+    rename(&mut own, &unknown);
+    Some(own)
+}
+
+/// Collects the names that are indices; returns whether there are no bodies in the expression.
+fn indices_of(expr: &Expr, found: &mut BTreeSet<Name>) -> bool {
+    if let Kind::Ref(_, keys) = &expr.kind {
+        found.extend(keys.iter().filter_map(Key::index).filter_map(Expr::as_name).cloned());
+    }
+    !matches!(expr.kind, Kind::Comprehension(_) | Kind::Template(_))
+        && expr.children().into_iter().all(|part| indices_of(part, found))
+}
+
+fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
+    match &mut expr.kind {
+        Kind::Name(name) if names.contains(name) => *name = format!("{name}#").into(),
+        _ => expr.parts(&mut |part| rename(part, names)),
+    }
+}
+
+/// Collects the names that have a value where a statement holds.
+pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
+    match &statement.what {
+        What::Expr(expr) => names(expr, found),
+        What::SomeIn { key, value, collection } => {
+            key.iter().chain([value, collection]).for_each(|expr| names(expr, found));
+        }
+        What::Every { collection, .. } => names(collection, found),
+        What::Not(_) | What::Some(_) => {}
+    }
+}

@@ -1,0 +1,92 @@
+//! Tests that are tables: `test_x[case] if …`. Each key behind the name is a case.
+
+use std::collections::BTreeSet;
+
+use regorus::Value;
+
+use super::{
+    Tracer,
+    instrument::Instrument,
+    model::{TracedBranch, TracedCase},
+    parts,
+};
+use crate::{
+    program::SourceLocation,
+    syntax::{Body, Expr, Key, Kind, Name, Position, Rule, Statement},
+    value,
+};
+
+impl Tracer<'_> {
+    /// Returns the keys of all cases that a table tries, whether they hold or not; `names` of the keys of its head are those
+    /// of the test itself.
+    ///
+    /// As in OPA a case is tried once the statements hold that its name is made of.
+    pub fn cases(&self, definition: SourceLocation, names: usize) -> Vec<TracedCase> {
+        let Some(rule) = self.definition(definition) else { return Vec::new() };
+        let keys = keys(rule, names);
+        let branches = std::iter::once(&rule.first).chain(&rule.others);
+        let tried = branches.filter_map(|branch| {
+            let mut body = branch.body.clone().unwrap_or_default();
+            body.truncate(bound(&body, &keys));
+            let (module, everywhere) = (definition.module, BTreeSet::new());
+            let mut instrument =
+                Instrument::new((self.modules, self.uses), module, &self.files[module].text, &everywhere);
+            let noted = instrument.cases(body, array(rule.at, keys.clone()));
+            self.run(module, &self.compile(module, rule.at, noted).ok()?)
+        });
+        let values = tried.flatten().flat_map(|note| note.values);
+        values.filter_map(|keys| Some(value::array(&keys)?.iter().cloned().collect())).collect()
+    }
+
+    /// Traces a table for one case.
+    pub fn trace_case(&self, definition: SourceLocation, names: usize, case: &[Value]) -> Vec<Option<TracedBranch>> {
+        let Some(rule) = self.definition(definition) else { return Vec::new() };
+        let keys = keys(rule, names);
+        let wanted = array(rule.at, case.iter().map(|value| literal(rule.at, value)).collect());
+        let this = Statement::plain(Expr::binary("==", array(rule.at, keys.clone()), wanted));
+        self.branches(definition.module, rule, |body| Some((bound(body, &keys), this.clone())))
+    }
+}
+
+/// Returns the keys behind the name of a table.
+fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
+    let Kind::Ref(_, keys) = &rule.name.kind else { return Vec::new() };
+    let key = |key: &Key| match key {
+        Key::Index(index) => index.clone(),
+        Key::Dot(name) => literal(rule.at, &Value::from(&**name)),
+    };
+    keys.iter().skip(names).map(key).collect()
+}
+
+/// Returns how many statements it takes until every variable in the keys has a value.
+fn bound(body: &Body, keys: &[Expr]) -> usize {
+    let mut names = BTreeSet::new();
+    for key in keys {
+        parts::names(key, &mut names);
+    }
+    let mentions = |statement: &Statement, name: &Name| {
+        let mut found = BTreeSet::new();
+        parts::names_of_statement(statement, &mut found);
+        found.contains(name)
+    };
+    let first = |name| body.iter().position(|statement| mentions(statement, name));
+    names.iter().filter_map(first).max().map_or(0, |last| last + 1)
+}
+
+fn array(at: Position, items: Vec<Expr>) -> Expr {
+    Expr::new(at, Kind::Array(items))
+}
+
+/// Returns a value as an expression.
+fn literal(at: Position, value: &Value) -> Expr {
+    let kind = match value {
+        Value::Array(items) => Kind::Array(items.iter().map(|item| literal(at, item)).collect()),
+        Value::Set(items) => Kind::Set(items.iter().map(|item| literal(at, item)).collect()),
+        Value::Object(fields) => {
+            Kind::Object(fields.iter_sorted().map(|(key, value)| (literal(at, key), literal(at, value))).collect())
+        }
+        // Scalars are written alike in JSON and in Rego.
+        scalar => Kind::Scalar(scalar.to_string().into()),
+    };
+    Expr::new(at, kind)
+}
