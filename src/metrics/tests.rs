@@ -1,5 +1,8 @@
 use super::*;
-use crate::model::{rule_counts::RuleCounts, verdict::{Outcome, RuleDescriptor}};
+use crate::model::{
+    rule_counts::RuleCounts,
+    verdict::{Outcome, RuleDescriptor},
+};
 
 const AT: Timestamp = Timestamp::constant(1_800_000_000, 0);
 

@@ -7,9 +7,7 @@ use serde_json::Map;
 
 use super::{bounds, texts};
 use crate::{
-    judge::{
-        rule::{Entrypoint, ResultShape, Rule, RuleDescriptors},
-    },
+    judge::rule::{Entrypoint, ResultShape, Rule, RuleDescriptors},
     model::{
         rule_numbers::RuleNumbers,
         verdict::{Finding, Outcome, RuleDescriptor, Severity},
