@@ -195,42 +195,65 @@ fn rooms_use_only_what_stands_before_them() {
     assert!(wrong.is_empty(), "imports upwards (the order is that of src/lib.rs):\n{}", wrong.join("\n"));
 }
 
-#[test]
-fn no_files_need_each_other() {
-    for sources in [KAUDIT, REGO] {
-        files_do_not_need_each_other(&files(sources));
-    }
+/// What uses what, each with the import that shows it.
+type Uses = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Returns which file uses which.
+fn uses_of_files(files: &[File]) -> Uses {
+    uses(files, |file, other| Some([file, other].map(|file| file.path.clone())))
 }
 
-fn files_do_not_need_each_other(files: &[File]) {
+/// Returns which folder or file uses which of those beside it, at every level.
+fn uses_of_folders(files: &[File]) -> Uses {
+    uses(files, |file, other| {
+        let same = file.module.iter().zip(&other.module).take_while(|(own, other)| own == other).count();
+        let beside = |file: &File| Some(file.module.get(..=same)?.join("/"));
+        Some([beside(file)?, beside(other)?])
+    })
+}
+
+fn uses(files: &[File], names: impl Fn(&File, &File) -> Option<[String; 2]>) -> Uses {
     let modules: BTreeMap<&[String], &File> = files.iter().map(|file| (file.module.as_slice(), file)).collect();
-    let mut uses: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
+    let mut uses = Uses::new();
     for file in files {
         for Import { line, path } in imports(file) {
-            if let Some(other) = target(&modules, &path).filter(|other| other.path != file.path) {
+            let Some(other) = target(&modules, &path).filter(|other| other.path != file.path) else { continue };
+            if let Some([own, other]) = names(file, other) {
                 let shown = format!("  {}:{line} uses {}", file.path, path.join("::"));
-                uses.entry(&file.path).or_default().entry(&other.path).or_insert(shown);
+                uses.entry(own).or_default().entry(other).or_insert(shown);
             }
         }
     }
+    uses
+}
+
+#[test]
+fn no_files_and_no_folders_need_each_other() {
+    for files in [KAUDIT, REGO].map(files) {
+        assert_no_circles(&uses_of_files(&files));
+        assert_no_circles(&uses_of_folders(&files));
+    }
+}
+
+fn assert_no_circles(uses: &Uses) {
     let mut circles: BTreeMap<BTreeSet<&str>, Vec<&str>> = BTreeMap::new();
-    for (file, others) in &uses {
-        for (other, shown) in others.iter().filter(|(other, _)| reached(&uses, other).contains(file)) {
-            let circle = reached(&uses, file).into_iter().filter(|member| reached(&uses, member).contains(other));
+    for (one, others) in uses {
+        for (other, shown) in others.iter().filter(|(other, _)| reached(uses, other).contains(&**one)) {
+            let circle = reached(uses, one).into_iter().filter(|member| reached(uses, member).contains(&**other));
             circles.entry(circle.collect()).or_default().push(shown);
         }
     }
     let shown: Vec<String> = circles.values().map(|arrows| arrows.join("\n")).collect();
-    assert!(shown.is_empty(), "these files need each other:\n{}", shown.join("\n\n"));
+    assert!(shown.is_empty(), "these need each other:\n{}", shown.join("\n\n"));
 }
 
-/// Returns the files that a file needs, directly or through others.
-fn reached<'f>(uses: &BTreeMap<&'f str, BTreeMap<&'f str, String>>, file: &str) -> BTreeSet<&'f str> {
-    let mut open = vec![file];
+/// Returns what a file or folder needs, directly or through others.
+fn reached<'f>(uses: &'f Uses, from: &str) -> BTreeSet<&'f str> {
+    let mut open = vec![from];
     let mut reached = BTreeSet::new();
-    while let Some(file) = open.pop() {
-        for other in uses.get(file).into_iter().flat_map(BTreeMap::keys) {
-            if reached.insert(*other) {
+    while let Some(from) = open.pop() {
+        for other in uses.get(from).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(&**other) {
                 open.push(other);
             }
         }

@@ -26,9 +26,9 @@ use crate::{
     cluster::backoff::Backoff,
     judge::{
         depth,
+        dialects::kubescape::arrays::Identity,
         evaluate::{has_unfinished_arrays, with_arrays, with_other_results},
         inventory::Inventory,
-        kubescape::arrays::Identity,
         reads::{Projection, lookups::LookupState},
         set::PolicySet,
     },

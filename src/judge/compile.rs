@@ -11,14 +11,14 @@ use std::{
 use regorus::Value;
 
 use super::{
-    entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
-    gatekeeper::template,
+    dialect::Annotations,
+    dialects::{self, KnownPackages},
+    entrypoints::{Purpose, Reading, companion, find_reads},
     large_packages, lint,
     metadata::{self, AnnotationScope},
     modules,
     policy::Policy,
     reads::Rules,
-    trivy,
     unit::{Group, Unit},
 };
 use crate::rego::{
@@ -71,7 +71,7 @@ pub(crate) fn compile<'f>(
     let UnitModules { own: mut files, imported } = modules.into();
     let names = imported.iter().map(|file| Arc::clone(&file.shown)).collect();
     files.extend(imported);
-    let is_one = matches!(purpose, Purpose::Template | Purpose::Kubescape);
+    let is_one = matches!(purpose, Purpose::Single(_));
     let mut missing = missing;
     let mut written = modules::read(&files);
     let refused = large_packages::refuse(&files, &written, &mut missing, problems);
@@ -216,12 +216,12 @@ impl<'a> Compiler<'a> {
             .zip(&self.files)
             .map(|(annotations, source)| {
                 let is_own = !self.imported.contains(&source.file.shown);
-                if is_own { with_legacy(annotations, source) } else { annotations }
+                if is_own { with_rules(annotations, source) } else { annotations }
             })
             .collect();
-        let trivy = &match self.purpose {
-            Purpose::Directory(_) | Purpose::Test => trivy::packages(modules, &annotations, graph),
-            Purpose::Template | Purpose::Kubescape => BTreeMap::new(),
+        let known = &match self.purpose {
+            Purpose::Directory(_) | Purpose::Test => dialects::packages(modules, &annotations, graph),
+            Purpose::Single(_) => KnownPackages::new(),
         };
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
             annotations: &annotations,
             nodes,
             graph,
-            trivy,
+            known,
             purpose: self.purpose,
             imported: &self.imported,
         };
@@ -262,8 +262,7 @@ impl<'a> Compiler<'a> {
         match self.purpose {
             Purpose::Directory(_) => problems.extend(lint::warnings(&checked)),
             Purpose::Test => return (Vec::new(), Vec::new(), problems),
-            Purpose::Template => problems.extend(template::check(files, modules, nodes)),
-            Purpose::Kubescape => {}
+            Purpose::Single(dialect) => problems.extend((dialect.check)(files, modules, nodes)),
         }
         let (policies, groups) = reading.policies();
         (policies, groups, problems)
@@ -299,10 +298,10 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Adds the metadata that a module of Trivy's holds in rules, unless its package is annotated.
-fn with_legacy(mut annotations: Annotations, source: &SourceFile<'_>) -> Annotations {
+/// Adds the METADATA that a module holds in rules, unless its package is annotated.
+fn with_rules(mut annotations: Annotations, source: &SourceFile<'_>) -> Annotations {
     let annotated = annotations.iter().any(|(scope, _)| *scope == AnnotationScope::Package);
-    let legacy = if annotated { None } else { trivy::legacy(source.module) };
-    annotations.extend(legacy.map(|metadata| (AnnotationScope::Package, metadata)));
+    let in_rules = if annotated { None } else { dialects::metadata_in_rules(source.module) };
+    annotations.extend(in_rules.map(|metadata| (AnnotationScope::Package, metadata)));
     annotations
 }

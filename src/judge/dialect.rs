@@ -1,26 +1,28 @@
-//! Which input a package expects, found by what it reads of it.
+//! What there is to know of a dialect of policies. Each describes itself in its own folder.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeMap, collections::BTreeSet, fmt};
 
-use crate::rego::{
-    graph::Graph,
-    references::{Node, Path},
+use regorus::Value;
+
+use super::{
+    metadata::{AnnotationScope, Metadata},
+    rule::Entrypoint,
+    rule_kinds::RuleKinds,
+};
+use crate::{
+    model::verdict::{Finding, Outcome},
+    rego::{
+        file::File,
+        graph::Graph,
+        problem::Problem,
+        references::{Node, Path},
+        syntax::Module,
+    },
 };
 
 /// Which input policies expect, and how their values are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dialect {
-    /// The input is the object, as for conftest.
-    Conftest,
-    /// The input is the object; results and kinds are as Trivy's checks have them.
-    Trivy,
-    /// The input is an admission review: `input.request.object`.
-    Admission,
-    /// The input is `{review, parameters}`.
-    Gatekeeper,
-    /// The input is an array of objects, as Kubescape makes it.
-    Kubescape,
-}
+#[derive(Clone, Copy)]
+pub struct Dialect(pub(crate) &'static DialectDescription);
 
 /// In what form rules get an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,50 +35,126 @@ pub(crate) enum InputForm {
     Review(&'static str),
 }
 
-impl Dialect {
-    pub(crate) fn input_form(self) -> InputForm {
-        match self {
-            Self::Conftest | Self::Trivy => InputForm::Object,
-            Self::Kubescape => InputForm::Array,
-            Self::Admission => InputForm::Review("request"),
-            Self::Gatekeeper => InputForm::Review("review"),
-        }
-    }
+/// The annotations of one module.
+pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
 
-    /// Whether rules are evaluated for Constraints and not by themselves.
-    pub(crate) fn has_constraints(self) -> bool {
-        self == Self::Gatekeeper
-    }
+/// Packages, each with the kinds that its rules are for; `None` where no rule of it judges.
+pub(crate) type PackageKinds = BTreeMap<Path, Option<RuleKinds>>;
 
+/// Returns what is wrong with modules, given their files and nodes.
+pub(crate) type CheckModules = fn(&[&File], &[&Module], &[Node]) -> Vec<Problem>;
+
+/// What distinguishes a dialect from the others.
+pub struct DialectDescription {
+    /// What users see.
+    pub(crate) name: &'static str,
+    pub(crate) input: InputForm,
+    /// Reads the value of a rule.
+    pub(crate) findings: fn(&Entrypoint, &Value) -> Vec<Finding>,
+    /// Whether every value but an empty set is a result, also `false`.
+    pub(crate) any_value_is_result: bool,
+    /// Returns what the results of a rule with this name count as; `None` for a rule that does not judge.
+    pub(crate) outcome: fn(&str) -> Option<Outcome>,
     /// Whether rules `exception` of a package list others that are not evaluated, as in conftest.
-    pub(crate) fn has_exceptions(self) -> bool {
-        matches!(self, Self::Conftest | Self::Admission)
+    pub(crate) has_exceptions: bool,
+    /// Whether rules are evaluated for Constraints and not by themselves.
+    pub(crate) has_constraints: bool,
+    /// Whether packages that read so of the input are of this dialect.
+    pub(crate) is_read_as: fn(&InputKeys<'_>) -> bool,
+    /// Finds the packages that are of this dialect whatever they read, by the annotations of each module, or by what they call.
+    pub(crate) packages: fn(&[&Module], &[Annotations], &Graph<'_>) -> PackageKinds,
+    /// Reads the METADATA of a package that a module holds in rules.
+    pub(crate) metadata_in_rules: fn(&Module) -> Option<Metadata>,
+    /// Which rule judges, if modules are a unit by themselves.
+    pub(crate) single: Option<SingleRule>,
+    /// Finds what else is wrong with such modules.
+    pub(crate) check: CheckModules,
+}
+
+/// The rule that judges of modules that are a unit by themselves.
+pub(crate) struct SingleRule {
+    /// Its package has a single part.
+    pub(crate) package: &'static str,
+    pub(crate) name: &'static str,
+    /// Whether the only set of the package may have another name.
+    pub(crate) or_only_set: bool,
+}
+
+impl DialectDescription {
+    /// Describes a dialect that is found in no way, whose rules judge by no name.
+    pub(crate) const fn new(
+        name: &'static str,
+        input: InputForm,
+        findings: fn(&Entrypoint, &Value) -> Vec<Finding>,
+    ) -> Self {
+        Self {
+            name,
+            input,
+            findings,
+            any_value_is_result: false,
+            outcome: |_| None,
+            has_exceptions: false,
+            has_constraints: false,
+            is_read_as: |_| false,
+            packages: |_, _, _| PackageKinds::new(),
+            metadata_in_rules: |_| None,
+            single: None,
+            check: |_, _, _| Vec::new(),
+        }
     }
 }
 
-/// Shows `conftest`, `trivy`, `admission`, `gatekeeper` or `kubescape`.
-impl std::fmt::Display for Dialect {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Conftest => "conftest",
-            Self::Trivy => "trivy",
-            Self::Admission => "admission",
-            Self::Gatekeeper => "gatekeeper",
-            Self::Kubescape => "kubescape",
-        })
+impl std::ops::Deref for Dialect {
+    type Target = DialectDescription;
+
+    fn deref(&self) -> &DialectDescription {
+        self.0
+    }
+}
+
+impl PartialEq for Dialect {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Dialect {}
+
+impl PartialOrd for Dialect {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Dialect {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(other.name)
+    }
+}
+
+impl fmt::Debug for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Shows the name.
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
 /// The parts of the input that some rules read.
 #[derive(Default)]
-struct InputKeys<'a> {
+pub(crate) struct InputKeys<'a> {
     keys: BTreeSet<&'a str>,
-    /// The input as a whole under another name.
-    whole: bool,
+    /// Whether they take the input as a whole under another name.
+    pub(crate) whole: bool,
 }
 
 impl<'a> InputKeys<'a> {
-    fn of(nodes: impl Iterator<Item = &'a Node>) -> Self {
+    pub(crate) fn of(nodes: impl Iterator<Item = &'a Node>) -> Self {
         let mut reads = Self::default();
         for node in nodes {
             reads.whole |= node.whole_input;
@@ -85,32 +163,17 @@ impl<'a> InputKeys<'a> {
         reads
     }
 
-    /// Returns the dialect that reads these keys; `None` if any may.
-    fn decide(&self) -> Option<Dialect> {
-        let reads = |key| self.keys.contains(key);
-        // Code that also takes the input as a whole was written for both kinds of input.
-        if reads("review") && !self.whole {
-            Some(Dialect::Gatekeeper)
-        } else if reads("request") {
-            Some(Dialect::Admission)
-        // `parameters` is also a field of StorageClass, next to `kind`.
-        } else if reads("parameters") && self.keys.len() == 1 && !self.whole {
-            Some(Dialect::Gatekeeper)
-        } else {
-            (!self.keys.is_empty() || self.whole).then_some(Dialect::Conftest)
-        }
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.keys.contains(key)
     }
-}
 
-/// Returns the dialect of a package: what its own rules read decides, and only if that is not conclusive, what the
-/// rules read that they use.
-pub(crate) fn find(package: &Path, nodes: &[Node], graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Dialect {
-    let own = nodes.iter().filter(|node| node.path.starts_with(package) && node.path.len() > package.len());
-    let own = InputKeys::of(own.filter(|node| !node.is_test()));
-    if let Some(dialect) = own.decide().filter(|_| !own.whole) {
-        return dialect;
+    /// Whether this key is the only one.
+    pub(crate) fn are_only(&self, key: &str) -> bool {
+        self.keys.len() == 1 && self.contains(key) && !self.whole
     }
-    let reached = graph.reachable(entries.iter().map(Vec::as_slice));
-    let all = InputKeys::of(reached.into_iter().flat_map(|path| graph.at(path)));
-    all.decide().unwrap_or(Dialect::Conftest)
+
+    /// Whether they read nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.whole
+    }
 }

@@ -9,16 +9,15 @@ use regorus::Value;
 
 use super::{
     dependencies::Dependencies,
-    dialect::{self, Dialect},
+    dialect::{Annotations, Dialect},
+    dialects::{self, KnownPackages, conftest},
     excusable::Excusability,
-    gatekeeper::template,
-    kubescape::rule::{ENTRY, PACKAGE},
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
     rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleDescriptors, RuleText},
+    rule_kinds::RuleKinds,
     rule_settings::RuleSelection,
-    trivy::{self, Kinds},
     unit::Group,
 };
 use crate::{
@@ -44,14 +43,9 @@ pub(crate) enum Purpose<'r> {
     Directory(&'r RuleSelection),
     /// The same with their tests, to run these.
     Test,
-    /// One Gatekeeper template; the first module has the rule that judges.
-    Template,
-    /// One rule in Kubescape's layout, with what it shares with others.
-    Kubescape,
+    /// Modules with a single rule that judges, as their dialect says.
+    Single(Dialect),
 }
-
-/// The annotations of one module.
-pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
 
 /// Everything that was read of the modules, each list by the index of the module.
 pub(crate) struct Reading<'a> {
@@ -64,22 +58,11 @@ pub(crate) struct Reading<'a> {
     pub(crate) packages: &'a BTreeMap<Path, Vec<usize>>,
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
-    /// The packages that are checks of Trivy's, and which kinds they judge.
-    pub(crate) trivy: &'a BTreeMap<Path, Option<Kinds>>,
+    /// The packages whose dialect is known by more than by what they read.
+    pub(crate) known: &'a KnownPackages,
     pub(crate) purpose: Purpose<'a>,
     /// The names of files of other sources, whose rules do not judge.
     pub(crate) imported: &'a BTreeSet<Arc<str>>,
-}
-
-/// Returns the outcome of a rule's results; `None` if no rule of this name judges.
-pub(crate) fn outcome(name: &str) -> Option<Outcome> {
-    let (outcome, rest) = [("deny", Outcome::Fail), ("violation", Outcome::Fail), ("warn", Outcome::Warn)]
-        .into_iter()
-        .find_map(|(word, outcome)| Some((outcome, name.strip_prefix(word)?)))?;
-    let parts_are_words = |rest: &str| {
-        rest.split('_').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-    };
-    (rest.is_empty() || rest.strip_prefix('_').is_some_and(parts_are_words)).then_some(outcome)
 }
 
 /// Whether the rules of a package judge; those of libraries and tests do not.
@@ -89,14 +72,14 @@ pub(crate) fn judges(package: &Path) -> bool {
 
 /// Returns the rule that is evaluated together with a rule that judges: the exceptions of its package.
 pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
-    (judges(package) && outcome(rule).is_some()).then_some("exception")
+    (judges(package) && conftest::outcome(rule).is_some()).then_some("exception")
 }
 
 impl Reading<'_> {
     /// Returns the paths of all rules that judge, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
-        let sets = (self.purpose == Purpose::Kubescape).then(|| self.only_set()).flatten();
+        let single = self.single();
         for node in self.nodes {
             let package = node.package().to_vec();
             let Some(name) = node.name() else { continue };
@@ -105,8 +88,9 @@ impl Reading<'_> {
             }
             let wanted = match self.purpose {
                 Purpose::Directory(_) | Purpose::Test => judges(&package) && self.asks(&package, name),
-                Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
-                Purpose::Kubescape => package == [PACKAGE] && Some(name) == sets.as_ref(),
+                Purpose::Single(_) => {
+                    single.as_ref().is_some_and(|single| package == single[..1] && *name == single[1])
+                }
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
@@ -116,25 +100,31 @@ impl Reading<'_> {
         entrypoints
     }
 
-    /// Whether rules of this name are asked for in a package.
+    /// Whether rules of this name judge in a package.
     fn asks(&self, package: &Path, name: &str) -> bool {
-        match self.trivy.get(package) {
-            Some(kinds) => kinds.is_some() && trivy::is_enforced(name),
-            None => outcome(name).is_some(),
+        match self.known.get(package) {
+            Some((dialect, kinds)) => kinds.is_some() && (dialect.outcome)(name).is_some(),
+            None => conftest::outcome(name).is_some(),
         }
     }
 
-    /// Returns the name of the rule in Kubescape's package that judges: `deny`, or the only set. Kubescape reads any rule there
-    /// whose value looks like results.
-    fn only_set(&self) -> Option<String> {
+    /// Returns package and name of the rule that judges in modules of a dialect in which that is one: the one that has the
+    /// dialect's name, or the only set, if the dialect reads any rule whose value looks like results.
+    fn single(&self) -> Option<[String; 2]> {
+        let Purpose::Single(dialect) = self.purpose else { return None };
+        let single = dialect.single.as_ref()?;
         let is_set = |node: &&Node| {
-            let own = node.package() == [PACKAGE] && node.parameters.is_none();
+            let own = node.package() == [single.package] && node.parameters.is_none();
             own && shape(&[node]) == ResultShape::Set
         };
-        let sets = self.nodes.iter().filter(is_set).filter_map(|node| node.path.get(1));
-        let names: BTreeSet<&String> = sets.collect();
-        let only = names.first().filter(|_| names.len() == 1);
-        names.iter().find(|name| **name == ENTRY).or(only).map(|name| (*name).clone())
+        let sets = self.nodes.iter().filter(is_set);
+        let names: BTreeSet<&str> = sets.filter_map(|node| node.path.get(1)).map(String::as_str).collect();
+        let name = match names.first() {
+            _ if !single.or_only_set || names.contains(single.name) => single.name,
+            Some(only) if names.len() == 1 => only,
+            _ => return None,
+        };
+        Some([single.package, name].map(str::to_owned))
     }
 
     /// Returns the policies, and the groups of rules that the evaluator is asked for.
@@ -142,11 +132,11 @@ impl Reading<'_> {
         let mut policies = Vec::new();
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entrypoints() {
-            let dialect = match self.purpose {
-                Purpose::Directory(_) | Purpose::Test if self.trivy.contains_key(&package) => Dialect::Trivy,
-                Purpose::Directory(_) | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
-                Purpose::Template => Dialect::Gatekeeper,
-                Purpose::Kubescape => Dialect::Kubescape,
+            let known = self.known.get(&package);
+            let dialect = match (self.purpose, known) {
+                (Purpose::Single(dialect), _) => dialect,
+                (_, Some((dialect, _))) => *dialect,
+                _ => dialects::find(&package, self.nodes, self.graph, &paths),
             };
             let group = Group {
                 dialect,
@@ -158,14 +148,14 @@ impl Reading<'_> {
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception = exception.filter(|_| dialect.has_exceptions()).map(|exception| {
+            let exception = exception.filter(|_| dialect.has_exceptions).map(|exception| {
                 group.exceptions.push(exception);
                 group.exceptions.len() - 1
             });
-            let kinds = self.trivy.get(&package).cloned().flatten().unwrap_or_else(Kinds::all);
+            let kinds = known.and_then(|(_, kinds)| kinds.clone()).unwrap_or_else(RuleKinds::all);
             let depends = Dependencies::of(self.graph, &paths);
             let entrypoint = |path| {
-                let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
+                let entrypoint = self.entrypoint(dialect, &package, path, (&policy_name, exception))?;
                 Some(Entrypoint { transition: depends.transition, kinds: kinds.clone(), ..entrypoint })
             };
             let entrypoints = paths.iter().filter_map(entrypoint);
@@ -211,10 +201,10 @@ impl Reading<'_> {
 
     fn entrypoint(
         &self,
+        dialect: Dialect,
         package: &Path,
         path: &Path,
-        policy: &Arc<str>,
-        exception: Option<usize>,
+        (policy, exception): (&Arc<str>, Option<usize>),
     ) -> Option<Entrypoint> {
         let name = path.last()?;
         let below = self.graph.covered(path).into_iter().filter(|below| below.starts_with(path));
@@ -239,8 +229,8 @@ impl Reading<'_> {
         let rule = Rule {
             number: RuleNumber::of(policy, &name.as_str().into()),
             name: name.as_str().into(),
-            // Trivy and Kubescape ask for some that have no name of a rule here.
-            outcome: outcome(name).unwrap_or(Outcome::Fail),
+            // The rule of a template, and what Kubescape reads, may have any name.
+            outcome: (dialect.outcome)(name).or(conftest::outcome(name)).unwrap_or(Outcome::Fail),
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
@@ -259,7 +249,7 @@ impl Reading<'_> {
             exception: exception.map(|index| (index, Value::from(suffix))),
             definitions,
             transition: false,
-            kinds: Kinds::all(),
+            kinds: RuleKinds::all(),
         })
     }
 
@@ -353,17 +343,6 @@ pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_judge_by_name() {
-        for name in ["deny", "violation", "deny_a", "deny_a_B2", "violation_1"] {
-            assert_eq!(outcome(name), Some(Outcome::Fail), "{name}");
-        }
-        assert_eq!(outcome("warn_x"), Some(Outcome::Warn));
-        for name in ["denying", "deny_", "deny__x", "deny_x_", "warn-x", "not_deny", "warning", "DENY", ""] {
-            assert_eq!(outcome(name), None, "{name}");
-        }
-    }
 
     #[test]
     fn libraries_and_tests_do_not_judge() {

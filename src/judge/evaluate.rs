@@ -4,19 +4,18 @@
 //! one of them fails is each evaluated by itself, so that one broken rule costs the others nothing.
 //! Whatever a policy does, it ends as a finding.
 
+mod array_rules;
 mod arrays;
 mod asked;
 mod bounds;
-mod gatekeeper;
+mod constraints;
 mod input;
 mod job;
 mod judge;
-mod kubescape;
 mod part;
 mod results;
 mod shared;
 mod texts;
-mod trivy;
 
 use std::{sync::Arc, time::Instant};
 
@@ -187,10 +186,10 @@ pub(crate) fn has_results(
     index: usize,
 ) -> Result<bool, crate::rego::evaluator::Failure> {
     let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
-    let input = match group.dialect.input_form() {
+    let input = match group.dialect.input {
         InputForm::Object => values.object.clone(),
         InputForm::Array => vec![values.object.clone()].into(),
-        InputForm::Review(_) if !group.dialect.has_constraints() => values.admission(Operation::Audit),
+        InputForm::Review(_) if !group.dialect.has_constraints => values.admission(Operation::Audit),
         InputForm::Review(_) => {
             let parameters =
                 unit.constraints().first().map_or(regorus::Value::Undefined, |first| first.parameters.clone());
@@ -200,7 +199,7 @@ pub(crate) fn has_results(
     let entrypoint = &group.entrypoints[index];
     let value = unit.rule(group, index, &input)?.value;
     let is_for = entrypoint.kinds.contain(&job.object.key.kind.kind);
-    Ok(is_for && !judge::findings(group.dialect, entrypoint, &value).is_empty())
+    Ok(is_for && !(group.dialect.findings)(entrypoint, &value).is_empty())
 }
 
 fn too_deep() -> String {
@@ -229,14 +228,14 @@ fn judge_all(
             if in_vain(judge.results) {
                 return;
             }
-            match group.dialect.input_form() {
+            match group.dialect.input {
                 InputForm::Object => judge.group(unit, group, part, kind, &values.object),
                 InputForm::Review(_) => judge.group(unit, group, part, kind, &values.admission(operation)),
                 InputForm::Array => {
                     // An array is of the moment: it knows nothing of how an object changed.
                     let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
                     if let Some(rule) = unit.kubescape().filter(|rule| standing && rule.matches(&job.object.key.kind)) {
-                        judge.kubescape((unit, group, rule), &job.object.key, &values.object);
+                        judge.array_rule((unit, group, rule), &job.object.key, &values.object);
                     }
                 }
             }

@@ -7,8 +7,7 @@ use std::{
 
 use super::{
     dependencies::Dependencies,
-    gatekeeper::matching::Match,
-    kubescape::rule::KubescapeRule,
+    dialects::{gatekeeper::matching::Match, kubescape::rule::KubescapeRule},
     reads::{InventoryReads, Projection, Segment, Tree},
     unit::Unit,
 };

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    entrypoints::{judges, outcome},
+    dialects::{conftest::outcome, trivy},
+    entrypoints::judges,
     policy::Policy,
     reads::Matches,
-    trivy,
 };
 use crate::rego::{
     check::Checked,
@@ -128,7 +128,7 @@ fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String
         return Some((message, "take its parameters away, or give it another name".to_owned()));
     }
     // What judges otherwise, and is not asked for, is in a check of Trivy's.
-    (!trivy::is_enforced(name)).then(|| {
+    (trivy::DIALECT.outcome)(name).is_none().then(|| {
         let message = format!(
             "{name} is not evaluated: {shown} is a check of Trivy's, in which the rules are called deny and deny_x"
         );

@@ -1,5 +1,8 @@
 //! From policy sources to a [`PolicySet`], with every problem on the way.
 
+mod controls;
+mod templates;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -9,11 +12,16 @@ use std::{
 use super::{
     bundle::Bundle,
     compile::{UnitModules, compile},
+    constraint_index::ConstraintIndex,
     data,
+    dialects::{
+        gatekeeper::{self, Config, EnforcementPoint},
+        kubescape,
+        trivy::{self, Sorted},
+    },
     entrypoints::Purpose,
-    gatekeeper::{self, Config, ConstraintIndex, EnforcementPoint},
     kinds::KindIndex,
-    kubescape, lint,
+    lint,
     ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
     policy::Policy,
     reads::TOKEN_VOLUME,
@@ -22,7 +30,6 @@ use super::{
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::PolicySource,
-    trivy::{self, Sorted},
     unit::{Unit, UnitForm},
     unjudged::Unjudged,
 };
@@ -237,7 +244,7 @@ fn compile_all(
             policy.is_builtin = owners.all[number].is_builtin();
         }
         let found = &mut Vec::new();
-        let mut of_kubescape = kubescape.load(sources, limits, found);
+        let mut of_kubescape = controls::load(&kubescape, sources, limits, found);
         retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);
         problems.extend(frameworks.take(found));
         compiled.add(policies, units);
@@ -246,7 +253,7 @@ fn compile_all(
     problems.extend(frameworks.of_all(owners.all.len()));
     // What is used elsewhere is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
-    let mut of_gatekeeper = gatekeeper.load(limits, point, problems);
+    let mut of_gatekeeper = templates::load(gatekeeper, limits, point, problems);
     retain_bound(selection, &mut of_gatekeeper.policies, &mut of_gatekeeper.units);
     compiled.add(of_gatekeeper.policies, of_gatekeeper.units);
     compiled.unjudged.extend(of_gatekeeper.unjudged);
@@ -313,7 +320,7 @@ impl Compiled {
     }
 
     /// Adds the controls of a library, unless an earlier source has policies of these names.
-    fn add_kubescape(&mut self, library: kubescape::LoadedLibrary, problems: &mut Vec<Problem>) {
+    fn add_kubescape(&mut self, library: controls::LoadedRules, problems: &mut Vec<Problem>) {
         let known: BTreeSet<&Arc<str>> = self.policies.iter().map(|policy| &policy.name).collect();
         let conflict = library.policies.iter().find(|policy| known.contains(&policy.name));
         if let Some(policy) = conflict {
@@ -383,7 +390,7 @@ fn without_sources(
     let Some((mut policies, mut unit)) = plain else { return (None, problems) };
     let unknown = FileText::default();
     policies.retain(|policy| {
-        let (true, Some(rule)) = (policy.dialect.has_constraints(), policy.rules.first()) else { return true };
+        let (true, Some(rule)) = (policy.dialect.has_constraints, policy.rules.first()) else { return true };
         let text = files.iter().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
         let reads = format!("package {} reads input.review or input.parameters", policy.name);
         let problem = if templates {
@@ -398,7 +405,7 @@ fn without_sources(
         problems.push(problem.at(text, rule.source.line, 1));
         false
     });
-    unit.groups.retain(|group| !group.dialect.has_constraints());
+    unit.groups.retain(|group| !group.dialect.has_constraints);
     (Some((policies, unit)), problems)
 }
 

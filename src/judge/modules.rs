@@ -1,6 +1,6 @@
 //! Modules of a unit, as they are written.
 
-use super::trivy;
+use super::dialects::trivy;
 use crate::rego::{
     file::File,
     syntax::{self, LongBodies, Module, SyntaxError},

@@ -17,9 +17,10 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    bundle, data, files, kubescape,
+    bundle, data,
+    dialects::{kubescape, trivy},
+    files,
     sources::{FileTree, PolicySource},
-    trivy,
 };
 use crate::rego::{
     data::Data,

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use regorus::Value;
 
-use super::{excusable::Excusability, metadata::Metadata, trivy::Kinds};
+use super::{excusable::Excusability, metadata::Metadata, rule_kinds::RuleKinds};
 use crate::{
     model::{
         rule_numbers::RuleNumber,
@@ -100,7 +100,7 @@ pub(crate) struct Entrypoint {
     /// Whether it reads `oldObject` or `operation`.
     pub(crate) transition: bool,
     /// The kinds that it is meant for, whatever its code could say of others.
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: RuleKinds,
 }
 
 /// One of the definitions that a rule is made of, each with its own place and annotations.

@@ -9,9 +9,9 @@ use std::{
 
 use super::{
     bundle::Edition,
+    constraint_index::ConstraintIndex,
     dependencies::Dependencies,
-    dialect::Dialect,
-    gatekeeper::{Config, ConstraintIndex},
+    dialects::gatekeeper::Config,
     inventory::Inventory,
     kinds::KindIndex,
     ownership::PackageOwners,
@@ -114,7 +114,7 @@ impl PolicySet {
         let constraints = constraints.filter_map(|(unit, number)| {
             let unit = &self.units[unit];
             let template = unit.template()?;
-            let depends = template.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let depends = template.depends & unit.dependencies(&kind.kind);
             let namespace = depends.namespace || template.constraints[number].matching.needs_namespace();
             Some(Dependencies { namespace, ..depends })
         });
@@ -129,7 +129,7 @@ impl PolicySet {
     /// Whether a policy can give results for objects of this kind, or reads them when it judges others.
     pub fn concern(&self, kind: &Kind) -> bool {
         // Constraints also choose by group.
-        let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints());
+        let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints);
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
             || self.inventory_reads().touches(kind)

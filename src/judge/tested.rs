@@ -8,12 +8,14 @@ use std::{
 use super::{
     compile::compile,
     data,
+    dialects::{
+        gatekeeper::Library,
+        kubescape,
+        trivy::{self, Sorted},
+    },
     entrypoints::Purpose,
-    files,
-    gatekeeper::Library,
-    kubescape, modules,
+    files, modules,
     sources::PolicySource,
-    trivy::{self, Sorted},
     unit::Unit,
 };
 use crate::rego::{

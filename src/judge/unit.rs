@@ -1,18 +1,20 @@
 //! A unit: modules that are evaluated together, and the rules of them that judge.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, ops::BitOr, sync::Arc};
 
 use regorus::{Value, value::Object};
 
 use super::{
-    dependencies::INVENTORIES,
+    dependencies::{Dependencies, INVENTORIES},
     dialect::Dialect,
-    gatekeeper::constraint::{BoundTemplate, Constraint},
-    inventory::Inventory,
-    kubescape::{
-        arrays::RuleArrays,
-        rule::{KubescapeRule, RuleInput},
+    dialects::{
+        gatekeeper::constraint::{BoundTemplate, Constraint},
+        kubescape::{
+            arrays::RuleArrays,
+            rule::{KubescapeRule, RuleInput},
+        },
     },
+    inventory::Inventory,
     reads::{InventoryReads, Projection, Queries, Reads, Tree},
     rule::{Entrypoint, Exception},
 };
@@ -206,13 +208,13 @@ impl Unit {
         if let UnitForm::Kubescape { arrays, .. } = &self.form { arrays.as_ref() } else { None }
     }
 
-    /// Returns what its rules read of objects of a kind.
-    pub(crate) fn reads(&self, kind: &str) -> Reads {
-        let queries = self.groups.iter().filter_map(|group| group.queries.of(kind));
-        queries.flat_map(|query| &query.reads).fold(Reads::default(), |mut all, reads| {
-            all.merge(reads);
-            all
-        })
+    /// Returns what verdicts of its rules on objects of a kind depend on besides the object, as far as rules say it.
+    pub(crate) fn dependencies(&self, kind: &str) -> Dependencies {
+        let of_group = |group: &Group| {
+            let reads = group.queries.of(kind).into_iter().flat_map(|query| &query.reads);
+            reads.map(|reads| reads.dependencies(group.dialect)).fold(Dependencies::default(), BitOr::bitor)
+        };
+        self.groups.iter().map(of_group).fold(Dependencies::default(), BitOr::bitor)
     }
 }
 

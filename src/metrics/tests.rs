@@ -22,7 +22,7 @@ fn deployments(state: State) -> Coverage {
 fn finding(class: &Class) -> Finding {
     let Class { policy, severity, outcome } = class.clone();
     let rule = Arc::new(RuleDescriptor::named(policy, "deny_latest_tag"));
-    Finding { rule, severity, outcome, ..Finding::object_error("") }
+    Finding { rule, outcome, severity, ..Finding::object_error("") }
 }
 
 /// Everything once.

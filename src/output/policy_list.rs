@@ -9,7 +9,7 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        bundle::Edition, dependencies::Dependencies, dialect::Dialect, policy::Policy, reads::Matches, rule::Rule,
+        bundle::Edition, dependencies::Dependencies, dialects::kubescape, policy::Policy, reads::Matches, rule::Rule,
         set::PolicySet, unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
@@ -78,7 +78,7 @@ pub struct ControlCounts {
 
 impl ControlCounts {
     fn of(policies: &[ListedPolicy], not_judged: &[Unjudged]) -> Option<Self> {
-        let of_library = |policy: &&ListedPolicy| policy.dialect == Dialect::Kubescape.to_string();
+        let of_library = |policy: &&ListedPolicy| policy.dialect == kubescape::DIALECT.name;
         // A rule that no control names is a policy without an id.
         let judged = policies.iter().filter(of_library).filter_map(|policy| policy.about.id.as_deref());
         let judged: BTreeSet<&str> = judged.collect();

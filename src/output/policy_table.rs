@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     judge::{
-        dialect::Dialect,
+        dialects::gatekeeper,
         unjudged::{ControlName, Unjudged},
     },
     model::verdict::{Outcome, Severity, Source},
@@ -213,7 +213,7 @@ fn short_paths(paths: &[String]) -> String {
 
 /// A Constraint stands elsewhere than the rule of its template.
 fn is_constraint(policy: &ListedPolicy) -> bool {
-    policy.dialect == Dialect::Gatekeeper.to_string()
+    policy.dialect == gatekeeper::DIALECT.name
 }
 
 fn place(source: &Source) -> String {

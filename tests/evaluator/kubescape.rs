@@ -11,7 +11,7 @@ use std::{
 
 use kaudit::{
     judge::{
-        evaluate::{Job, evaluate},
+        evaluate::{Job, evaluate, with_inventory},
         inventory::Inventory,
         metadata::Metadata,
         policy::Policy,
@@ -74,7 +74,7 @@ fn judged(policies: &PolicySet, objects: &[Value]) -> Vec<(Value, Finding)> {
     for value in objects {
         inventory.put(&object(value).key, Some(&regorus::Value::from_json_str(&value.to_string()).unwrap()));
     }
-    let policies = Arc::new(policies.with_inventory(&inventory));
+    let policies = Arc::new(with_inventory(policies, &inventory));
     let mut all = Vec::new();
     for value in objects {
         let policies = Arc::clone(&policies);

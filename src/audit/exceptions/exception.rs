@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     cluster::identity::{API_VERSION, EXCEPTION_KIND},
-    judge::gatekeeper::matching::Wildcard,
+    judge::dialects::gatekeeper::matching::Wildcard,
     model::{
         exception::Excuse,
         object::{Object, ObjectKey},

@@ -14,8 +14,8 @@ use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
     cli::filter::Filter,
     judge::{
+        dialects::gatekeeper::node::{At, YamlNode},
         evaluate::{Job, evaluate, evaluate_review, with_inventory},
-        gatekeeper::node::{At, YamlNode},
         inventory::Inventory,
         set::PolicySet,
     },

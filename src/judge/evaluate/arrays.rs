@@ -9,15 +9,15 @@ use std::{
     time::Instant,
 };
 
-use super::kubescape::array_results;
+use super::array_rules::array_results;
 use crate::{
     blocking::in_parallel,
     judge::{
-        inventory::Inventory,
-        kubescape::{
+        dialects::kubescape::{
             arrays::{ArraySource, EvaluatedArray, Identity, ObjectArray, RuleArrays, Scope},
             rule::RuleInput,
         },
+        inventory::Inventory,
         set::PolicySet,
         unit::{Unit, UnitForm},
     },
@@ -51,12 +51,11 @@ pub(crate) fn with_arrays(
         let kept = kept.entry(number).or_default();
         for scope in source.scopes() {
             let array = source.array(&scope);
-            match known.and_then(|known| known.kept(&scope, &array, retry)) {
-                Some(evaluated) => kept.push((scope, evaluated)),
-                None => {
-                    let before = known.and_then(|known| known.get(&scope));
-                    open.push(ArrayJob { unit: number, before, scope, array });
-                }
+            if let Some(evaluated) = known.and_then(|known| known.kept(&scope, &array, retry)) {
+                kept.push((scope, evaluated));
+            } else {
+                let before = known.and_then(|known| known.get(&scope));
+                open.push(ArrayJob { unit: number, before, scope, array });
             }
         }
     }

@@ -3,12 +3,12 @@
 use regorus::Value;
 
 use super::{
-    gatekeeper::matches,
+    constraints::matches,
     input::{Extent, JobValues, Operation, fields},
     job::Job,
 };
 use crate::{
-    judge::{dialect::InputForm, kubescape::arrays::Identity, rule::Definition, unit::Unit},
+    judge::{dialect::InputForm, dialects::kubescape::arrays::Identity, rule::Definition, unit::Unit},
     model::object::ObjectKey,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
                 return Ok(Some(Asked::No("the check's selector does not name its kind".to_owned())));
             }
-            let (input, object): (_, &[&str]) = match group.dialect.input_form() {
+            let (input, object): (_, &[&str]) = match group.dialect.input {
                 InputForm::Review(_) => (values.admission(Operation::Audit), &["request", "object"]),
                 InputForm::Object => (values.object.clone(), &[]),
                 InputForm::Array => continue,
@@ -53,7 +53,7 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
             return Ok(Some(asked));
         }
         let named = |known: &&_| {
-            let known: &&crate::judge::gatekeeper::constraint::Constraint = known;
+            let known: &&crate::judge::dialects::gatekeeper::constraint::Constraint = known;
             *known.policy == *policy && *known.rule.name == *rule
         };
         let entrypoint = unit.groups.first().and_then(|group| group.entrypoints.first());

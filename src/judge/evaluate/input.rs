@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::job::Job;
 use crate::{
-    judge::{depth, gatekeeper::matching::Matchable, reads::Projection},
+    judge::{depth, dialects::gatekeeper::matching::Matchable, reads::Projection},
     model::object::{Object, ObjectKey},
     rego::value,
 };

@@ -6,14 +6,14 @@ use regorus::Value;
 
 use super::{
     part::PartOfGroup,
-    results::{self, Results, items},
-    trivy,
+    results::{self, Results},
 };
 use crate::{
     judge::{
         dialect::Dialect,
-        gatekeeper::template::column,
+        dialects::gatekeeper::template::column,
         reads::KindQuery,
+        result_values::items,
         rule::Entrypoint,
         unit::{Group, Unit},
     },
@@ -113,12 +113,12 @@ impl Judge<'_> {
         answer: &Answer,
         exceptions: &[Result<Answer, Failure>],
     ) {
-        let mut findings = findings(dialect, entrypoint, &answer.value);
+        let mut findings = (dialect.findings)(entrypoint, &answer.value);
         if findings.is_empty() {
             return self.results.pass(&entrypoint.rule);
         }
         results::attribute(&mut findings, entrypoint, (&entrypoint.descriptors, None), |number| {
-            Some(self::findings(dialect, entrypoint, answer.definition(number)?))
+            Some((dialect.findings)(entrypoint, answer.definition(number)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions
@@ -172,16 +172,6 @@ pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message:
         message: message.into(),
         details: None,
         excused: None,
-    }
-}
-
-/// Reads the value of a rule as its dialect does.
-pub(super) fn findings(dialect: Dialect, entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
-    match dialect {
-        Dialect::Trivy => trivy::findings(entrypoint, value),
-        Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper | Dialect::Kubescape => {
-            results::findings(entrypoint, value)
-        }
     }
 }
 

@@ -2,9 +2,6 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use regorus::Value;
-use serde_json::Map;
-
 use super::{bounds, texts};
 use crate::{
     judge::rule::{Entrypoint, ResultShape, Rule, RuleDescriptors},
@@ -12,7 +9,6 @@ use crate::{
         rule_numbers::RuleNumbers,
         verdict::{Finding, Outcome, RuleDescriptor, Severity},
     },
-    rego::value,
 };
 
 /// The results of one object so far.
@@ -99,94 +95,6 @@ fn order(a: &Finding, b: &Finding) -> Ordering {
     key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))
 }
 
-/// Reads a rule's value as conftest and OPA's tutorials do.
-pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    match (entrypoint.shape, value) {
-        (_, Value::Undefined | Value::Null | Value::Bool(false)) => {}
-        // `default deny := ""` is an idiom for no result.
-        (ResultShape::Complete, Value::String(text)) if text.is_empty() => {}
-        (ResultShape::Object, Value::Object(fields)) => {
-            for (key, value) in fields.iter_sorted() {
-                match value {
-                    Value::Bool(false) => {}
-                    // `deny["message"] if …` is an object in Rego v1, though its author meant a set.
-                    Value::Bool(true) => findings.push(finding(entrypoint, key)),
-                    Value::Set(_) | Value::Array(_) => {
-                        findings.extend(items(value).map(|item| finding(entrypoint, item)));
-                    }
-                    value => findings.push(finding(entrypoint, value)),
-                }
-            }
-        }
-        (_, Value::Set(_) | Value::Array(_)) => findings.extend(items(value).map(|item| finding(entrypoint, item))),
-        (_, value) => findings.push(finding(entrypoint, value)),
-    }
-    findings
-}
-
-/// Makes a finding of one result.
-fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
-    let rule = &entrypoint.rule;
-    let mut severity = None;
-    let mut details = None;
-    let message: Arc<str> = match value {
-        // A result without a message.
-        Value::Bool(true) => Arc::clone(&rule.name),
-        Value::String(text) if text.is_empty() => Arc::clone(&rule.name),
-        Value::String(text) => Arc::clone(text),
-        Value::Object(fields) => {
-            let word = fields.get(&Value::from("severity")).and_then(value::text);
-            severity = word.and_then(|word| Severity::from_word(word));
-            let known = |key: &str| key == "msg" || (key == "severity" && severity.is_some());
-            details =
-                self::details(fields.iter_sorted().filter(|(key, _)| !value::text(key).is_some_and(|key| known(key))));
-            match fields.get(&Value::from("msg")) {
-                Some(Value::String(text)) => Arc::clone(text),
-                Some(other) => json(other).to_string().into(),
-                None => format!("rule missing msg field: {}", json(value)).into(),
-            }
-        }
-        other => json(other).to_string().into(),
-    };
-    let descriptor = Arc::clone(&entrypoint.descriptors.rule);
-    Finding { rule: descriptor, outcome: rule.outcome, severity, message, details, excused: None }
-}
-
-/// Returns what a result holds besides its message. A single key `details` that holds an object is that object, as
-/// Gatekeeper's policies write it.
-pub(super) fn details<'a>(
-    fields: impl Iterator<Item = (&'a Value, &'a Value)>,
-) -> Option<Arc<Map<String, serde_json::Value>>> {
-    let name = |key: &Value| value::text(key).map_or_else(|| json(key).to_string(), ToString::to_string);
-    let mut details: Map<_, _> = fields.map(|(key, value)| (name(key), json(value))).collect();
-    if details.len() == 1
-        && let Some(serde_json::Value::Object(inner)) = details.get_mut("details")
-    {
-        details = std::mem::take(inner);
-    }
-    details.values_mut().for_each(|value| cut(value, DEEPEST));
-    (!details.is_empty()).then(|| Arc::new(details))
-}
-
-/// Levels of details that are kept: many JSON parsers read 128 levels, and results are nested in a document.
-const DEEPEST: u32 = 100;
-
-/// Turns what is nested deeper than `levels` into text.
-fn cut(value: &mut serde_json::Value, levels: u32) {
-    match value {
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => *value = value.to_string().into(),
-        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| cut(item, levels - 1)),
-        serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| cut(field, levels - 1)),
-        _ => {}
-    }
-}
-
-/// Returns a value as JSON; sets become arrays.
-pub(super) fn json(value: &Value) -> serde_json::Value {
-    serde_json::to_value(value).unwrap_or_default()
-}
-
 /// Gives each finding the descriptor and the severity of the definition that it came from: for rules with several, `ask`
 /// returns the findings of one definition alone, by its number. A severity that is `nearer` takes precedence over that of the
 /// definition.
@@ -233,16 +141,6 @@ pub(super) fn attribute(
 fn stamp(finding: &mut Finding, descriptor: &Arc<RuleDescriptor>, severity: Option<Severity>) {
     finding.severity = finding.severity.or(severity);
     finding.rule = Arc::clone(descriptor);
-}
-
-/// Returns the values of a collection; of anything else none.
-pub(super) fn items(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
-    match value {
-        Value::Array(items) => Box::new(items.iter()),
-        Value::Set(items) => Box::new(items.iter()),
-        Value::Object(fields) => Box::new(fields.iter_sorted().map(|(_, value)| value)),
-        _ => Box::new(std::iter::empty()),
-    }
 }
 
 #[cfg(test)]

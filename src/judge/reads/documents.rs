@@ -128,7 +128,7 @@ impl Reads {
 
 /// Returns what is read of the review that an object comes in, given what is read of all documents.
 fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
-    match dialect.input_form() {
+    match dialect.input {
         InputForm::Review(field) => documents.field("input")?.field(field),
         InputForm::Object | InputForm::Array => None,
     }
@@ -136,7 +136,7 @@ fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
 
 /// Returns what is read of the object.
 fn object(documents: &Tree, dialect: Dialect) -> Tree {
-    match dialect.input_form() {
+    match dialect.input {
         InputForm::Object => return documents.field("input").unwrap_or_default(),
         // The object is one of the elements.
         InputForm::Array => return documents.field("input").and_then(|input| input.parts()).unwrap_or_default(),

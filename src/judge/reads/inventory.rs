@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{projection::Projection, tree::Tree};
-use crate::{judge::kubescape::matching::ResourceMatch, model::object::Kind};
+use crate::{judge::resource_match::ResourceMatch, model::object::Kind};
 
 /// Placeholder for the namespace of the evaluated object. It is not a valid name of a namespace.
 pub(super) const OWN_NAMESPACE: &str = "<own>";

@@ -74,7 +74,7 @@ impl Queries {
     pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
         let mut walker = Walker::new(rules, dialect);
         let mut found = Self {
-            relates: dialect.input_form() == InputForm::Array
+            relates: dialect.input == InputForm::Array
                 && entrypoints.iter().any(|entrypoint| elements::relates(rules, &entrypoint.path)),
             ..Self::default()
         };
@@ -233,10 +233,7 @@ fn query(walker: &mut Walker<'_>, kind: AskedKind<'_>, entrypoints: &[Entrypoint
             continue;
         }
         let summary = walker.entrypoint(path, shape.is_some());
-        let may_have_results = match walker.dialect {
-            Dialect::Trivy => may_have_any,
-            Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper | Dialect::Kubescape => may_have_results,
-        };
+        let may_have_results = if walker.dialect.any_value_is_result { may_have_any } else { may_have_results };
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);
             reads.push(Arc::new(summary.reads));
@@ -245,7 +242,7 @@ fn query(walker: &mut Walker<'_>, kind: AskedKind<'_>, entrypoints: &[Entrypoint
     KindQuery { rules, reads, unread: Vec::new() }
 }
 
-/// Whether a value can hold a result, as Trivy reads values: whatever is no empty set.
+/// Whether a value can hold a result where every value is one but an empty set.
 fn may_have_any(value: &Possible, _: Option<ResultShape>) -> bool {
     let is_empty = value.only_members().is_some_and(Possible::is_nothing);
     !value.is_nothing() && !is_empty

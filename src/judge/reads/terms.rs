@@ -237,7 +237,7 @@ impl<'a> Walker<'a> {
         let is = |names: &[&str]| is(above, names);
         &**input == "input"
             && matches!(&**last, "name" | "namespace")
-            && match self.dialect.input_form() {
+            && match self.dialect.input {
                 InputForm::Object => is(&["metadata"]),
                 InputForm::Review(review) => is(&[review]) || is(&[review, "object", "metadata"]),
                 // Verdicts on arrays are not shared.
@@ -248,7 +248,7 @@ impl<'a> Walker<'a> {
     /// Whether a place holds the name of the kind, and whether it always does.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| is(place, names);
-        let review = match self.dialect.input_form() {
+        let review = match self.dialect.input {
             InputForm::Object => return is(&["input", "kind"]).then_some(true),
             InputForm::Array => {
                 let [input, Segment::Any, kind] = place else { return None };

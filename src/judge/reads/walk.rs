@@ -290,7 +290,7 @@ impl<'a> Walker<'a> {
 
     /// Whether what is walked is a result in Kubescape's dialect.
     fn is_response(&self) -> bool {
-        self.dialect.input_form() == InputForm::Array && self.stack.len() == 1
+        self.dialect.input == InputForm::Array && self.stack.len() == 1
     }
 
     // Bodies

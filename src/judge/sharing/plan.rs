@@ -7,7 +7,7 @@ use std::{
 
 use crate::judge::{
     dialect::{Dialect, InputForm},
-    gatekeeper::Config,
+    dialects::gatekeeper::Config,
     reads::{Likeness, Projection, Reads, Segment, Tree},
     unit::{Group, Unit},
 };
@@ -214,7 +214,7 @@ impl Planner<'_> {
     /// are not shared, and where it stands, its operation is always the same.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
         // What is printed of an element is not followed to its object.
-        if dialect.input_form() == InputForm::Array {
+        if dialect.input == InputForm::Array {
             return false;
         }
         let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));

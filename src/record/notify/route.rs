@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::notification::Notification;
 use crate::{
-    judge::gatekeeper::matching::Wildcard,
+    judge::dialects::gatekeeper::matching::Wildcard,
     model::verdict::{Outcome, Severity},
     record::lifecycle::Lifecycle,
 };

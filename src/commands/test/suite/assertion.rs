@@ -4,7 +4,7 @@ use regex::Regex;
 
 use crate::{
     cli::filter::compile,
-    judge::gatekeeper::node::{Content, YamlNode},
+    judge::dialects::gatekeeper::node::{Content, YamlNode},
 };
 
 /// One entry of `assertions`.

@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use crate::{
-    judge::gatekeeper::node::YamlNode,
+    judge::dialects::gatekeeper::node::YamlNode,
     model::object::Object,
     rego::{
         file::{File, Form},

@@ -16,7 +16,7 @@ pub(super) fn is_in(text: &str) -> bool {
 }
 
 /// Returns the metadata that rules of a module hold, as far as it is written out; `None` if it has no such rules.
-pub(crate) fn metadata(module: &Module) -> Option<Metadata> {
+pub(super) fn metadata(module: &Module) -> Option<Metadata> {
     if !module.defines(METADATA) && !module.defines(INPUT) {
         return None;
     }

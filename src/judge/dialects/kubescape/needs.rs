@@ -22,7 +22,7 @@ const EXTERNAL: [(&str, &str); 6] = [
 ];
 
 /// Returns why a rule is not judged by; `None` for one that is.
-pub(super) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<String> {
+pub(crate) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<String> {
     if !has_module || !rule.rule_language.is_empty() && !rule.rule_language.eq_ignore_ascii_case("rego") {
         return Some(format!("it is not written in Rego, but in {:?}", rule.rule_language));
     }
@@ -48,7 +48,7 @@ pub(super) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<Stri
 }
 
 /// Returns why a rule is not judged by if it was refused for a function that only Kubescape has.
-pub(super) fn needs_builtin(problems: &[Problem]) -> Option<String> {
+pub(crate) fn needs_builtin(problems: &[Problem]) -> Option<String> {
     let mut refused = problems.iter().filter(|problem| problem.is_refusal());
     let of = |problem: &Problem| BUILTINS.iter().find(|(name, _)| problem.message.contains(name));
     let (name, needs) = refused.find_map(of)?;

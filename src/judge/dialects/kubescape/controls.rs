@@ -27,7 +27,7 @@ impl Framework {
 }
 
 /// Returns a rule that does not judge, with the controls that name it.
-pub(super) fn unjudged_rule(
+pub(crate) fn unjudged_rule(
     (name, file): (&str, &Arc<str>),
     controls: &[&Control],
     reason: impl Into<String>,
@@ -38,7 +38,7 @@ pub(super) fn unjudged_rule(
 }
 
 /// Returns the rules that the chosen controls name and that are not among `rules`, and the controls that have none.
-pub(super) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Unjudged> {
+pub(crate) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Unjudged> {
     let missing = |control: &Control| {
         let unknown = control.rules_names.iter().filter(|name| !rules.contains(name.as_str()));
         let unknown = unknown.map(|name| control.unjudged(name, "there is no such rule"));
@@ -49,7 +49,7 @@ pub(super) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Un
 }
 
 /// Returns the controls of a framework that are not among those of the library.
-pub(super) fn missing_controls((framework, file): &(Framework, Arc<str>), known: &[Control]) -> Vec<Unjudged> {
+pub(crate) fn missing_controls((framework, file): &(Framework, Arc<str>), known: &[Control]) -> Vec<Unjudged> {
     let unknown = |id: &&str| !known.iter().any(|control| control.id == **id || control.name == **id);
     let missing = framework.controls().filter(unknown).map(|id| {
         let controls = vec![ControlName { id: id.to_owned(), title: String::new() }];

@@ -68,14 +68,14 @@ pub(crate) struct BoundTemplate {
 }
 
 /// A Constraint that is in order.
-pub(super) enum ReadConstraint {
+pub(crate) enum ReadConstraint {
     Judges(Box<Constraint>),
     /// It judges nothing at this enforcement point, for this reason.
     Silent(&'static str),
 }
 
 /// Reads a Constraint of a template; `None` if it is refused. What is wrong is added to `problems`.
-pub(super) fn read(
+pub(crate) fn read(
     document: &mut Document<'_>,
     template: &Template,
     of_rule: &Metadata,

@@ -1,18 +1,13 @@
-//! Judging by Gatekeeper's Constraints: which match, their input, and how the template's value is read.
-
-use std::sync::Arc;
-
-use regorus::Value;
+//! Evaluation of templates for Constraints: which match an object, and their input.
 
 use super::{
     input::{Review, fields},
     judge::{Judge, error},
-    results::{attribute, details, items, json},
+    results::attribute,
 };
-use crate::{
-    judge::{gatekeeper::constraint::Constraint, unit::Unit},
-    model::verdict::Finding,
-    rego::evaluator::Failure,
+use crate::judge::{
+    dialects::gatekeeper::{constraint::Constraint, results::violations},
+    unit::Unit,
 };
 
 impl Judge<'_> {
@@ -66,33 +61,4 @@ pub(super) fn matches(constraint: &Constraint, review: &Review) -> Result<bool, 
         }
     }
     Ok(false)
-}
-
-/// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. An element without
-/// `msg` is no result.
-///
-/// # Errors
-/// When a message is no string; Gatekeeper fails on it too.
-fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Failure> {
-    let elements: Vec<&Value> = match value {
-        // `data.template.violation[r]` iterates over the keys.
-        Value::Object(fields) => {
-            fields.iter_sorted().filter(|(_, value)| **value != Value::Bool(false)).map(|(key, _)| key).collect()
-        }
-        Value::Set(_) => items(value).collect(),
-        _ => Vec::new(),
-    };
-    let mut findings = Vec::new();
-    for element in elements {
-        let message: Arc<str> = match &element["msg"] {
-            Value::Undefined => continue,
-            Value::String(text) => Arc::clone(text),
-            other => return Err(Failure::error(format!("msg must be a string, not {}", json(other)))),
-        };
-        let details = details([(&Value::from("details"), &element["details"])].into_iter());
-        let details = details.filter(|_| element["details"] != Value::Undefined);
-        let (rule, outcome) = (Arc::clone(&constraint.descriptors.rule), constraint.rule.outcome);
-        findings.push(Finding { rule, outcome, severity: None, message, details, excused: None });
-    }
-    Ok(findings)
 }

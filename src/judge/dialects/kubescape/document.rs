@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::matching::ResourceMatch;
+use crate::judge::resource_match::ResourceMatch;
 use crate::{
     model::verdict::Severity,
     rego::{data, file::File, problem::Problem},
@@ -14,27 +14,27 @@ use crate::{
 /// `rule.metadata.json`, as far as kaudit reads it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RuleMetadata {
-    pub(super) name: String,
+pub(crate) struct RuleMetadata {
+    pub(crate) name: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) attributes: Map<String, Value>,
+    pub(crate) attributes: Map<String, Value>,
     #[serde(default)]
-    pub(super) rule_language: String,
+    pub(crate) rule_language: String,
     /// The kinds that it judges.
     #[serde(rename = "match", default, deserialize_with = "or_default")]
-    pub(super) matching: Vec<ResourceMatch>,
+    pub(crate) matching: Vec<ResourceMatch>,
     /// What it needs that is no object of the cluster.
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) dynamic_match: Vec<ResourceMatch>,
+    pub(crate) dynamic_match: Vec<ResourceMatch>,
     #[serde(default)]
-    pub(super) description: String,
+    pub(crate) description: String,
     #[serde(default)]
-    pub(super) remediation: String,
+    pub(crate) remediation: String,
 }
 
 impl RuleMetadata {
     /// Returns an attribute that is a text; `None` for others.
-    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name)?.as_str()
     }
 }
@@ -42,58 +42,58 @@ impl RuleMetadata {
 /// A control: what rules are about, and how bad it is if they fail.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Control {
+pub(crate) struct Control {
     #[serde(rename = "controlID")]
-    pub(super) id: String,
+    pub(crate) id: String,
     #[serde(default)]
-    pub(super) name: String,
+    pub(crate) name: String,
     #[serde(default)]
-    pub(super) description: String,
+    pub(crate) description: String,
     #[serde(default)]
-    pub(super) remediation: String,
+    pub(crate) remediation: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) attributes: Map<String, Value>,
+    pub(crate) attributes: Map<String, Value>,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) rules_names: Vec<String>,
+    pub(crate) rules_names: Vec<String>,
     #[serde(default)]
-    pub(super) base_score: f64,
+    pub(crate) base_score: f64,
     #[serde(default)]
-    pub(super) category: Option<Category>,
+    pub(crate) category: Option<Category>,
     #[serde(default)]
-    pub(super) references: Option<Vec<String>>,
+    pub(crate) references: Option<Vec<String>>,
     #[serde(default)]
-    pub(super) scanning_scope: Option<ScanningScope>,
+    pub(crate) scanning_scope: Option<ScanningScope>,
     /// Config inputs that this control sets for its rules, whatever the user's are.
     #[serde(default)]
-    pub(super) fixed_input: Option<FixedInput>,
+    pub(crate) fixed_input: Option<FixedInput>,
     /// The file that it is in.
     #[serde(skip)]
-    pub(super) file: Arc<str>,
+    pub(crate) file: Arc<str>,
 }
 
 /// Config inputs by name.
-pub(super) type FixedInput = BTreeMap<String, Value>;
+pub(crate) type FixedInput = BTreeMap<String, Value>;
 
 /// Of a control.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Category {
+pub(crate) struct Category {
     #[serde(default)]
-    pub(super) name: String,
+    pub(crate) name: String,
     #[serde(default)]
-    pub(super) sub_category: Option<Box<Self>>,
+    pub(crate) sub_category: Option<Box<Self>>,
 }
 
 /// What a control is for: `cluster`, `file`, or a cloud.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct ScanningScope {
+pub(crate) struct ScanningScope {
     #[serde(default)]
-    pub(super) matches: Vec<String>,
+    pub(crate) matches: Vec<String>,
 }
 
 impl Control {
     /// Returns its severity, which Kubescape takes from the score.
-    pub(super) fn severity(&self) -> Option<Severity> {
+    pub(crate) fn severity(&self) -> Option<Severity> {
         match self.base_score {
             score if score >= 9.0 => Some(Severity::Critical),
             score if score >= 7.0 => Some(Severity::High),
@@ -104,7 +104,7 @@ impl Control {
     }
 
     /// Whether it is for any cluster, and not for that of one cloud.
-    pub(super) fn is_for_any_cluster(&self) -> bool {
+    pub(crate) fn is_for_any_cluster(&self) -> bool {
         let scopes = self.scanning_scope.as_ref().map_or(&[][..], |scope| &scope.matches);
         scopes.is_empty() || scopes.iter().any(|scope| scope == "cluster" || scope == "file")
     }
@@ -113,23 +113,23 @@ impl Control {
 /// A framework: a choice of controls, some of them in its own words.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Framework {
-    pub(super) name: String,
+pub(crate) struct Framework {
+    pub(crate) name: String,
     #[serde(default)]
-    pub(super) active_controls: Vec<ActiveControl>,
+    pub(crate) active_controls: Vec<ActiveControl>,
     /// Of older libraries: names instead of ids.
     #[serde(default)]
-    pub(super) controls_names: Vec<String>,
+    pub(crate) controls_names: Vec<String>,
 }
 
 /// A control as a framework takes it.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct ActiveControl {
+pub(crate) struct ActiveControl {
     #[serde(rename = "controlID")]
-    pub(super) id: String,
+    pub(crate) id: String,
     /// Fields that the framework words differently.
     #[serde(default)]
-    pub(super) patch: Map<String, Value>,
+    pub(crate) patch: Map<String, Value>,
 }
 
 /// `null` stands for nothing.
@@ -138,7 +138,7 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(d
 }
 
 /// What a JSON file of a library is.
-pub(super) enum Document {
+pub(crate) enum Document {
     Control(Box<Control>),
     Framework(Framework),
     /// `postureControlInputs` and `dataControlInputs`.
@@ -146,13 +146,13 @@ pub(super) enum Document {
 }
 
 /// The documents of `data` that rules are configured with.
-pub(super) const INPUTS: [&str; 2] = ["postureControlInputs", "dataControlInputs"];
+pub(crate) const INPUTS: [&str; 2] = ["postureControlInputs", "dataControlInputs"];
 
 /// Reads a file if it is a control, a framework or config inputs.
 ///
 /// # Errors
 /// When it is one of them by its keys, and a field has a wrong type.
-pub(super) fn read(file: &File) -> Result<Option<Document>, Problem> {
+pub(crate) fn read(file: &File) -> Result<Option<Document>, Problem> {
     // Most files are none of these.
     let known = ["controlID", "activeControls", "controlsNames", "ControlInputs"];
     if !known.iter().any(|word| file.text.contains(word)) {

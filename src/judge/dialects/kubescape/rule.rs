@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{arrays::Aggregator, matching::ResourceMatch};
+use super::arrays::Aggregator;
+use crate::judge::resource_match::ResourceMatch;
 use crate::{
     judge::rule::{Rule, RuleDescriptors},
     model::object::Kind,

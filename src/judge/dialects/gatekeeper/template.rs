@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
-    judge::{metadata::Metadata, trivy},
+    judge::{dialects::trivy, metadata::Metadata},
     rego::{
         file::{Declared, File, Form},
         limits::Version,

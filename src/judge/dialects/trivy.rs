@@ -7,27 +7,34 @@
 //! only they use.
 
 mod legacy;
+mod results;
 mod selector;
 mod sorting;
 
 use std::collections::BTreeMap;
 
 use self::selector::Scope;
-pub(crate) use self::{
-    legacy::metadata as legacy,
-    selector::Kinds,
-    sorting::{Sorted, sort_out, uses, uses_all},
+pub(crate) use self::sorting::{Sorted, sort_out, uses, uses_all};
+use crate::{
+    judge::{
+        dialect::{Annotations, Dialect, DialectDescription, InputForm, PackageKinds},
+        metadata::AnnotationScope,
+        rule_kinds::RuleKinds,
+    },
+    model::verdict::Outcome,
+    rego::{graph::Graph, references::Path, syntax::Module},
 };
-use super::metadata::{AnnotationScope, Metadata};
-use crate::rego::{graph::Graph, references::Path, syntax::Module};
 
 /// What checks of Trivy's can call beside OPA's builtins.
 pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
 
-/// Whether Trivy asks for a rule of this name.
-pub(crate) fn is_enforced(name: &str) -> bool {
-    name == "deny" || name.starts_with("deny_")
-}
+pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
+    any_value_is_result: true,
+    outcome: |name| (name == "deny" || name.starts_with("deny_")).then_some(Outcome::Fail),
+    packages,
+    metadata_in_rules: legacy::metadata,
+    ..DialectDescription::new("trivy", InputForm::Object, results::findings)
+});
 
 /// Whether a text seems to be of a check. Trivy's OPA accepts more than the latest.
 pub(crate) fn makes_results(text: &str) -> bool {
@@ -35,12 +42,8 @@ pub(crate) fn makes_results(text: &str) -> bool {
 }
 
 /// Returns the packages that are checks of Trivy's, each with the kinds that it judges; `None` for those that judge none.
-pub(crate) fn packages(
-    modules: &[&Module],
-    annotations: &[Vec<(AnnotationScope, Metadata)>],
-    graph: &Graph<'_>,
-) -> BTreeMap<Path, Option<Kinds>> {
-    let mut packages: BTreeMap<Path, Option<Kinds>> = BTreeMap::new();
+fn packages(modules: &[&Module], annotations: &[Annotations], graph: &Graph<'_>) -> PackageKinds {
+    let mut packages = PackageKinds::new();
     // A package may have thousands of modules.
     let mut callers: BTreeMap<Path, bool> = BTreeMap::new();
     let mut is_caller = |package: &Path| match callers.get(package) {
@@ -54,7 +57,7 @@ pub(crate) fn packages(
         let kinds = match scope {
             Some(scope) => scope.kinds().ok(),
             None if packages.contains_key(&package) || !is_caller(&package) => continue,
-            None => Some(Kinds::all()),
+            None => Some(RuleKinds::all()),
         };
         let known = packages.entry(package).or_default();
         *known = match (known.take(), kinds) {

@@ -17,38 +17,38 @@ pub(crate) struct Document<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: YamlNode,
     /// Whether a test suite is in the same directory or above.
-    pub(super) example: bool,
+    pub(crate) example: bool,
 }
 
 impl Document<'_> {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.node.at(&["metadata", "name"]).text().unwrap_or_default()
     }
 
-    pub(super) fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         self.node.get("kind").text().unwrap_or_default()
     }
 
     /// The API group and the kind.
-    pub(super) fn type_of(&self) -> (&str, &str) {
+    pub(crate) fn type_of(&self) -> (&str, &str) {
         let version = self.node.get("apiVersion").text().unwrap_or_default();
         (version.split_once('/').map_or("", |(group, _)| group), self.kind())
     }
 
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("{} {}", self.kind(), self.name()).trim_end().to_owned()
     }
 
-    pub(super) fn problem(&self, node: &YamlNode, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, node: &YamlNode, message: impl Into<String>) -> Problem {
         self.problem_at(node.at, message)
     }
 
-    pub(super) fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
     }
 
     /// The problem of a Constraint whose template is refused.
-    pub(super) fn left_out(&self, template: &Self) -> Problem {
+    pub(crate) fn left_out(&self, template: &Self) -> Problem {
         let message = format!(
             "left out: {} uses {} of {}, which is not loaded",
             self.label(),
@@ -59,20 +59,20 @@ impl Document<'_> {
     }
 
     /// A problem of the whole document, without an excerpt: its first line would explain nothing.
-    pub(super) fn whole(&self, message: impl Into<String>) -> Problem {
+    pub(crate) fn whole(&self, message: impl Into<String>) -> Problem {
         Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
     }
 
-    pub(super) fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         Source { file: Arc::clone(&self.file.shown), line: self.node.at.line }
     }
 
-    pub(super) fn unjudged(&self, reason: impl Into<String>) -> Unjudged {
+    pub(crate) fn unjudged(&self, reason: impl Into<String>) -> Unjudged {
         Unjudged { name: self.label(), reason: reason.into(), source: self.source(), controls: Vec::new() }
     }
 }
 
 /// Turns a problem into a warning.
-pub(super) fn warning(problem: Problem) -> Problem {
+pub(crate) fn warning(problem: Problem) -> Problem {
     Problem { severity: ProblemSeverity::Warning, ..problem }
 }

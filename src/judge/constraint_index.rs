@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{judge::unit::Unit, model::object::Kind};
+use super::unit::Unit;
+use crate::model::object::Kind;
 
 /// The Constraints of all units, by the kinds that they can match.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use std::{
 
 use regorus::Value;
 
-use super::matching::ResourceMatch;
+use crate::judge::resource_match::ResourceMatch;
 use crate::{
     judge::inventory::Inventory,
     model::object::Kind,

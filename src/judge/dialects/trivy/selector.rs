@@ -1,10 +1,10 @@
 //! `custom.input.selector`: the types of input that a check is for, and the kinds of Kubernetes objects.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::judge::metadata::Metadata;
+use crate::judge::{metadata::Metadata, rule_kinds::RuleKinds};
 
 /// What Trivy's scanner calls Kubernetes objects.
 const KUBERNETES: &str = "kubernetes";
@@ -12,72 +12,6 @@ const KUBERNETES: &str = "kubernetes";
 const NODE: &str = "nodeinfo";
 /// The framework of checks that Trivy runs unless it is told otherwise.
 const DEFAULT: &str = "default";
-
-/// The kinds that selectors may name, which they do in lower case. Others are compared without regard to case.
-const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap ControllerRevision CronJob \
-    CSIDriver CSINode CustomResourceDefinition DaemonSet Deployment DeploymentConfig Endpoints EndpointSlice Event \
-    HorizontalPodAutoscaler Ingress IngressClass Job Lease LimitRange MutatingWebhookConfiguration Namespace NetworkPolicy \
-    Node PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget PodSecurityPolicy PodTemplate PriorityClass \
-    ReplicaSet ReplicationController ResourceQuota Role RoleBinding Route RuntimeClass Secret Service ServiceAccount \
-    StatefulSet StorageClass ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration \
-    VolumeAttachment";
-
-/// The kinds that a check judges.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kinds(Option<Named>);
-
-/// Kinds by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Named {
-    /// As Kubernetes spells them.
-    known: BTreeSet<Arc<str>>,
-    /// As the check spells others.
-    others: BTreeSet<String>,
-}
-
-impl Kinds {
-    pub(crate) fn all() -> Self {
-        Self(None)
-    }
-
-    fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {
-        let mut kinds = Named::default();
-        for name in names {
-            match KNOWN.split_whitespace().find(|known| known.eq_ignore_ascii_case(name)) {
-                Some(known) => kinds.known.insert(known.into()),
-                None => kinds.others.insert(name.to_owned()),
-            };
-        }
-        Self(Some(kinds))
-    }
-
-    /// Whether objects of a kind are judged.
-    pub(crate) fn contain(&self, kind: &str) -> bool {
-        let named = |named: &Named| {
-            named.known.contains(kind) || named.others.iter().any(|name| name.eq_ignore_ascii_case(kind))
-        };
-        self.0.as_ref().is_none_or(named)
-    }
-
-    /// Whether they may contain a kind that is not among [`Self::known`].
-    pub(crate) fn are_open(&self) -> bool {
-        self.0.as_ref().is_none_or(|named| !named.others.is_empty())
-    }
-
-    /// Returns those whose spelling is known.
-    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter().flat_map(|named| &named.known)
-    }
-
-    /// Returns the kinds of both.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self(self.0.zip(other.0).map(|(mut one, other)| {
-            one.known.extend(other.known);
-            one.others.extend(other.others);
-            one
-        }))
-    }
-}
 
 /// What a check says of the input that it is for.
 #[derive(Debug)]
@@ -142,7 +76,7 @@ impl Scope {
     }
 
     /// Returns the kinds that it judges; else why it judges none.
-    pub(super) fn kinds(&self) -> Result<Kinds, Reason> {
+    pub(super) fn kinds(&self) -> Result<RuleKinds, Reason> {
         // One selector of another type is enough: Trivy takes the list as a whole.
         if self.selectors.iter().any(|selector| selector.of != KUBERNETES) {
             return Err(Reason::Types(self.selectors.iter().map(|selector| selector.of.clone()).collect()));
@@ -154,13 +88,13 @@ impl Scope {
             return Err(Reason::Framework);
         }
         if self.selectors.iter().any(|selector| selector.subtypes.is_empty()) || self.selectors.is_empty() {
-            return Ok(Kinds::all());
+            return Ok(RuleKinds::all());
         }
         let names = || self.selectors.iter().flat_map(|selector| &selector.subtypes).flatten().map(String::as_str);
         if names().all(|name| name.eq_ignore_ascii_case(NODE)) {
             return Err(Reason::Node);
         }
-        Ok(Kinds::named(names().filter(|name| !name.eq_ignore_ascii_case(NODE))))
+        Ok(RuleKinds::named(names().filter(|name| !name.eq_ignore_ascii_case(NODE))))
     }
 }
 
@@ -183,12 +117,12 @@ mod tests {
 
     use super::*;
 
-    fn kinds(custom: &Value) -> Result<Kinds, Reason> {
+    fn kinds(custom: &Value) -> Result<RuleKinds, Reason> {
         let about = Metadata { custom: custom.as_object().cloned().unwrap(), ..Metadata::default() };
         Scope::of(&about).expect("a check").kinds()
     }
 
-    fn selector(selector: &Value) -> Result<Kinds, Reason> {
+    fn selector(selector: &Value) -> Result<RuleKinds, Reason> {
         kinds(&json!({"input": {"selector": selector}}))
     }
 
@@ -199,17 +133,17 @@ mod tests {
         let found = found.unwrap();
         assert!(found.contain("ReplicaSet") && found.contain("Gateway") && !found.contain("Pod"));
         assert!(found.are_open() && found.known().map(|name| &**name).eq(["ReplicaSet"]));
-        let all = found.clone().or(Kinds::all());
+        let all = found.clone().or(RuleKinds::all());
         assert!(all.contain("Pod") && all.are_open());
-        let more = found.or(Kinds::named(["pod"].into_iter()));
+        let more = found.or(RuleKinds::named(["pod"].into_iter()));
         assert!(more.contain("Pod") && more.contain("ReplicaSet") && !more.contain("Job"));
     }
 
     #[test]
     fn without_subtypes_all_kinds_are_judged() {
-        assert_eq!(selector(&json!([{"type": "kubernetes"}])), Ok(Kinds::all()));
-        assert_eq!(selector(&json!([])), Ok(Kinds::all()));
-        assert_eq!(kinds(&json!({"input": {}})), Ok(Kinds::all()));
+        assert_eq!(selector(&json!([{"type": "kubernetes"}])), Ok(RuleKinds::all()));
+        assert_eq!(selector(&json!([])), Ok(RuleKinds::all()));
+        assert_eq!(kinds(&json!({"input": {}})), Ok(RuleKinds::all()));
         assert!(Scope::of(&Metadata::default()).is_none());
     }
 
@@ -222,6 +156,6 @@ mod tests {
         assert_eq!(kinds(&json!({"input": {}, "deprecated": true})), Err(Reason::Deprecated));
         assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": []}})), Err(Reason::Framework));
         assert_eq!(kinds(&json!({"input": {}, "frameworks": {"default": []}})), Err(Reason::Framework));
-        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": [], "default": [null]}})), Ok(Kinds::all()));
+        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": [], "default": [null]}})), Ok(RuleKinds::all()));
     }
 }

@@ -4,8 +4,14 @@ use std::sync::Arc;
 
 use regorus::Value;
 
-use super::results::{details, items, json};
-use crate::{judge::rule::Entrypoint, model::verdict::Finding, rego::value};
+use crate::{
+    judge::{
+        result_values::{details, items, json},
+        rule::Entrypoint,
+    },
+    model::verdict::Finding,
+    rego::value,
+};
 
 /// What Trivy says of a result that is neither text nor object.
 const DENIED: &str = "Rego check resulted in DENY";

@@ -1,151 +1,72 @@
-//! Gatekeeper: `ConstraintTemplate`s and Constraints among the policies become units that judge as Gatekeeper's audit does.
-//!
-//! In: the YAML and JSON files with objects of `gatekeeper.sh`. Out: a unit for each template that has Constraints, so that
-//! libraries of templates do not meet, and a policy for each Constraint. What Gatekeeper would refuse is refused here, at its place
-//! in the file.
-
-mod annotations;
-mod config;
-pub(crate) mod constraint;
-mod document;
-mod index;
-pub(crate) mod matching;
-pub(crate) mod node;
-mod schema;
-pub(crate) mod template;
+//! The objects of Gatekeeper become units and policies: a unit for each template that has Constraints, so that libraries of
+//! templates do not meet, and a policy for each Constraint.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    path::Path,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
-pub(crate) use self::{config::Config, constraint::EnforcementPoint, index::ConstraintIndex};
-use self::{
-    constraint::{BoundTemplate, Constraint, ReadConstraint},
-    document::{Document, warning},
-    node::YamlNode,
-    template::{ENTRY, Template},
-};
-use super::{
-    compile::compile,
-    dependencies::Dependencies,
-    dialect::Dialect,
-    entrypoints::Purpose,
-    metadata::Metadata,
-    policy::Policy,
-    rule::{Definition, RuleDescriptors},
-    unit::{Unit, UnitForm},
-    unjudged::Unjudged,
-};
 use crate::{
+    judge::{
+        compile::compile,
+        dependencies::Dependencies,
+        dialects::gatekeeper::{
+            self, Config, EnforcementPoint, Library,
+            constraint::{self, BoundTemplate, Constraint, ReadConstraint},
+            document::{Document, warning},
+            template::{self, ENTRY, Template},
+        },
+        entrypoints::Purpose,
+        metadata::Metadata,
+        policy::Policy,
+        rule::{Definition, RuleDescriptors},
+        unit::{Unit, UnitForm},
+        unjudged::Unjudged,
+    },
     model::verdict::Source,
     rego::{data::Data, file::File, limits::Limits, missing::Missing, problem::Problem},
 };
 
-/// The objects of Gatekeeper among the policies, not compiled yet.
+/// Templates and Constraints that are compiled.
 #[derive(Default)]
-pub(crate) struct Library<'f> {
-    templates: Vec<Document<'f>>,
-    constraints: Vec<Document<'f>>,
-    config: Config,
-    /// Whether a `Config` in the files that are added is left out.
-    pub(crate) ignores_config: bool,
-}
-
-/// A library that is compiled.
-#[derive(Default)]
-pub(crate) struct LoadedLibrary {
+pub(crate) struct LoadedTemplates {
     pub(crate) units: Vec<Unit>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) unjudged: Vec<Unjudged>,
     pub(crate) config: Config,
 }
 
-/// Returns the directories that hold a test suite: the objects below them are its examples.
-pub(crate) fn suites(files: &[File]) -> BTreeSet<&Path> {
-    let suites = files.iter().filter(|file| file.text.contains("test.gatekeeper.sh/"));
-    suites.filter_map(|file| Path::new(&*file.shown).parent()).collect()
-}
-
-impl<'f> Library<'f> {
-    /// Adds the documents of a file if one of them is of Gatekeeper; returns whether that was so.
-    pub(crate) fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
-        if !file.text.contains("gatekeeper.sh/") {
-            return false;
-        }
-        let documents = match YamlNode::read(file) {
-            Ok(documents) => documents,
+/// Compiles the templates and joins them with their Constraints.
+pub(crate) fn load(
+    library: Library<'_>,
+    limits: &Limits,
+    point: EnforcementPoint,
+    problems: &mut Vec<Problem>,
+) -> LoadedTemplates {
+    let mut loaded = LoadedTemplates { config: library.config, ..LoadedTemplates::default() };
+    let mut constraints: BTreeMap<String, Vec<Document<'_>>> = BTreeMap::new();
+    for document in distinct(library.constraints, problems) {
+        constraints.entry(document.kind().to_owned()).or_default().push(document);
+    }
+    for document in distinct(library.templates, problems) {
+        let kind = document.node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
+        let constraints = constraints.remove(kind).unwrap_or_default();
+        match template::read(&document, problems) {
+            Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
             Err(problem) => {
                 problems.push(problem);
-                return true;
-            }
-        };
-        let documents: Vec<Document<'f>> = documents.into_iter().map(|node| Document { file, node, example }).collect();
-        if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
-            return false;
-        }
-        for document in documents {
-            match document.type_of() {
-                ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),
-                ("constraints.gatekeeper.sh", _) => self.constraints.push(document),
-                ("config.gatekeeper.sh", "Config") if !self.ignores_config => self.config.add(&document.node),
-                ("config.gatekeeper.sh", "Config") => {
-                    let message =
-                        format!("{}: it would exempt namespaces from Constraints of other sources", document.label());
-                    let help = "it is read from local paths and cluster:gatekeeper only";
-                    problems.push(warning(document.whole(message)).help(help));
-                }
-                // The inventory holds everything that policies look up, so there is nothing to choose.
-                ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
-                (group, _) if group.ends_with(".gatekeeper.sh") => {
-                    let message =
-                        format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
-                    problems.push(warning(document.whole(message)));
-                }
-                _ if example => {}
-                _ => {
-                    let message =
-                        format!("{}: a Kubernetes object is neither policy nor data; it is not used", document.label());
-                    let problem = warning(document.whole(message));
-                    problems.push(problem.help("move it out of the policy paths"));
-                }
+                problems.extend(constraints.iter().map(|constraint| constraint.left_out(&document)));
             }
         }
-        true
     }
-
-    pub(crate) fn has_templates(&self) -> bool {
-        !self.templates.is_empty()
+    for document in constraints.into_values().flatten() {
+        let message = format!("{}: there is no ConstraintTemplate for this kind", document.label());
+        let help = "put the template into the policy paths too";
+        problems.push(document.whole(message).help(help));
     }
-
-    /// Compiles the templates and joins them with their Constraints.
-    pub(crate) fn load(self, limits: &Limits, point: EnforcementPoint, problems: &mut Vec<Problem>) -> LoadedLibrary {
-        let mut loaded = LoadedLibrary { config: self.config, ..LoadedLibrary::default() };
-        let mut constraints: BTreeMap<String, Vec<Document<'f>>> = BTreeMap::new();
-        for document in distinct(self.constraints, problems) {
-            constraints.entry(document.kind().to_owned()).or_default().push(document);
-        }
-        for document in distinct(self.templates, problems) {
-            let kind = document.node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
-            let constraints = constraints.remove(kind).unwrap_or_default();
-            match template::read(&document, problems) {
-                Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
-                Err(problem) => {
-                    problems.push(problem);
-                    problems.extend(constraints.iter().map(|constraint| constraint.left_out(&document)));
-                }
-            }
-        }
-        for document in constraints.into_values().flatten() {
-            let message = format!("{}: there is no ConstraintTemplate for this kind", document.label());
-            let help = "put the template into the policy paths too";
-            problems.push(document.whole(message).help(help));
-        }
-        loaded.policies.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.rules[0].name.cmp(&b.rules[0].name)));
-        loaded.unjudged.sort();
-        loaded
-    }
+    loaded.policies.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.rules[0].name.cmp(&b.rules[0].name)));
+    loaded.unjudged.sort();
+    loaded
 }
 
 /// Leaves out exact duplicates; two different definitions of one object are a problem.
@@ -176,7 +97,7 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
     kept
 }
 
-impl LoadedLibrary {
+impl LoadedTemplates {
     /// Compiles one template and adds what its Constraints make of it.
     fn template(
         &mut self,
@@ -196,7 +117,14 @@ impl LoadedLibrary {
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let compiled = compile(modules, &Data::default(), limits, Missing::default(), &mut found, Purpose::Template);
+        let compiled = compile(
+            modules,
+            &Data::default(),
+            limits,
+            Missing::default(),
+            &mut found,
+            Purpose::Single(gatekeeper::DIALECT),
+        );
         problems.extend(found.into_iter().map(|problem| template.in_file(document.file, problem)));
         let own = compiled.as_ref().and_then(|(policies, _)| policies.first());
         if let Some((policies, _)) = &compiled
@@ -285,7 +213,7 @@ impl LoadedLibrary {
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),
-                dialect: Dialect::Gatekeeper,
+                dialect: gatekeeper::DIALECT,
                 source: own_source.file,
                 line: own_source.line,
                 is_builtin: false,

@@ -1,0 +1,108 @@
+//! Gatekeeper: `ConstraintTemplate`s and Constraints among the policies become units that judge as Gatekeeper's audit does.
+//!
+//! In: the YAML and JSON files with objects of `gatekeeper.sh`. Out: a unit for each template that has Constraints, so that
+//! libraries of templates do not meet, and a policy for each Constraint. What Gatekeeper would refuse is refused here, at its place
+//! in the file.
+
+mod annotations;
+mod config;
+pub(crate) mod constraint;
+pub(crate) mod document;
+pub(crate) mod matching;
+pub(crate) mod node;
+pub(crate) mod results;
+mod schema;
+pub(crate) mod template;
+
+use std::{collections::BTreeSet, path::Path};
+
+pub(crate) use self::{config::Config, constraint::EnforcementPoint};
+use self::{
+    document::{Document, warning},
+    node::YamlNode,
+    template::ENTRY,
+};
+use super::conftest;
+use crate::{
+    judge::dialect::{Dialect, DialectDescription, InputForm, SingleRule},
+    rego::{file::File, problem::Problem},
+};
+
+/// Rules are evaluated for Constraints; `input.review` is the admission review.
+pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
+    has_constraints: true,
+    // Code that also takes the input as a whole was written for both kinds of input; `parameters` is also a field of StorageClass,
+    // next to `kind`.
+    is_read_as: |input| input.contains("review") && !input.whole || input.are_only("parameters"),
+    single: Some(SingleRule { package: template::PACKAGE, name: ENTRY, or_only_set: false }),
+    check: template::check,
+    ..DialectDescription::new("gatekeeper", InputForm::Review("review"), conftest::findings)
+});
+
+/// The objects of Gatekeeper among the policies, not compiled yet.
+#[derive(Default)]
+pub(crate) struct Library<'f> {
+    pub(crate) templates: Vec<Document<'f>>,
+    pub(crate) constraints: Vec<Document<'f>>,
+    pub(crate) config: Config,
+    /// Whether a `Config` in the files that are added is left out.
+    pub(crate) ignores_config: bool,
+}
+
+/// Returns the directories that hold a test suite: the objects below them are its examples.
+pub(crate) fn suites(files: &[File]) -> BTreeSet<&Path> {
+    let suites = files.iter().filter(|file| file.text.contains("test.gatekeeper.sh/"));
+    suites.filter_map(|file| Path::new(&*file.shown).parent()).collect()
+}
+
+impl<'f> Library<'f> {
+    /// Adds the documents of a file if one of them is of Gatekeeper; returns whether that was so.
+    pub(crate) fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
+        if !file.text.contains("gatekeeper.sh/") {
+            return false;
+        }
+        let documents = match YamlNode::read(file) {
+            Ok(documents) => documents,
+            Err(problem) => {
+                problems.push(problem);
+                return true;
+            }
+        };
+        let documents: Vec<Document<'f>> = documents.into_iter().map(|node| Document { file, node, example }).collect();
+        if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
+            return false;
+        }
+        for document in documents {
+            match document.type_of() {
+                ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),
+                ("constraints.gatekeeper.sh", _) => self.constraints.push(document),
+                ("config.gatekeeper.sh", "Config") if !self.ignores_config => self.config.add(&document.node),
+                ("config.gatekeeper.sh", "Config") => {
+                    let message =
+                        format!("{}: it would exempt namespaces from Constraints of other sources", document.label());
+                    let help = "it is read from local paths and cluster:gatekeeper only";
+                    problems.push(warning(document.whole(message)).help(help));
+                }
+                // The inventory holds everything that policies look up, so there is nothing to choose.
+                ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
+                (group, _) if group.ends_with(".gatekeeper.sh") => {
+                    let message =
+                        format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
+                    problems.push(warning(document.whole(message)));
+                }
+                _ if example => {}
+                _ => {
+                    let message =
+                        format!("{}: a Kubernetes object is neither policy nor data; it is not used", document.label());
+                    let problem = warning(document.whole(message));
+                    problems.push(problem.help("move it out of the policy paths"));
+                }
+            }
+        }
+        true
+    }
+
+    pub(crate) fn has_templates(&self) -> bool {
+        !self.templates.is_empty()
+    }
+}

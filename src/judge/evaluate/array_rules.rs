@@ -1,0 +1,115 @@
+//! Evaluation of rules that get arrays of objects.
+
+use std::collections::HashMap;
+
+use regorus::Value;
+
+use super::judge::{Judge, error};
+use crate::{
+    judge::{
+        dialects::kubescape::{
+            arrays::{Aggregator, ArrayResults, Identity},
+            results::{ObjectsByName, concerned, finding},
+            rule::{ControlRule, KubescapeRule, RuleInput},
+        },
+        result_values::items,
+        unit::{Group, Unit},
+    },
+    model::{object::ObjectKey, verdict::Finding},
+    rego::{evaluator::Failure, machine::Answer},
+};
+
+impl Judge<'_> {
+    /// Asks a rule about an object of a kind that it matches.
+    pub(super) fn array_rule(
+        &mut self,
+        (unit, group, rule): (&Unit, &Group, &KubescapeRule),
+        key: &ObjectKey,
+        object: &Value,
+    ) {
+        let Some(identity) = Identity::of(object).filter(|identity| is_scanned(rule, identity)) else { return };
+        let query = group.queries.of(&key.kind.kind);
+        if let Some(why) = query.and_then(|query| query.unread(0, self.namespace)) {
+            for ControlRule { policy, rule, .. } in &rule.controls {
+                self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
+            }
+            return;
+        }
+        let own;
+        let results = match (rule.input, unit.arrays()) {
+            (RuleInput::One, _) => {
+                own = self.alone_in_array(unit, group, key, object);
+                own.as_deref()
+            }
+            (_, Some(arrays)) => arrays.results(key.namespace.as_ref(), &identity),
+            // Nothing has been read that the object could be related to.
+            (_, None) => Ok(&[][..]),
+        };
+        for control in &rule.controls {
+            match results {
+                Ok(results) => {
+                    let definitions = &control.descriptors.definitions;
+                    let results = results.iter().filter_map(|(number, response)| {
+                        let definition =
+                            if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
+                        finding(control, response, definition.unwrap_or(&control.descriptors.rule))
+                    });
+                    let results: Vec<Finding> = results.collect();
+                    if results.is_empty() {
+                        self.results.pass(&control.rule);
+                    }
+                    self.results.extend(results);
+                }
+                Err(failure) => {
+                    let ControlRule { policy, rule, .. } = control;
+                    self.fail(unit, policy, &rule.name, &rule.source, failure);
+                }
+            }
+        }
+    }
+
+    /// Evaluates a rule that relates no two objects: all that it says is about this one.
+    fn alone_in_array(
+        &mut self,
+        unit: &Unit,
+        group: &Group,
+        key: &ObjectKey,
+        object: &Value,
+    ) -> Result<Vec<(usize, Value)>, Failure> {
+        if group.queries.of(&key.kind.kind).is_none_or(|query| query.rules.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let answer = self.alone(unit, group, 0, &Value::from(vec![object.clone()]))?;
+        Ok(responses(&answer, group))
+    }
+}
+
+/// Whether an object is among those that a rule gets, besides its kind.
+fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
+    rule.aggregator != Some(Aggregator::ApiServerPod)
+        || identity.namespace.as_deref() == Some("kube-system")
+            && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))
+}
+
+/// Evaluates a rule for an array; returns the results by the object that they are about.
+pub(super) fn array_results(unit: &Unit, group: &Group, array: Vec<Value>) -> ArrayResults {
+    let objects = ObjectsByName::new(&array);
+    let answer = unit.rule(group, 0, &Value::from(array))?;
+    let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+    for (number, response) in responses(&answer, group) {
+        for identity in concerned(&response, &objects) {
+            all.entry(identity).or_default().push((number, response.clone()));
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the results, each with the number of the definition that it is of.
+fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
+    let definitions = group.entrypoints.first().map_or(0, |entrypoint| entrypoint.definitions.len());
+    if definitions < 2 {
+        return items(&answer.value).map(|response| (0, response.clone())).collect();
+    }
+    let each = answer.definitions.iter().enumerate();
+    each.flat_map(|(number, value)| items(value).map(move |response| (number, response.clone()))).collect()
+}

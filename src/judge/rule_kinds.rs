@@ -1,0 +1,69 @@
+//! The kinds of objects that a rule is meant for.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The kinds that are known here: Trivy's selectors name kinds in lower case. Others are compared without regard to case.
+const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap ControllerRevision CronJob \
+    CSIDriver CSINode CustomResourceDefinition DaemonSet Deployment DeploymentConfig Endpoints EndpointSlice Event \
+    HorizontalPodAutoscaler Ingress IngressClass Job Lease LimitRange MutatingWebhookConfiguration Namespace NetworkPolicy \
+    Node PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget PodSecurityPolicy PodTemplate PriorityClass \
+    ReplicaSet ReplicationController ResourceQuota Role RoleBinding Route RuntimeClass Secret Service ServiceAccount \
+    StatefulSet StorageClass ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration \
+    VolumeAttachment";
+
+/// The kinds of objects that a rule is meant for, whatever it could give results for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuleKinds(Option<Named>);
+
+/// Kinds by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Named {
+    /// As Kubernetes spells them.
+    known: BTreeSet<Arc<str>>,
+    /// As the check spells others.
+    others: BTreeSet<String>,
+}
+
+impl RuleKinds {
+    pub(crate) fn all() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {
+        let mut kinds = Named::default();
+        for name in names {
+            match KNOWN.split_whitespace().find(|known| known.eq_ignore_ascii_case(name)) {
+                Some(known) => kinds.known.insert(known.into()),
+                None => kinds.others.insert(name.to_owned()),
+            };
+        }
+        Self(Some(kinds))
+    }
+
+    /// Whether objects of a kind are judged.
+    pub(crate) fn contain(&self, kind: &str) -> bool {
+        let named = |named: &Named| {
+            named.known.contains(kind) || named.others.iter().any(|name| name.eq_ignore_ascii_case(kind))
+        };
+        self.0.as_ref().is_none_or(named)
+    }
+
+    /// Whether they may contain a kind that is not among [`Self::known`].
+    pub(crate) fn are_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|named| !named.others.is_empty())
+    }
+
+    /// Returns those whose spelling is known.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().flat_map(|named| &named.known)
+    }
+
+    /// Returns the kinds of both.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0.zip(other.0).map(|(mut one, other)| {
+            one.known.extend(other.known);
+            one.others.extend(other.others);
+            one
+        }))
+    }
+}
