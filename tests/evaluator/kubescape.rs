@@ -263,7 +263,7 @@ fn opa(rule: &Path, data: &Path, array: &[Value]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("input.json");
     fs::write(&input, Value::from(array.to_vec()).to_string()).unwrap();
-    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/judge/kubescape/cautils.rego");
+    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/judge/dialects/kubescape/cautils.rego");
     let mut command = Command::new(tool(Tool::Opa).unwrap());
     command
         .args(["eval", "--v0-compatible", "--format", "json", "-d"])
