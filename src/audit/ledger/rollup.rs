@@ -46,7 +46,7 @@ impl Ledger {
             if let Some(cover) = &cover {
                 self.dependents.know(&cover.uid, owners);
             }
-            result.covered_by = cover.or(awaited);
+            result.covered_by = cover.or(awaited).map(Box::new);
             changed |= before.is_some() != result.covered_by.is_some();
             if let Some(place) = place.filter(|_| result.covered_by.is_some()) {
                 appeared.remove(place);

@@ -99,8 +99,8 @@ pub struct Violation {
     pub notified: Option<Arc<str>>,
     /// The field that a report names for it; of a result that was not found since, whose details are not known.
     pub recorded_field: Option<Arc<str>>,
-    /// The result of an owner that covers it, if one does; never in a delta.
-    pub covered_by: Option<Cover>,
+    /// The result of an owner that covers it, if one does; never in a delta. Few results have one, so it takes no room in others.
+    pub covered_by: Option<Box<Cover>>,
     /// How many results of dependents this one covers; known in deltas only.
     pub dependents: usize,
 }

@@ -214,14 +214,20 @@ impl Pipeline {
         }
     }
 
-    /// Returns the whole result, whose entries are in no order.
+    /// Returns the whole result, whose entries are in order by object.
     pub(super) fn result(&self) -> AuditResult {
         let summary = self.summary();
         let Summary { fail, warn, error, skip, covered, .. } = summary;
         let mut results: Vec<Entry> = Vec::with_capacity(fail + warn + error + skip + covered);
-        for (key, standing) in self.ledger.objects() {
-            let resource = Arc::new(ObjectRef::new(key, &standing.uid));
-            let location = self.cache.location(key);
+        let objects = self
+            .ledger
+            .objects()
+            .map(|(key, standing)| ((ObjectRef::new(key, &standing.uid), self.cache.location(key)), (key, standing)));
+        let mut objects: Vec<_> = objects.collect();
+        // Sorting results that are in order takes no memory; otherwise it takes half as much again as they do.
+        objects.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for ((resource, location), (key, standing)) in objects {
+            let resource = Arc::new(resource);
             results.extend(standing.results.iter().map(|known| {
                 let covered_by = known.covered_by.as_ref().and_then(|cover| self.owner_reference(key, &cover.uid));
                 let is_handed_over = self.ledger.is_handed_over(known.id);
