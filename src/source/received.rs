@@ -114,7 +114,14 @@ struct Metadata {
 impl Received {
     /// Reads one JSON object.
     pub fn read(json: &str) -> Self {
-        let mut received = Self {
+        match serde_json::from_str::<ObjectFields<'_>>(json) {
+            Ok(fields) => fields.into(),
+            Err(error) => Self { problem: Some(not_an_object(json, &error)), ..Self::empty() },
+        }
+    }
+
+    fn empty() -> Self {
+        Self {
             meta: Metadata::default(),
             api_version: None,
             kind: None,
@@ -125,9 +132,7 @@ impl Received {
             writers: Vec::new(),
             controller: None,
             problem: None,
-        };
-        received.problem = received.take_apart(json).err();
-        received
+        }
     }
 
     /// Makes it an object of `kind`; `copy` as in [`ObjectKey`].
@@ -205,12 +210,9 @@ impl Received {
         self.meta.resource_version.as_deref()
     }
 
-    fn take_apart(&mut self, json: &str) -> Result<(), String> {
-        let Fields::<Field<'_>>(all) = serde_json::from_str(json).map_err(|error| not_an_object(json, &error))?;
+    fn take_apart(&mut self, all: Vec<(Cow<'_, str>, Field<'_>)>) -> Result<(), String> {
         // No room is taken for what is left out.
-        let managed =
-            all.iter().map(|(_, field)| field.managed_fields().map_or(0, |value| value.get().len())).sum::<usize>();
-        self.fields.reserve_exact(json.len() - managed);
+        self.fields.reserve_exact(all.iter().map(|(key, field)| key.len() + field.bytes()).sum());
         for (key, field) in all {
             let value = match field {
                 Field::Metadata(Fields(metadata)) => {
@@ -343,9 +345,34 @@ enum Field<'a> {
 }
 
 impl Field<'_> {
-    fn managed_fields(&self) -> Option<&RawValue> {
-        let Self::Metadata(metadata) = self else { return None };
-        metadata.0.iter().find(|(key, _)| key == "managedFields").map(|(_, value)| *value)
+    /// Returns how many bytes are kept of it and its punctuation.
+    fn bytes(&self) -> usize {
+        const PUNCTUATION: usize = 4;
+        let value = match self {
+            Self::Metadata(Fields(metadata)) => {
+                let kept = metadata.iter().filter(|(key, _)| key != "managedFields");
+                kept.map(|(key, value)| key.len() + value.get().len() + PUNCTUATION).sum::<usize>() + 1
+            }
+            Self::Other(value) => value.get().len(),
+        };
+        value + PUNCTUATION
+    }
+}
+
+/// The fields of an object as they are written, for a reader of what surrounds it: they become a [`Received`].
+pub(crate) struct ObjectFields<'a>(Fields<'a, Field<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Fields::deserialize(deserializer).map(Self)
+    }
+}
+
+impl From<ObjectFields<'_>> for Received {
+    fn from(ObjectFields(Fields(fields)): ObjectFields<'_>) -> Self {
+        let mut received = Self::empty();
+        received.problem = received.take_apart(fields).err();
+        received
     }
 }
 

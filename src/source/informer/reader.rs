@@ -20,7 +20,7 @@ use crate::{
     source::{
         change::{Change, WatchScope},
         json::ListReader,
-        received::Received,
+        received::{ObjectFields, Received},
     },
 };
 
@@ -252,22 +252,31 @@ impl Event {
     /// Reads a line of a watch.
     fn read(line: &[u8]) -> Result<Self, Failure> {
         #[derive(Deserialize)]
-        struct Line<'a> {
+        struct Line<'a, O> {
             #[serde(borrow)]
             r#type: Cow<'a, str>,
-            #[serde(borrow)]
-            object: &'a RawValue,
+            object: O,
         }
-        let Line { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
-        let what = match &*r#type {
-            "ADDED" | "MODIFIED" => What::Applied,
-            "DELETED" => What::Deleted,
-            "BOOKMARK" => What::Bookmark,
-            "ERROR" => {
+        let what = |word: &str| match word {
+            "ADDED" | "MODIFIED" => Some(What::Applied),
+            "DELETED" => Some(What::Deleted),
+            "BOOKMARK" => Some(What::Bookmark),
+            _ => None,
+        };
+        // The object is read with the line, unless something is odd.
+        if let Ok(Line::<ObjectFields<'_>> { r#type, object }) = serde_json::from_slice(line)
+            && let Some(what) = what(&r#type)
+        {
+            return Ok(Self { what, object: object.into() });
+        }
+        let Line::<&RawValue> { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
+        let what = match (what(&r#type), &*r#type) {
+            (Some(what), _) => what,
+            (None, "ERROR") => {
                 let status = serde_json::from_str(object.get()).map_err(Failure::NoEvent)?;
                 return Err(Failure::WatchRefused(status));
             }
-            other => return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}")))),
+            (None, other) => return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}")))),
         };
         Ok(Self { what, object: Received::read(object.get()) })
     }

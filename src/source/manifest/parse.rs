@@ -28,7 +28,7 @@ use crate::{
     model::object::{Kind, Location, Object},
     source::{
         json::ValueEnd,
-        received::{Received, Secrets, fields},
+        received::{ObjectFields, Received, Secrets, fields},
         redaction::without_value,
         selection::Selection,
     },
@@ -152,6 +152,7 @@ impl Documents<'_> {
     fn converted(&mut self, document: &str, line: usize, converted: &Converted) {
         let Converted { json, items } = converted;
         self.value(
+            Received::read(json),
             json,
             &|part: &str| {
                 let offset = offset_in(part, json);
@@ -212,6 +213,15 @@ impl Documents<'_> {
             if next.is_empty() {
                 return (first_line, "");
             }
+            // Most values are objects that are in order, which are read while their end is looked for.
+            let mut objects = serde_json::Deserializer::from_str(next).into_iter::<ObjectFields<'_>>();
+            if let Some(Ok(object)) = objects.next() {
+                let end = objects.byte_offset();
+                self.received(object.into(), &next[..end], &line_of, list);
+                values += 1;
+                rest = &next[end..];
+                continue;
+            }
             let mut valid = serde_json::Deserializer::from_str(next).into_iter::<&RawValue>();
             let (value, end) = if let Some(Ok(value)) = valid.next() {
                 (Ok(value), valid.byte_offset())
@@ -222,10 +232,7 @@ impl Documents<'_> {
             match value {
                 Ok(value) if value.get() == "null" && list.is_none() => {}
                 Ok(value) => {
-                    self.value(value.get(), &line_of, list);
-                    for key in duplicates(value.get()) {
-                        self.duplicate(line_of(key), key);
-                    }
+                    self.received(Received::read(value.get()), value.get(), &line_of, list);
                 }
                 Err(_) if values < FIRST_VALUES => return (line_of(rest), rest),
                 Err(error) => {
@@ -243,9 +250,16 @@ impl Documents<'_> {
         }
     }
 
+    /// Takes in a value of JSON, and names its duplicate keys.
+    fn received(&mut self, received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
+        self.value(received, json, line, list);
+        for key in duplicates(json) {
+            self.duplicate(line(key), key);
+        }
+    }
+
     /// Takes in an object, or what an array, a list or an admission review holds; `list` is what it is an item of.
-    fn value(&mut self, json: &str, line: Line<'_>, list: Option<&Received>) {
-        let mut received = Received::read(json);
+    fn value(&mut self, mut received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
         if let Some(list) = list
             && received.api_version.is_none()
             && received.kind.is_none()
@@ -263,7 +277,7 @@ impl Documents<'_> {
             Ok(Some(inside)) => {
                 self.lists += 1;
                 for part in inside {
-                    self.value(part.get(), line, Some(&received));
+                    self.value(Received::read(part.get()), part.get(), line, Some(&received));
                 }
                 self.lists -= 1;
             }
