@@ -35,6 +35,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use self::projection::VISITS;
 pub(crate) use self::{
     documents::Reads,
     fingerprint::{Likeness, Look, TOKEN_VOLUME, random},

@@ -30,6 +30,7 @@ pub(super) enum Extent {
 }
 
 /// The states of a job as the evaluator's values, and the input documents that are made of them.
+#[derive(Clone)]
 pub(super) struct JobValues<'a> {
     key: &'a ObjectKey,
     uid: &'a str,

@@ -1,8 +1,11 @@
 //! Evaluation by the findings of an object that looks the same: see [`sharing`](crate::judge::sharing).
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use memchr::memmem;
+use regorus::Value;
 
 use super::{
     input::{JobValues, Operation},
@@ -44,12 +47,17 @@ pub(super) fn judge(
     }
     let plan = verdicts.plan(sharing, &job.object)?;
     let json = job.object.body.json().ok()?;
-    let Look { fingerprint, token } = plan.likeness.look(key, &json).filter(|_| !sharing.placeholders.are_in(&json))?;
+    if sharing.placeholders.are_in(&json) {
+        return None;
+    }
+    let values = &JobValues::read_parts(job, &json, &plan.parts).ok()?;
+    let Look { fingerprint, token } = plan.likeness.look(key, &values.object)?;
     let names = Names { key, token: token.as_deref() };
     let constraints = &set.constraints.candidates(&set.units, &key.kind);
-    let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, json: &json };
+    let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, values };
     let mut results = Results::default();
-    let shared = if let Some(kept) = verdicts.get(sharing, fingerprint) {
+    let kept = verdicts.get(sharing, fingerprint);
+    let shared = if let Some(kept) = kept {
         let findings = kept.of(&sharing.placeholders, names)?;
         if verdicts.is_due() {
             parts.check(&findings, &kept.passed, differences)?;
@@ -66,9 +74,8 @@ pub(super) fn judge(
         results.share(kept.of(&sharing.placeholders, names)?, &kept.passed);
         Shared::Miss
     };
-    if let Some(rest) = &plan.rest {
-        let values = JobValues::read_parts(job, &json, rest).ok()?;
-        parts.part(Part::Rest(plan), &values, &mut results);
+    if plan.has_rest {
+        parts.part(Part::Rest(plan), values, &mut results);
     }
     Some((results, shared))
 }
@@ -82,7 +89,8 @@ struct Parts<'a> {
     sharing: &'a Sharing,
     plan: &'a Plan,
     names: Names<'a>,
-    json: &'a [u8],
+    /// What all rules read of the object, read once.
+    values: &'a JobValues<'a>,
 }
 
 impl Parts<'_> {
@@ -99,8 +107,11 @@ impl Parts<'_> {
         let open = !self.plan.likeness.has_namespace();
         let namespace = key.namespace.as_ref().map(|own| Arc::clone(if open { namespace } else { own }));
         let stand_in = ObjectKey { name: Arc::clone(name), namespace, ..key.clone() };
-        let json = own_token.map_or(Cow::Borrowed(self.json), |own| replaced(self.json, own, token).into());
-        let values = JobValues::read_parts(self.job, &json, &self.plan.shared).ok()?.renamed(&stand_in);
+        let mut values = self.values.clone();
+        if let Some(own) = own_token {
+            values.object = replaced(&values.object, own, token);
+        }
+        let values = values.renamed(&stand_in);
         let mut results = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut results);
         results.can_be_kept().then(|| KeptFindings::new(results.finish()))
@@ -108,9 +119,8 @@ impl Parts<'_> {
 
     /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
     fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Vec<Arc<str>>) -> Option<()> {
-        let values = JobValues::read_parts(self.job, self.json, &self.plan.shared).ok()?;
         let mut own = Results::default();
-        self.part(Part::Shared(self.plan), &values, &mut own);
+        self.part(Part::Shared(self.plan), self.values, &mut own);
         if !own.can_be_kept() {
             // What fails, or took too long, may not do so the next time.
             return Some(());
@@ -132,15 +142,16 @@ impl Parts<'_> {
     }
 }
 
-/// Returns bytes with another text in place of each that is this one.
-fn replaced(bytes: &[u8], text: &str, by: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() + 256);
-    let mut rest = 0;
-    for found in memmem::find_iter(bytes, text) {
-        out.extend_from_slice(&bytes[rest..found]);
-        out.extend_from_slice(by.as_bytes());
-        rest = found + text.len();
+/// Returns a value with another text in place of each that is this one, also within texts.
+fn replaced(value: &Value, text: &str, by: &str) -> Value {
+    match value {
+        Value::String(whole) if whole.contains(text) => Value::from(whole.replace(text, by)),
+        Value::Array(items) => items.iter().map(|item| replaced(item, text, by)).collect::<Vec<_>>().into(),
+        Value::Object(fields) => {
+            let fields = fields.iter_sorted();
+            let fields = fields.map(|(key, value)| (replaced(key, text, by), replaced(value, text, by)));
+            fields.collect::<BTreeMap<_, _>>().into()
+        }
+        other => other.clone(),
     }
-    out.extend_from_slice(&bytes[rest..]);
-    out
 }

@@ -1,19 +1,16 @@
-//! What objects have in common that look the same to policies: the parts that are read, directly from the JSON, with the
-//! object's own name and namespace left open.
+//! What objects have in common that look the same to policies: the parts that are read, with the object's own name and
+//! namespace left open.
 
-use std::{fmt, sync::LazyLock};
+use std::sync::LazyLock;
 
 use memchr::memmem;
-use serde::{
-    Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
-};
+use regorus::Value;
 use siphasher::sip128::SipHasher13;
 
 use super::tree::{Segment, Tree};
 use crate::{
     model::object::ObjectKey,
-    rego::value::{Selection, Skipped},
+    rego::value::{self, Selection},
 };
 
 /// Keyed for this process: nobody can make two objects whose fingerprints are the same, and none outlives it.
@@ -56,27 +53,28 @@ impl Likeness {
         self.namespace
     }
 
-    /// Returns the fingerprint of an object, given its JSON: that of others is the same only if they are of the same kind
-    /// and the same in all parts, and both have a namespace or none. It differs from process to process.
+    /// Returns the fingerprint of an object, given the value of at least these parts and its names: that of others is the same
+    /// only if they are of the same kind and the same in all parts, and both have a namespace or none. It differs from process
+    /// to process.
     ///
-    /// `None` if the JSON cannot be read, or does not hold the name and the namespace of the key as plain texts; or if
-    /// something else that is read has the name of the token's volume in it.
-    pub(crate) fn look(&self, key: &ObjectKey, json: &[u8]) -> Option<Look> {
+    /// `None` if the object does not have the name and the namespace of the key as plain texts; or if something else that is
+    /// read has the name of the token's volume in it.
+    pub(crate) fn look(&self, key: &ObjectKey, object: &Value) -> Option<Look> {
         let namespace = key.namespace.as_deref();
         if !is_plain(&key.name) || !namespace.is_none_or(is_plain) {
             return None;
         }
+        let own = |field: &str| value::text(&object["metadata"][field]).map(AsRef::as_ref);
+        if own("name") != Some(&*key.name) || own("namespace") != namespace {
+            return None;
+        }
         let out = Vec::with_capacity(4 << 10);
-        let mut writer = Writer { out, key, likeness: self, met: [0; 3], token: None };
+        let mut writer = Writer { out, key, likeness: self, token: None };
         for text in [&key.kind.group, &key.kind.version, &key.kind.plural, &key.kind.kind] {
             writer.text(text);
         }
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        Part { tree: Some(&self.tree), place: Place::Root, writer: &mut writer }.deserialize(&mut reader).ok()?;
-        reader.end().ok()?;
-        let fingerprint = HASHER.hash(&writer.out).as_u128();
-        let named = writer.met == [1, 1, u8::from(namespace.is_some())];
-        named.then_some(Look { fingerprint, token: writer.token })
+        writer.part(Some(&self.tree), Place::Root, object)?;
+        Some(Look { fingerprint: HASHER.hash(&writer.out).as_u128(), token: writer.token })
     }
 }
 
@@ -137,9 +135,7 @@ enum Tag {
     Null,
     False,
     True,
-    Unsigned,
-    Signed,
-    Float,
+    Number,
     Text,
     Array,
     Object,
@@ -155,8 +151,6 @@ struct Writer<'k> {
     out: Vec<u8>,
     key: &'k ObjectKey,
     likeness: &'k Likeness,
-    /// How often metadata, the name and the namespace were met.
-    met: [u8; 3],
     /// The name of the token's volume once it was met, if that is left open.
     token: Option<String>,
 }
@@ -166,14 +160,58 @@ impl Writer<'_> {
         self.out.push(tag as u8);
     }
 
-    fn bits(&mut self, tag: Tag, bits: u64) {
-        self.tag(tag);
-        self.out.extend_from_slice(&bits.to_ne_bytes());
+    fn text(&mut self, text: &str) {
+        self.bytes(Tag::Text, text.as_bytes());
     }
 
-    fn text(&mut self, text: &str) {
-        self.bits(Tag::Text, text.len() as u64);
-        self.out.extend_from_slice(text.as_bytes());
+    fn bytes(&mut self, tag: Tag, bytes: &[u8]) {
+        self.tag(tag);
+        self.out.extend_from_slice(&(bytes.len() as u64).to_ne_bytes());
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Writes the parts of a value that are in a tree, which is `None` if nothing is read of it; `None` if the object cannot
+    /// have a fingerprint.
+    fn part(&mut self, tree: Option<&Tree>, place: Place, value: &Value) -> Option<()> {
+        let is_name = matches!(place, Place::Name | Place::Namespace);
+        let is_read = tree.is_some_and(|tree| tree.whole || tree.seen);
+        match value {
+            Value::String(text) if is_read || is_name => return self.text_at(place, text).then_some(()),
+            _ if is_name => return None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_read => self.tag(Tag::Scalar),
+            Value::Null => self.tag(Tag::Null),
+            Value::Bool(is_true) => self.tag(if *is_true { Tag::True } else { Tag::False }),
+            // A whole number and a float are different texts.
+            Value::Number(_) => self.bytes(Tag::Number, &serde_json::to_vec(value).ok()?),
+            Value::Array(items) => {
+                self.tag(Tag::Array);
+                if let Some(element) = tree.and_then(Selection::of_elements) {
+                    items.iter().try_for_each(|item| self.part(Some(element), place.element(), item))?;
+                }
+                self.tag(Tag::End);
+            }
+            Value::Object(fields) => {
+                self.tag(Tag::Object);
+                fields.iter_sorted().try_for_each(|(key, value)| self.field(tree, place, key, value))?;
+                self.tag(Tag::End);
+            }
+            Value::String(_) | Value::Set(_) | Value::Undefined => return None,
+        }
+        Some(())
+    }
+
+    /// Writes the field of an object, if something of it is read.
+    fn field(&mut self, tree: Option<&Tree>, place: Place, key: &Value, value: &Value) -> Option<()> {
+        let key = value::text(key)?;
+        let (tree, place) = (tree.and_then(|tree| tree.of_field(key)), place.below(key));
+        if tree.is_none() && !matches!(place, Place::Metadata | Place::Name | Place::Namespace) {
+            return Some(());
+        }
+        if self.likeness.token && has_token_volume(key) {
+            return None;
+        }
+        self.text(key);
+        self.part(tree, place, value)
     }
 
     /// Writes a text that is read; whether it is what it has to be at its place.
@@ -200,158 +238,6 @@ impl Writer<'_> {
 fn has_token_volume(text: &str) -> bool {
     static START: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(TOKEN_VOLUME));
     text.len() >= TOKEN_VOLUME.len() && START.find(text.as_bytes()).is_some()
-}
-
-/// Writes the parts of a value that are in a tree.
-struct Part<'w, 'k, 't> {
-    /// `None` if nothing is read of it.
-    tree: Option<&'t Tree>,
-    place: Place,
-    writer: &'w mut Writer<'k>,
-}
-
-impl Part<'_, '_, '_> {
-    /// Writes a scalar that is no text, if its value is read.
-    fn scalar<E: Error>(self, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), E> {
-        self.is_no_name()?;
-        if self.is_read() {
-            write(self.writer);
-        } else {
-            self.writer.tag(Tag::Scalar);
-        }
-        Ok(())
-    }
-
-    fn is_read(&self) -> bool {
-        self.tree.is_some_and(|tree| tree.whole || tree.seen)
-    }
-
-    fn is_no_name<E: Error>(&self) -> Result<(), E> {
-        let name = matches!(self.place, Place::Name | Place::Namespace);
-        if name { Err(E::custom("a name that is no text")) } else { Ok(()) }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Part<'_, '_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Part<'_, '_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.scalar(|writer| writer.tag(Tag::Null))
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.scalar(|writer| writer.tag(if value { Tag::True } else { Tag::False }))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.scalar(|writer| writer.bits(Tag::Unsigned, value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.scalar(|writer| writer.bits(Tag::Signed, value.cast_unsigned()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.scalar(|writer| writer.bits(Tag::Float, value.to_bits()))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        if !self.is_read() && !matches!(self.place, Place::Name | Place::Namespace) {
-            self.writer.tag(Tag::Scalar);
-        } else if !self.writer.text_at(self.place, value) {
-            return Err(E::custom("another name"));
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        self.is_no_name()?;
-        self.writer.tag(Tag::Array);
-        match self.tree.and_then(Selection::of_elements) {
-            Some(element) => loop {
-                let place = self.place.element();
-                let part = Part { tree: Some(element), place, writer: &mut *self.writer };
-                if items.next_element_seed(part)?.is_none() {
-                    break;
-                }
-            },
-            None => while items.next_element::<Skipped>()?.is_some() {},
-        }
-        self.writer.tag(Tag::End);
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.is_no_name()?;
-        let Self { tree, place, writer } = self;
-        writer.tag(Tag::Object);
-        while let Some(field) = map.next_key_seed(Field { tree, place, writer: &mut *writer })? {
-            match field {
-                Some((tree, place)) => map.next_value_seed(Part { tree, place, writer: &mut *writer })?,
-                None => {
-                    map.next_value::<Skipped>()?;
-                }
-            }
-        }
-        writer.tag(Tag::End);
-        Ok(())
-    }
-}
-
-/// Writes the key of a field, if something of it is read, and returns what.
-struct Field<'w, 'k, 't> {
-    tree: Option<&'t Tree>,
-    place: Place,
-    writer: &'w mut Writer<'k>,
-}
-
-impl<'de, 't> DeserializeSeed<'de> for Field<'_, '_, 't> {
-    type Value = Option<(Option<&'t Tree>, Place)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'t> Visitor<'_> for Field<'_, '_, 't> {
-    type Value = Option<(Option<&'t Tree>, Place)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
-        let tree = self.tree.and_then(|tree| tree.of_field(key));
-        let place = self.place.below(key);
-        let met = match place {
-            Place::Metadata => Some(0),
-            Place::Name => Some(1),
-            Place::Namespace => Some(2),
-            _ => None,
-        };
-        if let Some(met) = met {
-            self.writer.met[met] = self.writer.met[met].saturating_add(1);
-        } else if tree.is_none() {
-            return Ok(None);
-        }
-        if self.writer.likeness.token && has_token_volume(key) {
-            return Err(E::custom("the name of a token's volume"));
-        }
-        self.writer.text(key);
-        Ok(Some((tree, place)))
-    }
 }
 
 /// A number that nobody can guess: of the key that `RandomState` has from the system.

@@ -39,6 +39,12 @@ const NAME: [&[&str]; 6] = [
 /// `SipHash` with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has read the JSON of objects.
+    pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Projection {
     pub(crate) fn new(tree: Tree) -> Self {
         let mut settled = tree.clone();
@@ -65,6 +71,8 @@ impl Projection {
     ///
     /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can decide.
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
+        #[cfg(test)]
+        VISITS.set(VISITS.get() + 1);
         let mut reader = serde_json::Deserializer::from_slice(json);
         let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
         reader.end().ok()?;
@@ -77,6 +85,8 @@ impl Projection {
     /// # Errors
     /// When the whole cannot be read, as for [`value::from_json`].
     pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
+        #[cfg(test)]
+        VISITS.set(VISITS.get() + 1);
         value::from_json_parts(json, &self.named)
     }
 

@@ -39,10 +39,10 @@ const SHAREABLE: usize = 2;
 pub(crate) struct Plan {
     /// What the shareable rules read together.
     pub(crate) likeness: Likeness,
-    /// The same as a value to judge, with the names.
-    pub(crate) shared: Projection,
-    /// What the other rules read; `None` if there are none.
-    pub(crate) rest: Option<Projection>,
+    /// What all rules read, with the names.
+    pub(crate) parts: Projection,
+    /// Whether there are other rules.
+    pub(crate) has_rest: bool,
     units: Vec<Shareable>,
 }
 
@@ -93,14 +93,7 @@ impl Plans {
 
 /// Returns what is shared between objects of a kind; `None` if that would not pay.
 fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan> {
-    let mut planner = Planner {
-        kind,
-        token,
-        likeness: Tree::default(),
-        shared: Tree::default(),
-        rest: Tree::default(),
-        asks: [0; 2],
-    };
+    let mut planner = Planner { kind, token, likeness: Tree::default(), parts: Tree::default(), asks: [0; 2] };
     let units: Vec<Shareable> = units
         .iter()
         .map(|unit| {
@@ -115,13 +108,12 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
             }
         })
         .collect();
-    let Planner { likeness, shared: shared_parts, rest, asks: [shares, rests], .. } = planner;
-    let rest_parts = (rests > 0).then(|| Projection::new(rest));
+    let Planner { likeness, parts, asks: [shares, rests], .. } = planner;
     let pays = shares > 0 && shares >= SHAREABLE * rests;
     pays.then(|| Plan {
         likeness: Likeness::new(likeness, token),
-        shared: Projection::new(shared_parts),
-        rest: rest_parts,
+        parts: Projection::new(parts),
+        has_rest: rests > 0,
         units,
     })
 }
@@ -132,8 +124,7 @@ struct Planner<'k> {
     /// Whether the name of the token's volume is left open.
     token: bool,
     likeness: Tree,
-    shared: Tree,
-    rest: Tree,
+    parts: Tree,
     /// How many shareable rules are asked, and how many others.
     asks: [usize; 2],
 }
@@ -189,8 +180,8 @@ impl Planner<'_> {
             for (_, reads) in &reads {
                 if shares { self.share(reads, group.dialect) } else { self.leave(reads, group.dialect) }
             }
-            let trees = if shares { vec![&mut self.likeness, &mut self.shared] } else { vec![&mut self.rest] };
-            for tree in trees {
+            let likeness = shares.then_some(&mut self.likeness);
+            for tree in likeness.into_iter().chain([&mut self.parts]) {
                 for path in &paths {
                     tree.insert(&path.map(Segment::from), true);
                 }
@@ -203,11 +194,11 @@ impl Planner<'_> {
 
     fn share(&mut self, reads: &Reads, dialect: Dialect) {
         self.likeness.merge(&reads.unprinted(dialect));
-        self.shared.merge(&reads.object(dialect));
+        self.parts.merge(&reads.object(dialect));
     }
 
     fn leave(&mut self, reads: &Reads, dialect: Dialect) {
-        self.rest.merge(&reads.object(dialect));
+        self.parts.merge(&reads.object(dialect));
     }
 
     /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object: its changes

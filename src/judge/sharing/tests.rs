@@ -3,12 +3,13 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     judge::{
         evaluate::{Job, evaluate_shared},
-        reads::LookupReach,
+        reads::{LookupReach, VISITS},
         set::PolicySet,
         sharing::{SharedVerdicts, kept::KeptFindings},
         sources::PolicySource,
     },
     model::{
+        body::Body,
         object::{Controller, Kind, Object, ObjectKey},
         rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
@@ -51,7 +52,8 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
     let plan = set.sharing.plan("Pod").unwrap();
     let fingerprint = |name: &str| {
         let object = object(name);
-        plan.likeness.look(&object.key, &object.body.json().unwrap()).unwrap().fingerprint
+        let value = plan.parts.read(&object.body.json().unwrap()).unwrap();
+        plan.likeness.look(&object.key, &value).unwrap().fingerprint
     };
     assert_eq!(fingerprint("a"), fingerprint("b"));
     let mut findings = judge(&wrong, &verdicts, object("a")).results;
@@ -102,6 +104,28 @@ fn what_is_likely_to_have_siblings_shares() {
     assert_eq!(shared(of("g", "3")), Some(Shared::Hit));
     let sharing = (10..30).filter_map(|number| shared(of("h", &number.to_string()))).count();
     assert_eq!(sharing, 5);
+}
+
+/// Once for the hash while it is received, once for the evaluation, whether findings are shared or not.
+#[test]
+fn the_json_of_an_object_is_read_twice() {
+    let module = "deny_a contains \"a\"\n\ndeny_b contains \"b\"\n\n\
+                  deny_node contains sprintf(\"on %s\", [input.spec.nodeName])";
+    let (verdicts, set) = (SharedVerdicts::default(), load(module));
+    assert!(set.sharing.plan("Pod").unwrap().has_rest);
+    let on_node = |name: &str| {
+        let own = object(name);
+        let json = String::from_utf8(own.body.json().unwrap().into_owned()).unwrap();
+        let json = format!("{},\"spec\":{{\"nodeName\":\"{name}\"}}}}", json.strip_suffix('}').unwrap());
+        Object { body: Body::plain(json.as_bytes()), ..own }
+    };
+    for (name, shared) in [("x", None), ("y", Some(Shared::Miss)), ("z", Some(Shared::Hit))] {
+        let (object, before) = (on_node(name), VISITS.get());
+        assert!(set.projected(&object).is_some());
+        let verdict = judge(&set, &verdicts, object);
+        assert_eq!((messages(&verdict), verdict.shared), (vec!["a", "b", &*format!("on {name}")], shared));
+        assert_eq!(VISITS.get() - before, 2);
+    }
 }
 
 #[test]
