@@ -8,7 +8,7 @@
 //!
 //! [`plan`] finds out at load what is shareable, as a part of the policy set; here is what is kept, as a part of the pipeline.
 //! A fingerprint costs as much as some rules do, so it is only made of objects with a controller, and of the first of its
-//! objects only where enough controllers have several.
+//! objects only where enough controllers have several. Where hardly any finds something, as all objects differ, few are made.
 
 pub(crate) mod kept;
 pub(crate) mod placeholders;
@@ -46,6 +46,14 @@ const CONTROLLERS: usize = 1 << 16;
 const WORTHWHILE: u32 = 4;
 /// One hit in so many is evaluated, too.
 const EVERY: u32 = 256;
+/// Fingerprints after which it shows whether they find anything.
+const ENOUGH: u32 = 256;
+/// Fingerprints after which earlier ones count half.
+const RECENT: u32 = 4_096;
+/// At least one in so many has to find something: one that does not costs a quarter of an evaluation.
+const FOUND: u32 = 4;
+/// Where fewer do, they are made of the objects of one controller in so many, to see whether that changes.
+const PROBED: u64 = 16;
 
 /// What can be shared by the rules of one policy set.
 pub(crate) struct Sharing {
@@ -97,6 +105,8 @@ pub struct SharedVerdicts {
     /// How many controllers were seen, and how many of them with several objects.
     controllers: [AtomicU32; 2],
     hits: AtomicU32,
+    /// How many fingerprints were made lately, and how many of them were found.
+    fingerprints: [AtomicU32; 2],
     /// The set for which a shared verdict was wrong: what was proven of its policies does not hold.
     wrong: AtomicU64,
 }
@@ -110,6 +120,7 @@ impl Default for SharedVerdicts {
             hasher: RandomState::new(),
             controllers: Default::default(),
             hits: AtomicU32::new(0),
+            fingerprints: Default::default(),
             wrong: AtomicU64::new(0),
         }
     }
@@ -129,6 +140,9 @@ impl SharedVerdicts {
             return None;
         }
         let siblings = self.siblings_of(sharing, object)?;
+        if self.hardly_finds() && !siblings.is_multiple_of(PROBED) {
+            return None;
+        }
         let [controllers, with_several] = &self.controllers;
         match self.siblings.get(&siblings) {
             Some(Siblings::Several) => Some(plan),
@@ -145,6 +159,23 @@ impl SharedVerdicts {
                 likely.then_some(plan)
             }
         }
+    }
+
+    /// Counts a fingerprint that was made, and whether findings were kept for it.
+    pub(crate) fn count(&self, found: bool) {
+        let [made, hits] = &self.fingerprints;
+        hits.fetch_add(found.into(), Ordering::Relaxed);
+        if made.fetch_add(1, Ordering::Relaxed) + 1 == RECENT {
+            // What other threads count in between is lost, which matters to nothing.
+            made.store(RECENT / 2, Ordering::Relaxed);
+            hits.store(hits.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether hardly any of the latest fingerprints was found.
+    fn hardly_finds(&self) -> bool {
+        let [made, hits] = self.fingerprints.each_ref().map(|count| count.load(Ordering::Relaxed));
+        made >= ENOUGH && hits.saturating_mul(FOUND) < made
     }
 
     fn siblings_of(&self, sharing: &Sharing, object: &Object) -> Option<u64> {

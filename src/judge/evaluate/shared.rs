@@ -57,6 +57,7 @@ pub(super) fn judge(
     let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, values };
     let mut results = Results::default();
     let kept = verdicts.get(sharing, fingerprint);
+    verdicts.count(kept.is_some());
     let shared = if let Some(kept) = kept {
         let findings = kept.of(&sharing.placeholders, names)?;
         if verdicts.is_due() {

@@ -128,6 +128,26 @@ fn the_json_of_an_object_is_read_twice() {
     }
 }
 
+/// Where all objects differ, fingerprints are made of few.
+#[test]
+fn fingerprints_that_find_nothing_become_few() {
+    let (verdicts, set) = (SharedVerdicts::default(), load("deny contains input.metadata.labels.own"));
+    let of = |number: usize, own: &str| {
+        let json = format!(
+            r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "a", "namespace": "n", "labels": {{"own": "{own}"}}}}}}"#
+        );
+        let uid: Arc<str> = format!("{}", number / 4).into();
+        let controller = Controller { group: "".into(), kind: "Job".into(), name: "a".into(), uid };
+        Object { controller: Some(Arc::new(controller)), body: Body::plain(json.as_bytes()), ..object("a") }
+    };
+    let shared = |object| judge(&set, &verdicts, object).shared;
+    let made = (0..4_000).filter(|number| shared(of(*number, &number.to_string())).is_some()).count();
+    assert!((256..700).contains(&made), "{made}");
+    // Once they look the same, more and more find something.
+    let found = (4_000..40_000).filter(|number| shared(of(*number, "same")) == Some(Shared::Hit)).count();
+    assert!(found > 20_000, "{found}");
+}
+
 #[test]
 fn what_is_kept_is_bounded() {
     let set = load("deny contains sprintf(\"%s has %s\", [input.metadata.name, input.metadata.labels.text])");
