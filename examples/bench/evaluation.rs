@@ -18,7 +18,7 @@ use kaudit::{
         sharing::SharedVerdicts,
     },
     model::object::Kind,
-    rego::limits::Limits,
+    rego::Limits,
     source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};

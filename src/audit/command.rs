@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{exceptions::Exceptions, ledger::Delta, recorded::Recorded, result::AuditResult};
-use crate::{judge::set::PolicySet, rego::problem::LoadError};
+use crate::{judge::set::PolicySet, rego::LoadError};
 
 /// What is asked of a running pipeline. Commands are carried out in the order in which they are sent.
 pub enum Command {

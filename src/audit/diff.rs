@@ -30,7 +30,7 @@ use crate::{
         object::{Location, ObjectRef},
         verdict::{Outcome, Severity},
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// What two results have in common.

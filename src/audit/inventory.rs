@@ -515,7 +515,7 @@ fn in_arrays(before: &PolicySet, now: &PolicySet, inventory: &Inventory) -> BTre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rego::limits::Limits;
+    use crate::rego::Limits;
 
     #[test]
     fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {

@@ -6,7 +6,7 @@ use super::{exceptions::ExceptionSummary, result::Summary};
 use crate::{
     judge::set::PolicySet,
     model::{coverage::Coverage, verdict::Severity},
-    rego::problem::LoadError,
+    rego::LoadError,
 };
 
 /// How far the initial sync and the judging are, for readiness and the progress bar.

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     judge::{dependencies::Dependencies, set::PolicySet},
     model::object::{Kind, ObjectKey},
-    rego::problem::{LoadError, summed_up},
+    rego::{LoadError, problem::summed_up},
 };
 
 /// The policies in force. What they depend on is asked of each kind once.

@@ -31,7 +31,7 @@ use crate::{
         shard::Shard,
         verdict::{Finding, Outcome, RuleInfo, Severity, Source},
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// The kind of an [`AuditResult`].

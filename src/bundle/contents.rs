@@ -16,11 +16,7 @@ use crate::{
         files::is_read,
         sources::{FileTree, TreeFile},
     },
-    rego::{
-        file::Form,
-        limits::{Limits, Version},
-        yaml,
-    },
+    rego::{Form, Limits, Version, analysis::yaml},
 };
 
 /// Data of a bundle of OPA.

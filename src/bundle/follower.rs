@@ -29,7 +29,7 @@ use crate::{
         set::PolicySet,
         sources::PolicySource,
     },
-    rego::problem::{Problem, summed_up},
+    rego::{Problem, problem::summed_up},
 };
 
 /// How often a file is looked at, as those in directories are.

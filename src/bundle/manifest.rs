@@ -9,9 +9,8 @@ use crate::{
     judge::bundle::is_below,
     model::text::shortened,
     rego::{
-        builtins::glob,
-        limits::{Limits, Version},
-        missing::package_of,
+        Limits, Version,
+        analysis::{builtins::glob, missing::package_of},
     },
 };
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     judge::{bundle::OCI, files},
-    rego::file::{File, Form},
+    rego::{File, Form},
 };
 
 /// The media type of conftest's layers that are no policies.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 
 use super::{archive::Files, key::VerificationKey, manifest::MANIFEST};
-use crate::rego::{limits::Limits, yaml};
+use crate::rego::{Limits, analysis::yaml};
 
 /// The name of the file.
 const SIGNATURES: &str = ".signatures.json";

@@ -33,7 +33,7 @@ use crate::{
     judge::sources::PolicySource,
     model::spelling::nearest,
     output::{Format, Target, note},
-    rego::yaml,
+    rego::analysis::yaml,
 };
 
 /// Parses arguments, the name of the program first, together with the environment and the file of `--config`.

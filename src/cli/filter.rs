@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::rego::builtins::regexes;
+use crate::rego::analysis::builtins::regexes;
 
 /// Which tests are run: `--run`, with the meaning that it has for `opa test` and for `gator verify`.
 #[derive(Debug, Clone, Default)]

@@ -15,7 +15,7 @@ use crate::{
         excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
-    rego::limits::Limits,
+    rego::Limits,
 };
 
 /// Where the policies are.

@@ -45,7 +45,7 @@ use crate::{
     },
     output::{RenderOptions, print},
     record::reports,
-    rego::{file::File, limits::Limits},
+    rego::{File, Limits},
     source::{received::Secrets, selection::KindPattern},
 };
 

@@ -7,7 +7,7 @@ use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
     output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
-    rego::limits::Limits,
+    rego::Limits,
 };
 
 /// Runs `kaudit policies`: the list goes to standard output, problems to standard error. Returns the exit code.

@@ -25,7 +25,7 @@ use crate::{
     model::object::Kind,
     output::{print, safe::to_yaml},
     record::reports,
-    rego::limits::Limits,
+    rego::Limits,
     source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
 };
 

@@ -26,10 +26,7 @@ use crate::{
     blocking::in_parallel,
     cli::test::TestArgs,
     judge::{sources::PolicySource, tested},
-    rego::{
-        limits::Limits,
-        problem::{LoadError, Problem},
-    },
+    rego::{Limits, LoadError, Problem},
 };
 
 /// Runs `kaudit test`; returns the exit code.
@@ -57,7 +54,7 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let ended = in_parallel((0..count).collect(), |index: usize| {
         let mut covered = Covered::default();
         let result = match index.checked_sub(rego.len()) {
-            None => rego.run(index, &limits, covers.then_some(&mut covered)),
+            None => rego.run(index, covers.then_some(&mut covered)),
             Some(index) => suites.run(index, &limits),
         };
         (result, covered)

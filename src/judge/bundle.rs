@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::tree::FileTree;
-use crate::rego::{limits::Version, problem::Problem};
+use crate::rego::{Problem, Version};
 
 /// Where a bundle is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +164,7 @@ mod tests {
             set::PolicySet,
             sources::{PolicySource, TreeFile},
         },
-        rego::limits::Limits,
+        rego::Limits,
     };
 
     fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {

@@ -22,18 +22,17 @@ use super::{
     unit::{Group, Unit},
 };
 use crate::rego::{
-    check::Checked,
-    compile::{self, Fault, Resolved},
-    data::Data,
-    evaluator::Evaluator,
-    file::File,
-    graph::Graph,
-    limits::Limits,
-    missing::{LoadedRules, Missing},
-    problem::Problem,
-    program::{NotTaken, Program, SourceLocation},
-    references::{Node, Path},
-    syntax::Module,
+    Evaluator, File, Limits, Problem,
+    analysis::{
+        check::Checked,
+        compile::{self, Fault, Resolved},
+        data::Data,
+        graph::Graph,
+        missing::{LoadedRules, Missing},
+        program::Program,
+        references::{Node, Path},
+        syntax::Module,
+    },
     value,
 };
 
@@ -163,7 +162,8 @@ impl<'a> Compiler<'a> {
             self.program(&compiled, &groups)
         });
         let program = program.unwrap_or_default();
-        let unsupported = self.unsupported(&program);
+        let files: Vec<&File> = self.files.iter().map(|source| source.file).collect();
+        let unsupported = program.unsupported(&files);
         if !unsupported.is_empty() {
             let files = unsupported.iter().map(|problem| Arc::clone(&problem.file)).collect();
             problems.extend(unsupported.into_iter().filter(|problem| !self.imported.contains(&problem.file)));
@@ -180,19 +180,6 @@ impl<'a> Compiler<'a> {
     fn program(&self, compiled: &compile::Compiled, groups: &[Group]) -> Program {
         let files = self.files.iter().map(|source| Arc::clone(&source.file.shown)).collect();
         compiled.plan(groups.iter().flat_map(Group::paths)).with_files(files)
-    }
-
-    /// Returns what the machine cannot run.
-    fn unsupported(&self, program: &Program) -> Vec<Problem> {
-        let problem = |NotTaken { reason, at: SourceLocation { module, at } }: &NotTaken| {
-            let file = self.files.get(*module)?.file;
-            let message = format!("{reason} is not supported");
-            Some(Problem::refused(&file.shown, message).at(&file.text, at.line, at.column))
-        };
-        let mut all: Vec<&NotTaken> = program.entries.values().filter_map(|entry| entry.as_ref().err()).collect();
-        all.sort_by_key(|unsupported| unsupported.at);
-        all.dedup();
-        all.into_iter().filter_map(problem).collect()
     }
 
     /// Reads and checks modules that have these faults.
@@ -275,13 +262,10 @@ impl<'a> Compiler<'a> {
 
     /// Runs the stages of OPA's compiler; returns what it would refuse.
     fn compiled(&self, resolved: Resolved) -> (Option<compile::Compiled>, Vec<Problem>) {
-        let problem = |fault: Fault| {
-            let file = self.files[fault.module].file;
-            Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column).help(fault.help)
-        };
+        let problem = |fault: &Fault| Problem::of_fault(self.files[fault.module].file, fault);
         match resolved.compile() {
             Ok(compiled) => (Some(compiled), Vec::new()),
-            Err(faults) => (None, faults.into_iter().map(problem).collect()),
+            Err(faults) => (None, faults.iter().map(problem).collect()),
         }
     }
 

@@ -4,9 +4,8 @@ use serde_json::{Map, Value};
 
 use super::dependencies::INVENTORIES;
 use crate::rego::{
-    data::{self, Data},
-    file::File,
-    problem::Problem,
+    File, Problem,
+    analysis::data::{self, Data},
 };
 
 /// Makes the document for data files; the contents of the inventory are known only when a rule is evaluated.

@@ -5,7 +5,7 @@ use std::{
     ops::{BitAnd, BitOr},
 };
 
-use crate::rego::{
+use crate::rego::analysis::{
     graph::Graph,
     references::{Node, Path},
 };

@@ -1,6 +1,10 @@
 //! What there is to know of a dialect of policies. Each describes itself in its own folder.
 
-use std::{cmp::Ordering, collections::BTreeMap, collections::BTreeSet, fmt};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use regorus::Value;
 
@@ -12,11 +16,12 @@ use super::{
 use crate::{
     model::verdict::{Finding, Outcome},
     rego::{
-        file::File,
-        graph::Graph,
-        problem::Problem,
-        references::{Node, Path},
-        syntax::Module,
+        File, Problem,
+        analysis::{
+            graph::Graph,
+            references::{Node, Path},
+            syntax::Module,
+        },
     },
 };
 

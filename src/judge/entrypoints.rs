@@ -26,13 +26,13 @@ use crate::{
         verdict::{Outcome, Source},
     },
     rego::{
-        excerpt,
-        file::File,
-        graph::Graph,
-        limits::Version,
-        program::SourceLocation,
-        references::{DefinitionForm, Node, Path},
-        syntax::{Module, Position},
+        File, SourceLocation, Version,
+        analysis::{
+            excerpt,
+            graph::Graph,
+            references::{DefinitionForm, Node, Path},
+            syntax::{Module, Position},
+        },
     },
 };
 

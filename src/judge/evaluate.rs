@@ -37,7 +37,7 @@ use crate::{
         rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
     },
-    rego::{cpu_time::CpuTimer, value},
+    rego::{analysis::cpu_time::CpuTimer, value},
 };
 
 /// Judges one object.
@@ -184,8 +184,8 @@ pub(crate) fn has_results(
     unit: &Unit,
     group: &crate::judge::unit::Group,
     index: usize,
-) -> Result<bool, crate::rego::evaluator::Failure> {
-    let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
+) -> Result<bool, crate::rego::Failure> {
+    let values = JobValues::read(job, Extent::All).map_err(crate::rego::Failure::error)?;
     let input = match group.dialect.input {
         InputForm::Object => values.object.clone(),
         InputForm::Array => vec![values.object.clone()].into(),

@@ -24,11 +24,7 @@ use super::{
 };
 use crate::{
     model::spelling::nearest,
-    rego::{
-        file::{Declared, File, Form},
-        limits::Limits,
-        problem::Problem,
-    },
+    rego::{Declared, File, Form, Limits, Problem},
 };
 
 /// Directories nested deeper are a mistake, or a loop that is not made of links.

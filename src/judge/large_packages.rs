@@ -7,11 +7,12 @@ use std::{
 };
 
 use crate::rego::{
-    file::File,
-    missing::Missing,
-    problem::Problem,
-    references::Path,
-    syntax::{Module, SyntaxError},
+    File, Problem,
+    analysis::{
+        missing::Missing,
+        references::Path,
+        syntax::{Module, SyntaxError},
+    },
 };
 
 /// Most names that regorus may copy for the modules that are compiled together: those of 1,000 modules with 1,000 rules, which

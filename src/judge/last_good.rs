@@ -10,10 +10,7 @@ use super::{
     set::PolicySet,
     sources::{FileTree, PolicySource, TreeFile},
 };
-use crate::rego::{
-    limits::Limits,
-    problem::{LoadError, Problem},
-};
+use crate::rego::{Limits, LoadError, Problem};
 
 /// Attempts to load with older files. What is older may not go with what is new, and break in its turn.
 const ATTEMPTS: usize = 4;

@@ -10,12 +10,13 @@ use super::{
     reads::Matches,
 };
 use crate::rego::{
-    check::Checked,
-    file::{File, FileText},
-    missing,
-    problem::Problem,
-    references::{Node, Path},
-    syntax::{Module, Position},
+    File, FileText, Problem,
+    analysis::{
+        check::Checked,
+        missing,
+        references::{Node, Path},
+        syntax::{Module, Position},
+    },
 };
 
 /// The first word in the name of a rule that judges.

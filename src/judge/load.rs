@@ -35,12 +35,7 @@ use super::{
 };
 use crate::{
     model::digest::Digest,
-    rego::{
-        file::{File, FileText, Form},
-        limits::Limits,
-        missing::Missing,
-        problem::{LoadError, Problem},
-    },
+    rego::{File, FileText, Form, Limits, LoadError, Problem, analysis::missing::Missing},
 };
 
 impl PolicySet {

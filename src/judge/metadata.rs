@@ -9,7 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     model::verdict::{RuleInfo, Severity},
-    rego::{file::File, missing::package_line, problem::Problem, syntax::Module, yaml},
+    rego::{
+        File, Problem,
+        analysis::{missing::package_line, syntax::Module, yaml},
+    },
 };
 
 /// The METADATA of one policy or rule.

@@ -2,8 +2,8 @@
 
 use super::dialects::trivy;
 use crate::rego::{
-    file::File,
-    syntax::{self, LongBodies, Module, SyntaxError},
+    File,
+    analysis::syntax::{self, LongBodies, Module, SyntaxError},
 };
 
 /// Reads modules that are compiled together.

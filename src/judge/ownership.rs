@@ -23,13 +23,14 @@ use super::{
     sources::{FileTree, PolicySource},
 };
 use crate::rego::{
-    data::Data,
-    file::{File, Form},
-    limits::Limits,
-    missing::{Missing, package_line, package_of},
-    problem::{Problem, number},
-    references::Path,
-    syntax,
+    File, Form, Limits, Problem,
+    analysis::{
+        data::Data,
+        missing::{Missing, package_line, package_of},
+        references::Path,
+        syntax,
+    },
+    problem::number,
 };
 
 /// What kind of source files are from.

@@ -9,7 +9,7 @@ use super::{
     reads::{Matches, Projection},
     rule::Rule,
 };
-use crate::rego::limits::Version;
+use crate::rego::Version;
 
 /// One package with rules that judge, or one Constraint.
 #[derive(Debug, Clone)]

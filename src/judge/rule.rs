@@ -10,7 +10,7 @@ use crate::{
         rule_numbers::RuleNumber,
         verdict::{Outcome, RuleDescriptor, RuleInfo, Source},
     },
-    rego::{program::SourceLocation, references::Path},
+    rego::{SourceLocation, analysis::references::Path},
 };
 
 /// One rule that judges, or one Constraint.

@@ -23,7 +23,7 @@ use crate::{
         spelling::nearest,
         verdict::{Finding, Outcome, Severity},
     },
-    rego::yaml,
+    rego::analysis::yaml,
 };
 
 /// What is decided about some rules. What is not set stays as the policy has it.

@@ -28,10 +28,7 @@ use crate::{
         object::{Kind, Object, Projected},
         verdict::Class,
     },
-    rego::{
-        limits::Limits,
-        problem::{LoadError, Problem},
-    },
+    rego::{Limits, LoadError, Problem},
 };
 
 /// Everything that was loaded from the policy paths, ready to judge. It never changes.

@@ -19,16 +19,13 @@ use super::{
     unit::Unit,
 };
 use crate::rego::{
-    self,
-    compile::DefinitionId,
-    evaluator::Evaluator,
-    file::{File, Form},
-    limits::Limits,
-    missing::Missing,
-    problem::{LoadError, Problem},
-    program::{RuleId, SourceLocation},
-    syntax::Module,
-    test_rules::{self, TestRule, TestShape},
+    self, Evaluator, File, Form, Limits, LoadError, Problem, RuleId, SourceLocation,
+    analysis::{
+        compile::DefinitionId,
+        missing::Missing,
+        syntax::Module,
+        test_rules::{self, TestRule, TestShape},
+    },
     trace::ModuleUses,
 };
 
@@ -124,8 +121,8 @@ fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<Planne
         module.keeps_prints = true;
     }
     let all: Vec<&Module> = modules.iter().collect();
-    let resolved = rego::compile::resolve(&all, std::iter::empty());
-    let uses = ModuleUses::new(&all, resolved.nodes(&all));
+    let resolved = rego::analysis::compile::resolve(&all, std::iter::empty());
+    let uses = ModuleUses::new(&all, &resolved.nodes(&all));
     let compiled = resolved.compile().ok()?;
     let own = |(module, own): (usize, &Module)| {
         let rules = test_rules::tests(own).into_iter();

@@ -19,11 +19,8 @@ use super::{
     rule::{Entrypoint, Exception},
 };
 use crate::rego::{
-    evaluator::{Evaluator, Failure},
-    file::File,
-    machine::Answer,
-    program::RuleId,
-    references::{Node, Path},
+    Answer, Evaluator, Failure, File, RuleId,
+    analysis::references::{Node, Path},
     value,
 };
 

@@ -20,7 +20,7 @@ use crate::{
         coverage::{Coverage, State},
         verdict::Severity,
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// The last line of `ndjson`.

@@ -13,10 +13,7 @@ use crate::{
         set::PolicySet, unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
-    rego::{
-        limits::Version,
-        problem::{LoadError, Problem},
-    },
+    rego::{LoadError, Problem, Version},
 };
 
 /// Everything that is known of the policies; the contract of `kaudit policies -o json` and `/policies`.

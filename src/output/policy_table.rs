@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use crate::{
         audit::result::About,
-        rego::{limits::Version, problem::Problem},
+        rego::{Problem, Version},
     };
 
     fn rule(name: &str, result: Outcome, severity: Option<Severity>) -> ListedRule {

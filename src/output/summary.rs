@@ -20,7 +20,7 @@ use crate::{
         object::{Location, ObjectRef},
         verdict::Outcome,
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// Rules that are named in the summary.

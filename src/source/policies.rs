@@ -32,7 +32,7 @@ use crate::{
     cluster::{client::Clients, identity::is_exception},
     judge::sources::{CONFIG_MAPS, ClusterSource, FileTree, TreeFile},
     model::object::{Object, ObjectKey},
-    rego::file::Form,
+    rego::Form,
 };
 
 /// Changes that wait for being taken.

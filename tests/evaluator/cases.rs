@@ -15,7 +15,7 @@ use kaudit::{
         set::PolicySet,
     },
     model::verdict::Verdict,
-    rego::limits::Limits,
+    rego::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;

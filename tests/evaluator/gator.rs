@@ -20,7 +20,7 @@ use kaudit::{
         object::Object,
         verdict::{Finding, Outcome},
     },
-    rego::limits::Limits,
+    rego::Limits,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;

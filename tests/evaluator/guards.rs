@@ -10,7 +10,7 @@ use std::{
 use kaudit::{
     judge::set::PolicySet,
     model::{body::Body, verdict::Outcome},
-    rego::limits::Limits,
+    rego::Limits,
 };
 
 use crate::{judge, object, shown};

@@ -19,7 +19,7 @@ use kaudit::{
         sources::PolicySource,
     },
     model::verdict::{Finding, Outcome, RuleDescriptor, Severity, Source},
-    rego::limits::Limits,
+    rego::Limits,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};

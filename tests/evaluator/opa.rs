@@ -13,8 +13,10 @@ use std::{
     io::Write as _,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
+use kaudit::rego::{File, Form, Limits, LoadError, Policies};
 use kaudit_controlplane::{Tool, tool};
 use regorus::Value;
 use serde::de::DeserializeOwned;
@@ -35,6 +37,19 @@ pub(crate) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]
     assert!(output.status.success(), "{output:?}");
     let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// What is compared has the time that it takes, also on a busy machine.
+pub(crate) fn limits(strict: bool) -> Limits {
+    Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
+}
+
+/// Loads modules, each by itself a file that is named by its index, and data.
+pub(crate) fn policies(modules: &[String], data: &serde_json::Value, limits: &Limits) -> Result<Policies, LoadError> {
+    let modules = modules.iter().enumerate();
+    let modules = modules.map(|(index, text)| (format!("{index}.rego"), Form::Rego, text.clone()));
+    let files = modules.chain([("data.json".to_owned(), Form::Json, data.to_string())]);
+    Policies::load(files.map(|(name, form, text)| File::new(name.into(), form, text)).collect(), limits)
 }
 
 fn from_json(value: &serde_json::Value) -> Value {

@@ -8,7 +8,7 @@ use std::{
 
 use kaudit::{
     judge::{files::fingerprint, set::PolicySet},
-    rego::limits::Limits,
+    rego::Limits,
 };
 
 use crate::files::folder;

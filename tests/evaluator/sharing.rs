@@ -14,7 +14,7 @@ use kaudit::{
         object::{Controller, Object},
         verdict::{Shared, Verdict},
     },
-    rego::limits::Limits,
+    rego::Limits,
 };
 use serde_json::{Value, json};
 

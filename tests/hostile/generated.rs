@@ -15,7 +15,7 @@ use kaudit::{
         body::Body,
         object::{Kind, Object, ObjectKey},
     },
-    rego::limits::Limits,
+    rego::Limits,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -18,7 +18,7 @@ use crate::{
         sources::PolicySource,
     },
     model::shard::Shard,
-    rego::{limits::Limits, problem::LoadError},
+    rego::{Limits, LoadError},
     telemetry::{Span, count},
 };
 

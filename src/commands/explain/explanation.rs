@@ -18,9 +18,8 @@ use crate::{
     model::object::{Location, ObjectRef},
     output::safe::write_json_pretty,
     rego::{
-        self, excerpt,
-        file::File,
-        program::SourceLocation,
+        self, File, SourceLocation,
+        analysis::excerpt,
         trace::{ModuleUses, TracedBody, TracedBranch, Tracer},
     },
     source::received::Secrets,
@@ -107,7 +106,7 @@ impl Explained {
         let modules = modules.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.why)?;
         let evaluator = &question.unit.evaluator;
         let all: Vec<&_> = modules.iter().collect();
-        let uses = ModuleUses::new(&all, rego::compile::resolve(&all, std::iter::empty()).nodes(&all));
+        let uses = ModuleUses::new(&all, &rego::analysis::compile::resolve(&all, std::iter::empty()).nodes(&all));
         let tracer = Tracer { files, modules: &modules, uses: &uses, evaluator, input: &question.input };
         let mut mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
         let other_input = mask.as_ref().and_then(|mask| mask.with_other_secrets(&question.input));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     judge::tested::Tested,
-    rego::{program::SourceLocation, test_rules},
+    rego::{SourceLocation, analysis::test_rules},
 };
 
 /// The places that were evaluated.

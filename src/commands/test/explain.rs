@@ -6,7 +6,7 @@ use super::{
     show,
 };
 use crate::rego::{
-    file::File,
+    File,
     trace::{StatementKind, TracedBody, TracedBranch, TracedPart, TracedStatement, TracedValue},
 };
 

@@ -19,8 +19,9 @@ use crate::{
     cli::filter::Filter,
     judge::tested::{PlannedTest, Tested},
     rego::{
-        error::PolicyError, evaluator::Failure, limits::Limits, program::SourceLocation, references,
-        test_rules::TestShape, trace::Tracer,
+        SourceLocation,
+        analysis::{references, test_rules::TestShape},
+        trace::Tracer,
     },
 };
 
@@ -67,7 +68,7 @@ impl<'a> RegoTests<'a> {
     }
 
     /// Runs one test.
-    pub(super) fn run(&self, index: usize, limits: &Limits, covered: Option<&mut Covered>) -> TestResult {
+    pub(super) fn run(&self, index: usize, covered: Option<&mut Covered>) -> TestResult {
         let RegoTest { test, package, name } = &self.tests[index];
         let began = Instant::now();
         let mut result = TestResult {
@@ -84,12 +85,12 @@ impl<'a> RegoTests<'a> {
             took: began.elapsed(),
         };
         if !test.rule.todo {
-            self.evaluate(test, limits, covered, &mut result);
+            self.evaluate(test, covered, &mut result);
         }
         result
     }
 
-    fn evaluate(&self, test: &PlannedTest, limits: &Limits, covered: Option<&mut Covered>, result: &mut TestResult) {
+    fn evaluate(&self, test: &PlannedTest, covered: Option<&mut Covered>, result: &mut TestResult) {
         let began = Instant::now();
         let answer = match (test.rule.shape, test.planned) {
             (TestShape::Function, _) => Err("it is a function, and a test takes no arguments".to_owned()),
@@ -101,7 +102,7 @@ impl<'a> RegoTests<'a> {
                 if let Some(covered) = covered {
                     covered.add(trace.reached);
                 }
-                answer.map(|answer| answer.value).map_err(|failure| reason(&failure, limits))
+                answer.map(|answer| answer.value).map_err(|failure| failure.to_string())
             }
         };
         result.took = began.elapsed();
@@ -156,15 +157,5 @@ fn wrong_value(shape: TestShape, value: &Value) -> String {
             "it is a set, and a test must be true; cases are written test_x[name] if { … }".to_owned()
         }
         _ => format!("its value must be true, and is {}", show::value(value, None)),
-    }
-}
-
-/// Says why an evaluation failed, and where if that is known.
-fn reason(failure: &Failure, limits: &Limits) -> String {
-    match failure {
-        Failure::Error(PolicyError { place: Some((file, line, column)), reason }) => {
-            format!("{file}:{line}:{column}: {reason}")
-        }
-        other => other.reason(limits),
     }
 }

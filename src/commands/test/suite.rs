@@ -23,7 +23,7 @@ use crate::{
         spelling::nearest,
         verdict::{Finding, Outcome},
     },
-    rego::{file::File, limits::Limits, problem::Problem, yaml},
+    rego::{File, Limits, Problem, analysis::yaml},
 };
 
 const GROUP: &str = "test.gatekeeper.sh";

@@ -25,7 +25,7 @@ use self::{
 use super::conftest;
 use crate::{
     judge::dialect::{Dialect, DialectDescription, InputForm, SingleRule},
-    rego::{file::File, problem::Problem},
+    rego::{File, Problem},
 };
 
 /// Rules are evaluated for Constraints; `input.review` is the admission review.

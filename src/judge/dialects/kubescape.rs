@@ -31,11 +31,7 @@ use crate::{
         sources::PolicySource,
     },
     model::spelling::nearest,
-    rego::{
-        data::Data,
-        file::{File, Form},
-        problem::Problem,
-    },
+    rego::{File, Form, Problem, analysis::data::Data},
 };
 
 /// The input is an array of objects; `rule.metadata.json` says of which. Rules are read as any whose value looks like results.

@@ -22,7 +22,7 @@ use crate::{
         rule_kinds::RuleKinds,
     },
     model::verdict::Outcome,
-    rego::{graph::Graph, references::Path, syntax::Module},
+    rego::analysis::{graph::Graph, references::Path, syntax::Module},
 };
 
 /// What checks of Trivy's can call beside OPA's builtins.

@@ -16,7 +16,7 @@ use crate::{
         unit::{Group, Unit},
     },
     model::{object::ObjectKey, verdict::Finding},
-    rego::{evaluator::Failure, machine::Answer},
+    rego::{Answer, Failure},
 };
 
 impl Judge<'_> {

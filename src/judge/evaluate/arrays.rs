@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::array_rules::array_results;
@@ -21,7 +21,7 @@ use crate::{
         set::PolicySet,
         unit::{Unit, UnitForm},
     },
-    rego::evaluator::Failure,
+    rego::Failure,
 };
 
 /// A rule that runs out of time for so many arrays is not evaluated for more of them, until it is tried again.
@@ -63,7 +63,7 @@ pub(crate) fn with_arrays(
     open.sort_by_key(|job| job.before.and_then(|before| before.evaluated));
     let evaluated = in_parallel(open, |job| {
         let (unit, timeouts) = (&policies.units[job.unit], &timeouts[job.unit]);
-        (job.unit, job.scope.clone(), job.evaluate(unit, timeouts))
+        (job.unit, job.scope.clone(), job.evaluate(unit, timeouts, policies.limits.input))
     });
     for (number, scope, evaluated) in evaluated {
         kept.entry(number).or_default().push((scope, evaluated));
@@ -88,13 +88,13 @@ struct ArrayJob<'a> {
 
 impl ArrayJob<'_> {
     /// Evaluates the rule, unless it has run out of time too often: then what is known from before stays.
-    fn evaluate(self, unit: &Unit, timeouts: &AtomicUsize) -> Arc<EvaluatedArray> {
+    fn evaluate(self, unit: &Unit, timeouts: &AtomicUsize, limit: Duration) -> Arc<EvaluatedArray> {
         if timeouts.load(Ordering::Relaxed) >= MOST_TIMEOUTS {
             let (known, evaluated) = match self.before {
                 Some(before) => (before.results.as_ref().err(), before.evaluated),
                 None => (None, None),
             };
-            let results = Err(known.unwrap_or(&Failure::OutOfTime).clone());
+            let results = Err(known.unwrap_or(&Failure::OutOfTime(limit)).clone());
             return Arc::new(EvaluatedArray { array: self.array, results, evaluated });
         }
         let aggregator = unit.kubescape().and_then(|rule| rule.aggregator);
@@ -124,12 +124,10 @@ pub(crate) fn has_unfinished_arrays(policies: &PolicySet) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         model::object::{Kind, ObjectKey},
-        rego::{limits::Limits, value},
+        rego::{Limits, value},
     };
 
     /// Writes a rule in Kubescape's layout that takes very long for Pods that are endless.
@@ -153,7 +151,7 @@ mod tests {
         };
         (
             count(|failure| matches!(failure, Failure::TimedOut(_))),
-            count(|failure| matches!(failure, Failure::OutOfTime)),
+            count(|failure| matches!(failure, Failure::OutOfTime(_))),
         )
     }
 

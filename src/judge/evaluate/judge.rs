@@ -18,7 +18,7 @@ use crate::{
         unit::{Group, Unit},
     },
     model::verdict::{Finding, Outcome, RuleDescriptor, Source},
-    rego::{cpu_time::CpuTimer, evaluator::Failure, limits::Limits, machine::Answer},
+    rego::{Answer, Failure, Limits, analysis::cpu_time::CpuTimer},
 };
 
 /// Judging of one object, and its results so far.
@@ -101,7 +101,7 @@ impl Judge<'_> {
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         if self.spent.elapsed() > self.limits.input {
-            return Err(Failure::OutOfTime);
+            return Err(Failure::OutOfTime(self.limits.input));
         }
         unit.rule(group, index, input)
     }
@@ -135,7 +135,7 @@ impl Judge<'_> {
 
     /// Notes that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
-        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime);
+        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime(_));
         self.results.unfinished |= unfinished;
         let mut source = source.clone();
         let message = match failure {
@@ -154,7 +154,7 @@ impl Judge<'_> {
             Failure::TooLarge(bytes) if *bytes == self.limits.value_bytes => {
                 format!("says more than {} MiB about one object", bytes >> 20)
             }
-            other => other.reason(self.limits),
+            other => other.reason(),
         };
         let error = error(policy, rule, source, &message);
         if unfinished { self.results.push_undecided(error) } else { self.results.push(error) }

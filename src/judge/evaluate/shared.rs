@@ -30,7 +30,7 @@ use crate::{
         rule_numbers::RuleNumbers,
         verdict::{Finding, Shared},
     },
-    rego::cpu_time::CpuTimer,
+    rego::analysis::cpu_time::CpuTimer,
 };
 
 /// Evaluates an object by the findings of the shareable rules for one that looks the same, or by those for it, which are kept,

@@ -27,12 +27,7 @@ use crate::{
         unjudged::Unjudged,
     },
     model::{rule_numbers::RuleNumber, verdict::RuleInfo},
-    rego::{
-        file::{File, Form},
-        limits::Limits,
-        missing::Missing,
-        problem::Problem,
-    },
+    rego::{File, Form, Limits, Problem, analysis::missing::Missing},
 };
 
 /// Libraries that are compiled.

@@ -24,7 +24,10 @@ use crate::{
         unjudged::Unjudged,
     },
     model::verdict::Source,
-    rego::{data::Data, file::File, limits::Limits, missing::Missing, problem::Problem},
+    rego::{
+        File, Limits, Problem,
+        analysis::{data::Data, missing::Missing},
+    },
 };
 
 /// Templates and Constraints that are compiled.

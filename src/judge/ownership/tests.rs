@@ -8,7 +8,7 @@ use crate::{
         sources::{FileTree, PolicySource, TreeFile},
     },
     model::object::{Kind as ObjectKind, Object, ObjectKey},
-    rego::{cpu_time::CpuTimer, limits::Limits},
+    rego::{Limits, analysis::cpu_time::CpuTimer},
 };
 
 /// How a source is named on a command line.

@@ -10,14 +10,14 @@ use super::{
     possible::{Possible, Scalar},
     walk::{SIZE, Walker},
 };
-use crate::rego::{
+use crate::rego::analysis::{
     builtins::{declarations::declaration, results},
-    compile::term::{Call, Function, Term, Value},
+    resolved::{Function, ResolvedCall, ResolvedTerm, ResolvedValue},
 };
 
 impl<'a> Walker<'a> {
     /// Walks a call that is a statement; behind its arguments may be what its result is unified with.
-    pub(super) fn called(&mut self, call: &'a Call) -> Certainty {
+    pub(super) fn called(&mut self, call: &'a ResolvedCall) -> Certainty {
         if let Some((left, right)) = call.as_equality() {
             return self.unify(left, right);
         }
@@ -47,7 +47,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn function(&mut self, path: &[String], arguments: &'a [Term], site: usize) -> Possible {
+    fn function(&mut self, path: &[String], arguments: &'a [ResolvedTerm], site: usize) -> Possible {
         if self.rules.at(path).is_empty() {
             for argument in arguments {
                 self.read_whole(argument);
@@ -75,14 +75,14 @@ impl<'a> Walker<'a> {
     }
 
     /// Reads all of a term; whether it is undefined for sure.
-    fn read_whole(&mut self, term: &'a Term) -> bool {
+    fn read_whole(&mut self, term: &'a ResolvedTerm) -> bool {
         let value = self.term(term);
         let nothing = value.is_nothing();
         self.whole(value);
         nothing
     }
 
-    fn builtin(&mut self, name: &str, arguments: &'a [Term]) -> Possible {
+    fn builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
         match (name, arguments) {
             ("equal" | "neq", [left, right]) => {
                 let (left, right) = (self.term(left), self.term(right));
@@ -152,7 +152,7 @@ impl<'a> Walker<'a> {
     }
 
     /// What `result.new` makes: the message and the name of the cause are only handed around.
-    fn new_result(&mut self, message: &'a Term, cause: &'a Term) -> Possible {
+    fn new_result(&mut self, message: &'a ResolvedTerm, cause: &'a ResolvedTerm) -> Possible {
         let (message, cause) = (self.term(message), self.term(cause));
         if message.is_nothing() || cause.is_nothing() {
             return Possible::default();
@@ -187,7 +187,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts all arguments as read.
-    pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [Term]) -> Possible {
+    pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
         self.frame.reads.clock |= matches!(name, "time.now_ns" | "uuid.rfc4122");
         let mut nothing = false;
         for argument in arguments {
@@ -202,7 +202,12 @@ impl<'a> Walker<'a> {
     }
 
     /// `value in collection` and `key, value in collection`.
-    fn membership(&mut self, key: Option<&'a Term>, value: &'a Term, collection: &'a Term) -> Possible {
+    fn membership(
+        &mut self,
+        key: Option<&'a ResolvedTerm>,
+        value: &'a ResolvedTerm,
+        collection: &'a ResolvedTerm,
+    ) -> Possible {
         let nothing = key.is_some_and(|key| self.read_whole(key));
         let (value, collection) = (self.term(value), self.term(collection));
         let (_, elements) = self.elements(&collection);
@@ -231,7 +236,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `json.patch` that adds fields: the object is only handed around, and may have others in place of its own.
-    fn with_fields(&mut self, object: &'a Term, added: &[(&'a str, &'a Term)]) -> Possible {
+    fn with_fields(&mut self, object: &'a ResolvedTerm, added: &[(&'a str, &'a ResolvedTerm)]) -> Possible {
         let mut patched = self.term(object);
         // The patch of anything but an object is undefined.
         self.present(&patched);
@@ -249,14 +254,14 @@ impl<'a> Walker<'a> {
     }
 
     /// `object.get` with a key or an array of keys reads no more than what it finds.
-    fn object_get(&mut self, object: &'a Term, key: &'a Term, default: &'a Term) -> Possible {
+    fn object_get(&mut self, object: &'a ResolvedTerm, key: &'a ResolvedTerm, default: &'a ResolvedTerm) -> Possible {
         let (object, default) = (self.term(object), self.term(default));
         if object.is_nothing() || default.is_nothing() {
             return Possible::default();
         }
         self.present(&object);
         let keys: Vec<Possible> = match &self.written(key).value {
-            Value::Array(items) => items.iter().map(|item| self.term(item)).collect(),
+            ResolvedValue::Array(items) => items.iter().map(|item| self.term(item)).collect(),
             _ => vec![self.term(key)],
         };
         // An error in strict evaluation unless it is an object.
@@ -284,19 +289,19 @@ impl<'a> Walker<'a> {
 }
 
 /// Splits the arguments of a function from what its result is unified with.
-fn split(arguments: &[Term], arity: usize) -> (&[Term], &[Term]) {
+fn split(arguments: &[ResolvedTerm], arity: usize) -> (&[ResolvedTerm], &[ResolvedTerm]) {
     arguments.split_at(arity.min(arguments.len()))
 }
 
 /// Returns what patches add to an object, if they are written there, and do nothing else than to add fields.
-fn added_fields(patches: &Term) -> Option<Vec<(&str, &Term)>> {
-    let Value::Array(items) = &patches.value else { return None };
+fn added_fields(patches: &ResolvedTerm) -> Option<Vec<(&str, &ResolvedTerm)>> {
+    let ResolvedValue::Array(items) = &patches.value else { return None };
     items.iter().map(added_field).collect()
 }
 
 /// Returns the name and the value of the field that a patch adds.
-fn added_field(patch: &Term) -> Option<(&str, &Term)> {
-    let Value::Object(fields) = &patch.value else { return None };
+fn added_field(patch: &ResolvedTerm) -> Option<(&str, &ResolvedTerm)> {
+    let ResolvedValue::Object(fields) = &patch.value else { return None };
     let (mut name, mut value, mut adds) = (None, None, false);
     for (key, part) in fields {
         match &**key.as_text()? {

@@ -9,13 +9,14 @@
 use std::collections::BTreeMap;
 
 use super::rules::Rules;
-use crate::rego::{
-    compile::{
-        term::{Comprehension, DATA, Function, INPUT, Outcome, Rule, Statement, Term, Value, Variable, What},
-        visit,
-    },
+use crate::rego::analysis::{
     references::Path,
+    resolved::{
+        DATA, Function, INPUT, Outcome, ResolvedComprehension, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+        ResolvedTerm, ResolvedValue, Variable,
+    },
     syntax::ComprehensionKind,
+    visit,
 };
 
 /// Rules that may take the place of the input, one made of the other.
@@ -40,7 +41,7 @@ pub(super) fn relates(rules: &Rules<'_>, path: &Path) -> bool {
 
 /// Whether each definition of a set goes through the input once.
 fn are_single(rules: &Rules<'_>, path: &Path, depth: usize) -> bool {
-    let is_single = |rule: &&Rule| {
+    let is_single = |rule: &&ResolvedRule| {
         let Outcome::Element(element) = &rule.result else { return false };
         let definition = Definition { rules, depth, used: used(rule, element) };
         rule.otherwise.is_none() && definition.is_single(&rule.body, element)
@@ -49,10 +50,10 @@ fn are_single(rules: &Rules<'_>, path: &Path, depth: usize) -> bool {
 }
 
 /// Counts how often each variable occurs in a definition, comprehensions included.
-fn used(rule: &Rule, element: &Term) -> BTreeMap<Variable, usize> {
+fn used(rule: &ResolvedRule, element: &ResolvedTerm) -> BTreeMap<Variable, usize> {
     let mut used = BTreeMap::new();
     visit::terms_of_body(&rule.body, rule.path.iter().chain([element]), &mut |term| {
-        if let Value::Variable(variable) = term.value {
+        if let ResolvedValue::Variable(variable) = term.value {
             *used.entry(variable).or_default() += 1;
         }
     });
@@ -68,11 +69,11 @@ struct Definition<'r, 'a> {
 }
 
 impl Definition<'_, '_> {
-    fn is_single(&self, body: &[Statement], element: &Term) -> bool {
+    fn is_single(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> bool {
         match self.origins(body, element).as_slice() {
             [] => true,
             [origin] => {
-                let body: Vec<&Statement> = body.iter().collect();
+                let body: Vec<&ResolvedStatement> = body.iter().collect();
                 self.goes_through(origin, &body)
             }
             _ => false,
@@ -80,12 +81,12 @@ impl Definition<'_, '_> {
     }
 
     /// Returns what reads the input.
-    fn origins(&self, body: &[Statement], element: &Term) -> Vec<Origin> {
+    fn origins(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> Vec<Origin> {
         let mut origins = Vec::new();
         visit::terms_of_body(body, [element], &mut |term| match &term.value {
-            Value::Variable(INPUT) => origins.push(Origin::Input),
-            Value::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
-                let path = Term::texts(&items[1..]);
+            ResolvedValue::Variable(INPUT) => origins.push(Origin::Input),
+            ResolvedValue::Ref(items) if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) => {
+                let path = ResolvedTerm::texts(&items[1..]);
                 let rule = (1..=path.len()).find(|length| !self.rules.at(&path[..*length]).is_empty());
                 if self.reads_input(&path) {
                     origins.push(rule.map_or(Origin::Unclear, |length| Origin::Rule(path[..length].to_vec())));
@@ -96,7 +97,7 @@ impl Definition<'_, '_> {
         visit::statements(body, &mut |statement| {
             // What is replaced may be the input.
             origins.extend(statement.with.iter().map(|_| Origin::Unclear));
-            if let What::Call(call) = &statement.what
+            if let ResolvedStatementKind::Call(call) = &statement.what
                 && matches!(call.function, Function::Rule(_))
                 && call.function.path().is_none_or(|path| self.reads_input(&path))
             {
@@ -115,7 +116,7 @@ impl Definition<'_, '_> {
     }
 
     /// Whether statements go through the elements of an origin, which occurs in them once, one at a time.
-    fn goes_through(&self, origin: &Origin, body: &[&Statement]) -> bool {
+    fn goes_through(&self, origin: &Origin, body: &[&ResolvedStatement]) -> bool {
         if let Origin::Rule(path) = origin
             && !are_single(self.rules, path, self.depth + 1)
         {
@@ -124,11 +125,11 @@ impl Definition<'_, '_> {
         body.iter().enumerate().any(|(index, statement)| {
             let others = || body.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| *other);
             let is_plain = !statement.negated && statement.with.is_empty();
-            let terms: &[&Term] = match &statement.what {
-                What::Term(term) => &[term],
-                What::Unify(left, right) => &[left, right],
-                What::Call(call) => &call.arguments.iter().collect::<Vec<_>>(),
-                What::Every(_) | What::Not(_) => &[],
+            let terms: &[&ResolvedTerm] = match &statement.what {
+                ResolvedStatementKind::Term(term) => &[term],
+                ResolvedStatementKind::Unify(left, right) => &[left, right],
+                ResolvedStatementKind::Call(call) => &call.arguments.iter().collect::<Vec<_>>(),
+                ResolvedStatementKind::Every(_) | ResolvedStatementKind::Not(_) => &[],
             };
             is_plain
                 && (terms.iter().any(|term| self.is_iterated(origin, term))
@@ -138,10 +139,10 @@ impl Definition<'_, '_> {
 
     /// Whether an origin is in a term as `origin[_]`, where each element adds its own solutions: not in a comprehension, which
     /// is a value by itself.
-    fn is_iterated(&self, origin: &Origin, term: &Term) -> bool {
+    fn is_iterated(&self, origin: &Origin, term: &ResolvedTerm) -> bool {
         let mut found = false;
         visit::terms(term, &mut |term| {
-            if let Value::Ref(items) = &term.value
+            if let ResolvedValue::Ref(items) = &term.value
                 && let [head, key, ..] = items.as_slice()
             {
                 let head = head.as_variable();
@@ -151,25 +152,29 @@ impl Definition<'_, '_> {
                     Origin::List(list) => head == Some(*list) && is_unused(),
                     // An element of a set is its own key.
                     Origin::Rule(path) => {
-                        head == Some(DATA) && items.len() > path.len() + 1 && Term::texts(&items[1..]).starts_with(path)
+                        head == Some(DATA)
+                            && items.len() > path.len() + 1
+                            && ResolvedTerm::texts(&items[1..]).starts_with(path)
                     }
                     Origin::Unclear => false,
                 };
             }
-            !matches!(term.value, Value::Comprehension(_))
+            !matches!(term.value, ResolvedValue::Comprehension(_))
         });
         found
     }
 
     /// Whether a statement is `list = [x | … origin[_] …]`, and the others go through the list one element at a time.
-    fn is_listed(&self, origin: &Origin, terms: &[&Term], others: &[&Statement]) -> bool {
-        let [Term { value: Value::Variable(list), .. }, Term { value: Value::Comprehension(comprehension), .. }] =
-            terms
+    fn is_listed(&self, origin: &Origin, terms: &[&ResolvedTerm], others: &[&ResolvedStatement]) -> bool {
+        let [
+            ResolvedTerm { value: ResolvedValue::Variable(list), .. },
+            ResolvedTerm { value: ResolvedValue::Comprehension(comprehension), .. },
+        ] = terms
         else {
             return false;
         };
-        let Comprehension { form, body, .. } = &**comprehension;
-        let inner: Vec<&Statement> = body.iter().collect();
+        let ResolvedComprehension { form, body, .. } = &**comprehension;
+        let inner: Vec<&ResolvedStatement> = body.iter().collect();
         // Once where it gets its value, and once where it is gone through.
         *form != ComprehensionKind::Object
             && self.goes_through(origin, &inner)

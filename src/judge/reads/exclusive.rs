@@ -7,10 +7,12 @@ use std::{
 };
 
 use super::rules::{Rules, constant_reference};
-use crate::rego::{
-    compile::term::{DATA, Outcome, Rule, Statement, Term, Value, Variable, What},
+use crate::rego::analysis::{
     constant::Constant,
     references::Path,
+    resolved::{
+        DATA, Outcome, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variable,
+    },
 };
 
 /// Rules that state what others state, one of the other.
@@ -22,7 +24,7 @@ const STATEMENTS: usize = 10_000;
 type Place = (Variable, Path);
 
 /// Whether each two of a rule's definitions exclude each other, its default aside.
-pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&Rule]) -> bool {
+pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&ResolvedRule]) -> bool {
     let mut left = STATEMENTS;
     let definitions = definitions.iter().filter(|rule| !rule.default);
     let conditions = definitions.map(|rule| Conditions::of(rules, rule, 0, &mut left));
@@ -43,7 +45,7 @@ struct Conditions {
 
 impl Conditions {
     /// `None` for definitions with an `else`.
-    fn of(rules: &Rules<'_>, rule: &Rule, depth: usize, left: &mut usize) -> Option<Self> {
+    fn of(rules: &Rules<'_>, rule: &ResolvedRule, depth: usize, left: &mut usize) -> Option<Self> {
         if rule.otherwise.is_some() {
             return None;
         }
@@ -51,12 +53,13 @@ impl Conditions {
         let mut found = Self::default();
         for statement in rule.body.iter().filter(|statement| statement.with.is_empty()) {
             match &statement.what {
-                What::Term(term) => {
+                ResolvedStatementKind::Term(term) => {
                     let place = constant_reference(term);
                     if statement.negated { &mut found.fail } else { &mut found.hold }.extend(place);
                 }
-                What::Not(body) => {
-                    if let [Statement { what: What::Term(term), negated: false, with, .. }] = body.as_slice()
+                ResolvedStatementKind::Not(body) => {
+                    if let [ResolvedStatement { what: ResolvedStatementKind::Term(term), negated: false, with, .. }] =
+                        body.as_slice()
                         && with.is_empty()
                     {
                         found.fail.extend(constant_reference(term));
@@ -89,13 +92,14 @@ impl Conditions {
 }
 
 /// Returns what a statement compares for equality with a text.
-fn compared(statement: &Statement) -> Option<(Place, Arc<str>)> {
+fn compared(statement: &ResolvedStatement) -> Option<(Place, Arc<str>)> {
     let (left, right) = match &statement.what {
-        What::Unify(left, right) => (left, right),
-        What::Call(call) => call.as_equality()?,
+        ResolvedStatementKind::Unify(left, right) => (left, right),
+        ResolvedStatementKind::Call(call) => call.as_equality()?,
         _ => return None,
     };
-    let text = |place: &Term, text: &Term| Some((constant_reference(place)?, Arc::clone(text.as_text()?)));
+    let text =
+        |place: &ResolvedTerm, text: &ResolvedTerm| Some((constant_reference(place)?, Arc::clone(text.as_text()?)));
     text(left, right).or_else(|| text(right, left))
 }
 
@@ -108,7 +112,11 @@ fn texts(rules: &Rules<'_>, path: &Path, depth: usize, left: &mut usize) -> BTre
     let mut all: Option<BTreeMap<Place, BTreeSet<Arc<str>>>> = None;
     for rule in rules.only_at(path) {
         let own = match &rule.result {
-            Outcome::Value(Term { value: Value::Constant(Constant::Boolean(false)), .. }) if rule.default => continue,
+            Outcome::Value(ResolvedTerm { value: ResolvedValue::Constant(Constant::Boolean(false)), .. })
+                if rule.default =>
+            {
+                continue;
+            }
             Outcome::Value(_) if !rule.default && rule.path.len() == path.len() => {
                 Conditions::of(rules, rule, depth + 1, left).map(|found| found.texts).unwrap_or_default()
             }

@@ -6,7 +6,7 @@ use super::{
     documents::Reads,
     possible::{Place, Possible},
 };
-use crate::rego::compile::term::{Term, Variable};
+use crate::rego::analysis::resolved::{ResolvedTerm, Variable};
 
 /// Where an error that is certain to be one may come from: the address of a call or a comprehension.
 pub(super) type Site = usize;
@@ -16,7 +16,7 @@ pub(super) type Site = usize;
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct Frame<'a> {
     /// The variables that have a value, each with the term that it was unified with, if there is one.
-    variables: BTreeMap<Variable, (Possible, Option<&'a Term>)>,
+    variables: BTreeMap<Variable, (Possible, Option<&'a ResolvedTerm>)>,
     /// The variables in the order in which they got their values.
     bound: Vec<Variable>,
     /// What is iterated over in the current body: for each loop the variable that gets the keys, if one does.
@@ -43,7 +43,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the term that a variable was unified with when it got its value.
-    pub(super) fn unified(&self, variable: Variable) -> Option<&'a Term> {
+    pub(super) fn unified(&self, variable: Variable) -> Option<&'a ResolvedTerm> {
         self.variables.get(&variable)?.1
     }
 
@@ -54,7 +54,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Notes the term that a variable was unified with.
-    pub(super) fn set_unified(&mut self, variable: Variable, term: &'a Term) {
+    pub(super) fn set_unified(&mut self, variable: Variable, term: &'a ResolvedTerm) {
         if let Some((_, unified)) = self.variables.get_mut(&variable) {
             *unified = Some(term);
         }

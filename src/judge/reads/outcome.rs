@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::possible::Possible;
-use crate::rego::compile::term::{Outcome, Rule, Variable};
+use crate::rego::analysis::resolved::{Outcome, ResolvedRule, Variable};
 
 /// How a statement or body ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ pub(super) struct Definitions {
 
 impl Definitions {
     /// Adds a definition of the rule at a path of so many keys.
-    pub(super) fn add(&mut self, rule: &Rule, length: usize, (outcome, value): (Certainty, Possible)) {
+    pub(super) fn add(&mut self, rule: &ResolvedRule, length: usize, (outcome, value): (Certainty, Possible)) {
         let is_set = matches!(rule.result, Outcome::Element(_));
         // A partial set or object exists, even if it is empty.
         let empty = if rule.path.len() > length {

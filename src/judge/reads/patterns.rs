@@ -5,12 +5,12 @@ use super::{
     possible::Possible,
     walk::{SIZE, Walker},
 };
-use crate::rego::compile::term::{self, Term, Value};
+use crate::rego::analysis::resolved::{self, ResolvedTerm, ResolvedValue};
 
 impl<'a> Walker<'a> {
-    pub(super) fn unify(&mut self, left: &'a Term, right: &'a Term) -> Certainty {
+    pub(super) fn unify(&mut self, left: &'a ResolvedTerm, right: &'a ResolvedTerm) -> Certainty {
         let is_known = self.is_known(left) || self.is_known(right);
-        let pairs = if is_known { None } else { term::paired(left, right) };
+        let pairs = if is_known { None } else { resolved::paired(left, right) };
         if let Some(pairs) = pairs {
             return self.unify_pairs(pairs);
         }
@@ -25,7 +25,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Unifies the parts of two patterns, those first of which one side is known.
-    fn unify_pairs(&mut self, mut pairs: Vec<(&'a Term, &'a Term)>) -> Certainty {
+    fn unify_pairs(&mut self, mut pairs: Vec<(&'a ResolvedTerm, &'a ResolvedTerm)>) -> Certainty {
         let mut outcome = Certainty::Yes;
         while !pairs.is_empty() {
             let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
@@ -36,7 +36,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Gives the variables of a pattern that have no value yet what they may be, and compares the rest.
-    pub(super) fn bind(&mut self, pattern: &'a Term, value: Possible) -> Certainty {
+    pub(super) fn bind(&mut self, pattern: &'a ResolvedTerm, value: Possible) -> Certainty {
         if !self.enter() {
             self.unsure();
         }
@@ -46,14 +46,14 @@ impl<'a> Walker<'a> {
         if is_nothing { Certainty::No } else { outcome }
     }
 
-    fn bind_parts(&mut self, pattern: &'a Term, mut value: Possible) -> Certainty {
+    fn bind_parts(&mut self, pattern: &'a ResolvedTerm, mut value: Possible) -> Certainty {
         match &pattern.value {
             _ if self.is_known(pattern) => {
                 let known = self.term(pattern);
                 certain(&self.compare(known, value, false))
             }
-            Value::Variable(variable) if self.rules.is_wildcard(*variable) => Certainty::of(value.sure),
-            Value::Variable(variable) => {
+            ResolvedValue::Variable(variable) if self.rules.is_wildcard(*variable) => Certainty::of(value.sure),
+            ResolvedValue::Variable(variable) => {
                 if value.size(SIZE) > SIZE {
                     self.whole(value);
                     value = Possible::other();
@@ -64,12 +64,12 @@ impl<'a> Walker<'a> {
                 self.frame.set(*variable, value);
                 outcome
             }
-            Value::Array(items) => {
+            ResolvedValue::Array(items) => {
                 let (_, element) = self.elements(&value);
                 let outcomes = items.iter().map(|item| self.bind(item, element.clone()));
                 outcomes.fold(Certainty::Maybe, Certainty::min)
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 // The set of fields is compared, too.
                 self.elements(&value);
                 self.fields(fields, &value)
@@ -83,7 +83,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Binds the values of an object pattern to what a value may have at its keys.
-    pub(super) fn fields(&mut self, pattern: &'a [(Term, Term)], value: &Possible) -> Certainty {
+    pub(super) fn fields(&mut self, pattern: &'a [(ResolvedTerm, ResolvedTerm)], value: &Possible) -> Certainty {
         let mut outcome = Certainty::Maybe;
         for (key, part) in pattern {
             let key = self.term(key);
@@ -95,23 +95,25 @@ impl<'a> Walker<'a> {
     }
 
     /// Whether all variables of a term have a value: then it is compared, and not taken apart.
-    pub(super) fn is_known(&self, term: &Term) -> bool {
+    pub(super) fn is_known(&self, term: &ResolvedTerm) -> bool {
         match &term.value {
-            Value::Variable(variable) => variable.is_document() || self.frame.value(*variable).is_some(),
-            Value::Array(items) | Value::Set(items) => items.iter().all(|item| self.is_known(item)),
-            Value::Object(fields) => fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value)),
+            ResolvedValue::Variable(variable) => variable.is_document() || self.frame.value(*variable).is_some(),
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().all(|item| self.is_known(item)),
+            ResolvedValue::Object(fields) => {
+                fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value))
+            }
             // Other terms bind their variables themselves.
             _ => true,
         }
     }
 
     /// Returns the term that gave a variable its value, or that is the value of a rule without conditions.
-    pub(super) fn written(&self, mut term: &'a Term) -> &'a Term {
+    pub(super) fn written(&self, mut term: &'a ResolvedTerm) -> &'a ResolvedTerm {
         // No more than the statements of a body, but rules may name each other.
         for _ in 0..16 {
             let next = match &term.value {
-                Value::Variable(variable) => self.frame.unified(*variable),
-                Value::Ref(_) => self.rules.constant(term).filter(|value| is_of_texts(value)),
+                ResolvedValue::Variable(variable) => self.frame.unified(*variable),
+                ResolvedValue::Ref(_) => self.rules.constant(term).filter(|value| is_of_texts(value)),
                 _ => None,
             };
             let Some(next) = next else { break };
@@ -122,6 +124,6 @@ impl<'a> Walker<'a> {
 }
 
 /// Whether a term is an array of texts.
-fn is_of_texts(term: &Term) -> bool {
-    matches!(&term.value, Value::Array(items) if items.iter().all(|item| item.as_text().is_some()))
+fn is_of_texts(term: &ResolvedTerm) -> bool {
+    matches!(&term.value, ResolvedValue::Array(items) if items.iter().all(|item| item.as_text().is_some()))
 }

@@ -10,7 +10,7 @@ use super::{
     tree::Segment,
     walk::Walker,
 };
-use crate::rego::compile::term::{Term, Value};
+use crate::rego::analysis::resolved::{ResolvedTerm, ResolvedValue};
 
 /// Fields that name an object, or something with the fields of an object's name.
 const NAMES: [&[&str]; 8] = [
@@ -70,7 +70,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `sprintf` with a format that is known and arguments that are listed.
-    pub(super) fn sprintf(&mut self, arguments: &'a [Term]) -> Possible {
+    pub(super) fn sprintf(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([format], items)) = self.listed_last(arguments) else {
             return self.any_builtin("sprintf", arguments);
         };
@@ -89,7 +89,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `concat` of texts that are listed.
-    pub(super) fn concat(&mut self, arguments: &'a [Term]) -> Possible {
+    pub(super) fn concat(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([delimiter], items)) = self.listed_last(arguments) else {
             return self.any_builtin("concat", arguments);
         };
@@ -106,7 +106,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A template string: a list of texts and of sets of at most one value.
-    pub(super) fn template_string(&mut self, arguments: &'a [Term]) -> Possible {
+    pub(super) fn template_string(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([], items)) = self.listed_last(arguments) else {
             return self.any_builtin("internal.template_string", arguments);
         };
@@ -124,10 +124,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
-    fn listed_last<const N: usize>(&self, arguments: &'a [Term]) -> Option<(&'a [Term; N], &'a [Term])> {
+    fn listed_last<const N: usize>(
+        &self,
+        arguments: &'a [ResolvedTerm],
+    ) -> Option<(&'a [ResolvedTerm; N], &'a [ResolvedTerm])> {
         let (last, first) = arguments.split_last()?;
         match &self.written(last).value {
-            Value::Array(items) => Some((first.try_into().ok()?, items)),
+            ResolvedValue::Array(items) => Some((first.try_into().ok()?, items)),
             _ => None,
         }
     }

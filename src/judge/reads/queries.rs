@@ -18,7 +18,7 @@ use crate::{
         dialect::{Dialect, InputForm},
         rule::{Entrypoint, ResultShape},
     },
-    rego::references::Path,
+    rego::analysis::references::Path,
 };
 
 /// Kinds that a unit's rules may name before all count as one.

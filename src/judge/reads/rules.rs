@@ -2,19 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::rego::{
-    compile::{
-        Compiled,
-        term::{DATA, Outcome, Rule, Term, Value, Variable},
-    },
+use crate::rego::analysis::{
+    compile::Compiled,
     graph::Graph,
     references::Path,
+    resolved::{DATA, Outcome, ResolvedRule, ResolvedTerm, ResolvedValue, Variable},
 };
 
 /// The definitions of a unit.
 pub(crate) struct Rules<'a> {
     compiled: &'a Compiled,
-    definitions: BTreeMap<Path, Vec<&'a Rule>>,
+    definitions: BTreeMap<Path, Vec<&'a ResolvedRule>>,
     pub(super) graph: &'a Graph<'a>,
     /// Whether a builtin that fails is an error.
     pub(super) strict: bool,
@@ -22,7 +20,7 @@ pub(crate) struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     pub(crate) fn new(compiled: &'a Compiled, graph: &'a Graph<'a>, strict: bool) -> Self {
-        let mut definitions: BTreeMap<Path, Vec<&'a Rule>> = BTreeMap::new();
+        let mut definitions: BTreeMap<Path, Vec<&'a ResolvedRule>> = BTreeMap::new();
         for rule in compiled.rules() {
             definitions.entry(rule.text_path()).or_default().push(rule);
         }
@@ -30,7 +28,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Returns the definitions at a path.
-    pub(super) fn at(&self, path: &[String]) -> &[&'a Rule] {
+    pub(super) fn at(&self, path: &[String]) -> &[&'a ResolvedRule] {
         self.definitions.get(path).map_or(&[], Vec::as_slice)
     }
 
@@ -40,13 +38,13 @@ impl<'a> Rules<'a> {
     }
 
     /// Returns the definitions at a path if no rule is above or below it.
-    pub(super) fn only_at(&self, path: &[String]) -> &[&'a Rule] {
+    pub(super) fn only_at(&self, path: &[String]) -> &[&'a ResolvedRule] {
         let is_only = self.graph.covered(path).into_iter().all(|covered| covered == path);
         if is_only { self.at(path) } else { &[] }
     }
 
     /// Returns the value of a rule that has one definition without conditions.
-    pub(super) fn constant(&self, reference: &Term) -> Option<&'a Term> {
+    pub(super) fn constant(&self, reference: &ResolvedTerm) -> Option<&'a ResolvedTerm> {
         let (DATA, path) = constant_reference(reference)? else { return None };
         let [rule] = self.only_at(&path) else { return None };
         let Outcome::Value(value) = &rule.result else { return None };
@@ -57,9 +55,9 @@ impl<'a> Rules<'a> {
 }
 
 /// Returns the document that a reference reads, and its keys, if all of them are constant texts.
-pub(super) fn constant_reference(term: &Term) -> Option<(Variable, Path)> {
-    let Value::Ref(items) = &term.value else { return None };
+pub(super) fn constant_reference(term: &ResolvedTerm) -> Option<(Variable, Path)> {
+    let ResolvedValue::Ref(items) = &term.value else { return None };
     let (head, keys) = items.split_first()?;
-    let path = Term::texts(keys);
+    let path = ResolvedTerm::texts(keys);
     (path.len() == keys.len()).then_some((head.as_variable().filter(|head| head.is_document())?, path))
 }

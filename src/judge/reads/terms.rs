@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     judge::{dependencies::INVENTORIES, dialect::InputForm},
-    rego::{
-        compile::term::{self, Comprehension, DATA, INPUT, Term, Variable},
+    rego::analysis::{
+        resolved::{DATA, INPUT, ResolvedComprehension, ResolvedTerm, ResolvedValue, Variable},
         syntax::ComprehensionKind,
     },
 };
@@ -27,29 +27,29 @@ use crate::{
 const LONGEST: usize = 24;
 
 impl<'a> Walker<'a> {
-    pub(super) fn term(&mut self, term: &'a Term) -> Possible {
+    pub(super) fn term(&mut self, term: &'a ResolvedTerm) -> Possible {
         let value = if self.enter() { self.any_term(term) } else { self.unsure() };
         self.leave();
         value
     }
 
-    fn any_term(&mut self, term: &'a Term) -> Possible {
+    fn any_term(&mut self, term: &'a ResolvedTerm) -> Possible {
         match &term.value {
-            term::Value::Constant(constant) => constant.value().map_or_else(Possible::other, Possible::scalar),
-            term::Value::Variable(variable) => self.variable(*variable),
-            term::Value::Ref(items) => self.reference(items),
-            term::Value::Array(items) => self.collection(items).map_or_else(Possible::default, |items| {
+            ResolvedValue::Constant(constant) => constant.value().map_or_else(Possible::other, Possible::scalar),
+            ResolvedValue::Variable(variable) => self.variable(*variable),
+            ResolvedValue::Ref(items) => self.reference(items),
+            ResolvedValue::Array(items) => self.collection(items).map_or_else(Possible::default, |items| {
                 let sure = items.sure;
                 Possible::array(items, sure)
             }),
-            term::Value::Set(items) => self.collection(items).map_or_else(Possible::default, |members| {
+            ResolvedValue::Set(items) => self.collection(items).map_or_else(Possible::default, |members| {
                 let sure = members.sure;
                 self.set(members, items.len() > 1, sure)
             }),
-            term::Value::Object(fields) => self.object(fields),
-            term::Value::Comprehension(comprehension) => self.comprehension(comprehension),
+            ResolvedValue::Object(fields) => self.object(fields),
+            ResolvedValue::Comprehension(comprehension) => self.comprehension(comprehension),
             // The compiler leaves none of these here.
-            term::Value::Call(_) | term::Value::Template(_) | term::Value::Builtin(_) => self.unsure(),
+            ResolvedValue::Call(_) | ResolvedValue::Template(_) | ResolvedValue::Builtin(_) => self.unsure(),
         }
     }
 
@@ -65,7 +65,7 @@ impl<'a> Walker<'a> {
 
     /// Returns what the elements of a literal may be, `sure` if all of them are there and are scalars; `None` if one of
     /// them is undefined for sure, so that there is no collection.
-    fn collection(&mut self, items: &'a [Term]) -> Option<Possible> {
+    fn collection(&mut self, items: &'a [ResolvedTerm]) -> Option<Possible> {
         let mut all = Possible::default();
         let mut sure = true;
         for item in items {
@@ -86,7 +86,7 @@ impl<'a> Walker<'a> {
         Possible { several, ..Possible::set(members, sure) }
     }
 
-    fn object(&mut self, entries: &'a [(Term, Term)]) -> Possible {
+    fn object(&mut self, entries: &'a [(ResolvedTerm, ResolvedTerm)]) -> Possible {
         let mut fields: BTreeMap<Arc<str>, Possible> = BTreeMap::new();
         let mut items: Option<Box<Possible>> = None;
         let mut sure = true;
@@ -106,8 +106,8 @@ impl<'a> Walker<'a> {
         Possible { fields: Some(fields), items, sure, ..Possible::default() }
     }
 
-    fn comprehension(&mut self, comprehension: &'a Comprehension) -> Possible {
-        let Comprehension { form, key, term, body } = comprehension;
+    fn comprehension(&mut self, comprehension: &'a ResolvedComprehension) -> Possible {
+        let ResolvedComprehension { form, key, term, body } = comprehension;
         match form {
             ComprehensionKind::Array => {
                 let counts = std::mem::replace(&mut self.frame.counts, true);
@@ -130,7 +130,7 @@ impl<'a> Walker<'a> {
                     walker.whole(value)
                 });
                 // `{key: … | some key, value in collection}` has each key once.
-                let only = key.as_ref().and_then(Term::as_variable).map(Some);
+                let only = key.as_ref().and_then(ResolvedTerm::as_variable).map(Some);
                 let is_key = only.is_some_and(|key| solutions.loops == [key]);
                 let values = solutions.value;
                 // Two values for one key are an error.
@@ -147,10 +147,10 @@ impl<'a> Walker<'a> {
 
     // References
 
-    fn reference(&mut self, items: &'a [Term]) -> Possible {
+    fn reference(&mut self, items: &'a [ResolvedTerm]) -> Possible {
         let Some((head, mut keys)) = items.split_first() else { return self.unsure() };
         let mut value = if head.as_variable() == Some(DATA) {
-            let (value, used) = self.data(&Term::texts(keys));
+            let (value, used) = self.data(&ResolvedTerm::texts(keys));
             keys = &keys[used..];
             self.looked_at(value, self.look(keys.first()))
         } else {
@@ -164,11 +164,11 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns how the value of a rule is looked at by the next key of a reference.
-    fn look(&self, next: Option<&Term>) -> Look {
+    fn look(&self, next: Option<&ResolvedTerm>) -> Look {
         let Some(next) = next else { return Look::AsWhole };
         match next.value {
-            term::Value::Object(_) if !self.frame.counts => Look::ByPattern,
-            term::Value::Variable(_) if self.frame.adds && !self.is_known(next) => Look::OneByOne,
+            ResolvedValue::Object(_) if !self.frame.counts => Look::ByPattern,
+            ResolvedValue::Variable(_) if self.frame.adds && !self.is_known(next) => Look::OneByOne,
             _ => Look::AsWhole,
         }
     }
@@ -265,10 +265,10 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns what a value may have at a key; one that has no value yet iterates.
-    fn index(&mut self, value: &Possible, key: &'a Term) -> Possible {
+    fn index(&mut self, value: &Possible, key: &'a ResolvedTerm) -> Possible {
         // An object is matched field by field with the elements of a set, also if all of its variables have a value.
         let pattern = match &key.value {
-            term::Value::Object(fields) if value.only_members().is_some() => Some(fields),
+            ResolvedValue::Object(fields) if value.only_members().is_some() => Some(fields),
             _ => None,
         };
         let is_known = self.is_known(key);

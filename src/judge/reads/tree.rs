@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::rego::references::push_key;
+use crate::rego::analysis::references::push_key;
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

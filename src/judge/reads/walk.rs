@@ -16,12 +16,10 @@ use super::{
 };
 use crate::{
     judge::dialect::{Dialect, InputForm},
-    rego::{
-        compile::{
-            term::{Every, Outcome, Rule, Statement, What},
-            visit,
-        },
+    rego::analysis::{
         references::Path,
+        resolved::{Outcome, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind},
+        visit,
     },
 };
 
@@ -211,7 +209,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks a definition of the rule at a path of so many keys.
-    fn definition(&mut self, rule: &'a Rule, length: usize, arguments: Option<&[Possible]>, found: &mut Definitions) {
+    fn definition(
+        &mut self,
+        rule: &'a ResolvedRule,
+        length: usize,
+        arguments: Option<&[Possible]>,
+        found: &mut Definitions,
+    ) {
         let (mut outcome, mut value) = (Certainty::No, Possible::default());
         for branch in rule.chain() {
             let solutions = self.branch(branch, length, arguments);
@@ -232,7 +236,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks one branch of a definition; returns what it gives its rule.
-    fn branch(&mut self, rule: &'a Rule, length: usize, arguments: Option<&[Possible]>) -> Solutions {
+    fn branch(&mut self, rule: &'a ResolvedRule, length: usize, arguments: Option<&[Possible]>) -> Solutions {
         let mut matched = Certainty::Yes;
         for (parameter, argument) in rule.parameters.iter().flatten().zip(arguments.unwrap_or_default()) {
             matched = matched.min(self.bind(parameter, argument.clone()));
@@ -260,7 +264,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns what one definition contributes to its rule: a value, a set of one element, an object of one field.
-    fn head(&mut self, rule: &'a Rule, length: usize) -> Possible {
+    fn head(&mut self, rule: &'a ResolvedRule, length: usize) -> Possible {
         let (Outcome::Value(term) | Outcome::Element(term)) = &rule.result;
         let is_element = matches!(rule.result, Outcome::Element(_));
         let given = self.term(term);
@@ -296,7 +300,11 @@ impl<'a> Walker<'a> {
     // Bodies
 
     /// Walks a body inside of another one, then the term for each of its solutions.
-    pub(super) fn inner(&mut self, body: &'a [Statement], term: impl FnOnce(&mut Self) -> Possible) -> Solutions {
+    pub(super) fn inner(
+        &mut self,
+        body: &'a [ResolvedStatement],
+        term: impl FnOnce(&mut Self) -> Possible,
+    ) -> Solutions {
         let adds = std::mem::take(&mut self.frame.adds);
         let loops = std::mem::take(&mut self.frame.loops);
         let solutions = self.solve(body, term);
@@ -306,7 +314,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks a body, then the term for each of its solutions.
-    fn solve(&mut self, body: &'a [Statement], term: impl FnOnce(&mut Self) -> Possible) -> Solutions {
+    fn solve(&mut self, body: &'a [ResolvedStatement], term: impl FnOnce(&mut Self) -> Possible) -> Solutions {
         let count = self.frame.count();
         let risk = std::mem::take(&mut self.frame.risk);
         if !self.enter() {
@@ -322,7 +330,7 @@ impl<'a> Walker<'a> {
 
     /// Ends at the first statement that fails for sure, if none before it can be an error: those after it do not matter then.
     /// Otherwise they do, as comparisons of the input with constants are evaluated first.
-    fn statements(&mut self, body: &'a [Statement]) -> Certainty {
+    fn statements(&mut self, body: &'a [ResolvedStatement]) -> Certainty {
         let mut outcome = Certainty::Yes;
         for statement in body.iter().filter(|statement| !statement.erased) {
             outcome = outcome.min(self.statement(statement));
@@ -333,7 +341,7 @@ impl<'a> Walker<'a> {
         outcome
     }
 
-    fn statement(&mut self, statement: &'a Statement) -> Certainty {
+    fn statement(&mut self, statement: &'a ResolvedStatement) -> Certainty {
         if !statement.with.is_empty() {
             return self.with(statement);
         }
@@ -350,20 +358,20 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks a statement without its `not`.
-    fn plain(&mut self, statement: &'a Statement) -> Certainty {
+    fn plain(&mut self, statement: &'a ResolvedStatement) -> Certainty {
         match &statement.what {
-            What::Term(term) => {
+            ResolvedStatementKind::Term(term) => {
                 let value = self.term(term);
                 certain(&value)
             }
-            What::Unify(left, right) => self.unify(left, right),
-            What::Call(call) => self.called(call),
-            What::Every(every) => self.every(every),
-            What::Not(body) => self.inner(body, |_| Possible::default()).outcome.negated(),
+            ResolvedStatementKind::Unify(left, right) => self.unify(left, right),
+            ResolvedStatementKind::Call(call) => self.called(call),
+            ResolvedStatementKind::Every(every) => self.every(every),
+            ResolvedStatementKind::Not(body) => self.inner(body, |_| Possible::default()).outcome.negated(),
         }
     }
 
-    fn every(&mut self, every: &'a Every) -> Certainty {
+    fn every(&mut self, every: &'a ResolvedEvery) -> Certainty {
         let domain = self.term(&every.domain);
         let (keys, values) = self.elements(&domain);
         let count = self.frame.count();
@@ -377,7 +385,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A statement with replaced documents (`with`), of which nothing is known.
-    fn with(&mut self, statement: &'a Statement) -> Certainty {
+    fn with(&mut self, statement: &'a ResolvedStatement) -> Certainty {
         self.unsure();
         if !statement.negated {
             self.frame.loops.push(None);

@@ -14,7 +14,7 @@ use crate::{
         rule_numbers::RuleNumbers,
         verdict::{Finding, Shared, Verdict},
     },
-    rego::limits::Limits,
+    rego::Limits,
 };
 
 fn load(module: &str) -> Arc<PolicySet> {

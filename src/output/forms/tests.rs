@@ -14,7 +14,7 @@ use crate::{
         Format, Place, RenderOptions, render,
         tests::{audit, cluster_with_gaps, coverage, empty, entry, hostile, manifests, resource},
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 mod markup;

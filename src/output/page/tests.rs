@@ -8,7 +8,7 @@ use crate::{
         verdict::{Outcome, Severity},
     },
     output::tests::{audit, cluster_with_gaps, entry, hostile, resource},
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 fn about() -> About {

@@ -28,7 +28,7 @@ use super::{
     receiver::{Receiver, Target},
     route::Match,
 };
-use crate::{model::text, rego::yaml};
+use crate::{model::text, rego::analysis::yaml};
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,10 +17,15 @@ use super::{
 
 /// Everything that the checks look at; modules and files go together by index.
 pub struct Checked<'a> {
+    /// The files of the modules.
     pub files: &'a [&'a File],
+    /// The modules, without those that could not be read.
     pub modules: &'a [&'a Module],
+    /// What each definition refers to.
     pub nodes: &'a [Node],
+    /// The references between all definitions.
     pub graph: &'a Graph<'a>,
+    /// The data files, merged.
     pub data: &'a Data,
     /// What refused files would have defined.
     pub missing: &'a Missing,
@@ -28,7 +33,9 @@ pub struct Checked<'a> {
     pub entries: &'a BTreeSet<Path>,
     /// Whether tests are evaluated as well.
     pub tests: bool,
+    /// Rules that are evaluated together with others, without being named by them.
     pub companion: Companion,
+    /// The limits for stack and nesting.
     pub limits: &'a Limits,
 }
 

@@ -6,7 +6,7 @@
 mod calls;
 mod depth;
 mod env;
-mod fault;
+pub(crate) mod fault;
 mod flatten;
 mod infer;
 mod nodes;
@@ -29,7 +29,7 @@ use self::{
     order::Order,
     replace::Replacer,
     resolve::{Globals, Meanings},
-    term::{DATA, Function, INPUT, Rule, Statement, Variable, Variables},
+    term::{DATA, Function, INPUT, ResolvedRule, ResolvedStatement, Variable, Variables},
     tree::{Packages, Tree},
 };
 use super::{
@@ -86,13 +86,15 @@ impl Resolved {
 /// A definition, and how many keys of its path are those of what is evaluated; the others are keys in its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefinitionId {
+    /// Where the definition is written.
     pub at: SourceLocation,
+    /// How many keys of its path, the package included, are those of what is evaluated.
     pub depth: usize,
 }
 
 /// Modules that are in order, with names resolved and each statement in its place.
 pub struct Compiled {
-    rules: Vec<Rule>,
+    rules: Vec<ResolvedRule>,
     variables: Variables,
     /// Paths and places of the packages.
     packages: Vec<(Vec<Constant>, Position)>,
@@ -128,7 +130,7 @@ impl Compiled {
     }
 
     /// Returns the definitions, those of each module in their order.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[ResolvedRule] {
         &self.rules
     }
 
@@ -155,9 +157,9 @@ impl Compiled {
     /// Returns where the statements of a rule's first definition begin, in the order in which they are evaluated; notes, and the
     /// parts of statements that are evaluated before them, are left out.
     pub(crate) fn statement_order(&self, path: &[String]) -> Vec<Position> {
-        let is_it = |rule: &&Rule| rule.ground_path().iter().map(Constant::plain).eq(path.iter().cloned());
+        let is_it = |rule: &&ResolvedRule| rule.ground_path().iter().map(Constant::plain).eq(path.iter().cloned());
         let body = self.rules.iter().find(is_it).map(|rule| rule.body.as_slice()).unwrap_or_default();
-        let is_written = |statement: &&Statement| !statement.generated && !calls::is_noting(statement);
+        let is_written = |statement: &&ResolvedStatement| !statement.generated && !calls::is_noting(statement);
         body.iter().filter(is_written).map(|statement| statement.at).collect()
     }
 
@@ -184,7 +186,7 @@ impl Compiled {
             flatten::rule(rule, keeps_prints, &mut self.variables);
         }
         let tree = Tree::new(&self.rules);
-        let parameters: Vec<usize> = self.rules.iter().map(Rule::arity).collect();
+        let parameters: Vec<usize> = self.rules.iter().map(ResolvedRule::arity).collect();
         let (variables, replaced) = (&mut self.variables, &mut self.replaced);
         let mut values = Replacer { tree: &tree, arities: &parameters, variables, replaced, faults };
         self.rules.iter_mut().for_each(|rule| values.rule(rule));
@@ -235,7 +237,7 @@ struct Arities {
 }
 
 impl Arities {
-    fn new(rules: &[Rule]) -> Self {
+    fn new(rules: &[ResolvedRule]) -> Self {
         let mut arities = BTreeMap::new();
         for rule in rules {
             arities.entry(rule.ground_path()).or_insert_with(|| rule.arity());

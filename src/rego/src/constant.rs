@@ -7,11 +7,17 @@ use regorus::Value;
 /// A value without anything to evaluate. Sets are arrays, as in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Constant {
+    /// `null`.
     Null,
+    /// `true` or `false`.
     Boolean(bool),
+    /// A number of any size.
     Number(Number),
+    /// A string.
     String(Arc<str>),
+    /// An array, or the elements of a set in order.
     Array(Vec<Self>),
+    /// An object, by keys and values in order of the keys.
     Object(Vec<(Self, Self)>),
 }
 

@@ -14,6 +14,7 @@ use crate::yaml;
 /// The data of all files, merged.
 #[derive(Debug, Default)]
 pub struct Data {
+    /// The merged document.
     pub document: Map<String, Value>,
     /// Which file each value came from, by path; to name both sides of a conflict.
     origins: HashMap<Vec<String>, Arc<str>>,

@@ -10,7 +10,8 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    pub fn new(error: &anyhow::Error) -> Self {
+    /// Reads the place and the reason from the text of one of regorus' errors.
+    pub(crate) fn new(error: &anyhow::Error) -> Self {
         Self::parse(&format!("{error:#}"))
     }
 

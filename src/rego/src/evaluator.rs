@@ -1,6 +1,7 @@
 //! Evaluation of programs within limits: whatever a policy does, it ends as a value or a [`Failure`].
 
 use std::{
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -47,8 +48,8 @@ pub enum Failure {
     TooLarge(usize),
     /// It used more memory than so many bytes.
     TooMuch(usize),
-    /// It did not begin, because those before it used up [`Limits::input`].
-    OutOfTime,
+    /// It did not begin, because those before it of the same input took longer than this limit.
+    OutOfTime(Duration),
 }
 
 impl Failure {
@@ -58,21 +59,34 @@ impl Failure {
     }
 
     /// Says why in one line, without the place.
-    pub fn reason(&self, limits: &Limits) -> String {
+    pub fn reason(&self) -> String {
         match self {
             Self::Error(error) => error.reason.clone(),
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
             Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
             Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
-            Self::OutOfTime => {
-                format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
+            Self::OutOfTime(limit) => {
+                format!("not evaluated: the evaluations before it took longer than {} s", limit.as_secs_f64())
             }
         }
     }
 }
 
+/// Shows `file:line:column: reason`, as far as there is a place.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Error(PolicyError { place: Some((file, line, column)), .. }) = self {
+            write!(f, "{file}:{line}:{column}: ")?;
+        }
+        f.write_str(&self.reason())
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl Evaluator {
+    /// Returns an evaluator of a program on data.
     pub fn new(program: Program, data: Value, limits: &Limits) -> Self {
         let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: limits.strict };
         Self { program: Arc::new(program), data, bounds, largest: limits.value_bytes }
@@ -103,6 +117,17 @@ impl Evaluator {
         self.program.entries.get(path)?.as_ref().ok().copied()
     }
 
+    /// Evaluates the rule at a path by itself; `Undefined` if it has no value.
+    ///
+    /// # Errors
+    /// Returns why it has no value: an error, an exceeded limit, or that no rule was prepared for this path.
+    pub fn value(&self, path: &Path, input: &Value) -> Result<Value, Failure> {
+        let unknown = || Failure::error(format!("data.{} was not prepared", path.join(".")));
+        let rule = self.rule(path).ok_or_else(unknown)?;
+        let answers = self.run(input, std::iter::once(rule))?;
+        Ok(answers.into_iter().next().map_or(Value::Undefined, |answer| answer.value))
+    }
+
     /// Evaluates rules of the program together.
     pub fn run(&self, input: &Value, rules: impl Iterator<Item = RuleId>) -> Result<Vec<Answer>, Failure> {
         self.run_noting(input, rules).0
@@ -118,7 +143,7 @@ impl Evaluator {
         budget::renew();
         let (time, largest) = self.limits_of(input);
         let bounds = Bounds { time, ..self.bounds };
-        let run = AssertUnwindSafe(|| machine::evaluate_traced(&self.program, (input, &self.data), bounds, rules));
+        let run = AssertUnwindSafe(|| machine::evaluate(&self.program, (input, &self.data), bounds, rules));
         let Ok((answers, trace)) = catch_unwind(run) else { return (Err(Failure::Panicked), Trace::default()) };
         let answers = match answers {
             Ok(answers) if answers.iter().all(|answer| value::fits(&answer.value, largest)) => Ok(answers),

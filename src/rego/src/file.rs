@@ -11,8 +11,11 @@ use super::limits::Version;
 /// What a file is read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
+    /// A module.
     Rego,
+    /// JSON, for `data`.
     Json,
+    /// YAML, for `data`; of several documents each is added.
     Yaml,
 }
 
@@ -31,6 +34,7 @@ impl Form {
 /// A version that someone else than the module itself declares for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declared {
+    /// The version.
     pub version: Version,
     /// Who declares it, as a problem names it.
     pub by: &'static str,
@@ -45,9 +49,11 @@ pub struct File {
     pub shown: Arc<str>,
     /// Directories between the given path and the file; where its data goes.
     pub directories: Vec<String>,
+    /// What the text is read as.
     pub form: Form,
     /// The version that a module is to be read in; without one it is detected.
     pub declared: Option<Declared>,
+    /// The text.
     pub text: FileText,
 }
 
@@ -85,10 +91,12 @@ impl Deref for FileText {
 }
 
 impl File {
+    /// Returns a file by its name, as problems show it; without directories and declared version.
     pub fn new(shown: Arc<str>, form: Form, text: String) -> Self {
         Self { shown, directories: Vec::new(), form, declared: None, text: text.into() }
     }
 
+    /// Returns the declared version of the module.
     pub fn version(&self) -> Option<Version> {
         self.declared.map(|declared| declared.version)
     }

@@ -37,6 +37,7 @@ struct Visited<'a, 'g> {
 }
 
 impl<'a> Graph<'a> {
+    /// Finds the references between definitions.
     pub fn new(nodes: &'a [Node]) -> Self {
         let mut paths: BTreeMap<&[String], Vec<usize>> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {

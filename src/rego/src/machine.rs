@@ -64,19 +64,8 @@ pub struct Answer {
     pub definitions: Vec<Value>,
 }
 
-/// Evaluates rules of a program, which share what they have in common.
+/// Evaluates rules of a program, which share what they have in common; returns also what was noted, up to an error if there is one.
 pub(crate) fn evaluate(
-    program: &Program,
-    input: &Value,
-    data: &Value,
-    bounds: Bounds,
-    wanted: impl Iterator<Item = RuleId>,
-) -> Result<Vec<Answer>, Halt> {
-    evaluate_traced(program, (input, data), bounds, wanted).0
-}
-
-/// Evaluates rules of a program; returns also what was noted, up to an error if there is one.
-pub(crate) fn evaluate_traced(
     program: &Program,
     (input, data): (&Value, &Value),
     bounds: Bounds,

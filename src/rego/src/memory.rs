@@ -1,8 +1,8 @@
 //! The memory that evaluations may use, as the allocator counts it.
 //!
-//! One evaluation may use a share of the memory of the process, so that all threads together stay within it. Programs compare
-//! what their thread allocated with that share. regorus has no limit for a single evaluation; it compares the memory of the
-//! whole process with the limit of the process.
+//! One evaluation may use a share of the memory of the process, so that all threads together stay within it. The machine compares
+//! what its thread allocated with that share. The builtins that regorus supplies know no evaluation: they compare the memory of
+//! the whole process with the limit of the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,8 +18,8 @@ static SHARE: AtomicUsize = AtomicUsize::new(MOST_BYTES);
 
 /// Derives the limits from the memory that the process may use, in bytes, and the number of threads that evaluate.
 ///
-/// All evaluations together may use half of it. regorus stops when live allocations exceed half: it compares them only now
-/// and then, and pages that the allocator keeps come on top.
+/// All evaluations together may use half of it. The builtins of regorus stop when live allocations exceed half: they compare
+/// them only now and then, and pages that the allocator keeps come on top.
 pub fn limit_process(bytes: u64, threads: usize) {
     let share = usize::try_from(bytes).unwrap_or(usize::MAX) / 2 / threads.max(1);
     SHARE.store(share.clamp(LEAST_BYTES, MOST_BYTES), Ordering::Relaxed);

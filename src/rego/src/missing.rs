@@ -31,10 +31,15 @@ pub struct Missing {
 
 /// The rules of the modules that are loaded; files and modules go together by index.
 pub struct LoadedRules<'a> {
+    /// The files of the modules.
     pub files: &'a [&'a File],
+    /// What each definition refers to.
     pub nodes: &'a [Node],
+    /// The references between all definitions.
     pub graph: &'a Graph<'a>,
+    /// The data files, merged.
     pub data: &'a Data,
+    /// Rules that are evaluated together with others, without being named by them.
     pub companion: Companion,
 }
 

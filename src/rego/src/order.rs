@@ -1,6 +1,6 @@
 //! OPA's order of values: null, booleans, numbers, strings, arrays, objects, sets.
 //!
-//! regorus orders sets before objects; all else is the same.
+//! The order of [`Value`] itself, which is regorus', has sets before objects; all else is the same.
 
 use std::cmp::Ordering;
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use regorus::Value;
 
-use super::{builtins::Callee, order, references::Path, syntax::Position};
+use super::{builtins::Callee, file::File, order, problem::Problem, references::Path, syntax::Position};
 
 /// Rules that need nothing else than each other, `input` and `data`.
 #[derive(Debug, Default)]
@@ -32,6 +32,19 @@ impl Program {
     pub fn with_files(self, files: Vec<Arc<str>>) -> Self {
         Self { files, ..self }
     }
+
+    /// Returns the rules that cannot be evaluated, as problems of the files of the modules.
+    pub fn unsupported(&self, files: &[&File]) -> Vec<Problem> {
+        let problem = |NotTaken { reason, at: SourceLocation { module, at } }: &NotTaken| {
+            let file = files.get(*module)?;
+            let message = format!("{reason} is not supported");
+            Some(Problem::refused(&file.shown, message).at(&file.text, at.line, at.column))
+        };
+        let mut all: Vec<&NotTaken> = self.entries.values().filter_map(|entry| entry.as_ref().err()).collect();
+        all.sort_by_key(|unsupported| unsupported.at);
+        all.dedup();
+        all.into_iter().filter_map(problem).collect()
+    }
 }
 
 /// A place in one of the modules that a program is made of.
@@ -39,13 +52,16 @@ impl Program {
 pub struct SourceLocation {
     /// Index of the module.
     pub module: usize,
+    /// Where in the module.
     pub at: Position,
 }
 
 /// Why a rule cannot be a part of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotTaken {
+    /// What is not supported, as the subject of a sentence.
     pub reason: String,
+    /// Where it is written.
     pub at: SourceLocation,
 }
 

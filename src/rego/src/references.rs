@@ -12,13 +12,16 @@ pub struct Call {
     pub name: String,
     /// The rule that it names, if the name begins with a rule, an import or `data`.
     pub rule: Option<Path>,
+    /// The line of the call, from 1.
     pub line: u32,
+    /// The column of the call, from 1.
     pub column: u32,
 }
 
 /// What a definition gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefinitionForm {
+    /// A value, or a part of one.
     #[default]
     Value,
     /// An element of a set.
@@ -40,11 +43,15 @@ pub struct Node {
     pub package: usize,
     /// Whether all keys of its head are constant.
     pub is_whole: bool,
+    /// What the definition gives.
     pub form: DefinitionForm,
     /// Parameters; `None` unless it is a function.
     pub parameters: Option<usize>,
+    /// The line on which it begins, from 1.
     pub line: u32,
+    /// The column at which it begins, from 1.
     pub column: u32,
+    /// The line on which it ends, from 1.
     pub last_line: u32,
     /// Bytes of stack that it needs by itself.
     pub stack: usize,

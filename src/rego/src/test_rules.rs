@@ -14,9 +14,11 @@ use super::{
 pub struct TestRule {
     /// Where it is written.
     pub at: Position,
+    /// What its value must be.
     pub shape: TestShape,
     /// The names of its head up to the test.
     pub name: Path,
+    /// Whether its name says that it is not to be run yet: `todo_test_x`.
     pub todo: bool,
 }
 

@@ -39,15 +39,19 @@ use super::{
     references::Path,
     syntax::{Body, Expr, Module, Position, Rule, Statement},
 };
+pub use crate::machine::Trace;
 
 /// Modules whose definitions are traced, and what they are evaluated on.
 pub struct Tracer<'t> {
+    /// The files of the modules.
     pub files: &'t [File],
     /// The modules of the files, in the same order.
     pub modules: &'t [Module],
+    /// Which modules each of them needs.
     pub uses: &'t ModuleUses,
     /// Gives the data.
     pub evaluator: &'t Evaluator,
+    /// The input of the evaluations.
     pub input: &'t Value,
 }
 

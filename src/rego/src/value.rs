@@ -1,7 +1,8 @@
-//! Texts as regorus' values.
+//! Reading JSON and YAML as values, and their parts.
 //!
-//! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
-//! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
+//! The type of values is regorus'. Its own reader of JSON is not used, because it gives a meaning to the key
+//! `$serde_json::private::Number`: a number of any size, whose digits it computes for hours if the exponent is large. Any
+//! object could carry it, so nothing is read by that way.
 
 use std::{
     cell::{Cell, RefCell},
@@ -82,8 +83,8 @@ const LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// Returns a text; `None` for anything else.
 ///
-/// For what is something else regorus' own accessors make an error, whose backtrace, where `RUST_BACKTRACE` asks for one, takes
-/// longer than judging.
+/// For anything else the accessors of [`Value`] make an error, whose backtrace, where `RUST_BACKTRACE` asks for one, takes longer
+/// than the evaluation.
 pub fn text(value: &Value) -> Option<&Arc<str>> {
     match value {
         Value::String(text) => Some(text),

@@ -276,7 +276,9 @@ impl Event {
                 let status = serde_json::from_str(object.get()).map_err(Failure::NoEvent)?;
                 return Err(Failure::WatchRefused(status));
             }
-            (None, other) => return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}")))),
+            (None, other) => {
+                return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}"))));
+            }
         };
         Ok(Self { what, object: Received::read(object.get()) })
     }

@@ -1,11 +1,11 @@
 //! Modules on inputs, by the real `opa` and by kaudit.
 
-use kaudit::rego::query::CompiledRules;
+use kaudit::rego::Evaluator;
 use regorus::Value;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::opa::opa_cases;
+use crate::opa::{limits, opa_cases, policies};
 
 /// Modules with what is evaluated of them.
 pub(super) struct OpaComparison {
@@ -61,7 +61,7 @@ impl OpaComparison {
     /// Returns the first difference, one by an error only if there is no other.
     pub(super) fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
         let refusal = |text: String| Some(Difference { text, kind: DifferenceKind::Refusal });
-        let compiled = CompiledRules::new(&self.modules, &self.rules, data(), self.strict);
+        let compiled = prepared(&self.modules, &self.rules, self.strict);
         let refused = wanted.problems.as_ref().filter(|problems| !problems.is_empty());
         let compiled = match (compiled, refused) {
             (Err(_), Some(_)) => return None,
@@ -71,8 +71,9 @@ impl OpaComparison {
         };
         let mut louder = None;
         for (input, wanted) in self.inputs.iter().zip(wanted.results.iter().flatten()) {
-            let found = compiled.values(&Value::from_json_str(&input.to_string()).unwrap());
-            for ((rule, found), wanted) in self.rules.iter().zip(found).zip(wanted) {
+            let value = Value::from_json_str(&input.to_string()).unwrap();
+            for (rule, wanted) in self.rules.iter().zip(wanted) {
+                let found = compiled.value(rule, &value);
                 let same = match (&found, wanted) {
                     // A mistake of opa's own.
                     (_, OpaResult { error: Some(why), .. }) if why.contains("eval_internal_error") => true,
@@ -92,6 +93,12 @@ impl OpaComparison {
         }
         louder
     }
+}
+
+/// Prepares rules of modules; else returns why not.
+pub(super) fn prepared(modules: &[String], rules: &[Vec<String>], strict: bool) -> Result<Evaluator, String> {
+    let policies = policies(modules, &data(), &limits(strict));
+    policies.and_then(|policies| policies.prepare(rules)).map_err(|why| why.to_string())
 }
 
 pub(super) fn data() -> serde_json::Value {

@@ -6,10 +6,17 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use kaudit::{judge::set::PolicySet, rego::query::CompiledRules};
+use kaudit::{
+    judge::set::PolicySet,
+    rego::{Evaluator, Failure},
+};
 use serde_json::{Value, json};
 
-use super::{comparison::data, generator::ModuleGenerator, on_deep_stack, setting};
+use super::{
+    comparison::{data, prepared},
+    generator::ModuleGenerator,
+    on_deep_stack, setting,
+};
 use crate::object;
 
 /// The number of modules, if no other is given.
@@ -33,7 +40,7 @@ struct Counts {
 struct RandomRule {
     texts: Vec<String>,
     policies: Arc<PolicySet>,
-    compiled: CompiledRules,
+    compiled: Evaluator,
 }
 
 impl RandomRule {
@@ -53,7 +60,7 @@ impl RandomRule {
         };
         let mut texts = module.texts();
         texts.push(format!("package q\n\ndeny {entry}\n"));
-        let compiled = CompiledRules::new(&texts, &[vec!["q".to_owned(), "deny".to_owned()]], data(), false).ok()?;
+        let compiled = prepared(&texts, &[entry_path()], false).ok()?;
         let root = tempfile::tempdir().unwrap();
         for (index, text) in texts.iter().enumerate() {
             std::fs::write(root.path().join(format!("{index}.rego")), text).unwrap();
@@ -64,10 +71,15 @@ impl RandomRule {
     }
 
     /// Returns the results for an object, or the error.
-    fn results(&self, object: &Value) -> Result<regorus::Value, String> {
+    fn results(&self, object: &Value) -> Result<regorus::Value, Failure> {
         let input = regorus::Value::from_json_str(&object.to_string()).unwrap();
-        self.compiled.values(&input).pop().unwrap()
+        self.compiled.value(&entry_path(), &input)
     }
+}
+
+/// The path of the rule that judges.
+fn entry_path() -> Vec<String> {
+    vec!["q".to_owned(), "deny".to_owned()]
 }
 
 /// Changes one place of a value, further down with each level. The name and the type of an object stay.

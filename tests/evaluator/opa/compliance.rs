@@ -13,12 +13,11 @@ use std::{
     thread,
 };
 
-use kaudit::rego::query::{Query, QueryError, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;
 
-use super::{from_json, without_sets};
+use super::{from_json, limits, policies, without_sets};
 
 /// One case as the tool prints it. Numbers stay as they are written.
 #[derive(Deserialize)]
@@ -72,27 +71,23 @@ impl Case {
         let names: BTreeSet<&str> =
             self.want_result.iter().flatten().flat_map(BTreeMap::keys).map(String::as_str).collect();
         let names: Vec<&str> = names.into_iter().collect();
-        self.outcome(|query| match evaluate(query, &names) {
-            Ok(answers) => answers,
-            Err(why) => Err(QueryError::Refused(why)),
-        })
-    }
-
-    fn outcome(&self, evaluate: impl Fn(&Query<'_>) -> Result<Vec<Value>, QueryError>) -> Outcome {
         let input = match (&self.input_term, &self.input) {
             (Some(term), _) => rego_term(term),
             (None, Some(input)) => from_json(input),
             (None, None) => Value::Undefined,
         };
         let data = self.data.clone().unwrap_or_else(|| serde_json::json!({}));
-        let query = Query { modules: &self.modules, data, input, text: &self.query, strict: self.strict_error };
-        let answer = evaluate(&query);
+        let policies = policies(&self.modules, &data, &limits(self.strict_error));
+        let query = policies.and_then(|policies| policies.query(&self.query, &names));
+        let answer = match query {
+            Ok(query) => query.solutions(&input).map_err(|why| format!("failed: {why}")),
+            Err(why) => Err(format!("refused: {why}")),
+        };
         let error = self.want_error.as_ref().or(self.want_error_code.as_ref());
         match (answer, error) {
             (Err(_), Some(_)) => Outcome::Pass,
             (Ok(answers), Some(error)) => Outcome::Silent(format!("{answers:?} instead of the error {error}")),
-            (Err(QueryError::Refused(why)), None) => Outcome::Loud(format!("refused: {why}")),
-            (Err(QueryError::Failed(why)), None) => Outcome::Loud(format!("failed: {why}")),
+            (Err(why), None) => Outcome::Loud(why),
             (Ok(answers), None) => self.compare(&answers),
         }
     }

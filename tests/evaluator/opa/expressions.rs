@@ -6,11 +6,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::rego::query::{Query, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 
-use super::{from_json, through_json};
+use super::{from_json, limits, policies, through_json};
 
 /// What the expressions may call `input`: values whose types `opa` cannot check beforehand.
 const INPUT: &str = r#"{
@@ -55,12 +54,10 @@ pub(super) fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value>
 pub(super) fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
-    let data = serde_json::json!({});
-    let query = Query { modules: &modules, data, input, text: "x = data.answers.answer", strict: false };
-    match evaluate(&query, &["x"]) {
-        Ok(Ok(answers)) => Ok(answers.first().map(|bindings| bindings["x"].clone())),
-        other => Err(format!("{other:?}")),
-    }
+    let policies = policies(&modules, &serde_json::json!({}), &limits(false)).map_err(|why| why.to_string())?;
+    let query = policies.query("x = data.answers.answer", &["x"]).map_err(|why| why.to_string())?;
+    let answers = query.solutions(&input).map_err(|why| why.to_string())?;
+    Ok(answers.first().map(|bindings| bindings["x"].clone()))
 }
 
 #[test]

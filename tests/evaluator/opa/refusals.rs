@@ -9,7 +9,7 @@ mod random;
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, thread};
 
 use fastrand::Rng;
-use kaudit::rego::query::refusals;
+use kaudit::rego::{File, Form, Limits, Policies, Problem};
 use kaudit_controlplane::{Tool, require_tool};
 use serde::Deserialize;
 
@@ -127,6 +127,13 @@ fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
     let answers: Vec<_> = opa_cases("compile", &sets.iter().map(question).collect::<Vec<_>>());
     assert_eq!(answers.len(), sets.len());
     answers
+}
+
+/// Returns what is refused of modules that are loaded together, by name and text.
+fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
+    let file = |(name, text): &(String, String)| File::new(name.as_str().into(), Form::Rego, text.clone());
+    let problems = Policies::load(modules.iter().map(file).collect(), &Limits::default()).err();
+    problems.into_iter().flat_map(|error| error.problems).filter(Problem::is_refusal).collect()
 }
 
 /// Returns how kaudit differs from OPA.

@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::*;
-use crate::rego::cpu_time::CpuTimer;
+use crate::rego::analysis::cpu_time::CpuTimer;
 
 /// Namespaces that the objects are spread over.
 const NAMESPACES: usize = 2_000;

@@ -64,7 +64,7 @@ impl Assertion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rego::yaml;
+    use crate::rego::analysis::yaml;
 
     fn read(yaml: &str) -> Result<Assertion, String> {
         Assertion::read(&serde_saphyr::from_str_with_options(yaml, yaml::as_opa()).unwrap())

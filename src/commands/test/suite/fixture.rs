@@ -11,10 +11,7 @@ use regorus::Value;
 use crate::{
     judge::dialects::gatekeeper::node::YamlNode,
     model::object::Object,
-    rego::{
-        file::{File, Form},
-        value,
-    },
+    rego::{File, Form, value},
     source::{
         manifest,
         received::{Received, Secrets},

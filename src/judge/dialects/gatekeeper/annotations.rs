@@ -11,7 +11,7 @@ use super::{
 use crate::{
     judge::metadata::{Metadata, RelatedResource},
     model::verdict::{RuleInfo, Severity},
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// Prefix of our own annotations.

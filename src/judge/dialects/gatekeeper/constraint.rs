@@ -22,7 +22,7 @@ use crate::{
         rule_numbers::RuleNumber,
         verdict::{Outcome, Source},
     },
-    rego::problem::Problem,
+    rego::Problem,
 };
 
 /// Where Gatekeeper enforces: the names that `scopedEnforcementActions` uses.

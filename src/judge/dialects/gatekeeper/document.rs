@@ -6,10 +6,7 @@ use super::node::{At, YamlNode};
 use crate::{
     judge::unjudged::Unjudged,
     model::verdict::Source,
-    rego::{
-        file::File,
-        problem::{Problem, ProblemSeverity},
-    },
+    rego::{File, Problem, ProblemSeverity},
 };
 
 /// One document of a file.

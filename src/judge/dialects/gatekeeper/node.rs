@@ -11,10 +11,12 @@ use serde_json::{Map, Number};
 use serde_saphyr::Spanned;
 
 use crate::rego::{
-    data::yaml_problem,
-    file::{File, Form},
-    problem::{Problem, number},
-    yaml::{self, forgiving},
+    File, Form, Problem,
+    analysis::{
+        data::yaml_problem,
+        yaml::{self, forgiving},
+    },
+    problem::number,
 };
 
 /// A place in a file: line and column from 1; 0 where it is not known.

@@ -8,7 +8,7 @@ use super::constraint::Constraint;
 use crate::{
     judge::result_values::{details, items, json},
     model::verdict::Finding,
-    rego::evaluator::Failure,
+    rego::Failure,
 };
 
 /// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. An element without

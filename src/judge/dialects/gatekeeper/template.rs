@@ -6,11 +6,12 @@ use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
     judge::{dialects::trivy, metadata::Metadata},
     rego::{
-        file::{Declared, File, Form},
-        limits::Version,
-        problem::{Problem, number},
-        references::{self, Path},
-        syntax::{self, Module, Position},
+        Declared, File, Form, Problem, Version,
+        analysis::{
+            references::{self, Path},
+            syntax::{self, Module, Position},
+        },
+        problem::number,
     },
 };
 

@@ -11,12 +11,11 @@ use std::{
 
 use regorus::Value;
 
-use crate::judge::resource_match::ResourceMatch;
 use crate::{
-    judge::inventory::Inventory,
+    judge::{inventory::Inventory, resource_match::ResourceMatch},
     model::object::Kind,
     rego::{
-        evaluator::Failure,
+        Failure,
         value::{self, fields},
     },
 };
@@ -132,7 +131,7 @@ impl EvaluatedArray {
 
     /// Whether the rule ran out of time for this array, or for others before it, so that it may end otherwise the next time.
     fn is_unfinished(&self) -> bool {
-        matches!(self.results, Err(Failure::TimedOut(_) | Failure::OutOfTime))
+        matches!(self.results, Err(Failure::TimedOut(_) | Failure::OutOfTime(_)))
     }
 
     /// Returns the objects of which two arrays have different results.

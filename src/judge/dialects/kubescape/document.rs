@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::judge::resource_match::ResourceMatch;
 use crate::{
     model::verdict::Severity,
-    rego::{data, file::File, problem::Problem},
+    rego::{File, Problem, analysis::data},
 };
 
 /// `rule.metadata.json`, as far as kaudit reads it.

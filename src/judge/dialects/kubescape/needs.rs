@@ -1,7 +1,7 @@
 //! Which rules of a library are not judged by, and why: Kubescape gives them what is no object of the cluster.
 
 use super::document::RuleMetadata;
-use crate::rego::problem::Problem;
+use crate::rego::Problem;
 
 /// Functions that Kubescape adds to OPA's, and what they need.
 const BUILTINS: [(&str, &str); 4] = [

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     judge::metadata::{self, Metadata},
-    rego::syntax::Module,
+    rego::analysis::syntax::Module,
 };
 
 const METADATA: &str = "__rego_metadata__";

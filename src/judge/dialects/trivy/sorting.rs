@@ -13,10 +13,12 @@ use crate::{
     },
     model::verdict::Source,
     rego::{
-        file::File,
-        missing::{package_line, package_of},
-        references::Path,
-        syntax,
+        File,
+        analysis::{
+            missing::{package_line, package_of},
+            references::Path,
+            syntax,
+        },
     },
 };
 
@@ -249,7 +251,7 @@ fn line_of_package(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rego::file::Form;
+    use crate::rego::Form;
 
     fn sorted(modules: &[(&str, &str)], with_tests: bool) -> (Vec<String>, Vec<String>) {
         let files: Vec<File> =

@@ -8,7 +8,7 @@ use crate::{
         sources::{FileTree, PolicySource},
     },
     record::memory::MemoryUse,
-    rego::{limits::Limits, problem::LoadError},
+    rego::{Limits, LoadError},
 };
 
 const GOOD: &str = "package good\n\ndeny contains \"no\" if input.spec.bad\n";

@@ -8,18 +8,18 @@ use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
     term::{
-        Call, DATA, Function, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet, Variables,
-        What,
+        DATA, Function, INPUT, Outcome, ResolvedCall, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+        ResolvedTerm, ResolvedValue, TemplatePart, Variable, VariableSet, Variables,
     },
     visit::{self, SAFETY},
 };
 use crate::{builtins::declarations, constant::Constant, syntax::Position};
 
 /// Checks the calls of functions without a value in a definition, before it is flattened.
-pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
+pub(super) fn without_value(rule: &ResolvedRule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
     for rule in rule.chain() {
-        let mut check = |term: &Term| {
-            if let Value::Call(call) = &term.value
+        let mut check = |term: &ResolvedTerm| {
+            if let ResolvedValue::Call(call) = &term.value
                 && !has_result(&call.function)
             {
                 let message = format!("{}(…) used as value", call.function);
@@ -34,7 +34,7 @@ pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables
         rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut check));
         let mut known = VariableSet::from([DATA, INPUT]);
         rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut known));
-        let head = Statement::new(rule.at, What::Term(result.clone()));
+        let head = ResolvedStatement::new(rule.at, ResolvedStatementKind::Term(result.clone()));
         let head = std::slice::from_ref(&head);
         for body in [head, &rule.body] {
             prints(body, rule.module, &known, arity, variables, faults);
@@ -53,7 +53,7 @@ fn has_result(function: &Function) -> bool {
 
 /// What is printed must have a value by then; statements are not put into another order for it.
 fn prints(
-    body: &[Statement],
+    body: &[ResolvedStatement],
     module: usize,
     known: &VariableSet,
     arity: Arity<'_>,
@@ -96,34 +96,34 @@ fn prints(
 }
 
 /// Returns what a statement prints, if that is what it does.
-fn printed(statement: &Statement) -> Option<&[Term]> {
+fn printed(statement: &ResolvedStatement) -> Option<&[ResolvedTerm]> {
     match &statement.what {
-        What::Call(call) if is_print(call) => Some(&call.arguments),
+        ResolvedStatementKind::Call(call) if is_print(call) => Some(&call.arguments),
         _ => None,
     }
 }
 
-pub(super) fn is_print(call: &Call) -> bool {
+pub(super) fn is_print(call: &ResolvedCall) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == "print")
 }
 
 /// Whether a call is what a trace adds.
-pub(super) fn is_note(call: &Call) -> bool {
+pub(super) fn is_note(call: &ResolvedCall) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == declarations::NOTE)
 }
 
 /// Whether a statement is a note.
-pub(super) fn is_noting(statement: &Statement) -> bool {
-    matches!(&statement.what, What::Call(call) if is_note(call))
+pub(super) fn is_noting(statement: &ResolvedStatement) -> bool {
+    matches!(&statement.what, ResolvedStatementKind::Call(call) if is_note(call))
 }
 
 /// Returns whether all functions that a definition calls exist, and those that get a wrong number of arguments.
-pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
+pub(super) fn functions(rule: &ResolvedRule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
     let mut known = true;
     let mut faults = Vec::new();
     for rule in rule.chain() {
         visit::statements(&rule.body, &mut |statement| {
-            let What::Call(call) = &statement.what else { return };
+            let ResolvedStatementKind::Call(call) = &statement.what else { return };
             let Some(arity) = arity(&call.function) else {
                 known = false;
                 if let Function::Rule(path) = &call.function
@@ -160,7 +160,7 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
 }
 
 /// Whether a path in the package of a definition is the name of a builtin, behind the package.
-fn hides_builtin(path: &[Constant], definition: &[Term]) -> bool {
+fn hides_builtin(path: &[Constant], definition: &[ResolvedTerm]) -> bool {
     (1..path.len()).any(|package| {
         let own = path[..package].iter().zip(definition).all(|(key, own)| own.constant().as_ref() == Some(key));
         let names: Vec<&str> = path[package..]
@@ -172,23 +172,23 @@ fn hides_builtin(path: &[Constant], definition: &[Term]) -> bool {
 }
 
 /// Checks that no template string gives a variable its value: OPA does not iterate there.
-pub(super) fn templates(rule: &Rule, variables: &Variables, faults: &mut Vec<Fault>) {
+pub(super) fn templates(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec<Fault>) {
     for rule in rule.chain() {
         let mut inside: Vec<(Variable, Position)> = Vec::new();
         let mut counts: BTreeMap<Variable, usize> = BTreeMap::new();
         let mut given = VariableSet::from([DATA, INPUT]);
         visit::statements(&rule.body, &mut |statement| {
-            if let What::Every(every) = &statement.what {
+            if let ResolvedStatementKind::Every(every) = &statement.what {
                 given.extend(every.key);
                 given.insert(every.value);
             }
         });
-        let mut look = |term: &Term| {
+        let mut look = |term: &ResolvedTerm| {
             match &term.value {
-                Value::Variable(variable) => *counts.entry(*variable).or_default() += 1,
-                Value::Template(parts) => {
+                ResolvedValue::Variable(variable) => *counts.entry(*variable).or_default() += 1,
+                ResolvedValue::Template(parts) => {
                     for part in parts {
-                        if let Part::Statement(statement) = part {
+                        if let TemplatePart::Statement(statement) = part {
                             let mut needed = VariableSet::new();
                             visit::statement_variables(statement, SAFETY, &mut needed);
                             inside.extend(needed.into_iter().map(|variable| (variable, statement.at)));

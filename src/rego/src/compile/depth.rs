@@ -2,7 +2,10 @@
 //! while what is inside of it is planned and evaluated. An overflow would end the process, so it is estimated at load; an
 //! evaluation also looks at how much it uses.
 
-use super::term::{Body, Call, Every, Outcome, Part, Rule, Statement, Term, Value, What};
+use super::term::{
+    Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+    ResolvedTerm, ResolvedValue, TemplatePart,
+};
 
 /// Bytes for one rule or function that is evaluated for another.
 const RULE: usize = 4096;
@@ -14,65 +17,69 @@ const LOOP: usize = 1536;
 const LEVEL: usize = 768;
 
 /// Returns the bytes that one definition can need by itself.
-pub(super) fn rule(rule: &Rule) -> usize {
-    let branch = |rule: &Rule| {
+pub(super) fn rule(rule: &ResolvedRule) -> usize {
+    let branch = |rule: &ResolvedRule| {
         let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
         body(&rule.body) + rule.path.iter().chain([result]).map(term).max().unwrap_or(0)
     };
     RULE + rule.chain().map(branch).max().unwrap_or(0)
 }
 
-fn body(statements: &Body) -> usize {
+fn body(statements: &ResolvedBody) -> usize {
     let loops = statements.iter().map(loops).sum::<usize>();
     BODY + loops * LOOP + statements.iter().map(statement).max().unwrap_or(0)
 }
 
-fn statement(statement: &Statement) -> usize {
+fn statement(statement: &ResolvedStatement) -> usize {
     let own = match &statement.what {
-        What::Term(own) => term(own),
-        What::Call(own) => call(own),
-        What::Unify(left, right) => term(left).max(term(right)),
-        What::Every(every) => {
-            let Every { domain, body: inner, .. } = &**every;
+        ResolvedStatementKind::Term(own) => term(own),
+        ResolvedStatementKind::Call(own) => call(own),
+        ResolvedStatementKind::Unify(left, right) => term(left).max(term(right)),
+        ResolvedStatementKind::Every(every) => {
+            let ResolvedEvery { domain, body: inner, .. } = &**every;
             term(domain).max(LOOP + body(inner))
         }
-        What::Not(inner) => body(inner),
+        ResolvedStatementKind::Not(inner) => body(inner),
     };
     statement.with.iter().map(|with| term(&with.value)).fold(own, usize::max)
 }
 
 /// Returns how many loops a statement may stand for: one for each key that is not a constant.
-fn loops(statement: &Statement) -> usize {
-    let of_call = |call: &Call| 1 + call.arguments.iter().map(loops_of).sum::<usize>();
+fn loops(statement: &ResolvedStatement) -> usize {
+    let of_call = |call: &ResolvedCall| 1 + call.arguments.iter().map(loops_of).sum::<usize>();
     match &statement.what {
-        What::Term(term) => loops_of(term),
-        What::Call(call) => of_call(call),
-        What::Unify(left, right) => loops_of(left) + loops_of(right),
-        What::Every(_) | What::Not(_) => 0,
+        ResolvedStatementKind::Term(term) => loops_of(term),
+        ResolvedStatementKind::Call(call) => of_call(call),
+        ResolvedStatementKind::Unify(left, right) => loops_of(left) + loops_of(right),
+        ResolvedStatementKind::Every(_) | ResolvedStatementKind::Not(_) => 0,
     }
 }
 
-fn loops_of(term: &Term) -> usize {
+fn loops_of(term: &ResolvedTerm) -> usize {
     let own = match &term.value {
-        Value::Ref(items) => items.iter().skip(1).filter(|key| !matches!(key.value, Value::Constant(_))).count(),
-        Value::Call(_) => 1,
+        ResolvedValue::Ref(items) => {
+            items.iter().skip(1).filter(|key| !matches!(key.value, ResolvedValue::Constant(_))).count()
+        }
+        ResolvedValue::Call(_) => 1,
         _ => 0,
     };
     own + children(term).into_iter().map(loops_of).sum::<usize>()
 }
 
-fn call(call: &Call) -> usize {
+fn call(call: &ResolvedCall) -> usize {
     LEVEL + call.arguments.iter().map(term).max().unwrap_or(0)
 }
 
-fn term(of: &Term) -> usize {
+fn term(of: &ResolvedTerm) -> usize {
     let inner = match &of.value {
-        Value::Comprehension(comprehension) => {
+        ResolvedValue::Comprehension(comprehension) => {
             let terms = comprehension.key.iter().chain([&comprehension.term]);
             body(&comprehension.body) + terms.map(term).max().unwrap_or(0)
         }
-        Value::Template(parts) => {
-            let part = |part: &Part| if let Part::Statement(inner) = part { BODY + statement(inner) } else { 0 };
+        ResolvedValue::Template(parts) => {
+            let part = |part: &TemplatePart| {
+                if let TemplatePart::Statement(inner) = part { BODY + statement(inner) } else { 0 }
+            };
             parts.iter().map(part).max().unwrap_or(0)
         }
         _ => children(of).into_iter().map(term).max().unwrap_or(0),
@@ -81,13 +88,15 @@ fn term(of: &Term) -> usize {
 }
 
 /// Returns the terms right inside another one, those of bodies left out.
-fn children(term: &Term) -> Vec<&Term> {
+fn children(term: &ResolvedTerm) -> Vec<&ResolvedTerm> {
     match &term.value {
-        Value::Ref(items) | Value::Array(items) | Value::Set(items) => items.iter().collect(),
-        Value::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
-        Value::Call(call) => call.arguments.iter().collect(),
-        Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) | Value::Comprehension(_) | Value::Template(_) => {
-            Vec::new()
-        }
+        ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().collect(),
+        ResolvedValue::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+        ResolvedValue::Call(call) => call.arguments.iter().collect(),
+        ResolvedValue::Constant(_)
+        | ResolvedValue::Variable(_)
+        | ResolvedValue::Builtin(_)
+        | ResolvedValue::Comprehension(_)
+        | ResolvedValue::Template(_) => Vec::new(),
     }
 }

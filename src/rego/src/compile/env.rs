@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::term::{DATA, INPUT, Term, Value, Variable};
+use super::term::{DATA, INPUT, ResolvedTerm, ResolvedValue, Variable};
 use crate::{
     constant::Constant,
     types::{self, Known, Type},
@@ -211,8 +211,8 @@ impl Env {
     }
 
     /// Returns the type of what a reference means.
-    pub(super) fn reference(&self, items: &[Term]) -> Known {
-        let head = items.first().and_then(Term::as_variable);
+    pub(super) fn reference(&self, items: &[ResolvedTerm]) -> Known {
+        let head = items.first().and_then(ResolvedTerm::as_variable);
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
@@ -250,7 +250,7 @@ impl Env {
 /// A reference leads out of a tree.
 struct Elsewhere;
 
-fn in_tree(mut node: &TypeTree, mut keys: &[Term]) -> Result<Known, Elsewhere> {
+fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<Known, Elsewhere> {
     while let Some((key, rest)) = keys.split_first() {
         let constant = key.constant();
         let child = constant.as_ref().and_then(|key| node.children.get(key));
@@ -268,9 +268,9 @@ fn in_tree(mut node: &TypeTree, mut keys: &[Term]) -> Result<Known, Elsewhere> {
 }
 
 /// Returns the type of what is below a value.
-fn select(of: Known, keys: &[Term]) -> Known {
+fn select(of: Known, keys: &[ResolvedTerm]) -> Known {
     keys.iter().fold(of, |of, key| match (&key.value, key.constant()) {
-        (Value::Constant(_), Some(key)) => types::select(&of, &key),
+        (ResolvedValue::Constant(_), Some(key)) => types::select(&of, &key),
         _ => types::values(&of),
     })
 }

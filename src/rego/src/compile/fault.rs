@@ -7,6 +7,7 @@ use crate::syntax::Position;
 pub struct Fault {
     /// Index of the module.
     pub module: usize,
+    /// Where it is written.
     pub at: Position,
     /// Begins with the code by which OPA's documentation has it.
     pub message: String,

@@ -6,13 +6,14 @@
 use super::{
     calls,
     term::{
-        Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With,
+        Function, Outcome, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedEvery, ResolvedRule,
+        ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, ResolvedWith, TemplatePart, Variables,
     },
 };
 use crate::syntax::{ComprehensionKind, Position};
 
 /// Flattens a definition and those behind `else`.
-pub(super) fn rule(rule: &mut Rule, keeps_prints: bool, variables: &mut Variables) {
+pub(super) fn rule(rule: &mut ResolvedRule, keeps_prints: bool, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
         let mut flattener = Flattener { variables, keeps_prints };
@@ -22,7 +23,7 @@ pub(super) fn rule(rule: &mut Rule, keeps_prints: bool, variables: &mut Variable
 }
 
 /// Gives each reference and comprehension in a statement a variable of its own.
-pub(super) fn dynamics(rule: &mut Rule, variables: &mut Variables) {
+pub(super) fn dynamics(rule: &mut ResolvedRule, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
         let body = std::mem::take(&mut rule.body);
@@ -32,8 +33,8 @@ pub(super) fn dynamics(rule: &mut Rule, variables: &mut Variables) {
 }
 
 /// Adds statements to a body; the `true` of an empty one goes.
-fn append(body: &mut Body, statements: Vec<Statement>) {
-    if !statements.is_empty() && body.len() == 1 && body.first().is_some_and(Statement::is_true) {
+fn append(body: &mut ResolvedBody, statements: Vec<ResolvedStatement>) {
+    if !statements.is_empty() && body.len() == 1 && body.first().is_some_and(ResolvedStatement::is_true) {
         body.clear();
     }
     body.extend(statements);
@@ -45,10 +46,10 @@ struct Flattener<'a> {
 }
 
 impl Flattener<'_> {
-    fn rule(&mut self, rule: &mut Rule) {
+    fn rule(&mut self, rule: &mut ResolvedRule) {
         let mut keys = Vec::new();
         for key in &mut rule.path {
-            if !matches!(key.value, Value::Constant(_) | Value::Variable(_)) {
+            if !matches!(key.value, ResolvedValue::Constant(_) | ResolvedValue::Variable(_)) {
                 keys.push(self.capture(key));
             }
         }
@@ -74,19 +75,19 @@ impl Flattener<'_> {
     }
 
     /// Puts a variable in the place of a term, and returns the statement that gives it its value.
-    fn capture(&mut self, term: &mut Term) -> Statement {
+    fn capture(&mut self, term: &mut ResolvedTerm) -> ResolvedStatement {
         let variable = self.variables.generated();
         let at = term.at;
-        let value = std::mem::replace(term, Term::variable(at, variable));
-        Statement::capture(variable, value)
+        let value = std::mem::replace(term, ResolvedTerm::variable(at, variable));
+        ResolvedStatement::capture(variable, value)
     }
 
-    fn body(&mut self, body: Body) -> Body {
+    fn body(&mut self, body: ResolvedBody) -> ResolvedBody {
         body.into_iter().flat_map(|statement| self.statement(statement)).collect()
     }
 
-    fn statement(&mut self, mut statement: Statement) -> Body {
-        if matches!(&statement.what, What::Call(call) if calls::is_print(call)) {
+    fn statement(&mut self, mut statement: ResolvedStatement) -> ResolvedBody {
+        if matches!(&statement.what, ResolvedStatementKind::Call(call) if calls::is_print(call)) {
             // OPA forgets it.
             statement.with.clear();
             statement.erased = !self.keeps_prints;
@@ -98,25 +99,25 @@ impl Flattener<'_> {
         }
         let mut support = Vec::new();
         match &mut statement.what {
-            What::Term(term) => support.extend(self.expand(term)),
-            What::Call(call) => {
+            ResolvedStatementKind::Term(term) => support.extend(self.expand(term)),
+            ResolvedStatementKind::Call(call) => {
                 for argument in &mut call.arguments {
                     support.extend(self.expand(argument));
                 }
             }
-            What::Unify(left, right) => {
+            ResolvedStatementKind::Unify(left, right) => {
                 support.extend(self.expand(left));
                 support.extend(self.expand(right));
             }
-            What::Every(every) => {
-                let Every { domain, body, .. } = &mut **every;
+            ResolvedStatementKind::Every(every) => {
+                let ResolvedEvery { domain, body, .. } = &mut **every;
                 let mut capture = self.capture(domain);
                 capture.with.clone_from(&statement.with);
                 support.extend(self.statement(capture));
                 let inner = std::mem::take(body);
                 *body = self.body(inner);
             }
-            What::Not(inner) => {
+            ResolvedStatementKind::Not(inner) => {
                 let taken = std::mem::take(inner);
                 *inner = self.body(taken);
             }
@@ -133,26 +134,33 @@ impl Flattener<'_> {
     }
 
     /// Returns the statements that have to come before a term, and leaves only what they give in it.
-    fn expand(&mut self, term: &mut Term) -> Body {
+    fn expand(&mut self, term: &mut ResolvedTerm) -> ResolvedBody {
         let at = term.at;
         match &mut term.value {
-            Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => Vec::new(),
-            Value::Call(call) => {
+            ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => Vec::new(),
+            ResolvedValue::Call(call) => {
                 let mut support = Vec::new();
                 for argument in &mut call.arguments {
                     support.extend(self.expand(argument));
                 }
                 let variable = self.variables.generated();
-                let Value::Call(mut call) = std::mem::replace(&mut term.value, Value::Variable(variable)) else {
+                let ResolvedValue::Call(mut call) =
+                    std::mem::replace(&mut term.value, ResolvedValue::Variable(variable))
+                else {
                     return support;
                 };
-                call.arguments.push(Term::variable(at, variable));
-                support.push(Statement { generated: true, ..Statement::new(at, What::Call(*call)) });
+                call.arguments.push(ResolvedTerm::variable(at, variable));
+                support.push(ResolvedStatement {
+                    generated: true,
+                    ..ResolvedStatement::new(at, ResolvedStatementKind::Call(*call))
+                });
                 support
             }
-            Value::Ref(items) => self.expand_ref(items),
-            Value::Array(items) | Value::Set(items) => items.iter_mut().flat_map(|item| self.expand(item)).collect(),
-            Value::Object(fields) => {
+            ResolvedValue::Ref(items) => self.expand_ref(items),
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
+                items.iter_mut().flat_map(|item| self.expand(item)).collect()
+            }
+            ResolvedValue::Object(fields) => {
                 let mut support = Vec::new();
                 for (key, value) in fields {
                     support.extend(self.expand(key));
@@ -160,11 +168,11 @@ impl Flattener<'_> {
                 }
                 support
             }
-            Value::Comprehension(comprehension) => {
+            ResolvedValue::Comprehension(comprehension) => {
                 self.comprehension(comprehension);
                 Vec::new()
             }
-            Value::Template(parts) => {
+            ResolvedValue::Template(parts) => {
                 let parts = std::mem::take(parts);
                 term.value = self.template(at, parts);
                 self.expand(term)
@@ -172,18 +180,18 @@ impl Flattener<'_> {
         }
     }
 
-    fn expand_ref(&mut self, items: &mut [Term]) -> Body {
-        let mut support: Body = items.iter_mut().flat_map(|item| self.expand(item)).collect();
+    fn expand_ref(&mut self, items: &mut [ResolvedTerm]) -> ResolvedBody {
+        let mut support: ResolvedBody = items.iter_mut().flat_map(|item| self.expand(item)).collect();
         if let Some(head) = items.first_mut()
-            && !matches!(head.value, Value::Variable(_) | Value::Constant(_) | Value::Ref(_))
+            && !matches!(head.value, ResolvedValue::Variable(_) | ResolvedValue::Constant(_) | ResolvedValue::Ref(_))
         {
             support.push(self.capture(head));
         }
         support
     }
 
-    fn comprehension(&mut self, comprehension: &mut Comprehension) {
-        let Comprehension { key, term, body, .. } = comprehension;
+    fn comprehension(&mut self, comprehension: &mut ResolvedComprehension) {
+        let ResolvedComprehension { key, term, body, .. } = comprehension;
         for term in key.iter_mut().chain([&mut *term]) {
             let support = self.expand(term);
             append(body, support);
@@ -197,34 +205,39 @@ impl Flattener<'_> {
     }
 
     /// A template string is a call; each part that may have no value is in a set.
-    fn template(&mut self, at: Position, parts: Vec<Part>) -> Value {
+    fn template(&mut self, at: Position, parts: Vec<TemplatePart>) -> ResolvedValue {
         let mut items = Vec::new();
         for part in parts {
             match part {
-                Part::Constant(constant) => items.push(Term::new(at, Value::Constant(constant))),
-                Part::Statement(statement) => items.push(self.in_set(*statement)),
+                TemplatePart::Constant(constant) => {
+                    items.push(ResolvedTerm::new(at, ResolvedValue::Constant(constant)));
+                }
+                TemplatePart::Statement(statement) => items.push(self.in_set(*statement)),
             }
         }
         let function = Function::Builtin("internal.template_string".into());
-        Value::Call(Box::new(Call { function, arguments: vec![Term::new(at, Value::Array(items))] }))
+        ResolvedValue::Call(Box::new(ResolvedCall {
+            function,
+            arguments: vec![ResolvedTerm::new(at, ResolvedValue::Array(items))],
+        }))
     }
 
-    fn in_set(&mut self, statement: Statement) -> Term {
+    fn in_set(&mut self, statement: ResolvedStatement) -> ResolvedTerm {
         let at = statement.at;
         let term = match statement.what {
-            What::Call(call) => Term::new(at, Value::Call(Box::new(call))),
-            What::Term(term) => term,
-            _ => Term::truth(at),
+            ResolvedStatementKind::Call(call) => ResolvedTerm::new(at, ResolvedValue::Call(Box::new(call))),
+            ResolvedStatementKind::Term(term) => term,
+            _ => ResolvedTerm::truth(at),
         };
-        if let Value::Variable(_) = term.value {
-            return Term::new(at, Value::Set(vec![term]));
+        if let ResolvedValue::Variable(_) = term.value {
+            return ResolvedTerm::new(at, ResolvedValue::Set(vec![term]));
         }
         self.set_of(term, statement.with)
     }
 
     /// Puts each argument of a `print` or a note into a collection of its values, which is empty where it is undefined.
-    fn collect_noted(&mut self, statement: &mut Statement) {
-        let What::Call(call) = &mut statement.what else { return };
+    fn collect_noted(&mut self, statement: &mut ResolvedStatement) {
+        let ResolvedStatementKind::Call(call) = &mut statement.what else { return };
         if statement.erased || !calls::is_print(call) && !calls::is_note(call) {
             return;
         }
@@ -232,7 +245,7 @@ impl Flattener<'_> {
         let with = std::mem::take(&mut statement.with);
         for argument in std::mem::take(&mut call.arguments) {
             let argument = match argument.value {
-                Value::Constant(_) => argument,
+                ResolvedValue::Constant(_) => argument,
                 _ => self.collection_of(form, argument, with.clone()),
             };
             call.arguments.push(argument);
@@ -240,46 +253,46 @@ impl Flattener<'_> {
     }
 
     /// `{variable | variable = term}`: whatever becomes of the term, this has a value.
-    fn set_of(&mut self, term: Term, with: Vec<With>) -> Term {
+    fn set_of(&mut self, term: ResolvedTerm, with: Vec<ResolvedWith>) -> ResolvedTerm {
         self.collection_of(ComprehensionKind::Set, term, with)
     }
 
-    fn collection_of(&mut self, form: ComprehensionKind, term: Term, with: Vec<With>) -> Term {
+    fn collection_of(&mut self, form: ComprehensionKind, term: ResolvedTerm, with: Vec<ResolvedWith>) -> ResolvedTerm {
         let at = term.at;
         let variable = self.variables.generated();
-        let capture = Statement { generated: false, with, ..Statement::capture(variable, term) };
-        let term = Term::variable(at, variable);
-        let comprehension = Comprehension { form, key: None, term, body: vec![capture] };
-        Term::new(at, Value::Comprehension(Box::new(comprehension)))
+        let capture = ResolvedStatement { generated: false, with, ..ResolvedStatement::capture(variable, term) };
+        let term = ResolvedTerm::variable(at, variable);
+        let comprehension = ResolvedComprehension { form, key: None, term, body: vec![capture] };
+        ResolvedTerm::new(at, ResolvedValue::Comprehension(Box::new(comprehension)))
     }
 
-    fn dynamics(&mut self, body: Body) -> Body {
+    fn dynamics(&mut self, body: ResolvedBody) -> ResolvedBody {
         let mut result = Vec::new();
         for mut statement in body {
             let (before, erased) = (result.len(), statement.erased);
-            let Statement { what, with, .. } = &mut statement;
+            let ResolvedStatement { what, with, .. } = &mut statement;
             match what {
-                What::Unify(left, right) => {
+                ResolvedStatementKind::Unify(left, right) => {
                     self.dynamic_operand(with, left, &mut result);
                     self.dynamic_operand(with, right, &mut result);
                 }
-                What::Call(call) if call.as_equality().is_some() => {
+                ResolvedStatementKind::Call(call) if call.as_equality().is_some() => {
                     for argument in &mut call.arguments {
                         self.dynamic_operand(with, argument, &mut result);
                     }
                 }
-                What::Call(call) => {
+                ResolvedStatementKind::Call(call) => {
                     for argument in &mut call.arguments {
                         self.dynamic(with, argument, &mut result);
                     }
                 }
-                What::Term(term) => self.dynamic_operand(with, term, &mut result),
-                What::Every(every) => {
+                ResolvedStatementKind::Term(term) => self.dynamic_operand(with, term, &mut result),
+                ResolvedStatementKind::Every(every) => {
                     self.dynamic(with, &mut every.domain, &mut result);
                     let inner = std::mem::take(&mut every.body);
                     every.body = self.dynamics(inner);
                 }
-                What::Not(body) => {
+                ResolvedStatementKind::Not(body) => {
                     let inner = std::mem::take(body);
                     *body = self.dynamics(inner);
                 }
@@ -293,10 +306,10 @@ impl Flattener<'_> {
     }
 
     /// A reference or comprehension that stands alone may stay; what is in it may not.
-    fn dynamic_operand(&mut self, with: &[With], term: &mut Term, result: &mut Body) {
+    fn dynamic_operand(&mut self, with: &[ResolvedWith], term: &mut ResolvedTerm, result: &mut ResolvedBody) {
         match &mut term.value {
-            Value::Ref(items) => items.iter_mut().skip(1).for_each(|key| self.dynamic(with, key, result)),
-            Value::Comprehension(comprehension) => {
+            ResolvedValue::Ref(items) => items.iter_mut().skip(1).for_each(|key| self.dynamic(with, key, result)),
+            ResolvedValue::Comprehension(comprehension) => {
                 let body = std::mem::take(&mut comprehension.body);
                 comprehension.body = self.dynamics(body);
             }
@@ -304,19 +317,19 @@ impl Flattener<'_> {
         }
     }
 
-    fn dynamic(&mut self, with: &[With], term: &mut Term, result: &mut Body) {
+    fn dynamic(&mut self, with: &[ResolvedWith], term: &mut ResolvedTerm, result: &mut ResolvedBody) {
         match &mut term.value {
-            Value::Ref(_) | Value::Comprehension(_) => {
+            ResolvedValue::Ref(_) | ResolvedValue::Comprehension(_) => {
                 self.dynamic_operand(with, term, result);
                 let capture = self.capture(term);
-                result.push(Statement { with: with.to_vec(), ..capture });
+                result.push(ResolvedStatement { with: with.to_vec(), ..capture });
             }
-            Value::Array(items) | Value::Set(items) => {
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
                 for item in items.iter_mut() {
                     self.dynamic(with, item, result);
                 }
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 for (key, value) in fields {
                     self.dynamic(with, key, result);
                     self.dynamic(with, value, result);

@@ -14,8 +14,8 @@ use super::{
     order::Order,
     show,
     term::{
-        Body, Call, Comprehension, DATA, Function, Outcome, Rule, Statement, TargetValue, Term, Value, Variables, What,
-        ref_is_ground,
+        DATA, Function, Outcome, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedRule, ResolvedStatement,
+        ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variables, WithTargetValue, ref_is_ground,
     },
     visit,
 };
@@ -46,12 +46,12 @@ struct Inferred {
 }
 
 pub(super) struct Checker<'a> {
-    rules: &'a [Rule],
+    rules: &'a [ResolvedRule],
     order: &'a Order,
     variables: &'a Variables,
     env: Env,
     /// Comprehensions by their address, and what was known around them.
-    seen: HashMap<*const Comprehension, (u64, Inferred)>,
+    seen: HashMap<*const ResolvedComprehension, (u64, Inferred)>,
     patience: usize,
     /// By module, whether lookups in what is always empty are accepted.
     lenient: &'a [bool],
@@ -61,7 +61,7 @@ pub(super) struct Checker<'a> {
 
 /// Checks all rules; those that are not `checked` may be anything.
 pub(super) fn check(
-    rules: &[Rule],
+    rules: &[ResolvedRule],
     (checked, lenient): (&[bool], &[bool]),
     order: &Order,
     variables: &Variables,
@@ -91,7 +91,7 @@ pub(super) fn check(
 }
 
 impl<'a> Checker<'a> {
-    fn rule(&mut self, rule: &'a Rule) -> Vec<Fault> {
+    fn rule(&mut self, rule: &'a ResolvedRule) -> Vec<Fault> {
         self.is_lenient = self.lenient.get(rule.module).is_some_and(|lenient| *lenient);
         self.env.enter(None);
         let mismatches = self.body(&rule.body);
@@ -110,7 +110,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the type that a definition gives its document.
-    fn head(&mut self, rule: &'a Rule) -> Known {
+    fn head(&mut self, rule: &'a ResolvedRule) -> Known {
         if let Some(parameters) = rule.parameters.as_ref().filter(|parameters| !parameters.is_empty()) {
             for parameter in parameters {
                 for variable in visit::of(parameter) {
@@ -135,7 +135,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks the statements of a body in its frame.
-    fn body(&mut self, body: &'a Body) -> Vec<Mismatch> {
+    fn body(&mut self, body: &'a ResolvedBody) -> Vec<Mismatch> {
         let mut faults = Vec::new();
         for statement in body {
             if self.patience == 0 {
@@ -161,10 +161,10 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks the comprehensions of a statement; those inside of others are looked at from here too.
-    fn closures(&mut self, statement: &'a Statement) -> Vec<Mismatch> {
-        let mut found: Vec<&'a Comprehension> = Vec::new();
+    fn closures(&mut self, statement: &'a ResolvedStatement) -> Vec<Mismatch> {
+        let mut found: Vec<&'a ResolvedComprehension> = Vec::new();
         visit::terms_of_statement(statement, &mut |term| {
-            if let Value::Comprehension(comprehension) = &term.value {
+            if let ResolvedValue::Comprehension(comprehension) = &term.value {
                 found.push(comprehension);
                 return false;
             }
@@ -181,7 +181,7 @@ impl<'a> Checker<'a> {
             let mut inside = Vec::new();
             for statement in &comprehension.body {
                 visit::terms_of_statement(statement, &mut |term| {
-                    if let Value::Comprehension(comprehension) = &term.value {
+                    if let ResolvedValue::Comprehension(comprehension) = &term.value {
                         inside.push(&**comprehension);
                         return false;
                     }
@@ -193,9 +193,9 @@ impl<'a> Checker<'a> {
         faults
     }
 
-    fn comprehension(&mut self, comprehension: &'a Comprehension) -> Inferred {
+    fn comprehension(&mut self, comprehension: &'a ResolvedComprehension) -> Inferred {
         let state = self.env.state();
-        let key: *const Comprehension = comprehension;
+        let key: *const ResolvedComprehension = comprehension;
         if let Some((known, inferred)) = self.seen.get(&key)
             && *known == state
         {
@@ -218,12 +218,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the type of a term.
-    fn term(&mut self, term: &'a Term) -> Known {
+    fn term(&mut self, term: &'a ResolvedTerm) -> Known {
         match &term.value {
-            Value::Constant(constant) => Some(Type::of(constant)),
-            Value::Template(_) => Some(Type::String),
-            Value::Array(items) => Some(Type::array(items.iter().map(|item| self.term(item)).collect(), None)),
-            Value::Object(fields) => {
+            ResolvedValue::Constant(constant) => Some(Type::of(constant)),
+            ResolvedValue::Template(_) => Some(Type::String),
+            ResolvedValue::Array(items) => Some(Type::array(items.iter().map(|item| self.term(item)).collect(), None)),
+            ResolvedValue::Object(fields) => {
                 let (mut constant, mut rest) = (Vec::new(), None);
                 for (key, value) in fields {
                     let value_type = self.term(value);
@@ -234,7 +234,7 @@ impl<'a> Checker<'a> {
                 }
                 Some(Type::object(constant, rest))
             }
-            Value::Set(items) => {
+            ResolvedValue::Set(items) => {
                 let mut of = None;
                 for item in items {
                     let item = self.term(item);
@@ -242,25 +242,25 @@ impl<'a> Checker<'a> {
                 }
                 Some(Type::set(of))
             }
-            Value::Comprehension(comprehension) => self.comprehension(comprehension).of,
-            Value::Ref(items) => self.env.reference(items),
-            Value::Variable(variable) => self.env.variable(*variable),
-            Value::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
-            Value::Call(_) => None,
+            ResolvedValue::Comprehension(comprehension) => self.comprehension(comprehension).of,
+            ResolvedValue::Ref(items) => self.env.reference(items),
+            ResolvedValue::Variable(variable) => self.env.variable(*variable),
+            ResolvedValue::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
+            ResolvedValue::Call(_) => None,
         }
     }
 
     /// Returns what `with` makes of documents: those that it replaces, and the rules that depend on them.
-    fn replaced(&mut self, statement: &'a Statement) -> Vec<Replaced> {
+    fn replaced(&mut self, statement: &'a ResolvedStatement) -> Vec<Replaced> {
         let mut frames = Vec::new();
         let mut own = Replaced::default();
         for with in &statement.with {
-            let TargetValue::Ref(items) = &with.target.value else { continue };
+            let WithTargetValue::Ref(items) = &with.target.value else { continue };
             let of = self.env.reference(items);
             let function = matches!(of, Some(Type::Function(_)));
             let ground = ref_is_ground(items);
-            let path: Vec<Constant> = items.iter().skip(1).map_while(Term::constant).collect();
-            if items.first().and_then(Term::as_variable) == Some(DATA) {
+            let path: Vec<Constant> = items.iter().skip(1).map_while(ResolvedTerm::constant).collect();
+            if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
                 let mut dependents = TypeTree::default();
                 for rule in self.order.dependents(&items[1..], self.rules) {
                     let rule = self.rules[rule].ground_path();
@@ -278,8 +278,11 @@ impl<'a> Checker<'a> {
             let value = self.term(&with.value);
             let of = if ground { of.zip(value).and_then(|(a, b)| types::or(Some(a), Some(b))) } else { None };
             let of = of.or_else(|| Some(Type::any()));
-            let document =
-                if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
+            let document = if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
+                &mut own.data
+            } else {
+                &mut own.input
+            };
             Arc::make_mut(document.get_or_insert_default()).put(&path, of);
         }
         if own.input.is_some() || own.data.is_some() {
@@ -288,30 +291,30 @@ impl<'a> Checker<'a> {
         frames
     }
 
-    fn statement(&mut self, statement: &'a Statement) -> Result<(), Mismatch> {
+    fn statement(&mut self, statement: &'a ResolvedStatement) -> Result<(), Mismatch> {
         self.replacements(statement)?;
         match &statement.what {
-            What::Unify(left, right) => self.unification(statement.at, left, right),
-            What::Call(call) => {
+            ResolvedStatementKind::Unify(left, right) => self.unification(statement.at, left, right),
+            ResolvedStatementKind::Call(call) => {
                 if let Some((left, right)) = call.as_equality() {
                     return self.unification(statement.at, left, right);
                 }
                 self.membership(statement.at, call)?;
                 self.call(statement.at, call)
             }
-            What::Term(_) | What::Every(_) | What::Not(_) => Ok(()),
+            ResolvedStatementKind::Term(_) | ResolvedStatementKind::Every(_) | ResolvedStatementKind::Not(_) => Ok(()),
         }
     }
 
     /// A function is replaced by one that takes as much.
-    fn replacements(&mut self, statement: &'a Statement) -> Result<(), Mismatch> {
+    fn replacements(&mut self, statement: &'a ResolvedStatement) -> Result<(), Mismatch> {
         for with in &statement.with {
             let (target, name) = match &with.target.value {
-                TargetValue::Ref(items) => (self.env.reference(items), show::reference(items, self.variables)),
-                TargetValue::Builtin(name) => {
+                WithTargetValue::Ref(items) => (self.env.reference(items), show::reference(items, self.variables)),
+                WithTargetValue::Builtin(name) => {
                     (declarations::declaration(name).map(|declaration| declaration.decl.clone()), name.to_string())
                 }
-                TargetValue::Other | TargetValue::Variable(_) => continue,
+                WithTargetValue::Other | WithTargetValue::Variable(_) => continue,
             };
             let value = self.term(&with.value);
             if let (Some(Type::Function(_)), Some(Type::Function(_))) = (&target, &value)
@@ -324,13 +327,13 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn unification(&mut self, at: Position, left: &'a Term, right: &'a Term) -> Result<(), Mismatch> {
+    fn unification(&mut self, at: Position, left: &'a ResolvedTerm, right: &'a ResolvedTerm) -> Result<(), Mismatch> {
         let (a, b) = (self.term(left), self.term(right));
         if self.unify(left, &a, right, &b) { Ok(()) } else { Err(mismatch(at, &a, &b)) }
     }
 
     /// `x in xs`: what is looked for must be able to be there.
-    fn membership(&mut self, at: Position, call: &'a Call) -> Result<(), Mismatch> {
+    fn membership(&mut self, at: Position, call: &'a ResolvedCall) -> Result<(), Mismatch> {
         let arity = match &call.function {
             Function::Builtin(name) if &**name == "internal.member_2" => 2,
             Function::Builtin(name) if &**name == "internal.member_3" => 3,
@@ -348,7 +351,7 @@ impl<'a> Checker<'a> {
         self.member(at, &call.arguments[arity - 2], &values)
     }
 
-    fn member(&mut self, at: Position, term: &'a Term, of: &Known) -> Result<(), Mismatch> {
+    fn member(&mut self, at: Position, term: &'a ResolvedTerm, of: &Known) -> Result<(), Mismatch> {
         if types::is_unknown(of) {
             return Ok(());
         }
@@ -357,12 +360,12 @@ impl<'a> Checker<'a> {
         if fits && self.learn_from(term, of, false) { Ok(()) } else { Err(mismatch(at, &have, of)) }
     }
 
-    fn call(&mut self, at: Position, call: &'a Call) -> Result<(), Mismatch> {
+    fn call(&mut self, at: Position, call: &'a ResolvedCall) -> Result<(), Mismatch> {
         let decl = match &call.function {
             Function::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
             Function::Rule(path) => {
-                let data = Term::variable(at, DATA);
-                let keys = path.iter().map(|key| Term::new(at, Value::Constant(key.clone())));
+                let data = ResolvedTerm::variable(at, DATA);
+                let keys = path.iter().map(|key| ResolvedTerm::new(at, ResolvedValue::Constant(key.clone())));
                 self.env.reference(&std::iter::once(data).chain(keys).collect::<Vec<_>>())
             }
             Function::Unknown(_) => None,
@@ -392,7 +395,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn wrong_argument(&mut self, at: Position, call: &'a Call, index: usize, want: &Known) -> Mismatch {
+    fn wrong_argument(&mut self, at: Position, call: &'a ResolvedCall, index: usize, want: &Known) -> Mismatch {
         let name = show::function(&call.function);
         let have: Vec<Known> = call.arguments.iter().map(|argument| self.term(argument)).collect();
         let unknown = have.iter().any(types::is_unknown);

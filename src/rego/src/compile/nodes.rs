@@ -1,7 +1,8 @@
 //! Resolved definitions as [`Node`]s: what each refers to.
 
 use super::term::{
-    Body, Call, DATA, Every, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value, What,
+    DATA, Function, INPUT, Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement,
+    ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
 };
 use crate::{
     constant::Constant,
@@ -10,12 +11,12 @@ use crate::{
 };
 
 /// Returns the nodes of rules, which are those of the modules in their order.
-pub(super) fn nodes(modules: &[&Module], rules: &[Rule]) -> Vec<Node> {
+pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
     let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
     let all = rules.iter().zip(written).map(|(rule, (number, written))| {
         let path = rule.text_path();
-        let is_scalar = |term: &Term| matches!(term.value, Value::Constant(_));
+        let is_scalar = |term: &ResolvedTerm| matches!(term.value, ResolvedValue::Constant(_));
         let gives_collections = if rule.is_function() || rule.default {
             !rule.chain().all(|branch| is_scalar(result(branch)))
         } else {
@@ -50,7 +51,7 @@ pub(super) fn nodes(modules: &[&Module], rules: &[Rule]) -> Vec<Node> {
     all.collect()
 }
 
-fn result(rule: &Rule) -> &Term {
+fn result(rule: &ResolvedRule) -> &ResolvedTerm {
     let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
     result
 }
@@ -60,38 +61,38 @@ struct NodeReader {
 }
 
 impl NodeReader {
-    fn branch(&mut self, branch: &Rule) {
+    fn branch(&mut self, branch: &ResolvedRule) {
         branch.path.iter().chain(branch.parameters.iter().flatten()).for_each(|term| self.term(term));
         self.value(result(branch));
         self.body(&branch.body);
     }
 
-    fn body(&mut self, body: &Body) {
+    fn body(&mut self, body: &ResolvedBody) {
         for statement in body {
             self.statement(statement);
         }
     }
 
-    fn statement(&mut self, statement: &Statement) {
+    fn statement(&mut self, statement: &ResolvedStatement) {
         match &statement.what {
-            What::Term(term) => self.term(term),
-            What::Call(call) => self.call(call, statement.at),
-            What::Unify(left, right) => {
+            ResolvedStatementKind::Term(term) => self.term(term),
+            ResolvedStatementKind::Call(call) => self.call(call, statement.at),
+            ResolvedStatementKind::Unify(left, right) => {
                 self.value(left);
                 self.value(right);
             }
-            What::Every(every) => {
-                let Every { domain, body, .. } = &**every;
+            ResolvedStatementKind::Every(every) => {
+                let ResolvedEvery { domain, body, .. } = &**every;
                 self.term(domain);
                 self.body(body);
             }
-            What::Not(body) => self.body(body),
+            ResolvedStatementKind::Not(body) => self.body(body),
         }
         for with in &statement.with {
             // What it replaces is written, not read.
-            if let TargetValue::Ref(items) = &with.target.value {
-                if items.first().and_then(Term::as_variable) == Some(DATA) {
-                    self.node.replaces.insert(Term::texts(&items[1..]));
+            if let WithTargetValue::Ref(items) = &with.target.value {
+                if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
+                    self.node.replaces.insert(ResolvedTerm::texts(&items[1..]));
                 }
                 items.iter().skip(1).for_each(|key| self.term(key));
             }
@@ -100,19 +101,19 @@ impl NodeReader {
     }
 
     /// Reads a term whose value is kept under another name.
-    fn value(&mut self, term: &Term) {
-        let is_input = |term: &Term| term.as_variable() == Some(INPUT);
+    fn value(&mut self, term: &ResolvedTerm) {
+        let is_input = |term: &ResolvedTerm| term.as_variable() == Some(INPUT);
         self.node.whole_input |= match &term.value {
-            Value::Ref(items) => items.len() == 1 && items.iter().all(is_input),
+            ResolvedValue::Ref(items) => items.len() == 1 && items.iter().all(is_input),
             _ => is_input(term),
         };
         self.term(term);
     }
 
-    fn term(&mut self, term: &Term) {
+    fn term(&mut self, term: &ResolvedTerm) {
         match &term.value {
-            Value::Variable(variable) => self.path(*variable, &[]),
-            Value::Ref(items) => {
+            ResolvedValue::Variable(variable) => self.path(*variable, &[]),
+            ResolvedValue::Ref(items) => {
                 let Some((first, keys)) = items.split_first() else { return };
                 for key in keys {
                     self.term(key);
@@ -122,47 +123,47 @@ impl NodeReader {
                     None => self.term(first),
                 }
             }
-            Value::Array(items) | Value::Set(items) => {
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
                 self.node.collections += 1;
                 for item in items {
                     self.value(item);
                 }
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 self.node.collections += 1;
                 for (key, value) in fields {
                     self.term(key);
                     self.value(value);
                 }
             }
-            Value::Comprehension(comprehension) => {
+            ResolvedValue::Comprehension(comprehension) => {
                 self.node.collections += 1;
                 comprehension.key.iter().chain([&comprehension.term]).for_each(|term| self.value(term));
                 self.body(&comprehension.body);
             }
-            Value::Call(call) => self.call(call, term.at),
-            Value::Template(parts) => {
+            ResolvedValue::Call(call) => self.call(call, term.at),
+            ResolvedValue::Template(parts) => {
                 // A list of texts and sets.
                 self.node.collections += 1 + parts.len();
                 for part in parts {
-                    if let Part::Statement(statement) = part {
+                    if let TemplatePart::Statement(statement) = part {
                         self.statement(statement);
                     }
                 }
             }
-            Value::Constant(_) | Value::Builtin(_) => {}
+            ResolvedValue::Constant(_) | ResolvedValue::Builtin(_) => {}
         }
     }
 
-    fn path(&mut self, document: super::term::Variable, keys: &[Term]) {
+    fn path(&mut self, document: super::term::Variable, keys: &[ResolvedTerm]) {
         if document == INPUT {
-            self.node.inputs.insert(Term::texts(keys));
+            self.node.inputs.insert(ResolvedTerm::texts(keys));
         } else if document == DATA {
-            self.node.uses.insert(Term::texts(keys));
+            self.node.uses.insert(ResolvedTerm::texts(keys));
         }
     }
 
-    fn call(&mut self, call: &Call, at: Position) {
+    fn call(&mut self, call: &ResolvedCall, at: Position) {
         let (name, rule) = match &call.function {
             Function::Rule(path) => {
                 let path: Path = path.iter().map_while(Constant::as_text).map(ToString::to_string).collect();
@@ -182,20 +183,20 @@ impl NodeReader {
     }
 
     /// `object.get(input, "request", …)` reads `input.request`.
-    fn object_get(&mut self, object: &Term, key: &Term) {
+    fn object_get(&mut self, object: &ResolvedTerm, key: &ResolvedTerm) {
         let keys = match &key.value {
-            Value::Array(items) => items.as_slice(),
+            ResolvedValue::Array(items) => items.as_slice(),
             _ => std::slice::from_ref(key),
         };
-        if Term::texts(keys).is_empty() {
+        if ResolvedTerm::texts(keys).is_empty() {
             return;
         }
         match &object.value {
-            Value::Variable(variable) => self.path(*variable, keys),
-            Value::Ref(items) => {
+            ResolvedValue::Variable(variable) => self.path(*variable, keys),
+            ResolvedValue::Ref(items) => {
                 let Some((first, own)) = items.split_first() else { return };
-                if let Some(document) = first.as_variable().filter(|_| Term::texts(own).len() == own.len()) {
-                    let all: Vec<Term> = own.iter().chain(keys).cloned().collect();
+                if let Some(document) = first.as_variable().filter(|_| ResolvedTerm::texts(own).len() == own.len()) {
+                    let all: Vec<ResolvedTerm> = own.iter().chain(keys).cloned().collect();
                     self.path(document, &all);
                 }
             }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    term::{DATA, Function, Outcome, Rule, TargetValue, Term, Value, What},
+    term::{
+        DATA, Function, Outcome, ResolvedRule, ResolvedStatementKind, ResolvedTerm, ResolvedValue, WithTargetValue,
+    },
     tree::Tree,
     visit,
 };
@@ -18,7 +20,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(tree: Tree, rules: &[Rule]) -> Self {
+    pub(super) fn new(tree: Tree, rules: &[ResolvedRule]) -> Self {
         let dependencies: Vec<BTreeSet<usize>> = rules.iter().map(|rule| dependencies(rule, &tree, rules)).collect();
         let mut dependents = vec![BTreeSet::new(); rules.len()];
         for (rule, needed) in dependencies.iter().enumerate() {
@@ -41,7 +43,7 @@ impl Order {
     }
 
     /// Returns the rules that a reference below `data` may mean, and all that depend on them.
-    pub(super) fn dependents(&self, keys: &[Term], rules: &[Rule]) -> BTreeSet<usize> {
+    pub(super) fn dependents(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<usize> = self.tree.meant(keys, rules).into_iter().collect();
         while let Some(rule) = open.pop() {
@@ -53,12 +55,12 @@ impl Order {
     }
 }
 
-fn dependencies(rule: &Rule, tree: &Tree, rules: &[Rule]) -> BTreeSet<usize> {
+fn dependencies(rule: &ResolvedRule, tree: &Tree, rules: &[ResolvedRule]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for rule in rule.chain() {
-        let mut refer = |term: &Term| {
-            if let Value::Ref(items) = &term.value
-                && items.first().and_then(Term::as_variable) == Some(DATA)
+        let mut refer = |term: &ResolvedTerm| {
+            if let ResolvedValue::Ref(items) = &term.value
+                && items.first().and_then(ResolvedTerm::as_variable) == Some(DATA)
             {
                 found.extend(tree.meant(&items[1..], rules));
             }
@@ -68,14 +70,14 @@ fn dependencies(rule: &Rule, tree: &Tree, rules: &[Rule]) -> BTreeSet<usize> {
         rule.path.iter().chain([result]).for_each(|term| visit::terms(term, &mut refer));
         rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut refer));
         visit::statements(&rule.body, &mut |statement| {
-            if let What::Call(call) = &statement.what
+            if let ResolvedStatementKind::Call(call) = &statement.what
                 && let Function::Rule(path) = &call.function
             {
                 found.extend(tree.at(path).into_iter().flat_map(|node| &node.rules));
             }
             for with in &statement.with {
-                if let TargetValue::Ref(items) = &with.target.value
-                    && items.first().and_then(Term::as_variable) == Some(DATA)
+                if let WithTargetValue::Ref(items) = &with.target.value
+                    && items.first().and_then(ResolvedTerm::as_variable) == Some(DATA)
                 {
                     found.extend(tree.meant(&items[1..], rules));
                 }

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    term::{Call, Function, Statement, Term, Value, Variable, VariableSet, What, ref_is_ground},
+    term::{
+        Function, ResolvedCall, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variable,
+        VariableSet, ref_is_ground,
+    },
     visit::{self, OUTPUT, PATTERN, SAFETY},
 };
 
@@ -11,12 +14,12 @@ use super::{
 pub(super) type Arity<'a> = &'a dyn Fn(&Function) -> Option<usize>;
 
 /// Returns the variables that a body gives values to.
-pub(super) fn of_body(body: &[Statement], arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+pub(super) fn of_body(body: &[ResolvedStatement], arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     of_statements(body.iter(), arity, safe)
 }
 
 pub(super) fn of_statements<'s>(
-    body: impl Iterator<Item = &'s Statement>,
+    body: impl Iterator<Item = &'s ResolvedStatement>,
     arity: Arity<'_>,
     safe: &VariableSet,
 ) -> VariableSet {
@@ -29,7 +32,7 @@ pub(super) fn of_statements<'s>(
 }
 
 /// Returns the variables that a statement gives values to.
-pub(super) fn of_statement(statement: &Statement, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+pub(super) fn of_statement(statement: &ResolvedStatement, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     let none = VariableSet::new();
     if statement.negated {
         return none;
@@ -43,16 +46,21 @@ pub(super) fn of_statement(statement: &Statement, arity: Arity<'_>, safe: &Varia
     }
     let mut outputs = VariableSet::new();
     match &statement.what {
-        What::Term(term) => of_term(term, safe, &mut outputs),
-        What::Unify(left, right) => return of_unification(statement, left, right, safe),
-        What::Call(call) => return of_call(call, arity, safe),
-        What::Every(every) => of_term(&every.domain, safe, &mut outputs),
-        What::Not(_) => {}
+        ResolvedStatementKind::Term(term) => of_term(term, safe, &mut outputs),
+        ResolvedStatementKind::Unify(left, right) => return of_unification(statement, left, right, safe),
+        ResolvedStatementKind::Call(call) => return of_call(call, arity, safe),
+        ResolvedStatementKind::Every(every) => of_term(&every.domain, safe, &mut outputs),
+        ResolvedStatementKind::Not(_) => {}
     }
     outputs
 }
 
-fn of_unification(statement: &Statement, left: &Term, right: &Term, safe: &VariableSet) -> VariableSet {
+fn of_unification(
+    statement: &ResolvedStatement,
+    left: &ResolvedTerm,
+    right: &ResolvedTerm,
+    safe: &VariableSet,
+) -> VariableSet {
     let mut known = VariableSet::new();
     of_term(left, safe, &mut known);
     of_term(right, safe, &mut known);
@@ -76,7 +84,7 @@ fn of_unification(statement: &Statement, left: &Term, right: &Term, safe: &Varia
     known.difference(safe).copied().collect()
 }
 
-fn of_call(call: &Call, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+fn of_call(call: &ResolvedCall, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     let Some(arity) = arity(&call.function) else { return VariableSet::new() };
     let mut outputs = VariableSet::new();
     call.arguments.iter().for_each(|argument| of_term(argument, safe, &mut outputs));
@@ -98,10 +106,10 @@ fn of_call(call: &Call, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
 }
 
 /// Adds the variables that references of a term iterate over.
-fn of_term(term: &Term, safe: &VariableSet, outputs: &mut VariableSet) {
+fn of_term(term: &ResolvedTerm, safe: &VariableSet, outputs: &mut VariableSet) {
     visit::terms(term, &mut |term| match &term.value {
-        Value::Comprehension(_) | Value::Template(_) => false,
-        Value::Ref(items) => {
+        ResolvedValue::Comprehension(_) | ResolvedValue::Template(_) => false,
+        ResolvedValue::Ref(items) => {
             if !is_safe(items, safe) {
                 return false;
             }
@@ -116,7 +124,7 @@ fn of_term(term: &Term, safe: &VariableSet, outputs: &mut VariableSet) {
 }
 
 /// Whether what stands first in a reference has a value.
-fn is_safe(items: &[Term], safe: &VariableSet) -> bool {
+fn is_safe(items: &[ResolvedTerm], safe: &VariableSet) -> bool {
     let mut needed = VariableSet::new();
     if let Some(head) = items.first() {
         visit::term_variables(head, SAFETY, &mut needed);
@@ -125,7 +133,7 @@ fn is_safe(items: &[Term], safe: &VariableSet) -> bool {
 }
 
 /// Returns the variables that have a value once two terms are unified.
-pub(super) fn unify(safe: &VariableSet, a: &Term, b: &Term) -> VariableSet {
+pub(super) fn unify(safe: &VariableSet, a: &ResolvedTerm, b: &ResolvedTerm) -> VariableSet {
     let mut unifier = Unifier { safe, unified: VariableSet::new(), waiting: BTreeMap::new() };
     unifier.unify(a, b);
     unifier.unified
@@ -143,9 +151,9 @@ impl Unifier<'_> {
         self.safe.contains(&variable) || self.unified.contains(&variable)
     }
 
-    fn unify(&mut self, a: &Term, b: &Term) {
+    fn unify(&mut self, a: &ResolvedTerm, b: &ResolvedTerm) {
         match (&a.value, &b.value) {
-            (Value::Variable(a), Value::Variable(b)) => {
+            (ResolvedValue::Variable(a), ResolvedValue::Variable(b)) => {
                 if self.has_value(*b) {
                     self.mark(*a);
                 } else if self.has_value(*a) {
@@ -155,18 +163,22 @@ impl Unifier<'_> {
                     self.waiting.entry(*b).or_default().insert(*a);
                 }
             }
-            (Value::Variable(variable), Value::Array(_) | Value::Object(_)) => self.pattern(*variable, b),
-            (Value::Array(_) | Value::Object(_), Value::Variable(variable)) => self.pattern(*variable, a),
-            (Value::Variable(variable), _) if self.evaluates(b) => {
+            (ResolvedValue::Variable(variable), ResolvedValue::Array(_) | ResolvedValue::Object(_)) => {
+                self.pattern(*variable, b);
+            }
+            (ResolvedValue::Array(_) | ResolvedValue::Object(_), ResolvedValue::Variable(variable)) => {
+                self.pattern(*variable, a);
+            }
+            (ResolvedValue::Variable(variable), _) if self.evaluates(b) => {
                 self.mark(*variable);
             }
-            (_, Value::Variable(variable)) if self.evaluates(a) => {
+            (_, ResolvedValue::Variable(variable)) if self.evaluates(a) => {
                 self.mark(*variable);
             }
-            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            (ResolvedValue::Array(left), ResolvedValue::Array(right)) if left.len() == right.len() => {
                 left.iter().zip(right).for_each(|(a, b)| self.unify(a, b));
             }
-            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+            (ResolvedValue::Object(left), ResolvedValue::Object(right)) if left.len() == right.len() => {
                 for (key, value) in left {
                     let same = right.iter().find(|(other, _)| same_key(key, other));
                     if let Some((_, other)) = same {
@@ -174,24 +186,28 @@ impl Unifier<'_> {
                     }
                 }
             }
-            (Value::Ref(_) | Value::Call(_), Value::Array(_) | Value::Object(_)) if self.evaluates(a) => {
+            (ResolvedValue::Ref(_) | ResolvedValue::Call(_), ResolvedValue::Array(_) | ResolvedValue::Object(_))
+                if self.evaluates(a) =>
+            {
                 self.mark_all(b);
             }
-            (Value::Array(_) | Value::Object(_), Value::Ref(_) | Value::Call(_)) if self.evaluates(b) => {
+            (ResolvedValue::Array(_) | ResolvedValue::Object(_), ResolvedValue::Ref(_) | ResolvedValue::Call(_))
+                if self.evaluates(b) =>
+            {
                 self.mark_all(a);
             }
-            (Value::Comprehension(_), Value::Array(_) | Value::Object(_)) => self.mark_all(b),
-            (Value::Array(_), Value::Comprehension(_)) => self.mark_all(a),
+            (ResolvedValue::Comprehension(_), ResolvedValue::Array(_) | ResolvedValue::Object(_)) => self.mark_all(b),
+            (ResolvedValue::Array(_), ResolvedValue::Comprehension(_)) => self.mark_all(a),
             _ => {}
         }
     }
 
     /// Whether a term that is no pattern has a value by now.
-    fn evaluates(&self, term: &Term) -> bool {
+    fn evaluates(&self, term: &ResolvedTerm) -> bool {
         let mut needed = VariableSet::new();
         match &term.value {
-            Value::Ref(items) => return is_safe(items, self.safe),
-            Value::Call(call) => {
+            ResolvedValue::Ref(items) => return is_safe(items, self.safe),
+            ResolvedValue::Call(call) => {
                 call.arguments.iter().for_each(|argument| visit::term_variables(argument, SAFETY, &mut needed));
             }
             _ => {}
@@ -215,7 +231,7 @@ impl Unifier<'_> {
         }
     }
 
-    fn mark_all(&mut self, term: &Term) {
+    fn mark_all(&mut self, term: &ResolvedTerm) {
         let mut found = VariableSet::new();
         visit::term_variables(term, PATTERN, &mut found);
         for variable in found {
@@ -224,7 +240,7 @@ impl Unifier<'_> {
     }
 
     /// A variable and a collection: each gives the other its value.
-    fn pattern(&mut self, variable: Variable, term: &Term) {
+    fn pattern(&mut self, variable: Variable, term: &ResolvedTerm) {
         if self.has_value(variable) {
             return self.mark_all(term);
         }
@@ -239,9 +255,9 @@ impl Unifier<'_> {
     }
 }
 
-fn same_key(a: &Term, b: &Term) -> bool {
+fn same_key(a: &ResolvedTerm, b: &ResolvedTerm) -> bool {
     match (&a.value, &b.value) {
-        (Value::Variable(a), Value::Variable(b)) => a == b,
+        (ResolvedValue::Variable(a), ResolvedValue::Variable(b)) => a == b,
         _ => a.constant().is_some_and(|key| Some(key) == b.constant()),
     }
 }

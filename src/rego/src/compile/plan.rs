@@ -90,7 +90,7 @@ enum PlanKind {
 }
 
 struct Planner<'a> {
-    rules: &'a [term::Rule],
+    rules: &'a [term::ResolvedRule],
     tree: &'a Tree,
     variables: &'a Variables,
     /// The builtins that `with` replaces somewhere.
@@ -133,7 +133,7 @@ impl Planner<'_> {
 
     /// Plans a definition without the others of its rule.
     fn alone(&mut self, DefinitionId { at, depth }: DefinitionId) -> Planned<RuleId> {
-        let is_it = |rule: &&term::Rule| (rule.module, rule.at) == (at.module, at.at);
+        let is_it = |rule: &&term::ResolvedRule| (rule.module, rule.at) == (at.module, at.at);
         let Some(definition) = self.rules.iter().find(is_it) else { return Err(not_taken(at, "a missing definition")) };
         let rule = self.lone_rule(definition, depth)?;
         self.program.rules.push(rule);
@@ -214,14 +214,14 @@ fn not_taken(at: SourceLocation, reason: impl Into<String>) -> NotTaken {
 }
 
 /// Returns the value of a term in which nothing has to be evaluated.
-fn value_of(term: &term::Term) -> Option<Value> {
+fn value_of(term: &term::ResolvedTerm) -> Option<Value> {
     Some(match &term.value {
-        term::Value::Constant(constant) => constant.value()?,
-        term::Value::Array(items) => Value::from(items.iter().map(value_of).collect::<Option<Vec<_>>>()?),
-        term::Value::Set(items) => {
+        term::ResolvedValue::Constant(constant) => constant.value()?,
+        term::ResolvedValue::Array(items) => Value::from(items.iter().map(value_of).collect::<Option<Vec<_>>>()?),
+        term::ResolvedValue::Set(items) => {
             Value::from(items.iter().map(value_of).collect::<Option<std::collections::BTreeSet<_>>>()?)
         }
-        term::Value::Object(fields) => {
+        term::ResolvedValue::Object(fields) => {
             let mut object = BTreeMap::new();
             for (key, value) in fields {
                 // Two values at one key are a conflict, which is found when it is made.

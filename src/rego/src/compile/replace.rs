@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     fault::{Code, Fault},
-    term::{Body, DATA, Rule, Statement, TargetValue, Term, Value, Variables, What, With},
+    term::{
+        DATA, ResolvedBody, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
+        ResolvedWith, Variables, WithTargetValue,
+    },
     tree::Tree,
 };
 use crate::{builtins::declarations, syntax::Name};
@@ -21,7 +24,7 @@ pub(super) struct Replacer<'a> {
 
 impl Replacer<'_> {
     /// Checks a definition and those behind `else`; values are evaluated before the statement that they are for.
-    pub(super) fn rule(&mut self, rule: &mut Rule) {
+    pub(super) fn rule(&mut self, rule: &mut ResolvedRule) {
         let module = rule.module;
         let mut next = Some(rule);
         while let Some(rule) = next {
@@ -30,18 +33,20 @@ impl Replacer<'_> {
         }
     }
 
-    fn body(&mut self, body: &mut Body, module: usize) {
+    fn body(&mut self, body: &mut ResolvedBody, module: usize) {
         let mut result = Vec::with_capacity(body.len());
         for mut statement in std::mem::take(body) {
             match &mut statement.what {
-                What::Term(term) => self.term(term, module),
-                What::Call(call) => call.arguments.iter_mut().for_each(|argument| self.term(argument, module)),
-                What::Unify(left, right) => {
+                ResolvedStatementKind::Term(term) => self.term(term, module),
+                ResolvedStatementKind::Call(call) => {
+                    call.arguments.iter_mut().for_each(|argument| self.term(argument, module));
+                }
+                ResolvedStatementKind::Unify(left, right) => {
                     self.term(left, module);
                     self.term(right, module);
                 }
-                What::Every(every) => self.body(&mut every.body, module),
-                What::Not(inner) => self.body(inner, module),
+                ResolvedStatementKind::Every(every) => self.body(&mut every.body, module),
+                ResolvedStatementKind::Not(inner) => self.body(inner, module),
             }
             for with in &mut statement.with {
                 self.term(&mut with.value, module);
@@ -50,13 +55,13 @@ impl Replacer<'_> {
                     Ok(true) => {
                         let variable = self.variables.generated();
                         let at = with.value.at;
-                        if let Value::Builtin(name) = &with.value.value {
+                        if let ResolvedValue::Builtin(name) = &with.value.value {
                             // No function is a value: its name is that of a variable here.
                             let first = name.split('.').next().unwrap_or_default().into();
-                            with.value.value = Value::Variable(self.variables.free(&first));
+                            with.value.value = ResolvedValue::Variable(self.variables.free(&first));
                         }
-                        let value = std::mem::replace(&mut with.value, Term::variable(at, variable));
-                        result.push(Statement::capture(variable, value));
+                        let value = std::mem::replace(&mut with.value, ResolvedTerm::variable(at, variable));
+                        result.push(ResolvedStatement::capture(variable, value));
                     }
                     Err((code, message)) => {
                         let fault = Fault::new(code, module, with.target.at, message);
@@ -69,40 +74,43 @@ impl Replacer<'_> {
         *body = result;
     }
 
-    fn term(&mut self, term: &mut Term, module: usize) {
+    fn term(&mut self, term: &mut ResolvedTerm, module: usize) {
         match &mut term.value {
-            Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) | Value::Template(_) => {}
-            Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+            ResolvedValue::Constant(_)
+            | ResolvedValue::Variable(_)
+            | ResolvedValue::Builtin(_)
+            | ResolvedValue::Template(_) => {}
+            ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
                 for item in items.iter_mut() {
                     self.term(item, module);
                 }
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 for (key, value) in fields {
                     self.term(key, module);
                     self.term(value, module);
                 }
             }
-            Value::Call(call) => call.arguments.iter_mut().for_each(|argument| self.term(argument, module)),
-            Value::Comprehension(comprehension) => self.body(&mut comprehension.body, module),
+            ResolvedValue::Call(call) => call.arguments.iter_mut().for_each(|argument| self.term(argument, module)),
+            ResolvedValue::Comprehension(comprehension) => self.body(&mut comprehension.body, module),
         }
     }
 
     /// Whether the value has to be evaluated before.
-    fn evaluated(&mut self, with: &With) -> Result<bool, (Code, String)> {
+    fn evaluated(&mut self, with: &ResolvedWith) -> Result<bool, (Code, String)> {
         match &with.target.value {
-            TargetValue::Other | TargetValue::Variable(_) => {
+            WithTargetValue::Other | WithTargetValue::Variable(_) => {
                 let message = "with keyword target must reference existing input, data, or a function";
                 return Err((Code::Type, message.to_owned()));
             }
-            TargetValue::Builtin(name) => {
+            WithTargetValue::Builtin(name) => {
                 replaceable(name).map_err(|message| (Code::Compile, message))?;
                 self.replaced.insert(Arc::clone(name));
                 if self.is_function_or_rule(&with.value) {
                     return Ok(false);
                 }
             }
-            TargetValue::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
+            WithTargetValue::Ref(items) if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) => {
                 let mut node = Some(self.tree);
                 for (index, key) in items.iter().enumerate().skip(1) {
                     node = node.zip(key.constant()).and_then(|(node, key)| node.child(&key));
@@ -122,20 +130,20 @@ impl Replacer<'_> {
                     return Ok(false);
                 }
             }
-            TargetValue::Ref(_) => {}
+            WithTargetValue::Ref(_) => {}
         }
-        Ok(with.value.requires_evaluation() || matches!(with.value.value, Value::Builtin(_)))
+        Ok(with.value.requires_evaluation() || matches!(with.value.value, ResolvedValue::Builtin(_)))
     }
 
-    fn rules_of(&self, value: &Term) -> Option<&Tree> {
-        let Value::Ref(items) = &value.value else { return None };
+    fn rules_of(&self, value: &ResolvedTerm) -> Option<&Tree> {
+        let ResolvedValue::Ref(items) = &value.value else { return None };
         let (head, keys) = items.split_first()?;
-        let keys: Vec<_> = keys.iter().map(Term::constant).collect::<Option<_>>()?;
+        let keys: Vec<_> = keys.iter().map(ResolvedTerm::constant).collect::<Option<_>>()?;
         if head.as_variable() == Some(DATA) { self.tree.at(&keys) } else { None }
     }
 
-    fn is_function_or_rule(&self, value: &Term) -> bool {
-        matches!(value.value, Value::Builtin(_)) || self.rules_of(value).is_some()
+    fn is_function_or_rule(&self, value: &ResolvedTerm) -> bool {
+        matches!(value.value, ResolvedValue::Builtin(_)) || self.rules_of(value).is_some()
     }
 }
 

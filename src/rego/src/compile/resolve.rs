@@ -10,8 +10,8 @@ use super::{
     fault::{Code, Fault},
     scope::{self, Occurrence, Scopes, all_names, declared_names, each_name},
     term::{
-        Body, DATA, Every, INPUT, Outcome, Rule, Statement, Target, TargetValue, Term, Value, Variable, VariableSet,
-        Variables, What, With,
+        DATA, INPUT, Outcome, ResolvedBody, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+        ResolvedTerm, ResolvedValue, ResolvedWith, Variable, VariableSet, Variables, WithTarget, WithTargetValue,
     },
     visit,
 };
@@ -44,7 +44,7 @@ pub(super) fn module(
     globals: &Globals<'_>,
     variables: &mut Variables,
     faults: &mut Vec<Fault>,
-) -> Vec<Rule> {
+) -> Vec<ResolvedRule> {
     let not_bodies = module.imports("future.keywords") || module.imports("future.keywords.not");
     let resolve = |rule: &syntax::Rule| {
         let mut resolver =
@@ -70,7 +70,7 @@ impl Resolver<'_> {
         self.faults.push(Fault::new(Code::Compile, self.module, at, message));
     }
 
-    fn rule(&mut self, rule: &syntax::Rule, package: &[Constant], v1: bool) -> Rule {
+    fn rule(&mut self, rule: &syntax::Rule, package: &[Constant], v1: bool) -> ResolvedRule {
         let parameters = rule.parameters.as_ref().map(|parameters| self.parameters(parameters));
         let before = self.scopes.clone();
         let mut rules = Vec::new();
@@ -78,8 +78,10 @@ impl Resolver<'_> {
             self.scopes = before.clone();
             rules.push(self.branch(rule, branch, index, package, parameters.clone(), v1));
         }
-        let last =
-            rules.into_iter().rev().reduce(|behind, before| Rule { otherwise: Some(Box::new(behind)), ..before });
+        let last = rules
+            .into_iter()
+            .rev()
+            .reduce(|behind, before| ResolvedRule { otherwise: Some(Box::new(behind)), ..before });
         last.unwrap_or_else(|| unreachable_rule(self.module, rule.at))
     }
 
@@ -89,9 +91,9 @@ impl Resolver<'_> {
         branch: &Branch,
         index: usize,
         package: &[Constant],
-        parameters: Option<Vec<Term>>,
+        parameters: Option<Vec<ResolvedTerm>>,
         v1: bool,
-    ) -> Rule {
+    ) -> ResolvedRule {
         let at = if index == 0 { rule.at } else { branch.at };
         // The heads of further bodies stand where these do.
         let head_at = if rule.at > rule.name.at { rule.at } else { rule.name.at };
@@ -118,9 +120,12 @@ impl Resolver<'_> {
             self.unused(written, &body, &used);
         }
         if body.is_empty() {
-            body.push(Statement { generated: true, ..Statement::new(at, What::Term(Term::truth(at))) });
+            body.push(ResolvedStatement {
+                generated: true,
+                ..ResolvedStatement::new(at, ResolvedStatementKind::Term(ResolvedTerm::truth(at)))
+            });
         }
-        Rule {
+        ResolvedRule {
             module: self.module,
             at,
             path,
@@ -140,27 +145,28 @@ impl Resolver<'_> {
         package: &[Constant],
         at: Position,
         v1: bool,
-    ) -> (Vec<Term>, Outcome) {
-        let mut path: Vec<Term> = package.iter().map(|key| Term::new(at, Value::Constant(key.clone()))).collect();
-        path.extend(rule.first_name().map(|name| Term::text(at, name)));
+    ) -> (Vec<ResolvedTerm>, Outcome) {
+        let mut path: Vec<ResolvedTerm> =
+            package.iter().map(|key| ResolvedTerm::new(at, ResolvedValue::Constant(key.clone()))).collect();
+        path.extend(rule.first_name().map(|name| ResolvedTerm::text(at, name)));
         let keys: &[Key] = if let Kind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
-        let mut keys: Vec<Term> = keys.iter().map(|key| self.key(key, at)).collect();
+        let mut keys: Vec<ResolvedTerm> = keys.iter().map(|key| self.key(key, at)).collect();
         let element = !v1 && rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional && !rule.default;
         let outcome = match (&rule.contains, &branch.value) {
             (Some(element), _) => Outcome::Element(self.term(element)),
             (None, Some((_, value))) => Outcome::Value(self.term(value)),
             (None, None) if element && rule.first.value.is_none() => match keys.pop() {
                 Some(key) => Outcome::Element(key),
-                None => Outcome::Value(Term::truth(at)),
+                None => Outcome::Value(ResolvedTerm::truth(at)),
             },
-            (None, None) => Outcome::Value(Term::truth(at)),
+            (None, None) => Outcome::Value(ResolvedTerm::truth(at)),
         };
         path.append(&mut keys);
         (path, outcome)
     }
 
     /// Declares the variables of parameters.
-    fn parameters(&mut self, parameters: &[Expr]) -> Vec<Term> {
+    fn parameters(&mut self, parameters: &[Expr]) -> Vec<ResolvedTerm> {
         let mut names = BTreeSet::new();
         for parameter in parameters {
             if let Some(name) = parameter.as_name().filter(|name| matches!(&***name, "data" | "input")) {
@@ -172,7 +178,7 @@ impl Resolver<'_> {
         parameters.iter().map(|parameter| self.parameter(parameter)).collect()
     }
 
-    fn parameter(&mut self, expr: &Expr) -> Term {
+    fn parameter(&mut self, expr: &Expr) -> ResolvedTerm {
         let value = match &expr.kind {
             Kind::Name(name) if &**name != "_" => {
                 let variable = if let Some((variable, _)) = self.scopes.known(name) {
@@ -182,20 +188,20 @@ impl Resolver<'_> {
                     self.scopes.insert(name, variable, Occurrence::Parameter);
                     variable
                 };
-                Value::Variable(variable)
+                ResolvedValue::Variable(variable)
             }
-            Kind::Array(items) => Value::Array(items.iter().map(|item| self.parameter(item)).collect()),
+            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.parameter(item)).collect()),
             Kind::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (self.term(key), self.parameter(value)));
-                Value::Object(fields.collect())
+                ResolvedValue::Object(fields.collect())
             }
             Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => {
                 self.fault(expr.at, "rule arguments cannot contain calls");
-                Value::Constant(Constant::Null)
+                ResolvedValue::Constant(Constant::Null)
             }
             _ => return self.term(expr),
         };
-        Term::new(expr.at, value)
+        ResolvedTerm::new(expr.at, value)
     }
 
     /// A variable that is called as a builtin is one of its own.
@@ -223,18 +229,19 @@ impl Resolver<'_> {
         }
     }
 
-    fn body(&mut self, body: &syntax::Body) -> Body {
-        let mut statements: Body = body.iter().filter_map(|statement| self.statement(statement)).collect();
+    fn body(&mut self, body: &syntax::Body) -> ResolvedBody {
+        let mut statements: ResolvedBody = body.iter().filter_map(|statement| self.statement(statement)).collect();
         if statements.is_empty()
             && let Some(first) = body.first()
         {
-            statements.push(Statement::new(first.at, What::Term(Term::truth(first.at))));
+            statements
+                .push(ResolvedStatement::new(first.at, ResolvedStatementKind::Term(ResolvedTerm::truth(first.at))));
         }
         statements
     }
 
     /// `some` and `every` must not declare what nobody uses.
-    fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet) {
+    fn unused(&mut self, written: &syntax::Body, body: &ResolvedBody, used: &VariableSet) {
         let mut used = used.clone();
         for statement in body {
             visit::all_of_statement(statement, &mut used);
@@ -259,15 +266,15 @@ impl Resolver<'_> {
         }
     }
 
-    fn statement(&mut self, statement: &syntax::Statement) -> Option<Statement> {
+    fn statement(&mut self, statement: &syntax::Statement) -> Option<ResolvedStatement> {
         let at = statement.at;
         match &statement.what {
             syntax::What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) => {
                 let right = self.term(right);
                 let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);
-                let what = What::Unify(left, right);
-                Some(Statement { assigned: true, with, ..Statement::new(at, what) })
+                let what = ResolvedStatementKind::Unify(left, right);
+                Some(ResolvedStatement { assigned: true, with, ..ResolvedStatement::new(at, what) })
             }
             syntax::What::Not(Expr { kind: Kind::Binary(":=", ..), .. }) => {
                 self.fault(at, "cannot assign vars inside negated expression");
@@ -275,16 +282,16 @@ impl Resolver<'_> {
             }
             syntax::What::Expr(expr) => {
                 let what = self.what(expr);
-                Some(Statement { with: self.withs(&statement.with), ..Statement::new(at, what) })
+                Some(ResolvedStatement { with: self.withs(&statement.with), ..ResolvedStatement::new(at, what) })
             }
             syntax::What::Not(expr) => {
                 let what = self.what(expr);
                 let with = self.withs(&statement.with);
                 Some(if self.not_bodies {
-                    let inner = Statement::new(at, what);
-                    Statement { with, ..Statement::new(at, What::Not(vec![inner])) }
+                    let inner = ResolvedStatement::new(at, what);
+                    ResolvedStatement { with, ..ResolvedStatement::new(at, ResolvedStatementKind::Not(vec![inner])) }
                 } else {
-                    Statement { negated: true, with, ..Statement::new(at, what) }
+                    ResolvedStatement { negated: true, with, ..ResolvedStatement::new(at, what) }
                 })
             }
             syntax::What::Some(names) => {
@@ -324,8 +331,8 @@ impl Resolver<'_> {
                 // What stands behind `with` sees what the body declares.
                 let with = self.withs(&statement.with);
                 self.scopes.leave();
-                let what = What::Every(Box::new(Every { key, value, domain, body: inner }));
-                Some(Statement { with, ..Statement::new(at, what) })
+                let what = ResolvedStatementKind::Every(Box::new(ResolvedEvery { key, value, domain, body: inner }));
+                Some(ResolvedStatement { with, ..ResolvedStatement::new(at, what) })
             }
         }
     }
@@ -338,7 +345,7 @@ impl Resolver<'_> {
         value: &Expr,
         collection: &Expr,
         with: &[syntax::With],
-    ) -> Option<Statement> {
+    ) -> Option<ResolvedStatement> {
         let mut bound = BTreeSet::new();
         key.into_iter().chain([value]).for_each(|pattern| pattern_names(pattern, &mut bound));
         let mut twice: Vec<(Name, bool)> = Vec::new();
@@ -358,17 +365,17 @@ impl Resolver<'_> {
         let mut domain = self.term(collection);
         let key = match key {
             Some(key) => self.term(key),
-            None => Term::variable(at, self.variables.generated()),
+            None => ResolvedTerm::variable(at, self.variables.generated()),
         };
         let element = match &mut domain.value {
-            Value::Ref(items) => {
+            ResolvedValue::Ref(items) => {
                 items.push(key);
                 domain
             }
-            _ => Term::new(domain.at, Value::Ref(vec![domain, key])),
+            _ => ResolvedTerm::new(domain.at, ResolvedValue::Ref(vec![domain, key])),
         };
-        let what = What::Unify(value, element);
-        Some(Statement { with: self.withs(with), ..Statement::new(at, what) })
+        let what = ResolvedStatementKind::Unify(value, element);
+        Some(ResolvedStatement { with: self.withs(with), ..ResolvedStatement::new(at, what) })
     }
 
     /// Declares a variable of the innermost scope; `None` if it is already known there.
@@ -391,40 +398,40 @@ impl Resolver<'_> {
     }
 
     /// Declares what stands on the left of `:=`.
-    fn assigned(&mut self, expr: &Expr) -> Term {
+    fn assigned(&mut self, expr: &Expr) -> ResolvedTerm {
         let value = match &expr.kind {
-            Kind::Name(name) if &**name == "_" => Value::Variable(self.variables.free(name)),
+            Kind::Name(name) if &**name == "_" => ResolvedValue::Variable(self.variables.free(name)),
             Kind::Name(name) => {
                 let variable = self.declare(name, Occurrence::Assigned, expr.at);
-                Value::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
+                ResolvedValue::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
             }
-            Kind::Array(items) => Value::Array(items.iter().map(|item| self.assigned(item)).collect()),
+            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.assigned(item)).collect()),
             Kind::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (self.term(key), self.assigned(value)));
-                Value::Object(fields.collect())
+                ResolvedValue::Object(fields.collect())
             }
             other => {
                 self.fault(expr.at, format!("cannot assign to {}", kind_name(other)));
-                Value::Constant(Constant::Null)
+                ResolvedValue::Constant(Constant::Null)
             }
         };
-        Term::new(expr.at, value)
+        ResolvedTerm::new(expr.at, value)
     }
 
-    fn withs(&mut self, withs: &[syntax::With]) -> Vec<With> {
+    fn withs(&mut self, withs: &[syntax::With]) -> Vec<ResolvedWith> {
         self.withs_of(withs, true)
     }
 
     /// Reads what stands behind `with`; behind an assignment, variables in the place of a target are not `seen`.
-    fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<With> {
+    fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<ResolvedWith> {
         let with = |with: &syntax::With| {
             let target = self.target(&with.target, seen);
-            With { target, value: self.replacement(&with.value) }
+            ResolvedWith { target, value: self.replacement(&with.value) }
         };
         withs.iter().map(with).collect()
     }
 
-    fn target(&mut self, target: &Expr, seen: bool) -> Target {
+    fn target(&mut self, target: &Expr, seen: bool) -> WithTarget {
         let path = target.path();
         let first = match &target.kind {
             Kind::Ref(head, _) => head.as_name(),
@@ -432,40 +439,43 @@ impl Resolver<'_> {
         };
         let value = match (first, path) {
             (Some(first), _) if matches!(&**first, "data" | "input") => match self.reference(target).value {
-                Value::Ref(mut items) => {
+                ResolvedValue::Ref(mut items) => {
                     if let Some(head) = items.first_mut() {
-                        head.value = Value::Variable(if &**first == "data" { DATA } else { INPUT });
+                        head.value = ResolvedValue::Variable(if &**first == "data" { DATA } else { INPUT });
                     }
-                    TargetValue::Ref(items)
+                    WithTargetValue::Ref(items)
                 }
-                _ => TargetValue::Ref(vec![Term::variable(target.at, if &**first == "data" { DATA } else { INPUT })]),
+                _ => WithTargetValue::Ref(vec![ResolvedTerm::variable(
+                    target.at,
+                    if &**first == "data" { DATA } else { INPUT },
+                )]),
             },
             (Some(first), _) if self.global(first).is_some() => match self.reference(target).value {
-                Value::Ref(items) => TargetValue::Ref(items),
-                _ => TargetValue::Other,
+                ResolvedValue::Ref(items) => WithTargetValue::Ref(items),
+                _ => WithTargetValue::Other,
             },
             (Some(first), Some(path))
                 if !self.is_variable(first) && declarations::declaration(&path.join(".")).is_some() =>
             {
-                TargetValue::Builtin(path.join(".").into())
+                WithTargetValue::Builtin(path.join(".").into())
             }
             (Some(_), _) if seen => match self.term(target) {
-                Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
-                _ => TargetValue::Other,
+                ResolvedTerm { value: ResolvedValue::Variable(variable), .. } => WithTargetValue::Variable(variable),
+                _ => WithTargetValue::Other,
             },
-            _ => TargetValue::Other,
+            _ => WithTargetValue::Other,
         };
-        Target { at: target.at, value }
+        WithTarget { at: target.at, value }
     }
 
     /// Reads what `with` puts in the place of something: a value, or a function.
-    fn replacement(&mut self, expr: &Expr) -> Term {
+    fn replacement(&mut self, expr: &Expr) -> ResolvedTerm {
         if let Some(path) = expr.path()
             && self.global(&path[0]).is_none()
             && !self.is_variable(&path[0])
             && declarations::declaration(&path.join(".")).is_some()
         {
-            return Term::new(expr.at, Value::Builtin(path.join(".").into()));
+            return ResolvedTerm::new(expr.at, ResolvedValue::Builtin(path.join(".").into()));
         }
         self.term(expr)
     }
@@ -506,27 +516,36 @@ fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     }
 }
 
-fn unreachable_rule(module: usize, at: Position) -> Rule {
-    let result = Outcome::Value(Term::truth(at));
-    Rule { module, at, path: Vec::new(), parameters: None, result, default: false, body: Vec::new(), otherwise: None }
+fn unreachable_rule(module: usize, at: Position) -> ResolvedRule {
+    let result = Outcome::Value(ResolvedTerm::truth(at));
+    ResolvedRule {
+        module,
+        at,
+        path: Vec::new(),
+        parameters: None,
+        result,
+        default: false,
+        body: Vec::new(),
+        otherwise: None,
+    }
 }
 
 /// Puts one variable in the place of another, but not in bodies.
-fn substitute(term: &mut Term, from: Variable, to: Variable) {
+fn substitute(term: &mut ResolvedTerm, from: Variable, to: Variable) {
     match &mut term.value {
-        Value::Variable(variable) if *variable == from => *variable = to,
-        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+        ResolvedValue::Variable(variable) if *variable == from => *variable = to,
+        ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
             for item in items {
                 substitute(item, from, to);
             }
         }
-        Value::Object(fields) => {
+        ResolvedValue::Object(fields) => {
             for (key, value) in fields {
                 substitute(key, from, to);
                 substitute(value, from, to);
             }
         }
-        Value::Call(call) => {
+        ResolvedValue::Call(call) => {
             for argument in &mut call.arguments {
                 substitute(argument, from, to);
             }

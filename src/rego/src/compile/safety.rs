@@ -9,8 +9,8 @@ use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
     term::{
-        Body, Comprehension, DATA, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet,
-        Variables, What,
+        DATA, INPUT, Outcome, ResolvedBody, ResolvedComprehension, ResolvedRule, ResolvedStatement,
+        ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, Variable, VariableSet, Variables,
     },
     visit::{self, Closure, SAFETY},
 };
@@ -29,7 +29,7 @@ struct Needs {
 }
 
 /// Checks the heads of a definition and those behind `else`.
-pub(super) fn heads(rule: &Rule, variables: &Variables, faults: &mut Vec<Fault>) {
+pub(super) fn heads(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec<Fault>) {
     for rule in rule.chain() {
         let mut known = VariableSet::new();
         rule.body.iter().for_each(|statement| visit::statement_variables(statement, SAFETY, &mut known));
@@ -54,7 +54,7 @@ pub(super) fn heads(rule: &Rule, variables: &Variables, faults: &mut Vec<Fault>)
 }
 
 /// Checks the bodies of a definition and those behind `else`, and brings them into an order in which all is safe.
-pub(super) fn bodies(rule: &mut Rule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
+pub(super) fn bodies(rule: &mut ResolvedRule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
     let mut next = Some(rule);
     while let Some(rule) = next {
         let mut safe = VariableSet::from([DATA, INPUT]);
@@ -103,7 +103,7 @@ fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fau
 }
 
 /// Brings a body into an order in which each statement has what it needs; returns the statements for which there is none.
-fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
+fn reorder(body: &mut ResolvedBody, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
     let needed: Vec<VariableSet> = body.iter().map(|statement| needs(statement, arity)).collect();
     let all: VariableSet = needed.iter().flatten().copied().collect();
     let mut safe: VariableSet = all.intersection(globals).copied().collect();
@@ -118,7 +118,7 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
     let mut unsafe_ones = Unsafe::new();
     for (index, statement) in body.iter().enumerate().filter(|(index, _)| !placed[*index]) {
         let mut assigned = VariableSet::new();
-        if let What::Unify(left, _) = &statement.what
+        if let ResolvedStatementKind::Unify(left, _) = &statement.what
             && statement.assigned
         {
             visit::all(left, &mut assigned);
@@ -134,7 +134,7 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
         inner(&mut body[*index], &mut known, arity, &mut unsafe_ones);
     }
     if unsafe_ones.is_empty() {
-        let mut taken: Vec<Option<Statement>> = std::mem::take(body).into_iter().map(Some).collect();
+        let mut taken: Vec<Option<ResolvedStatement>> = std::mem::take(body).into_iter().map(Some).collect();
         *body = order.into_iter().filter_map(|index| taken[index].take()).collect();
     }
     unsafe_ones
@@ -146,7 +146,7 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
 /// OPA goes over all statements again and again until no further one can be evaluated. Here a statement is only examined again
 /// when one of its variables got a value, which gives the same order.
 fn order(
-    body: &Body,
+    body: &ResolvedBody,
     arity: Arity<'_>,
     safe: &mut VariableSet,
     missing: &mut [VariableSet],
@@ -209,9 +209,9 @@ fn order(
 }
 
 /// Returns the variables of a statement that are not those of a body inside of it.
-fn needs(statement: &Statement, arity: Arity<'_>) -> VariableSet {
+fn needs(statement: &ResolvedStatement, arity: Arity<'_>) -> VariableSet {
     let mut found = VariableSet::new();
-    if let What::Not(body) = &statement.what {
+    if let ResolvedStatementKind::Not(body) = &statement.what {
         found.extend(promoted(body, arity));
         return found;
     }
@@ -220,11 +220,11 @@ fn needs(statement: &Statement, arity: Arity<'_>) -> VariableSet {
 }
 
 /// Returns the variables of a body that the bodies inside of the statement share with it.
-fn enclosed(statement: &Statement, all: &VariableSet, globals: &VariableSet) -> VariableSet {
+fn enclosed(statement: &ResolvedStatement, all: &VariableSet, globals: &VariableSet) -> VariableSet {
     let mut found = VariableSet::new();
     visit::closures(statement, &mut |closure| match closure {
         Closure::Comprehension(comprehension) => {
-            let Comprehension { key, term, body, .. } = comprehension;
+            let ResolvedComprehension { key, term, body, .. } = comprehension;
             key.iter().chain([term]).for_each(|term| visit::all(term, &mut found));
             for inner in body {
                 visit::all_of_statement(inner, &mut found);
@@ -238,7 +238,7 @@ fn enclosed(statement: &Statement, all: &VariableSet, globals: &VariableSet) -> 
 }
 
 /// Returns the variables that a negated expression needs from outside: those that its parts do not share among themselves.
-fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
+fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
     let mut occurrences: BTreeMap<Variable, usize> = BTreeMap::new();
     for statement in body {
         for variable in needs(statement, arity) {
@@ -250,8 +250,8 @@ fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
     }
     let mut safe: VariableSet = occurrences.keys().copied().chain([DATA, INPUT]).collect();
     for statement in body {
-        if let What::Unify(left, right) = &statement.what {
-            [left, right].into_iter().filter_map(Term::as_variable).for_each(|variable| {
+        if let ResolvedStatementKind::Unify(left, right) = &statement.what {
+            [left, right].into_iter().filter_map(ResolvedTerm::as_variable).for_each(|variable| {
                 safe.remove(&variable);
             });
         }
@@ -260,8 +260,9 @@ fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
     loop {
         let before = bound.len();
         for statement in body {
-            if let What::Unify(..) = &statement.what {
-                let outputs = outputs::of_statement(&Statement { negated: false, ..statement.clone() }, arity, &safe);
+            if let ResolvedStatementKind::Unify(..) = &statement.what {
+                let outputs =
+                    outputs::of_statement(&ResolvedStatement { negated: false, ..statement.clone() }, arity, &safe);
                 safe.extend(&outputs);
                 bound.extend(outputs);
             }
@@ -271,7 +272,7 @@ fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
         }
     }
     for statement in body {
-        if let What::Call(call) = &statement.what
+        if let ResolvedStatementKind::Call(call) = &statement.what
             && let Some(arity) = arity(&call.function)
         {
             call.arguments
@@ -285,30 +286,30 @@ fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
 }
 
 /// Checks the bodies inside of a statement, which see what is known around it.
-fn inner(statement: &mut Statement, known: &mut VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
+fn inner(statement: &mut ResolvedStatement, known: &mut VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
     let place = (statement.at, usize::MAX);
     match &mut statement.what {
-        What::Term(term) => inner_of_term(term, place, known, arity, found),
-        What::Call(call) => {
+        ResolvedStatementKind::Term(term) => inner_of_term(term, place, known, arity, found),
+        ResolvedStatementKind::Call(call) => {
             call.arguments.iter_mut().for_each(|argument| inner_of_term(argument, place, known, arity, found));
         }
-        What::Unify(left, right) => {
+        ResolvedStatementKind::Unify(left, right) => {
             inner_of_term(left, place, known, arity, found);
             inner_of_term(right, place, known, arity, found);
         }
-        What::Every(every) => {
+        ResolvedStatementKind::Every(every) => {
             known.extend(every.key);
             known.insert(every.value);
             inner_body(&mut every.body, known, arity, found);
         }
-        What::Not(body) => inner_body(body, known, arity, found),
+        ResolvedStatementKind::Not(body) => inner_body(body, known, arity, found),
     }
     for with in &mut statement.with {
         inner_of_term(&mut with.value, place, known, arity, found);
     }
 }
 
-fn inner_body(body: &mut Body, known: &VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
+fn inner_body(body: &mut ResolvedBody, known: &VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
     for (place, needs) in reorder(body, known, arity) {
         let entry = found.entry(place).or_default();
         entry.variables.extend(needs.variables);
@@ -317,30 +318,30 @@ fn inner_body(body: &mut Body, known: &VariableSet, arity: Arity<'_>, found: &mu
 }
 
 fn inner_of_term(
-    term: &mut Term,
+    term: &mut ResolvedTerm,
     place: (Position, usize),
     known: &mut VariableSet,
     arity: Arity<'_>,
     found: &mut Unsafe,
 ) {
     match &mut term.value {
-        Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
-        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+        ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => {}
+        ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
             for item in items.iter_mut() {
                 inner_of_term(item, place, known, arity, found);
             }
         }
-        Value::Object(fields) => {
+        ResolvedValue::Object(fields) => {
             for (key, value) in fields {
                 inner_of_term(key, place, known, arity, found);
                 inner_of_term(value, place, known, arity, found);
             }
         }
-        Value::Call(call) => {
+        ResolvedValue::Call(call) => {
             call.arguments.iter_mut().for_each(|argument| inner_of_term(argument, place, known, arity, found));
         }
-        Value::Comprehension(comprehension) => {
-            let Comprehension { key, term, body, .. } = &mut **comprehension;
+        ResolvedValue::Comprehension(comprehension) => {
+            let ResolvedComprehension { key, term, body, .. } = &mut **comprehension;
             let mut inside: VariableSet = body.iter().flat_map(|statement| needs(statement, arity)).collect();
             inside.extend(&*known);
             let mut wanted = visit::of(term);
@@ -353,9 +354,9 @@ fn inner_of_term(
             }
             inner_body(body, known, arity, found);
         }
-        Value::Template(parts) => {
+        ResolvedValue::Template(parts) => {
             for part in parts {
-                if let Part::Statement(statement) = part {
+                if let TemplatePart::Statement(statement) = part {
                     inner(statement, known, arity, found);
                 }
             }

@@ -1,6 +1,6 @@
 //! Terms and types as messages write them.
 
-use super::term::{DATA, Function, INPUT, Term, Value, Variables, push};
+use super::term::{DATA, Function, INPUT, ResolvedTerm, ResolvedValue, Variables, push};
 use crate::types::{Known, Type};
 
 /// Types longer than this are cut.
@@ -28,30 +28,32 @@ pub(super) fn function(function: &Function) -> String {
     }
 }
 
-pub(super) fn reference(items: &[Term], variables: &Variables) -> String {
+pub(super) fn reference(items: &[ResolvedTerm], variables: &Variables) -> String {
     let mut text = items.first().map(|head| term(head, variables)).unwrap_or_default();
     for key in items.iter().skip(1) {
         match &key.value {
-            Value::Constant(constant) => push(&mut text, constant),
+            ResolvedValue::Constant(constant) => push(&mut text, constant),
             _ => text.extend(["[", &term(key, variables), "]"]),
         }
     }
     text
 }
 
-pub(super) fn term(term: &Term, variables: &Variables) -> String {
+pub(super) fn term(term: &ResolvedTerm, variables: &Variables) -> String {
     match &term.value {
-        Value::Constant(constant) => constant.to_string(),
-        Value::Variable(DATA) => "data".to_owned(),
-        Value::Variable(INPUT) => "input".to_owned(),
-        Value::Variable(variable) => variables.name(*variable).map_or_else(|| "…".to_owned(), ToString::to_string),
-        Value::Ref(items) => reference(items, variables),
-        Value::Builtin(name) => name.to_string(),
-        Value::Array(_)
-        | Value::Set(_)
-        | Value::Object(_)
-        | Value::Comprehension(_)
-        | Value::Call(_)
-        | Value::Template(_) => "…".to_owned(),
+        ResolvedValue::Constant(constant) => constant.to_string(),
+        ResolvedValue::Variable(DATA) => "data".to_owned(),
+        ResolvedValue::Variable(INPUT) => "input".to_owned(),
+        ResolvedValue::Variable(variable) => {
+            variables.name(*variable).map_or_else(|| "…".to_owned(), ToString::to_string)
+        }
+        ResolvedValue::Ref(items) => reference(items, variables),
+        ResolvedValue::Builtin(name) => name.to_string(),
+        ResolvedValue::Array(_)
+        | ResolvedValue::Set(_)
+        | ResolvedValue::Object(_)
+        | ResolvedValue::Comprehension(_)
+        | ResolvedValue::Call(_)
+        | ResolvedValue::Template(_) => "…".to_owned(),
     }
 }

@@ -23,6 +23,7 @@ pub(crate) type VariableSet = BTreeSet<Variable>;
 
 /// The two documents are variables that always have a value.
 pub const DATA: Variable = Variable(0);
+/// The document `input`.
 pub const INPUT: Variable = Variable(1);
 
 /// What the variables are called.
@@ -73,65 +74,92 @@ impl Variables {
     }
 }
 
+/// A term, and where it is written.
 #[derive(Debug, Clone)]
-pub struct Term {
+pub struct ResolvedTerm {
+    /// Where it begins.
     pub at: Position,
-    pub value: Value,
+    /// What it is.
+    pub value: ResolvedValue,
 }
 
+/// What a term is.
 #[derive(Debug, Clone)]
-pub enum Value {
+pub enum ResolvedValue {
+    /// A scalar, or a collection of constants.
     Constant(Constant),
+    /// A variable.
     Variable(Variable),
     /// What stands first, and the keys behind it.
-    Ref(Vec<Term>),
-    Array(Vec<Term>),
-    Set(Vec<Term>),
-    Object(Vec<(Term, Term)>),
-    Comprehension(Box<Comprehension>),
-    Call(Box<Call>),
-    Template(Vec<Part>),
+    Ref(Vec<ResolvedTerm>),
+    /// An array.
+    Array(Vec<ResolvedTerm>),
+    /// A set.
+    Set(Vec<ResolvedTerm>),
+    /// An object, by keys and values.
+    Object(Vec<(ResolvedTerm, ResolvedTerm)>),
+    /// A comprehension.
+    Comprehension(Box<ResolvedComprehension>),
+    /// A call that is used as a value.
+    Call(Box<ResolvedCall>),
+    /// A template string, by its parts.
+    Template(Vec<TemplatePart>),
     /// A builtin as what `with` puts in the place of another function.
     Builtin(Name),
 }
 
+/// A call of a builtin or a function.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct ResolvedCall {
+    /// What is called.
     pub function: Function,
-    pub arguments: Vec<Term>,
+    /// The arguments; one more than the parameters if the last one takes the result.
+    pub arguments: Vec<ResolvedTerm>,
 }
 
 /// What is called: a builtin, or a path below `data`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Function {
+    /// A builtin, by its name.
     Builtin(Name),
+    /// A rule, by its path below `data`.
     Rule(Vec<Constant>),
     /// No function at all.
     Unknown(Name),
 }
 
+/// A comprehension.
 #[derive(Debug, Clone)]
-pub struct Comprehension {
+pub struct ResolvedComprehension {
+    /// Which collection it makes.
     pub form: ComprehensionKind,
     /// The key of an object.
-    pub key: Option<Term>,
-    pub term: Term,
-    pub body: Body,
+    pub key: Option<ResolvedTerm>,
+    /// The element, or the value of an object.
+    pub term: ResolvedTerm,
+    /// The statements that bind its variables.
+    pub body: ResolvedBody,
 }
 
 /// A part of a template string.
 #[derive(Debug, Clone)]
-pub enum Part {
+pub enum TemplatePart {
+    /// A constant part.
     Constant(Constant),
-    Statement(Box<Statement>),
+    /// An expression, as the statement that binds its value.
+    Statement(Box<ResolvedStatement>),
 }
 
-pub type Body = Vec<Statement>;
+/// Statements that must all hold.
+pub type ResolvedBody = Vec<ResolvedStatement>;
 
+/// A statement of a body.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each says another thing, and any of them may hold")]
-pub struct Statement {
+pub struct ResolvedStatement {
+    /// Where it begins.
     pub at: Position,
+    /// Whether it was written with `not`.
     pub negated: bool,
     /// It stands for a part of an expression.
     pub generated: bool,
@@ -139,46 +167,64 @@ pub struct Statement {
     pub(crate) assigned: bool,
     /// It is checked, but not evaluated: what is printed.
     pub erased: bool,
-    pub what: What,
-    pub with: Vec<With>,
+    /// What must hold.
+    pub what: ResolvedStatementKind,
+    /// What `with` replaces while it is evaluated.
+    pub with: Vec<ResolvedWith>,
 }
 
+/// What a statement requires.
 #[derive(Debug, Clone)]
-pub enum What {
-    Term(Term),
-    Call(Call),
+pub enum ResolvedStatementKind {
+    /// A term that is neither false nor undefined.
+    Term(ResolvedTerm),
+    /// A call that does not result in false.
+    Call(ResolvedCall),
     /// `a = b`.
-    Unify(Term, Term),
-    Every(Box<Every>),
+    Unify(ResolvedTerm, ResolvedTerm),
+    /// `every x in xs { … }`.
+    Every(Box<ResolvedEvery>),
     /// The negation of Rego that imports `future.keywords.not`.
-    Not(Body),
+    Not(ResolvedBody),
 }
 
+/// An `every`: a body that holds for all elements of a collection.
 #[derive(Debug, Clone)]
-pub struct Every {
+pub struct ResolvedEvery {
+    /// The variable of the key, if it has one.
     pub key: Option<Variable>,
+    /// The variable of the element.
     pub value: Variable,
-    pub domain: Term,
-    pub body: Body,
+    /// The collection.
+    pub domain: ResolvedTerm,
+    /// The body.
+    pub body: ResolvedBody,
 }
 
+/// A `with`.
 #[derive(Debug, Clone)]
-pub struct With {
-    pub target: Target,
-    pub value: Term,
+pub struct ResolvedWith {
+    /// What is replaced.
+    pub target: WithTarget,
+    /// What takes its place.
+    pub value: ResolvedTerm,
 }
 
 /// What `with` replaces.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct WithTarget {
+    /// Where it is written.
     pub at: Position,
-    pub value: TargetValue,
+    /// Which document or function it is.
+    pub value: WithTargetValue,
 }
 
+/// Which document or function `with` replaces.
 #[derive(Debug, Clone)]
-pub enum TargetValue {
+pub enum WithTargetValue {
     /// Something below `data` or `input`.
-    Ref(Vec<Term>),
+    Ref(Vec<ResolvedTerm>),
+    /// A builtin, by its name.
     Builtin(Name),
     /// A variable, which cannot be replaced.
     Variable(Variable),
@@ -188,16 +234,21 @@ pub enum TargetValue {
 
 /// One definition, or what follows an `else`.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct ResolvedRule {
     /// Index of the module.
     pub module: usize,
+    /// Where it begins.
     pub at: Position,
     /// The package and the name with its keys, below `data`.
-    pub path: Vec<Term>,
-    pub parameters: Option<Vec<Term>>,
+    pub path: Vec<ResolvedTerm>,
+    /// The parameters of a function.
+    pub parameters: Option<Vec<ResolvedTerm>>,
+    /// What it gives.
     pub result: Outcome,
+    /// Whether it is a `default`.
     pub default: bool,
-    pub body: Body,
+    /// The statements that must hold.
+    pub body: ResolvedBody,
     /// The definition that comes into question if this one has no value.
     pub otherwise: Option<Box<Self>>,
 }
@@ -205,31 +256,37 @@ pub struct Rule {
 /// What a definition gives.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    Value(Term),
+    /// A value.
+    Value(ResolvedTerm),
     /// An element of a set.
-    Element(Term),
+    Element(ResolvedTerm),
 }
 
-impl Term {
-    pub fn new(at: Position, value: Value) -> Self {
+impl ResolvedTerm {
+    /// Returns a term at a place.
+    pub fn new(at: Position, value: ResolvedValue) -> Self {
         Self { at, value }
     }
 
+    /// Returns a variable at a place.
     pub fn variable(at: Position, variable: Variable) -> Self {
-        Self::new(at, Value::Variable(variable))
+        Self::new(at, ResolvedValue::Variable(variable))
     }
 
+    /// Returns a string at a place.
     pub fn text(at: Position, text: &str) -> Self {
-        Self::new(at, Value::Constant(Constant::String(text.into())))
+        Self::new(at, ResolvedValue::Constant(Constant::String(text.into())))
     }
 
+    /// Returns `true` at a place.
     pub fn truth(at: Position) -> Self {
-        Self::new(at, Value::Constant(Constant::Boolean(true)))
+        Self::new(at, ResolvedValue::Constant(Constant::Boolean(true)))
     }
 
+    /// Returns the variable that it is, if it is one.
     pub fn as_variable(&self) -> Option<Variable> {
         match self.value {
-            Value::Variable(variable) => Some(variable),
+            ResolvedValue::Variable(variable) => Some(variable),
             _ => None,
         }
     }
@@ -237,7 +294,7 @@ impl Term {
     /// Returns the text that it is.
     pub fn as_text(&self) -> Option<&Arc<str>> {
         match &self.value {
-            Value::Constant(constant) => constant.as_text(),
+            ResolvedValue::Constant(constant) => constant.as_text(),
             _ => None,
         }
     }
@@ -250,15 +307,15 @@ impl Term {
     /// Returns its value if nothing has to be evaluated for it.
     pub fn constant(&self) -> Option<Constant> {
         Some(match &self.value {
-            Value::Constant(constant) => constant.clone(),
-            Value::Array(items) => Constant::Array(items.iter().map(Self::constant).collect::<Option<_>>()?),
-            Value::Set(items) => {
+            ResolvedValue::Constant(constant) => constant.clone(),
+            ResolvedValue::Array(items) => Constant::Array(items.iter().map(Self::constant).collect::<Option<_>>()?),
+            ResolvedValue::Set(items) => {
                 let mut items = items.iter().map(Self::constant).collect::<Option<Vec<_>>>()?;
                 items.sort();
                 items.dedup();
                 Constant::Array(items)
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 let field = |(key, value): &(Self, Self)| Some((key.constant()?, value.constant()?));
                 let mut fields = fields.iter().map(field).collect::<Option<Vec<_>>>()?;
                 fields.sort();
@@ -271,10 +328,10 @@ impl Term {
     /// Whether there is no variable in it.
     pub(crate) fn is_ground(&self) -> bool {
         match &self.value {
-            Value::Constant(_) => true,
-            Value::Array(items) | Value::Set(items) => items.iter().all(Self::is_ground),
-            Value::Object(fields) => fields.iter().all(|(key, value)| key.is_ground() && value.is_ground()),
-            Value::Ref(items) => ref_is_ground(items),
+            ResolvedValue::Constant(_) => true,
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().all(Self::is_ground),
+            ResolvedValue::Object(fields) => fields.iter().all(|(key, value)| key.is_ground() && value.is_ground()),
+            ResolvedValue::Ref(items) => ref_is_ground(items),
             _ => false,
         }
     }
@@ -282,10 +339,13 @@ impl Term {
     /// Whether it has to be evaluated before it can be a value: it holds references or comprehensions.
     pub(super) fn requires_evaluation(&self) -> bool {
         match &self.value {
-            Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => false,
-            Value::Ref(_) | Value::Comprehension(_) | Value::Call(_) | Value::Template(_) => true,
-            Value::Array(items) | Value::Set(items) => items.iter().any(Self::requires_evaluation),
-            Value::Object(fields) => {
+            ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => false,
+            ResolvedValue::Ref(_)
+            | ResolvedValue::Comprehension(_)
+            | ResolvedValue::Call(_)
+            | ResolvedValue::Template(_) => true,
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().any(Self::requires_evaluation),
+            ResolvedValue::Object(fields) => {
                 fields.iter().any(|(key, value)| key.requires_evaluation() || value.requires_evaluation())
             }
         }
@@ -293,8 +353,8 @@ impl Term {
 }
 
 /// Whether no key of a reference is a variable.
-pub(super) fn ref_is_ground(items: &[Term]) -> bool {
-    items.iter().skip(1).all(Term::is_ground)
+pub(super) fn ref_is_ground(items: &[ResolvedTerm]) -> bool {
+    items.iter().skip(1).all(ResolvedTerm::is_ground)
 }
 
 impl Function {
@@ -307,9 +367,9 @@ impl Function {
     }
 }
 
-impl Call {
+impl ResolvedCall {
     /// Returns both sides of `==` as a condition, which is evaluated as a unification.
-    pub fn as_equality(&self) -> Option<(&Term, &Term)> {
+    pub fn as_equality(&self) -> Option<(&ResolvedTerm, &ResolvedTerm)> {
         match (&self.function, self.arguments.as_slice()) {
             (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => Some((left, right)),
             _ => None,
@@ -317,27 +377,31 @@ impl Call {
     }
 }
 
-impl Statement {
-    pub fn new(at: Position, what: What) -> Self {
+impl ResolvedStatement {
+    /// Returns a statement without `not` and `with`.
+    pub fn new(at: Position, what: ResolvedStatementKind) -> Self {
         Self { at, negated: false, generated: false, assigned: false, erased: false, what, with: Vec::new() }
     }
 
     /// Whether it is `true` and nothing else.
     pub(super) fn is_true(&self) -> bool {
         let truth = Constant::Boolean(true);
-        matches!(&self.what, What::Term(Term { value: Value::Constant(value), .. }) if *value == truth)
+        matches!(&self.what, ResolvedStatementKind::Term(ResolvedTerm { value: ResolvedValue::Constant(value), .. }) if *value == truth)
             && !self.negated
             && self.with.is_empty()
     }
 
     /// `variable = term`, for a part of an expression.
-    pub(super) fn capture(variable: Variable, term: Term) -> Self {
+    pub(super) fn capture(variable: Variable, term: ResolvedTerm) -> Self {
         let at = term.at;
-        Self { generated: true, ..Self::new(at, What::Unify(Term::variable(at, variable), term)) }
+        Self {
+            generated: true,
+            ..Self::new(at, ResolvedStatementKind::Unify(ResolvedTerm::variable(at, variable), term))
+        }
     }
 }
 
-impl Rule {
+impl ResolvedRule {
     /// Returns this definition and those behind `else`.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |rule| rule.otherwise.as_deref())
@@ -350,17 +414,17 @@ impl Rule {
 
     /// Returns its path, as far as its keys are constant texts.
     pub fn text_path(&self) -> Path {
-        Term::texts(&self.path)
+        ResolvedTerm::texts(&self.path)
     }
 
     /// Whether it has no conditions.
     pub fn is_unconditional(&self) -> bool {
-        self.body.iter().all(Statement::is_true)
+        self.body.iter().all(ResolvedStatement::is_true)
     }
 
     /// Returns the constant beginning of its path.
     pub(crate) fn ground_path(&self) -> Vec<Constant> {
-        self.path[..self.ground()].iter().map_while(Term::constant).collect()
+        self.path[..self.ground()].iter().map_while(ResolvedTerm::constant).collect()
     }
 
     /// Whether it has parameters.
@@ -368,6 +432,7 @@ impl Rule {
         self.arity() > 0
     }
 
+    /// Returns the number of parameters; 0 for a rule.
     pub fn arity(&self) -> usize {
         self.parameters.as_ref().map_or(0, Vec::len)
     }
@@ -375,19 +440,27 @@ impl Rule {
 
 /// Returns the parts of two patterns that are unified with each other; `None` unless both are arrays of one length, or objects
 /// with the same keys.
-pub fn paired<'t>(left: &'t Term, right: &'t Term) -> Option<Vec<(&'t Term, &'t Term)>> {
+pub fn paired<'t>(
+    left: &'t ResolvedTerm,
+    right: &'t ResolvedTerm,
+) -> Option<Vec<(&'t ResolvedTerm, &'t ResolvedTerm)>> {
     match (&left.value, &right.value) {
-        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+        (ResolvedValue::Array(left), ResolvedValue::Array(right)) if left.len() == right.len() => {
             Some(left.iter().zip(right).collect())
         }
-        (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
+        (ResolvedValue::Object(left), ResolvedValue::Object(right)) if left.len() == right.len() => {
+            same_keys(left, right)
+        }
         _ => None,
     }
 }
 
 /// Pairs the values of two objects, if their keys are the same constants.
-fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
-    let pair = |(key, value): &'t (Term, Term)| {
+fn same_keys<'t>(
+    left: &'t [(ResolvedTerm, ResolvedTerm)],
+    right: &'t [(ResolvedTerm, ResolvedTerm)],
+) -> Option<Vec<(&'t ResolvedTerm, &'t ResolvedTerm)>> {
+    let pair = |(key, value): &'t (ResolvedTerm, ResolvedTerm)| {
         let key = key.constant()?;
         let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
         Some((value, &other.1))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     fault::{Code, Fault},
-    term::{Outcome, Rule, Term, path_text},
+    term::{Outcome, ResolvedRule, ResolvedTerm, path_text},
 };
 use crate::{constant::Constant, syntax::Position};
 
@@ -19,7 +19,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(rules: &[Rule]) -> Self {
+    pub(super) fn new(rules: &[ResolvedRule]) -> Self {
         let mut tree = Self::default();
         for (index, rule) in rules.iter().enumerate() {
             let mut node = &mut tree;
@@ -60,13 +60,13 @@ impl Tree {
     }
 
     /// Returns the rules that a reference below `data` may mean: where a key is a variable, all.
-    pub(super) fn meant(&self, keys: &[Term], rules: &[Rule]) -> BTreeSet<usize> {
+    pub(super) fn meant(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         self.collect(keys, 0, rules, &mut found);
         found
     }
 
-    fn collect(&self, keys: &[Term], depth: usize, rules: &[Rule], found: &mut BTreeSet<usize>) {
+    fn collect(&self, keys: &[ResolvedTerm], depth: usize, rules: &[ResolvedRule], found: &mut BTreeSet<usize>) {
         let fits = |index: &&usize| {
             let path = &rules[**index].path;
             path.iter().zip(keys).skip(depth).all(|(key, asked)| match (key.constant(), asked.constant()) {
@@ -115,7 +115,7 @@ impl<'a> Packages<'a> {
     }
 
     /// Returns the conflicts between rules and packages.
-    fn conflicts(&self, rules: &[Rule]) -> Vec<Fault> {
+    fn conflicts(&self, rules: &[ResolvedRule]) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut seen = BTreeSet::new();
         for rule in rules.iter().filter(|rule| rule.ground() == rule.path.len()) {
@@ -139,14 +139,14 @@ impl<'a> Packages<'a> {
 const HELP: &str = "give one of the two another name";
 
 /// Returns all conflicts; of each every module that takes part is at fault.
-pub(super) fn conflicts(tree: &Tree, rules: &[Rule], packages: &Packages<'_>) -> Vec<Fault> {
+pub(super) fn conflicts(tree: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     conflicts_at(tree, rules, packages, &mut faults);
     faults.extend(packages.conflicts(rules));
     faults
 }
 
-fn conflicts_at(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
+fn conflicts_at(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
     for child in node.children.values() {
         conflicts_of(child, rules, packages, faults);
         conflicts_at(child, rules, packages, faults);
@@ -154,12 +154,12 @@ fn conflicts_at(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &m
 }
 
 /// Checks the rules of one path with each other, and with those below it.
-fn conflicts_of(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
-    let own: Vec<&Rule> = node.rules.iter().map(|index| &rules[*index]).collect();
+fn conflicts_of(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
+    let own: Vec<&ResolvedRule> = node.rules.iter().map(|index| &rules[*index]).collect();
     let Some(first) = own.first() else { return };
     let name = path_text(&first.ground_path());
     let below = overlapping(node, &own, rules);
-    let mut refuse = |parties: &[&Rule], message: String, help: &'static str| {
+    let mut refuse = |parties: &[&ResolvedRule], message: String, help: &'static str| {
         let mut seen = BTreeSet::new();
         for party in parties.iter().filter(|party| seen.insert(party.module)) {
             faults.push(Fault::new(Code::Type, party.module, party.at, &message).help(help));
@@ -168,7 +168,7 @@ fn conflicts_of(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &m
     if let Some(other) = below.first() {
         let message =
             format!("rule {name} conflicts with rule {}, which is a part of it", path_text(&other.ground_path()));
-        let parties: Vec<&Rule> = own.iter().chain(&below).copied().collect();
+        let parties: Vec<&ResolvedRule> = own.iter().chain(&below).copied().collect();
         return refuse(&parties, message, HELP);
     }
     if let Some(other) = own.iter().find(|rule| kind(rule) != kind(first)) {
@@ -178,12 +178,12 @@ fn conflicts_of(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &m
         let help = "all rules of one name are values, elements of a set, entries of an object, or functions of as many parameters";
         return refuse(&own, message.replace("in line", "line"), help);
     }
-    let defaults: Vec<&Rule> = own.iter().filter(|rule| rule.default).copied().collect();
+    let defaults: Vec<&ResolvedRule> = own.iter().filter(|rule| rule.default).copied().collect();
     if let [first, _, ..] = defaults.as_slice() {
         let lines: Vec<String> = defaults.iter().map(|rule| rule.at.line.to_string()).collect();
         let message = format!("multiple default rules {name} found, at lines {}", lines.join(" and "));
         let place = packages.place(first.module).unwrap_or(first.at);
-        let at = |rule: &Rule| if rule.module == first.module { place } else { rule.at };
+        let at = |rule: &ResolvedRule| if rule.module == first.module { place } else { rule.at };
         let mut seen = BTreeSet::new();
         for party in defaults.iter().filter(|party| seen.insert(party.module)) {
             let fault = Fault::new(Code::Type, party.module, at(party), &message);
@@ -193,14 +193,14 @@ fn conflicts_of(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &m
 }
 
 /// What all definitions of one name have to have in common.
-fn kind(rule: &Rule) -> (bool, bool, usize) {
+fn kind(rule: &ResolvedRule) -> (bool, bool, usize) {
     let element = matches!(rule.result, Outcome::Element(_));
     let ground = rule.ground() == rule.path.len();
     (element, ground, rule.arity())
 }
 
 /// Returns the rules below a path that its own rules do not allow there.
-fn overlapping<'r>(node: &Tree, own: &[&Rule], rules: &'r [Rule]) -> Vec<&'r Rule> {
+fn overlapping<'r>(node: &Tree, own: &[&ResolvedRule], rules: &'r [ResolvedRule]) -> Vec<&'r ResolvedRule> {
     if node.children.is_empty() {
         return Vec::new();
     }

@@ -1,6 +1,9 @@
 //! The variables of terms and statements.
 
-use super::term::{Body, Comprehension, Every, Part, Statement, TargetValue, Term, Value, VariableSet, What, With};
+use super::term::{
+    ResolvedBody, ResolvedComprehension, ResolvedEvery, ResolvedStatement, ResolvedStatementKind, ResolvedTerm,
+    ResolvedValue, ResolvedWith, TemplatePart, VariableSet, WithTargetValue,
+};
 
 /// What is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,43 +28,43 @@ pub(super) const OUTPUT: Skip = Skip { sets: true, ..PATTERN };
 const NOTHING: Skip = Skip { heads: false, object_keys: false, sets: false, closures: false, replaced: false };
 
 /// Adds all variables of a term.
-pub(super) fn all(term: &Term, found: &mut VariableSet) {
+pub(super) fn all(term: &ResolvedTerm, found: &mut VariableSet) {
     term_variables(term, NOTHING, found);
 }
 
 /// Adds all variables of a statement.
-pub(super) fn all_of_statement(statement: &Statement, found: &mut VariableSet) {
+pub(super) fn all_of_statement(statement: &ResolvedStatement, found: &mut VariableSet) {
     statement_variables(statement, NOTHING, found);
 }
 
 /// Returns all variables of a term.
-pub(super) fn of(term: &Term) -> VariableSet {
+pub(super) fn of(term: &ResolvedTerm) -> VariableSet {
     let mut found = VariableSet::new();
     all(term, &mut found);
     found
 }
 
 /// Returns the variables of a statement, those of bodies inside of it left out.
-pub fn own_variables(statement: &Statement) -> VariableSet {
+pub fn own_variables(statement: &ResolvedStatement) -> VariableSet {
     let mut found = VariableSet::new();
     statement_variables(statement, Skip { closures: true, ..NOTHING }, &mut found);
     found
 }
 
 /// Adds the variables of a term.
-pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
+pub(super) fn term_variables(term: &ResolvedTerm, skip: Skip, found: &mut VariableSet) {
     match &term.value {
-        Value::Variable(variable) => {
+        ResolvedValue::Variable(variable) => {
             found.insert(*variable);
         }
-        Value::Ref(items) => {
+        ResolvedValue::Ref(items) => {
             for item in items.iter().skip(usize::from(skip.heads)) {
                 term_variables(item, skip, found);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| term_variables(item, skip, found)),
-        Value::Set(items) if !skip.sets => items.iter().for_each(|item| term_variables(item, skip, found)),
-        Value::Object(fields) => {
+        ResolvedValue::Array(items) => items.iter().for_each(|item| term_variables(item, skip, found)),
+        ResolvedValue::Set(items) if !skip.sets => items.iter().for_each(|item| term_variables(item, skip, found)),
+        ResolvedValue::Object(fields) => {
             for (key, value) in fields {
                 if !skip.object_keys {
                     term_variables(key, skip, found);
@@ -69,35 +72,41 @@ pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
                 term_variables(value, skip, found);
             }
         }
-        Value::Call(call) => call.arguments.iter().for_each(|argument| term_variables(argument, skip, found)),
-        Value::Comprehension(comprehension) if !skip.closures => {
-            let Comprehension { key, term, body, .. } = &**comprehension;
+        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| term_variables(argument, skip, found)),
+        ResolvedValue::Comprehension(comprehension) if !skip.closures => {
+            let ResolvedComprehension { key, term, body, .. } = &**comprehension;
             key.iter().chain([term]).for_each(|term| term_variables(term, skip, found));
             for statement in body {
                 statement_variables(statement, skip, found);
             }
         }
-        Value::Template(parts) if !skip.closures => {
+        ResolvedValue::Template(parts) if !skip.closures => {
             for part in parts {
-                if let Part::Statement(statement) = part {
+                if let TemplatePart::Statement(statement) = part {
                     statement_variables(statement, skip, found);
                 }
             }
         }
-        Value::Constant(_) | Value::Builtin(_) | Value::Set(_) | Value::Comprehension(_) | Value::Template(_) => {}
+        ResolvedValue::Constant(_)
+        | ResolvedValue::Builtin(_)
+        | ResolvedValue::Set(_)
+        | ResolvedValue::Comprehension(_)
+        | ResolvedValue::Template(_) => {}
     }
 }
 
 /// Adds the variables of a statement.
-pub(super) fn statement_variables(statement: &Statement, skip: Skip, found: &mut VariableSet) {
+pub(super) fn statement_variables(statement: &ResolvedStatement, skip: Skip, found: &mut VariableSet) {
     match &statement.what {
-        What::Term(term) => term_variables(term, skip, found),
-        What::Call(call) => call.arguments.iter().for_each(|argument| term_variables(argument, skip, found)),
-        What::Unify(left, right) => {
+        ResolvedStatementKind::Term(term) => term_variables(term, skip, found),
+        ResolvedStatementKind::Call(call) => {
+            call.arguments.iter().for_each(|argument| term_variables(argument, skip, found));
+        }
+        ResolvedStatementKind::Unify(left, right) => {
             term_variables(left, skip, found);
             term_variables(right, skip, found);
         }
-        What::Every(every) => {
+        ResolvedStatementKind::Every(every) => {
             term_variables(&every.domain, skip, found);
             if skip.closures {
                 // What stands behind `with` is not looked at either.
@@ -107,8 +116,12 @@ pub(super) fn statement_variables(statement: &Statement, skip: Skip, found: &mut
             found.insert(every.value);
             every.body.iter().for_each(|statement| statement_variables(statement, skip, found));
         }
-        What::Not(body) if !skip.closures => body.iter().for_each(|inner| statement_variables(inner, skip, found)),
-        What::Not(_) => {}
+        ResolvedStatementKind::Not(body) if !skip.closures => {
+            for inner in body {
+                statement_variables(inner, skip, found);
+            }
+        }
+        ResolvedStatementKind::Not(_) => {}
     }
     for with in &statement.with {
         with_variables(with, skip, found);
@@ -116,62 +129,66 @@ pub(super) fn statement_variables(statement: &Statement, skip: Skip, found: &mut
 }
 
 /// Adds the variables of what stands behind `with`.
-pub(super) fn with_variables(with: &With, skip: Skip, found: &mut VariableSet) {
+pub(super) fn with_variables(with: &ResolvedWith, skip: Skip, found: &mut VariableSet) {
     match &with.target.value {
-        TargetValue::Ref(items) => {
+        WithTargetValue::Ref(items) => {
             let heads = usize::from(skip.replaced || skip.heads);
             items.iter().skip(heads).for_each(|item| term_variables(item, skip, found));
         }
-        TargetValue::Variable(variable) if !skip.replaced => {
+        WithTargetValue::Variable(variable) if !skip.replaced => {
             found.insert(*variable);
         }
         _ => {}
     }
     match &with.value.value {
-        Value::Ref(items) if skip.replaced => items.iter().skip(1).for_each(|item| term_variables(item, skip, found)),
+        ResolvedValue::Ref(items) if skip.replaced => {
+            items.iter().skip(1).for_each(|item| term_variables(item, skip, found));
+        }
         _ => term_variables(&with.value, skip, found),
     }
 }
 
 /// A body with variables of its own.
 pub(super) enum Closure<'a> {
-    Comprehension(&'a Comprehension),
-    Every(&'a Every),
-    Not(&'a Body),
+    Comprehension(&'a ResolvedComprehension),
+    Every(&'a ResolvedEvery),
+    Not(&'a ResolvedBody),
 }
 
 /// Calls `look` for each closure of a statement that is in no other.
-pub(super) fn closures<'a>(statement: &'a Statement, look: &mut dyn FnMut(Closure<'a>)) {
+pub(super) fn closures<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(Closure<'a>)) {
     match &statement.what {
-        What::Term(term) => closures_of_term(term, look),
-        What::Call(call) => call.arguments.iter().for_each(|argument| closures_of_term(argument, look)),
-        What::Unify(left, right) => {
+        ResolvedStatementKind::Term(term) => closures_of_term(term, look),
+        ResolvedStatementKind::Call(call) => {
+            call.arguments.iter().for_each(|argument| closures_of_term(argument, look));
+        }
+        ResolvedStatementKind::Unify(left, right) => {
             closures_of_term(left, look);
             closures_of_term(right, look);
         }
-        What::Every(every) => look(Closure::Every(every)),
-        What::Not(body) => look(Closure::Not(body)),
+        ResolvedStatementKind::Every(every) => look(Closure::Every(every)),
+        ResolvedStatementKind::Not(body) => look(Closure::Not(body)),
     }
     statement.with.iter().for_each(|with| closures_of_term(&with.value, look));
 }
 
-fn closures_of_term<'a>(term: &'a Term, look: &mut dyn FnMut(Closure<'a>)) {
+fn closures_of_term<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(Closure<'a>)) {
     match &term.value {
-        Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
-        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+        ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => {}
+        ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
             for item in items {
                 closures_of_term(item, look);
             }
         }
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+        ResolvedValue::Object(fields) => fields.iter().for_each(|(key, value)| {
             closures_of_term(key, look);
             closures_of_term(value, look);
         }),
-        Value::Call(call) => call.arguments.iter().for_each(|argument| closures_of_term(argument, look)),
-        Value::Comprehension(comprehension) => look(Closure::Comprehension(comprehension)),
-        Value::Template(parts) => {
+        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| closures_of_term(argument, look)),
+        ResolvedValue::Comprehension(comprehension) => look(Closure::Comprehension(comprehension)),
+        ResolvedValue::Template(parts) => {
             for part in parts {
-                if let Part::Statement(statement) = part {
+                if let TemplatePart::Statement(statement) = part {
                     closures(statement, look);
                 }
             }
@@ -180,25 +197,29 @@ fn closures_of_term<'a>(term: &'a Term, look: &mut dyn FnMut(Closure<'a>)) {
 }
 
 /// Calls `look` for each term, those inside of others too, the outer ones first, as long as it returns true.
-pub fn terms<'a>(term: &'a Term, look: &mut dyn FnMut(&'a Term) -> bool) {
+pub fn terms<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
     if !look(term) {
         return;
     }
     match &term.value {
-        Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
-        Value::Ref(items) | Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| terms(item, look)),
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+        ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => {}
+        ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
+            for item in items {
+                terms(item, look);
+            }
+        }
+        ResolvedValue::Object(fields) => fields.iter().for_each(|(key, value)| {
             terms(key, look);
             terms(value, look);
         }),
-        Value::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
-        Value::Comprehension(comprehension) => {
+        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
+        ResolvedValue::Comprehension(comprehension) => {
             comprehension.key.iter().chain([&comprehension.term]).for_each(|term| terms(term, look));
             comprehension.body.iter().for_each(|statement| terms_of_statement(statement, look));
         }
-        Value::Template(parts) => {
+        ResolvedValue::Template(parts) => {
             for part in parts {
-                if let Part::Statement(statement) = part {
+                if let TemplatePart::Statement(statement) = part {
                     terms_of_statement(statement, look);
                 }
             }
@@ -207,22 +228,22 @@ pub fn terms<'a>(term: &'a Term, look: &mut dyn FnMut(&'a Term) -> bool) {
 }
 
 /// Calls `look` for each term of a statement and of the bodies inside.
-pub(super) fn terms_of_statement<'a>(statement: &'a Statement, look: &mut dyn FnMut(&'a Term) -> bool) {
+pub(super) fn terms_of_statement<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
     match &statement.what {
-        What::Term(term) => terms(term, look),
-        What::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
-        What::Unify(left, right) => {
+        ResolvedStatementKind::Term(term) => terms(term, look),
+        ResolvedStatementKind::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
+        ResolvedStatementKind::Unify(left, right) => {
             terms(left, look);
             terms(right, look);
         }
-        What::Every(every) => {
+        ResolvedStatementKind::Every(every) => {
             terms(&every.domain, look);
             every.body.iter().for_each(|inner| terms_of_statement(inner, look));
         }
-        What::Not(body) => body.iter().for_each(|inner| terms_of_statement(inner, look)),
+        ResolvedStatementKind::Not(body) => body.iter().for_each(|inner| terms_of_statement(inner, look)),
     }
     for with in &statement.with {
-        if let TargetValue::Ref(items) = &with.target.value {
+        if let WithTargetValue::Ref(items) = &with.target.value {
             for item in items {
                 terms(item, look);
             }
@@ -233,9 +254,9 @@ pub(super) fn terms_of_statement<'a>(statement: &'a Statement, look: &mut dyn Fn
 
 /// Calls `look` for each of some terms and for those of a body, those inside of others too.
 pub fn terms_of_body<'a>(
-    body: &'a [Statement],
-    beside: impl IntoIterator<Item = &'a Term>,
-    look: &mut dyn FnMut(&'a Term),
+    body: &'a [ResolvedStatement],
+    beside: impl IntoIterator<Item = &'a ResolvedTerm>,
+    look: &mut dyn FnMut(&'a ResolvedTerm),
 ) {
     let mut each = |term| {
         look(term);
@@ -250,7 +271,7 @@ pub fn terms_of_body<'a>(
 }
 
 /// Calls `look` for each statement of a body, and of the bodies inside of it.
-pub fn statements<'a>(body: &'a [Statement], look: &mut dyn FnMut(&'a Statement)) {
+pub fn statements<'a>(body: &'a [ResolvedStatement], look: &mut dyn FnMut(&'a ResolvedStatement)) {
     for statement in body {
         look(statement);
         closures(statement, &mut |closure| match closure {
@@ -261,6 +282,9 @@ pub fn statements<'a>(body: &'a [Statement], look: &mut dyn FnMut(&'a Statement)
     }
 }
 
-fn statements_of_comprehension<'a>(comprehension: &'a Comprehension, look: &mut dyn FnMut(&'a Statement)) {
+fn statements_of_comprehension<'a>(
+    comprehension: &'a ResolvedComprehension,
+    look: &mut dyn FnMut(&'a ResolvedStatement),
+) {
     statements(&comprehension.body, look);
 }

@@ -16,7 +16,7 @@ fn ask(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>
     let rule = program.entries[&path].clone().map_err(|why| why.reason)?;
     let input = Value::from_json_str(input).unwrap();
     let data = Value::from_json_str(r#"{"limits": {"cpu": 2}}"#).unwrap();
-    let answers = evaluate(&program, &input, &data, bounds, [rule].into_iter());
+    let answers = evaluate(&program, (&input, &data), bounds, [rule].into_iter()).0;
     Ok(answers.map(|mut answers| answers.remove(0)))
 }
 

@@ -7,7 +7,9 @@ use super::tree::{Position, Span};
 /// Why a text is not Rego, as far as this reader goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
+    /// Where the text cannot be read further.
     pub at: Position,
+    /// What is wrong, with the code by which OPA's documentation has it.
     pub why: String,
     /// How to fix it, where no other error could say more.
     pub help: Option<&'static str>,

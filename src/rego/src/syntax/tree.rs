@@ -11,7 +11,9 @@ pub(crate) type Name = Arc<str>;
 /// Where something begins: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
+    /// The line, from 1.
     pub line: u32,
+    /// The column, in characters, from 1.
     pub column: u32,
 }
 
@@ -35,6 +37,7 @@ impl Span {
     }
 }
 
+/// A module as it is written, with nothing resolved.
 #[derive(Debug, Clone)]
 pub struct Module {
     pub(crate) version: Version,
@@ -226,10 +229,14 @@ pub(crate) struct Comprehension {
     pub(crate) body: Body,
 }
 
+/// Which collection a comprehension makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComprehensionKind {
+    /// An array.
     Array,
+    /// A set.
     Set,
+    /// An object.
     Object,
 }
 

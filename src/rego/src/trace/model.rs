@@ -7,6 +7,7 @@ use crate::syntax::Position;
 /// One branch of a definition.
 #[derive(Debug)]
 pub struct TracedBranch {
+    /// How far its body gets.
     pub body: TracedBody,
     /// The value of the head in the first way; `None` where no value is written, or the body does not hold.
     pub value: Option<TracedValue>,
@@ -15,6 +16,7 @@ pub struct TracedBranch {
 /// Statements in the order in which they are evaluated.
 #[derive(Debug, Default)]
 pub struct TracedBody {
+    /// The statements.
     pub statements: Vec<TracedStatement>,
     /// In how many ways all of them hold.
     pub solutions: u64,
@@ -27,6 +29,7 @@ pub struct TracedStatement {
     pub(super) at: Position,
     /// Its first and last line, from 1.
     pub lines: (u32, u32),
+    /// What the statement is.
     pub kind: StatementKind,
     /// In how many ways it was reached.
     pub reached: u64,
@@ -53,6 +56,7 @@ pub enum StatementKind {
     Every,
     /// `x := y` and `x = y`
     Assignment,
+    /// Anything else, which must hold.
     Condition,
     /// `not …`
     Negation,
@@ -61,16 +65,22 @@ pub enum StatementKind {
 /// An expression as it is written, and its value; `Undefined` if it has none.
 #[derive(Debug, Clone)]
 pub struct TracedPart {
+    /// The expression.
     pub text: String,
+    /// Its value.
     pub value: Value,
 }
 
 /// The value of a head.
 #[derive(Debug)]
 pub struct TracedValue {
+    /// The first line of the value, from 1.
     pub line: u32,
+    /// The last line of the value, from 1.
     pub last_line: u32,
+    /// The value.
     pub value: Value,
+    /// The values of its parts.
     pub parts: Vec<TracedPart>,
 }
 

@@ -16,7 +16,7 @@ pub struct ModuleUses {
 
 impl ModuleUses {
     /// Reads it from modules and their nodes.
-    pub fn new(modules: &[&Module], nodes: Vec<Node>) -> Self {
+    pub fn new(modules: &[&Module], nodes: &[Node]) -> Self {
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
             packages.entry(module.package_path()).or_default().push(index);
@@ -25,7 +25,7 @@ impl ModuleUses {
         for node in nodes {
             // The other modules of its package give the names meaning.
             uses[node.module].insert(node.package().to_vec());
-            uses[node.module].extend(node.uses.into_iter().chain(node.replaces));
+            uses[node.module].extend(node.uses.iter().chain(&node.replaces).cloned());
         }
         Self { packages, uses }
     }

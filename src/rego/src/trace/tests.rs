@@ -15,7 +15,7 @@ fn trace(text: &str, rule: usize, input: &str) -> Vec<Option<TracedBranch>> {
     let input = Value::from_json_str(input).unwrap();
     let evaluator = Evaluator::new(Program::default(), Value::new_object(), &Limits::default());
     let uses =
-        ModuleUses::new(&[&modules[0]], compile::resolve(&[&modules[0]], std::iter::empty()).nodes(&[&modules[0]]));
+        ModuleUses::new(&[&modules[0]], &compile::resolve(&[&modules[0]], std::iter::empty()).nodes(&[&modules[0]]));
     let tracer = Tracer { files: &files, modules: &modules, uses: &uses, evaluator: &evaluator, input: &input };
     let at = SourceLocation { module: 0, at: Position { line: modules[0].rules[rule].at.line, column: 1 } };
     tracer.trace(at)

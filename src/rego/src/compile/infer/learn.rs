@@ -2,13 +2,13 @@
 
 use super::Checker;
 use crate::{
-    compile::term::{Term, Value},
+    compile::term::{ResolvedTerm, ResolvedValue},
     types::{self, Known, Type, unifies},
 };
 
 impl<'a> Checker<'a> {
     /// Unifies two terms of which the types are known as far as given; learns of their variables.
-    pub(super) fn unify(&mut self, a: &'a Term, a_type: &Known, b: &'a Term, b_type: &Known) -> bool {
+    pub(super) fn unify(&mut self, a: &'a ResolvedTerm, a_type: &Known, b: &'a ResolvedTerm, b_type: &Known) -> bool {
         match (types::is_unknown(a_type), types::is_unknown(b_type)) {
             (true, false) => return self.learn_from(a, b_type, false),
             (false, true) => return self.learn_from(b, a_type, false),
@@ -16,36 +16,45 @@ impl<'a> Checker<'a> {
             (true, true) => {}
         }
         match (&a.value, &b.value) {
-            (Value::Array(left), Value::Array(right)) => {
+            (ResolvedValue::Array(left), ResolvedValue::Array(right)) => {
                 left.len() == right.len()
                     && left.iter().zip(right).all(|(a, b)| {
                         let (a_type, b_type) = (self.term(a), self.term(b));
                         self.unify(a, &a_type, b, &b_type)
                     })
             }
-            (Value::Object(left), Value::Object(right)) => {
+            (ResolvedValue::Object(left), ResolvedValue::Object(right)) => {
                 left.len() == right.len()
                     && left.iter().all(|(key, value)| {
-                        let same = |(other, _): &&(Term, Term)| match (key.as_variable(), other.as_variable()) {
-                            (Some(a), Some(b)) => a == b,
-                            _ => key.constant().is_some() && key.constant() == other.constant(),
-                        };
+                        let same =
+                            |(other, _): &&(ResolvedTerm, ResolvedTerm)| match (key.as_variable(), other.as_variable())
+                            {
+                                (Some(a), Some(b)) => a == b,
+                                _ => key.constant().is_some() && key.constant() == other.constant(),
+                            };
                         right.iter().find(same).is_some_and(|(_, other)| {
                             let (a_type, b_type) = (self.term(value), self.term(other));
                             self.unify(value, &a_type, other, &b_type)
                         })
                     })
             }
-            (Value::Array(_) | Value::Object(_) | Value::Variable(_), Value::Variable(_)) => self.same(a, b),
-            (Value::Variable(_), Value::Array(_) | Value::Object(_)) => self.same(b, a),
-            (Value::Variable(_), _) if a_type.is_none() && b_type.is_some() => self.learn_from(a, b_type, false),
-            (_, Value::Variable(_)) if b_type.is_none() && a_type.is_some() => self.learn_from(b, a_type, false),
+            (
+                ResolvedValue::Array(_) | ResolvedValue::Object(_) | ResolvedValue::Variable(_),
+                ResolvedValue::Variable(_),
+            ) => self.same(a, b),
+            (ResolvedValue::Variable(_), ResolvedValue::Array(_) | ResolvedValue::Object(_)) => self.same(b, a),
+            (ResolvedValue::Variable(_), _) if a_type.is_none() && b_type.is_some() => {
+                self.learn_from(a, b_type, false)
+            }
+            (_, ResolvedValue::Variable(_)) if b_type.is_none() && a_type.is_some() => {
+                self.learn_from(b, a_type, false)
+            }
             _ => false,
         }
     }
 
     /// Two terms of which nothing is known have the type of the first.
-    fn same(&mut self, first: &'a Term, second: &'a Term) -> bool {
+    fn same(&mut self, first: &'a ResolvedTerm, second: &'a ResolvedTerm) -> bool {
         if !self.learn_from(first, &Some(Type::any()), false) {
             return false;
         }
@@ -55,9 +64,9 @@ impl<'a> Checker<'a> {
 
     /// Learns from the type of a term about its variables; returns whether it can have that type. In a union, what is known
     /// of a variable gets wider.
-    pub(super) fn learn_from(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
+    pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, of: &Known, union: bool) -> bool {
         match &term.value {
-            Value::Variable(variable) => {
+            ResolvedValue::Variable(variable) => {
                 let known = self.env.variable(*variable);
                 if union {
                     self.env.learn(*variable, types::or(known, of.clone()));
@@ -69,7 +78,7 @@ impl<'a> Checker<'a> {
                 self.env.learn(*variable, of.clone());
                 true
             }
-            Value::Array(_) | Value::Object(_) | Value::Set(_) => match of {
+            ResolvedValue::Array(_) | ResolvedValue::Object(_) | ResolvedValue::Set(_) => match of {
                 Some(Type::Any(of)) if of.is_empty() => {
                     self.learn_anything(term);
                     true
@@ -90,15 +99,15 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn learn_anything(&mut self, term: &'a Term) {
+    fn learn_anything(&mut self, term: &'a ResolvedTerm) {
         let any = Some(Type::any());
         match &term.value {
-            Value::Array(items) | Value::Set(items) => {
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
                 for item in items {
                     self.learn_from(item, &any, true);
                 }
             }
-            Value::Object(fields) => {
+            ResolvedValue::Object(fields) => {
                 for (key, value) in fields {
                     self.learn_from(key, &any, true);
                     self.learn_from(value, &any, true);
@@ -108,14 +117,16 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn learn_from_collection(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
+    fn learn_from_collection(&mut self, term: &'a ResolvedTerm, of: &Known, union: bool) -> bool {
         match (&term.value, of) {
-            (Value::Array(items), Some(Type::Array(array))) => {
+            (ResolvedValue::Array(items), Some(Type::Array(array))) => {
                 (items.len() == array.items.len() || array.rest.is_some())
                     && items.iter().enumerate().all(|(index, item)| self.learn_from(item, &array.at(index), union))
             }
-            (Value::Set(items), Some(Type::Set(of))) => items.iter().all(|item| self.learn_from(item, of, union)),
-            (Value::Object(fields), Some(Type::Object(object))) => {
+            (ResolvedValue::Set(items), Some(Type::Set(of))) => {
+                items.iter().all(|item| self.learn_from(item, of, union))
+            }
+            (ResolvedValue::Object(fields), Some(Type::Object(object))) => {
                 let has_rest = object.rest.as_ref().is_some_and(|(_, values)| values.is_some());
                 if fields.len() != object.fields.len() && !has_rest {
                     return false;

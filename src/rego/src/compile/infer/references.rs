@@ -5,7 +5,7 @@ use crate::{
     compile::{
         env::TypeTree,
         show,
-        term::{DATA, INPUT, Part, Statement, Term, Value, What},
+        term::{DATA, INPUT, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart},
     },
     constant::Constant,
     syntax::Position,
@@ -14,31 +14,33 @@ use crate::{
 
 impl<'a> Checker<'a> {
     /// Checks all references of a statement but those in comprehensions and behind `with`.
-    pub(super) fn references_of(&mut self, statement: &'a Statement, faults: &mut Vec<Mismatch>) {
+    pub(super) fn references_of(&mut self, statement: &'a ResolvedStatement, faults: &mut Vec<Mismatch>) {
         match &statement.what {
-            What::Term(term) => self.references(term, faults),
-            What::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
-            What::Unify(left, right) => {
+            ResolvedStatementKind::Term(term) => self.references(term, faults),
+            ResolvedStatementKind::Call(call) => {
+                call.arguments.iter().for_each(|argument| self.references(argument, faults));
+            }
+            ResolvedStatementKind::Unify(left, right) => {
                 self.references(left, faults);
                 self.references(right, faults);
             }
-            What::Every(every) => {
+            ResolvedStatementKind::Every(every) => {
                 self.references(&every.domain, faults);
                 every.body.iter().for_each(|inner| self.references_of(inner, faults));
             }
-            What::Not(body) => body.iter().for_each(|inner| self.references_of(inner, faults)),
+            ResolvedStatementKind::Not(body) => body.iter().for_each(|inner| self.references_of(inner, faults)),
         }
     }
 
-    fn references(&mut self, term: &'a Term, faults: &mut Vec<Mismatch>) {
+    fn references(&mut self, term: &'a ResolvedTerm, faults: &mut Vec<Mismatch>) {
         match &term.value {
-            Value::Constant(_) | Value::Variable(_) | Value::Comprehension(_) => {}
-            Value::Builtin(name) => faults.push(Mismatch {
+            ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Comprehension(_) => {}
+            ResolvedValue::Builtin(name) => faults.push(Mismatch {
                 at: term.at,
                 message: format!("function {name} used as reference, not called"),
                 unknown: false,
             }),
-            Value::Ref(items) => {
+            ResolvedValue::Ref(items) => {
                 let before = faults.len();
                 faults.extend(self.reference(items).err());
                 if faults.len() == before {
@@ -47,17 +49,21 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| self.references(item, faults)),
-            Value::Object(fields) => {
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
+                for item in items {
+                    self.references(item, faults);
+                }
+            }
+            ResolvedValue::Object(fields) => {
                 for (key, value) in fields {
                     self.references(key, faults);
                     self.references(value, faults);
                 }
             }
-            Value::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
-            Value::Template(parts) => {
+            ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
+            ResolvedValue::Template(parts) => {
                 for part in parts {
-                    if let Part::Statement(statement) = part {
+                    if let TemplatePart::Statement(statement) = part {
                         self.references_of(statement, faults);
                     }
                 }
@@ -66,13 +72,13 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks that there can be something where a reference leads, and learns of its variables.
-    fn reference(&mut self, items: &'a [Term]) -> Result<(), Mismatch> {
+    fn reference(&mut self, items: &'a [ResolvedTerm]) -> Result<(), Mismatch> {
         if let Some(Type::Function(_)) = self.env.reference(items) {
             let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
             let message = format!("function {} used as reference, not called", show::reference(items, self.variables));
             return Err(Mismatch { at, message, unknown: false });
         }
-        let head = items.first().and_then(Term::as_variable);
+        let head = items.first().and_then(ResolvedTerm::as_variable);
         let (trees, variable) = self.env.documents(head);
         for tree in &trees {
             if let Some(answer) = self.in_tree(tree, items) {
@@ -94,18 +100,20 @@ impl<'a> Checker<'a> {
     }
 
     /// Follows a reference in a tree; `None` if it leads out of it.
-    fn in_tree(&mut self, tree: &TypeTree, items: &'a [Term]) -> Option<Result<(), Mismatch>> {
+    fn in_tree(&mut self, tree: &TypeTree, items: &'a [ResolvedTerm]) -> Option<Result<(), Mismatch>> {
         let mut node = tree;
         if node.value.is_some() {
             return Some(self.below(node.value.clone(), items, 1));
         }
         for (index, key) in items.iter().enumerate().skip(1) {
             let constant = key.constant();
-            if index <= 2 && !matches!(key.value, Value::Variable(_) | Value::Constant(Constant::String(_))) {
+            if index <= 2
+                && !matches!(key.value, ResolvedValue::Variable(_) | ResolvedValue::Constant(Constant::String(_)))
+            {
                 let have = self.term(key);
                 return Some(Err(self.undefined(items, index, &have, &Some(Type::String))));
             }
-            if let Value::Variable(variable) = key.value {
+            if let ResolvedValue::Variable(variable) = key.value {
                 let keys = types::keys(&node.extent());
                 match self.env.variable(variable) {
                     Some(have) if !unifies(&keys, &Some(have.clone())) => {
@@ -125,7 +133,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Follows the keys of a reference from `index` on, below a value of a type.
-    fn below(&mut self, mut of: Known, items: &'a [Term], index: usize) -> Result<(), Mismatch> {
+    fn below(&mut self, mut of: Known, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
         for (index, key) in items.iter().enumerate().skip(index) {
             if of.as_ref().is_some_and(Type::is_empty) {
                 if self.is_lenient {
@@ -138,7 +146,7 @@ impl<'a> Checker<'a> {
             };
             let keys = Some(keys);
             of = match &key.value {
-                Value::Variable(variable) => {
+                ResolvedValue::Variable(variable) => {
                     match self.env.variable(*variable) {
                         Some(have) if !unifies(&Some(have.clone()), &keys) => {
                             return Err(self.undefined(items, index, &Some(have), &keys));
@@ -148,11 +156,11 @@ impl<'a> Checker<'a> {
                     }
                     types::values(&of)
                 }
-                Value::Constant(constant) => match types::select(&of, constant) {
+                ResolvedValue::Constant(constant) => match types::select(&of, constant) {
                     None => return Err(self.undefined(items, index, &None, &keys)),
                     child => child,
                 },
-                Value::Array(_) | Value::Object(_) | Value::Set(_) => {
+                ResolvedValue::Array(_) | ResolvedValue::Object(_) | ResolvedValue::Set(_) => {
                     if !self.learn_from(key, &keys, false) {
                         let have = self.term(key);
                         return Err(self.undefined(items, index, &have, &keys));
@@ -165,7 +173,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn undefined(&self, items: &[Term], index: usize, have: &Known, want: &Known) -> Mismatch {
+    fn undefined(&self, items: &[ResolvedTerm], index: usize, have: &Known, want: &Known) -> Mismatch {
         let reference = show::reference(items, self.variables);
         let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
         let why = match (have, want) {

@@ -7,7 +7,10 @@ use crate::{
     builtins::{Callee, declarations},
     compile::{
         calls,
-        term::{Call, Every, Function, Statement, Term, Value, Variable, What},
+        term::{
+            Function, ResolvedCall, ResolvedEvery, ResolvedStatement, ResolvedStatementKind, ResolvedTerm,
+            ResolvedValue, Variable,
+        },
     },
     constant::Constant,
     program::{Block, Comparison, NotTaken, Operand, Register, SourceLocation, Step},
@@ -39,7 +42,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Self { planner, module, at, variables: BTreeMap::new(), registers: arity, levels: vec![(None, Vec::new())] }
     }
 
-    pub(super) fn parameters(&mut self, parameters: &[Term]) -> Planned<()> {
+    pub(super) fn parameters(&mut self, parameters: &[ResolvedTerm]) -> Planned<()> {
         for (register, parameter) in parameters.iter().enumerate() {
             self.at = parameter.at;
             self.bind(parameter, &Operand::Register(register))?;
@@ -82,7 +85,7 @@ impl<'p, 'a> Body<'p, 'a> {
     /// Plans statements that have a block of their own, which sees the variables around it. `last` makes its last step.
     pub(super) fn inner(
         &mut self,
-        statements: &[Statement],
+        statements: &[ResolvedStatement],
         last: impl FnOnce(&mut Self) -> Planned<Step>,
     ) -> Planned<Block> {
         let variables = self.variables.clone();
@@ -103,28 +106,28 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    pub(super) fn statement(&mut self, statement: &Statement) -> Planned<()> {
+    pub(super) fn statement(&mut self, statement: &ResolvedStatement) -> Planned<()> {
         self.at = statement.at;
         self.reached(statement.at);
         if !statement.with.is_empty() {
             return self.with(statement);
         }
         if statement.negated {
-            let plain = Statement { negated: false, ..statement.clone() };
+            let plain = ResolvedStatement { negated: false, ..statement.clone() };
             let block = self.inner(std::slice::from_ref(&plain), |_| Ok(found()))?;
             self.push(Step::Not(block));
             return Ok(());
         }
         match &statement.what {
-            What::Term(term) => {
+            ResolvedStatementKind::Term(term) => {
                 let of = self.operand(term)?;
                 self.push(Step::Test(of));
                 Ok(())
             }
-            What::Unify(left, right) => self.unify(left, right),
-            What::Call(call) => self.call(call),
-            What::Every(every) => self.every(every),
-            What::Not(inner) => {
+            ResolvedStatementKind::Unify(left, right) => self.unify(left, right),
+            ResolvedStatementKind::Call(call) => self.call(call),
+            ResolvedStatementKind::Every(every) => self.every(every),
+            ResolvedStatementKind::Not(inner) => {
                 let block = self.inner(inner, |_| Ok(found()))?;
                 self.push(Step::Not(block));
                 Ok(())
@@ -132,7 +135,7 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    fn every(&mut self, every: &Every) -> Planned<()> {
+    fn every(&mut self, every: &ResolvedEvery) -> Planned<()> {
         let of = self.operand(&every.domain)?;
         let (key, value) = (self.register(), self.register());
         let before = self.variables.clone();
@@ -145,9 +148,11 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     /// What is printed, or noted at a point of a trace.
-    fn note(&mut self, call: &Call) -> Planned<()> {
+    fn note(&mut self, call: &ResolvedCall) -> Planned<()> {
         let (point, arguments) = match call.arguments.split_first() {
-            Some((Term { value: Value::Constant(Constant::Number(point)), .. }, others)) if calls::is_note(call) => {
+            Some((ResolvedTerm { value: ResolvedValue::Constant(Constant::Number(point)), .. }, others))
+                if calls::is_note(call) =>
+            {
                 (point.0.parse().ok(), others)
             }
             _ => (None, call.arguments.as_slice()),
@@ -157,7 +162,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(())
     }
 
-    fn call(&mut self, call: &Call) -> Planned<()> {
+    fn call(&mut self, call: &ResolvedCall) -> Planned<()> {
         if calls::is_print(call) || calls::is_note(call) {
             return self.note(call);
         }
@@ -203,7 +208,7 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     /// Adds a call; what stands behind its arguments is unified with its value.
-    fn with_result(&mut self, result: &[Term], step: impl FnOnce(Option<Register>) -> Step) -> Planned<()> {
+    fn with_result(&mut self, result: &[ResolvedTerm], step: impl FnOnce(Option<Register>) -> Step) -> Planned<()> {
         let Some(result) = result.first() else {
             self.push(step(None));
             return Ok(());
@@ -214,7 +219,7 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     /// `walk(x, [path, value])`
-    fn walk(&mut self, call: &Call) -> Planned<()> {
+    fn walk(&mut self, call: &ResolvedCall) -> Planned<()> {
         let Some((of, found)) = call.arguments.split_first() else { return Err(self.not_taken("walk of nothing")) };
         let of = self.operand(of)?;
         let (path, value) = (self.register(), self.register());
@@ -223,7 +228,7 @@ impl<'p, 'a> Body<'p, 'a> {
         found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
     }
 
-    pub(super) fn operands(&mut self, terms: &[Term]) -> Planned<Vec<Operand>> {
+    pub(super) fn operands(&mut self, terms: &[ResolvedTerm]) -> Planned<Vec<Operand>> {
         terms.iter().map(|term| self.operand(term)).collect()
     }
 }

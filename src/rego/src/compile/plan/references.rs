@@ -3,7 +3,7 @@
 use super::{Planned, body::Body};
 use crate::{
     compile::{
-        term::{DATA, INPUT, Term, Value},
+        term::{DATA, INPUT, ResolvedTerm, ResolvedValue},
         tree::Tree,
     },
     constant::Constant,
@@ -12,7 +12,7 @@ use crate::{
 
 impl Body<'_, '_> {
     /// Returns where the value of a reference is. Keys without a value iterate, and get one.
-    pub(super) fn reference(&mut self, items: &[Term]) -> Planned<Operand> {
+    pub(super) fn reference(&mut self, items: &[ResolvedTerm]) -> Planned<Operand> {
         let Some((head, keys)) = items.split_first() else { return Err(self.not_taken("an empty reference")) };
         let (from, keys) = match head.as_variable() {
             Some(INPUT) => self.document(PathNode::Input, keys),
@@ -23,12 +23,12 @@ impl Body<'_, '_> {
     }
 
     /// Goes down a document as far as the keys are constants.
-    fn document<'k>(&mut self, document: PathNode, keys: &'k [Term]) -> (Operand, &'k [Term]) {
+    fn document<'k>(&mut self, document: PathNode, keys: &'k [ResolvedTerm]) -> (Operand, &'k [ResolvedTerm]) {
         let in_data = document == PathNode::Data;
         let mut path = self.planner.path(document);
         let mut rest = keys;
         while let Some((key, behind)) = rest.split_first()
-            && let Value::Constant(constant) = &key.value
+            && let ResolvedValue::Constant(constant) = &key.value
             && let Some(key) = constant.value()
         {
             path = self.planner.path(match key {
@@ -43,7 +43,7 @@ impl Body<'_, '_> {
 
     /// Finds the rule that a reference below `data` leads to, the document that its variables select from, or the path in what
     /// is given as data.
-    fn data<'k>(&mut self, keys: &'k [Term]) -> Planned<(Operand, &'k [Term])> {
+    fn data<'k>(&mut self, keys: &'k [ResolvedTerm]) -> Planned<(Operand, &'k [ResolvedTerm])> {
         let (mut node, mut path) = (self.planner.tree, Vec::new());
         for (index, key) in keys.iter().enumerate() {
             let Some(key) = key.constant() else { break };
@@ -58,8 +58,13 @@ impl Body<'_, '_> {
         self.value_at(&path, node, rest)
     }
 
-    fn value_at<'k>(&mut self, path: &[Constant], node: &Tree, rest: &'k [Term]) -> Planned<(Operand, &'k [Term])> {
-        let pattern = rest.iter().map(Term::constant).collect();
+    fn value_at<'k>(
+        &mut self,
+        path: &[Constant],
+        node: &Tree,
+        rest: &'k [ResolvedTerm],
+    ) -> Planned<(Operand, &'k [ResolvedTerm])> {
+        let pattern = rest.iter().map(ResolvedTerm::constant).collect();
         let rule = self.planner.value_at(path, node, pattern)?;
         if self.planner.program.rules[rule.0].arity > 0 {
             // A function has no value.
@@ -68,7 +73,7 @@ impl Body<'_, '_> {
         Ok((Operand::Rule(rule), rest))
     }
 
-    fn keys(&mut self, mut from: Operand, keys: &[Term]) -> Planned<Operand> {
+    fn keys(&mut self, mut from: Operand, keys: &[ResolvedTerm]) -> Planned<Operand> {
         let mut looked_up = Vec::new();
         for key in keys {
             if self.is_known(key) {

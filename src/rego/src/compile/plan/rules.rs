@@ -4,7 +4,9 @@ use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of
 use crate::{
     compile::{
         plan::body::Body,
-        term::{self, DATA, Function, INPUT, Outcome, Statement, Term, Value, What},
+        term::{
+            self, DATA, Function, INPUT, Outcome, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
+        },
         tree::Tree,
         visit,
     },
@@ -15,14 +17,14 @@ use crate::{
 impl Planner<'_> {
     /// Whether a node has more than the definitions of one rule that makes one kind of value.
     pub(super) fn is_document(&self, node: &Tree) -> bool {
-        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
+        let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
         !node.is_leaf() || form(&definitions).is_none()
     }
 
     /// Plans all definitions at a node.
     pub(super) fn new_rule(&mut self, node: &Tree, place: SourceLocation) -> Planned<Rule> {
         let all = self.rules;
-        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();
+        let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &all[*index]).collect();
         let form = form(&definitions).ok_or_else(|| not_taken(place, "rules of several kinds"))?;
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
@@ -50,7 +52,7 @@ impl Planner<'_> {
     }
 
     /// Plans a rule that has one definition only; all keys of its path behind `depth` are keys of its value.
-    pub(super) fn lone_rule(&mut self, definition: &term::Rule, depth: usize) -> Planned<Rule> {
+    pub(super) fn lone_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<Rule> {
         let form = match (&definition.result, definition.path.len() == depth) {
             (Outcome::Value(_), true) => Form::Complete,
             (Outcome::Element(_), true) => Form::Set,
@@ -127,8 +129,9 @@ impl Planner<'_> {
 
     /// Plans a part of a document, as a rule of its own.
     pub(super) fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
-        let keys = path.iter().map(|key| Term::new(super::START.at, Value::Constant(key.clone())));
-        let items: Vec<Term> = std::iter::once(Term::variable(super::START.at, DATA)).chain(keys).collect();
+        let keys = path.iter().map(|key| ResolvedTerm::new(super::START.at, ResolvedValue::Constant(key.clone())));
+        let items: Vec<ResolvedTerm> =
+            std::iter::once(ResolvedTerm::variable(super::START.at, DATA)).chain(keys).collect();
         let mut body = Body::new(self, 0, 0);
         let value = body.reference(&items)?;
         let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
@@ -148,7 +151,7 @@ impl Planner<'_> {
     }
 
     /// Plans a default that has to be evaluated, as a rule of its own.
-    fn default(&mut self, default: &term::Rule) -> Planned<RuleId> {
+    fn default(&mut self, default: &term::ResolvedRule) -> Planned<RuleId> {
         let (block, registers) = self.branch(default, (default.path.len(), &Pattern::new()))?;
         Ok(self.add(block, registers))
     }
@@ -156,7 +159,7 @@ impl Planner<'_> {
     /// Plans a definition with what follows each `else`, for a rule whose path has so many keys, as far as it fits a pattern.
     fn definition(
         &mut self,
-        definition: &term::Rule,
+        definition: &term::ResolvedRule,
         place: (usize, &Pattern),
         rule: &mut Rule,
     ) -> Planned<Definition> {
@@ -173,7 +176,7 @@ impl Planner<'_> {
     }
 
     /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
-    fn branch(&mut self, branch: &term::Rule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
+    fn branch(&mut self, branch: &term::ResolvedRule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
         let parameters = branch.parameters.as_deref().unwrap_or_default();
         let mut body = Body::new(self, branch.module, parameters.len());
         body.parameters(parameters)?;
@@ -193,7 +196,7 @@ impl Planner<'_> {
             for (items, other) in others.iter().filter_map(|statement| needed(statement)) {
                 let path = body.reference(items)?;
                 match other {
-                    Some(Value::Array(items)) => body.has_constants(&path, items)?,
+                    Some(ResolvedValue::Array(items)) => body.has_constants(&path, items)?,
                     _ => body.push(Step::Defined(path)),
                 }
             }
@@ -215,7 +218,7 @@ fn keys(path: &[Constant]) -> Box<[regorus::Value]> {
 }
 
 /// Whether a definition may give something that a pattern asks for below a path of so many keys.
-fn fits(rule: &term::Rule, depth: usize, pattern: &Pattern) -> bool {
+fn fits(rule: &term::ResolvedRule, depth: usize, pattern: &Pattern) -> bool {
     rule.path.iter().skip(depth).zip(pattern).all(|(key, wanted)| match (key.constant(), wanted) {
         (Some(key), Some(wanted)) => key == *wanted,
         _ => true,
@@ -223,8 +226,8 @@ fn fits(rule: &term::Rule, depth: usize, pattern: &Pattern) -> bool {
 }
 
 /// Returns what the definitions of a path make together; `None` for a document.
-fn form(definitions: &[&term::Rule]) -> Option<Form> {
-    let of_one = |rule: &term::Rule| match (&rule.result, rule.path.len() - rule.ground()) {
+fn form(definitions: &[&term::ResolvedRule]) -> Option<Form> {
+    let of_one = |rule: &term::ResolvedRule| match (&rule.result, rule.path.len() - rule.ground()) {
         (Outcome::Element(_), 0) => Some(Form::Set),
         (Outcome::Value(_), 0) => Some(Form::Complete),
         (Outcome::Value(_), 1) => Some(Form::Object),
@@ -235,7 +238,7 @@ fn form(definitions: &[&term::Rule]) -> Option<Form> {
 }
 
 /// Whether all definitions have the same constant as their value.
-fn gives_one_value(definitions: &[&term::Rule]) -> bool {
+fn gives_one_value(definitions: &[&term::ResolvedRule]) -> bool {
     let mut values = definitions.iter().filter(|rule| !rule.default).flat_map(|rule| rule.chain()).map(|rule| {
         let (Outcome::Value(value) | Outcome::Element(value)) = &rule.result;
         value_of(value)
@@ -246,8 +249,8 @@ fn gives_one_value(definitions: &[&term::Rule]) -> bool {
 
 /// Whether a statement only compares something below the input with a constant. As in OPA, where rules are indexed by such
 /// statements, they come first.
-fn is_guard(statement: &Statement) -> bool {
-    let constant = |term: &Term| matches!(term.value, Value::Constant(_));
+fn is_guard(statement: &ResolvedStatement) -> bool {
+    let constant = |term: &ResolvedTerm| matches!(term.value, ResolvedValue::Constant(_));
     compared(statement).is_some_and(|(left, right)| {
         input(left).is_some() && constant(right) || constant(left) && input(right).is_some()
     })
@@ -255,8 +258,8 @@ fn is_guard(statement: &Statement) -> bool {
 
 /// Returns the path below the input that has to be defined for a statement to hold, if OPA's index looks at it before the
 /// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation, which is returned, too.
-fn needed(statement: &Statement) -> Option<(&[Term], Option<&Value>)> {
-    if let What::Term(term) = &statement.what {
+fn needed(statement: &ResolvedStatement) -> Option<(&[ResolvedTerm], Option<&ResolvedValue>)> {
+    if let ResolvedStatementKind::Term(term) = &statement.what {
         return input(term).filter(|_| is_plain(statement)).map(|items| (items, None));
     }
     let (left, right) = compared(statement)?;
@@ -265,30 +268,32 @@ fn needed(statement: &Statement) -> Option<(&[Term], Option<&Value>)> {
 }
 
 /// Whether OPA's index takes a term for the other side of a comparison.
-fn is_indexed(term: &Term) -> bool {
+fn is_indexed(term: &ResolvedTerm) -> bool {
     match &term.value {
-        Value::Constant(_) | Value::Variable(_) => true,
-        Value::Array(items) => items.iter().all(|item| matches!(item.value, Value::Constant(_) | Value::Variable(_))),
+        ResolvedValue::Constant(_) | ResolvedValue::Variable(_) => true,
+        ResolvedValue::Array(items) => {
+            items.iter().all(|item| matches!(item.value, ResolvedValue::Constant(_) | ResolvedValue::Variable(_)))
+        }
         _ => false,
     }
 }
 
 /// Whether a statement may end in an error: of another rule, or of a builtin where evaluation is strict.
-fn may_fail(statement: &Statement) -> bool {
+fn may_fail(statement: &ResolvedStatement) -> bool {
     let mut found = false;
     visit::terms_of_statement(statement, &mut |term| {
-        found |= term.as_variable() == Some(DATA) || matches!(&term.value, Value::Call(_));
+        found |= term.as_variable() == Some(DATA) || matches!(&term.value, ResolvedValue::Call(_));
         true
     });
-    found || matches!(statement.what, What::Call(_))
+    found || matches!(statement.what, ResolvedStatementKind::Call(_))
 }
 
 /// Returns both sides of a comparison for equality, or of a unification.
-fn compared(statement: &Statement) -> Option<(&Term, &Term)> {
+fn compared(statement: &ResolvedStatement) -> Option<(&ResolvedTerm, &ResolvedTerm)> {
     match &statement.what {
         _ if !is_plain(statement) => None,
-        What::Unify(left, right) => Some((left, right)),
-        What::Call(call) => match (&call.function, call.arguments.as_slice()) {
+        ResolvedStatementKind::Unify(left, right) => Some((left, right)),
+        ResolvedStatementKind::Call(call) => match (&call.function, call.arguments.as_slice()) {
             (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => Some((left, right)),
             _ => None,
         },
@@ -296,14 +301,14 @@ fn compared(statement: &Statement) -> Option<(&Term, &Term)> {
     }
 }
 
-fn is_plain(statement: &Statement) -> bool {
+fn is_plain(statement: &ResolvedStatement) -> bool {
     !statement.negated && statement.with.is_empty()
 }
 
 /// Returns a reference to the input whose keys are constants.
-fn input(term: &Term) -> Option<&[Term]> {
-    let Value::Ref(items) = &term.value else { return None };
+fn input(term: &ResolvedTerm) -> Option<&[ResolvedTerm]> {
+    let ResolvedValue::Ref(items) = &term.value else { return None };
     let (first, keys) = items.split_first()?;
-    let constant = |key: &Term| matches!(key.value, Value::Constant(_));
+    let constant = |key: &ResolvedTerm| matches!(key.value, ResolvedValue::Constant(_));
     (first.as_variable() == Some(INPUT) && keys.iter().all(constant)).then_some(items)
 }

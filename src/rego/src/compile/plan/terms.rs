@@ -2,21 +2,23 @@
 
 use super::{Planned, body::Body, value_of};
 use crate::{
-    compile::term::{Comprehension, DATA, INPUT, Term, Value},
+    compile::term::{DATA, INPUT, ResolvedComprehension, ResolvedTerm, ResolvedValue},
     program::{Collection, Operand, PathNode, Step},
     syntax::{ComprehensionKind, Position},
 };
 
 impl Body<'_, '_> {
     /// Returns where the value of a term is; references in it may iterate.
-    pub(super) fn operand(&mut self, term: &Term) -> Planned<Operand> {
+    pub(super) fn operand(&mut self, term: &ResolvedTerm) -> Planned<Operand> {
         if let Some(value) = value_of(term) {
             return Ok(Operand::Constant(value));
         }
         match &term.value {
-            Value::Variable(variable) if *variable == INPUT => Ok(Operand::Path(self.planner.path(PathNode::Input))),
-            Value::Variable(variable) if *variable == DATA => self.reference(std::slice::from_ref(term)),
-            Value::Variable(variable) => {
+            ResolvedValue::Variable(variable) if *variable == INPUT => {
+                Ok(Operand::Path(self.planner.path(PathNode::Input)))
+            }
+            ResolvedValue::Variable(variable) if *variable == DATA => self.reference(std::slice::from_ref(term)),
+            ResolvedValue::Variable(variable) => {
                 if let Some(operand) = self.variables.get(variable) {
                     return Ok(operand.clone());
                 }
@@ -24,34 +26,37 @@ impl Body<'_, '_> {
                 let name = name.map_or("a part of an expression", |name| name).to_owned();
                 Err(self.not_taken(format!("{name}, which has no value yet")))
             }
-            Value::Ref(items) => self.reference(items),
-            Value::Array(items) => {
+            ResolvedValue::Ref(items) => self.reference(items),
+            ResolvedValue::Array(items) => {
                 let items = items.iter().map(|item| self.operand(item)).collect::<Planned<_>>()?;
                 let into = self.register();
                 self.push(Step::MakeArray { into, items });
                 Ok(Operand::Register(into))
             }
-            Value::Set(items) => {
+            ResolvedValue::Set(items) => {
                 let items = items.iter().map(|item| self.operand(item)).collect::<Planned<_>>()?;
                 let into = self.register();
                 self.push(Step::MakeSet { into, items });
                 Ok(Operand::Register(into))
             }
-            Value::Object(fields) => {
-                let field = |(key, value): &(Term, Term)| Ok((self.operand(key)?, self.operand(value)?));
+            ResolvedValue::Object(fields) => {
+                let field =
+                    |(key, value): &(ResolvedTerm, ResolvedTerm)| Ok((self.operand(key)?, self.operand(value)?));
                 let fields = fields.iter().map(field).collect::<Planned<_>>()?;
                 let into = self.register();
                 self.push(Step::MakeObject { into, fields });
                 Ok(Operand::Register(into))
             }
-            Value::Comprehension(comprehension) => self.comprehension(term.at, comprehension),
-            Value::Constant(_) => Err(self.not_taken("a number that cannot be read")),
-            Value::Call(_) | Value::Template(_) | Value::Builtin(_) => Err(self.not_taken("a function as a value")),
+            ResolvedValue::Comprehension(comprehension) => self.comprehension(term.at, comprehension),
+            ResolvedValue::Constant(_) => Err(self.not_taken("a number that cannot be read")),
+            ResolvedValue::Call(_) | ResolvedValue::Template(_) | ResolvedValue::Builtin(_) => {
+                Err(self.not_taken("a function as a value"))
+            }
         }
     }
 
-    fn comprehension(&mut self, at: Position, comprehension: &Comprehension) -> Planned<Operand> {
-        let Comprehension { form, key, term, body } = comprehension;
+    fn comprehension(&mut self, at: Position, comprehension: &ResolvedComprehension) -> Planned<Operand> {
+        let ResolvedComprehension { form, key, term, body } = comprehension;
         let block = self.inner(body, |body| {
             let keys = key.iter().map(|key| body.operand(key)).collect::<Planned<_>>()?;
             Ok(Step::Yield { keys, value: body.operand(term)? })
@@ -68,13 +73,15 @@ impl Body<'_, '_> {
     }
 
     /// Whether all variables of a term have a value: then it is compared, and not taken apart.
-    pub(super) fn is_known(&self, term: &Term) -> bool {
+    pub(super) fn is_known(&self, term: &ResolvedTerm) -> bool {
         match &term.value {
-            Value::Variable(variable) => {
+            ResolvedValue::Variable(variable) => {
                 *variable == INPUT || *variable == DATA || self.variables.contains_key(variable)
             }
-            Value::Array(items) | Value::Set(items) => items.iter().all(|item| self.is_known(item)),
-            Value::Object(fields) => fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value)),
+            ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().all(|item| self.is_known(item)),
+            ResolvedValue::Object(fields) => {
+                fields.iter().all(|(key, value)| self.is_known(key) && self.is_known(value))
+            }
             // Other terms bind their variables themselves.
             _ => true,
         }

@@ -2,12 +2,12 @@
 
 use super::{Planned, body::Body};
 use crate::{
-    compile::term::{self, Term, Value},
+    compile::term::{self, ResolvedTerm, ResolvedValue},
     program::{Operand, Step},
 };
 
 impl Body<'_, '_> {
-    pub(super) fn unify(&mut self, left: &Term, right: &Term) -> Planned<()> {
+    pub(super) fn unify(&mut self, left: &ResolvedTerm, right: &ResolvedTerm) -> Planned<()> {
         let is_known = self.is_known(left) || self.is_known(right);
         let pairs = if is_known { None } else { term::paired(left, right) };
         if let Some(pairs) = pairs {
@@ -26,7 +26,7 @@ impl Body<'_, '_> {
     }
 
     /// Unifies the parts of two patterns, those first of which one side is known.
-    fn unify_pairs(&mut self, mut pairs: Vec<(&Term, &Term)>) -> Planned<()> {
+    fn unify_pairs(&mut self, mut pairs: Vec<(&ResolvedTerm, &ResolvedTerm)>) -> Planned<()> {
         while !pairs.is_empty() {
             let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
             let (left, right) = pairs.remove(ready.unwrap_or(0));
@@ -36,16 +36,16 @@ impl Body<'_, '_> {
     }
 
     /// Gives the open variables of a pattern their values, and compares the rest.
-    pub(super) fn bind(&mut self, pattern: &Term, value: &Operand) -> Planned<()> {
+    pub(super) fn bind(&mut self, pattern: &ResolvedTerm, value: &Operand) -> Planned<()> {
         match &pattern.value {
-            Value::Variable(variable) if !self.is_known(pattern) => {
+            ResolvedValue::Variable(variable) if !self.is_known(pattern) => {
                 if !matches!(value, Operand::Constant(_) | Operand::Register(_)) {
                     self.push(Step::Defined(value.clone()));
                 }
                 self.variables.insert(*variable, value.clone());
                 Ok(())
             }
-            Value::Array(items) if !self.is_known(pattern) => {
+            ResolvedValue::Array(items) if !self.is_known(pattern) => {
                 self.push(Step::Array(value.clone(), items.len()));
                 for (index, item) in items.iter().enumerate() {
                     if self.is_unused(item) {
@@ -56,11 +56,11 @@ impl Body<'_, '_> {
                 }
                 Ok(())
             }
-            Value::Object(fields) if !self.is_known(pattern) => {
+            ResolvedValue::Object(fields) if !self.is_known(pattern) => {
                 self.push(Step::Object(value.clone(), fields.len()));
                 // Constants first: they decide fastest.
                 let (constant, other): (Vec<_>, Vec<_>) =
-                    fields.iter().partition(|(_, part)| matches!(part.value, Value::Constant(_)));
+                    fields.iter().partition(|(_, part)| matches!(part.value, ResolvedValue::Constant(_)));
                 for (key, part) in constant.into_iter().chain(other) {
                     let key = self.operand(key)?;
                     let found = self.get(value.clone(), vec![key]);
@@ -68,7 +68,9 @@ impl Body<'_, '_> {
                 }
                 Ok(())
             }
-            Value::Set(_) if !self.is_known(pattern) => Err(self.not_taken("a set with variables as a pattern")),
+            ResolvedValue::Set(_) if !self.is_known(pattern) => {
+                Err(self.not_taken("a set with variables as a pattern"))
+            }
             _ => {
                 let known = self.operand(pattern)?;
                 self.push(Step::Equal(value.clone(), known));
@@ -78,9 +80,11 @@ impl Body<'_, '_> {
     }
 
     /// Compares a value with the length and the constants of an array.
-    pub(super) fn has_constants(&mut self, value: &Operand, items: &[Term]) -> Planned<()> {
+    pub(super) fn has_constants(&mut self, value: &Operand, items: &[ResolvedTerm]) -> Planned<()> {
         self.push(Step::Array(value.clone(), items.len()));
-        for (index, item) in items.iter().enumerate().filter(|(_, item)| matches!(item.value, Value::Constant(_))) {
+        for (index, item) in
+            items.iter().enumerate().filter(|(_, item)| matches!(item.value, ResolvedValue::Constant(_)))
+        {
             let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
             let constant = self.operand(item)?;
             self.push(Step::Equal(part, constant));
@@ -89,8 +93,8 @@ impl Body<'_, '_> {
     }
 
     /// Binds a pattern to an array of two.
-    pub(super) fn bind_pair(&mut self, pattern: &Term, first: &Operand, second: &Operand) -> Planned<()> {
-        if let Value::Array(items) = &pattern.value {
+    pub(super) fn bind_pair(&mut self, pattern: &ResolvedTerm, first: &Operand, second: &Operand) -> Planned<()> {
+        if let ResolvedValue::Array(items) = &pattern.value {
             let [left, right] = items.as_slice() else {
                 self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
                 return items.iter().try_for_each(|item| self.bind(item, second));
@@ -104,7 +108,7 @@ impl Body<'_, '_> {
     }
 
     /// Whether a term is a variable that nobody can read.
-    fn is_unused(&self, term: &Term) -> bool {
+    fn is_unused(&self, term: &ResolvedTerm) -> bool {
         !self.is_known(term) && term.as_variable().is_some_and(|variable| self.planner.variables.is_wildcard(variable))
     }
 }

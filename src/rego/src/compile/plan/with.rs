@@ -7,7 +7,7 @@ use super::{
 use crate::{
     builtins::Callee,
     compile::{
-        term::{DATA, Statement, TargetValue, Term, Value, VariableSet, With},
+        term::{DATA, ResolvedStatement, ResolvedTerm, ResolvedValue, ResolvedWith, VariableSet, WithTargetValue},
         visit,
     },
     program::{Callable, Operand, Replacement, RuleId, Step, Substitute},
@@ -16,9 +16,9 @@ use crate::{
 impl Body<'_, '_> {
     /// Plans a statement that is evaluated with other documents and functions. The variables that it gives a value are taken
     /// out of there one solution after the other; what follows is evaluated without them.
-    pub(super) fn with(&mut self, statement: &Statement) -> Planned<()> {
+    pub(super) fn with(&mut self, statement: &ResolvedStatement) -> Planned<()> {
         let replaced = statement.with.iter().map(|with| self.replacement(with)).collect::<Planned<_>>()?;
-        let plain = Statement { with: Vec::new(), ..statement.clone() };
+        let plain = ResolvedStatement { with: Vec::new(), ..statement.clone() };
         self.keep_values(&plain);
         let before = self.variables.clone();
         let mut bound = Vec::new();
@@ -49,7 +49,7 @@ impl Body<'_, '_> {
     }
 
     /// Puts the values of a statement's variables into registers, as what they are read from is another document inside.
-    fn keep_values(&mut self, statement: &Statement) {
+    fn keep_values(&mut self, statement: &ResolvedStatement) {
         let mut used = VariableSet::new();
         visit::all_of_statement(statement, &mut used);
         for variable in used {
@@ -61,11 +61,11 @@ impl Body<'_, '_> {
         }
     }
 
-    fn replacement(&mut self, with: &With) -> Planned<Replacement> {
+    fn replacement(&mut self, with: &ResolvedWith) -> Planned<Replacement> {
         let function = match &with.target.value {
-            TargetValue::Builtin(name) => Callable::Builtin(self.builtin(name)?),
-            TargetValue::Ref(items) => {
-                let is_data = items.first().and_then(Term::as_variable) == Some(DATA);
+            WithTargetValue::Builtin(name) => Callable::Builtin(self.builtin(name)?),
+            WithTargetValue::Ref(items) => {
+                let is_data = items.first().and_then(ResolvedTerm::as_variable) == Some(DATA);
                 let keys = items.get(1..).unwrap_or_default();
                 match self.function(keys).filter(|_| is_data) {
                     Some(function) => Callable::Rule(function?),
@@ -73,11 +73,11 @@ impl Body<'_, '_> {
                     None => return Ok(Replacement::Input(self.operands(keys)?.into(), self.value(with)?)),
                 }
             }
-            TargetValue::Variable(_) | TargetValue::Other => return Err(self.not_taken("`with` of nothing")),
+            WithTargetValue::Variable(_) | WithTargetValue::Other => return Err(self.not_taken("`with` of nothing")),
         };
         let substitute = match &with.value.value {
-            Value::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
-            Value::Ref(items) if items.first().and_then(Term::as_variable) == Some(DATA) => {
+            ResolvedValue::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
+            ResolvedValue::Ref(items) if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) => {
                 match self.function(&items[1..]) {
                     Some(function) => Substitute::Function(Callable::Rule(function?)),
                     None => Substitute::Value(self.operand(&with.value)?),
@@ -89,9 +89,9 @@ impl Body<'_, '_> {
     }
 
     /// Returns what takes the place of a document.
-    fn value(&mut self, with: &With) -> Planned<Operand> {
+    fn value(&mut self, with: &ResolvedWith) -> Planned<Operand> {
         // A function has no value.
-        if let Value::Ref(items) = &with.value.value
+        if let ResolvedValue::Ref(items) = &with.value.value
             && self.function(items.get(1..).unwrap_or_default()).is_some()
         {
             return Ok(Operand::Constant(regorus::Value::Undefined));
@@ -104,8 +104,8 @@ impl Body<'_, '_> {
     }
 
     /// Returns the function at a path below `data`; `None` if something else is there.
-    fn function(&mut self, keys: &[Term]) -> Option<Planned<RuleId>> {
-        let keys: Vec<_> = keys.iter().map(Term::constant).collect::<Option<_>>()?;
+    fn function(&mut self, keys: &[ResolvedTerm]) -> Option<Planned<RuleId>> {
+        let keys: Vec<_> = keys.iter().map(ResolvedTerm::constant).collect::<Option<_>>()?;
         let node = self.planner.tree.at(&keys)?;
         let is_function = node.rules.iter().any(|rule| self.planner.rules[*rule].is_function());
         is_function.then(|| self.planner.rule(node))

@@ -8,7 +8,10 @@ use crate::{
     compile::{
         fault::{Code, Fault},
         scope::{Occurrence, declared_names},
-        term::{Call, Comprehension, DATA, Function, INPUT, Part, Term, Value, Variable, VariableSet, What},
+        term::{
+            DATA, Function, INPUT, ResolvedCall, ResolvedComprehension, ResolvedStatementKind, ResolvedTerm,
+            ResolvedValue, TemplatePart, Variable, VariableSet,
+        },
         visit,
     },
     constant::Constant,
@@ -17,33 +20,35 @@ use crate::{
 
 impl Resolver<'_> {
     /// Reads an expression that is a statement.
-    pub(super) fn what(&mut self, expr: &Expr) -> What {
+    pub(super) fn what(&mut self, expr: &Expr) -> ResolvedStatementKind {
         if let Kind::Binary("=", left, right) = &expr.kind {
             let left = self.term(left);
-            return What::Unify(left, self.term(right));
+            return ResolvedStatementKind::Unify(left, self.term(right));
         }
         let term = self.term(expr);
         match term.value {
-            Value::Call(call) => What::Call(*call),
-            value => What::Term(Term::new(term.at, value)),
+            ResolvedValue::Call(call) => ResolvedStatementKind::Call(*call),
+            value => ResolvedStatementKind::Term(ResolvedTerm::new(term.at, value)),
         }
     }
 
-    pub(super) fn term(&mut self, expr: &Expr) -> Term {
+    pub(super) fn term(&mut self, expr: &Expr) -> ResolvedTerm {
         let at = self.moved.unwrap_or(expr.at);
         let value = match &expr.kind {
-            Kind::Scalar(text) => Value::Constant(Constant::scalar(text).unwrap_or(Constant::Null)),
+            Kind::Scalar(text) => ResolvedValue::Constant(Constant::scalar(text).unwrap_or(Constant::Null)),
             Kind::Name(_) | Kind::Ref(..) => return self.reference(expr),
-            Kind::Array(items) => Value::Array(items.iter().map(|item| self.term(item)).collect()),
-            Kind::Set(items) => Value::Set(items.iter().map(|item| self.term(item)).collect()),
+            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.term(item)).collect()),
+            Kind::Set(items) => ResolvedValue::Set(items.iter().map(|item| self.term(item)).collect()),
             Kind::Object(fields) => {
-                Value::Object(fields.iter().map(|(key, value)| (self.term(key), self.term(value))).collect())
+                ResolvedValue::Object(fields.iter().map(|(key, value)| (self.term(key), self.term(value))).collect())
             }
-            Kind::Comprehension(comprehension) => Value::Comprehension(Box::new(self.comprehension(comprehension))),
+            Kind::Comprehension(comprehension) => {
+                ResolvedValue::Comprehension(Box::new(self.comprehension(comprehension)))
+            }
             Kind::Call(function, arguments) => {
                 let function = self.function(function);
                 let arguments = arguments.iter().map(|argument| self.term(argument)).collect();
-                Value::Call(Box::new(Call { function, arguments }))
+                ResolvedValue::Call(Box::new(ResolvedCall { function, arguments }))
             }
             Kind::Binary(operator, left, right) => {
                 let arguments = vec![self.term(left), self.term(right)];
@@ -55,27 +60,30 @@ impl Resolver<'_> {
                 builtin(name, parts.map(|part| self.term(part)).collect())
             }
             Kind::Minus(inner) => {
-                let zero = Term::new(at, Value::Constant(Constant::scalar("0").unwrap_or(Constant::Null)));
+                let zero =
+                    ResolvedTerm::new(at, ResolvedValue::Constant(Constant::scalar("0").unwrap_or(Constant::Null)));
                 builtin("minus", vec![zero, self.term(inner)])
             }
-            Kind::Template(pieces) => Value::Template(pieces.iter().filter_map(|piece| self.piece(piece)).collect()),
+            Kind::Template(pieces) => {
+                ResolvedValue::Template(pieces.iter().filter_map(|piece| self.piece(piece)).collect())
+            }
         };
-        Term::new(at, value)
+        ResolvedTerm::new(at, value)
     }
 
-    fn piece(&mut self, piece: &Piece) -> Option<Part> {
+    fn piece(&mut self, piece: &Piece) -> Option<TemplatePart> {
         match piece {
-            Piece::Text(text) => Some(Part::Constant(Constant::scalar(text).unwrap_or(Constant::Null))),
+            Piece::Text(text) => Some(TemplatePart::Constant(Constant::scalar(text).unwrap_or(Constant::Null))),
             Piece::Statement(statement) => {
                 self.scopes.enter(BTreeSet::new());
                 let statement = self.statement(statement);
                 self.scopes.leave();
-                statement.map(|statement| Part::Statement(Box::new(statement)))
+                statement.map(|statement| TemplatePart::Statement(Box::new(statement)))
             }
         }
     }
 
-    fn comprehension(&mut self, comprehension: &syntax::Comprehension) -> Comprehension {
+    fn comprehension(&mut self, comprehension: &syntax::Comprehension) -> ResolvedComprehension {
         let moved = self.moved.take();
         self.scopes.enter(declared_names(&comprehension.body));
         let faults = self.faults.len();
@@ -90,18 +98,18 @@ impl Resolver<'_> {
         }
         self.scopes.leave();
         self.moved = moved;
-        Comprehension { form: comprehension.form, key, term, body }
+        ResolvedComprehension { form: comprehension.form, key, term, body }
     }
 
-    pub(super) fn key(&mut self, key: &Key, at: Position) -> Term {
+    pub(super) fn key(&mut self, key: &Key, at: Position) -> ResolvedTerm {
         match key {
-            Key::Dot(name) => Term::text(at, name),
+            Key::Dot(name) => ResolvedTerm::text(at, name),
             Key::Index(index) => self.term(index),
         }
     }
 
     /// Reads a name, and the keys behind it.
-    pub(super) fn reference(&mut self, expr: &Expr) -> Term {
+    pub(super) fn reference(&mut self, expr: &Expr) -> ResolvedTerm {
         let at = self.moved.unwrap_or(expr.at);
         let (head, keys): (&Expr, &[Key]) = match &expr.kind {
             Kind::Ref(head, keys) => (head, keys),
@@ -110,18 +118,19 @@ impl Resolver<'_> {
         let Some(name) = head.as_name() else {
             let mut items = vec![self.term(head)];
             items.extend(keys.iter().map(|key| self.key(key, at)));
-            return Term::new(at, Value::Ref(items));
+            return ResolvedTerm::new(at, ResolvedValue::Ref(items));
         };
         let mut items = match self.global(name).cloned() {
             Some((document, path)) => {
-                let keys = path.into_iter().map(|key| Term::new(at, Value::Constant(key)));
-                std::iter::once(Term::variable(at, document)).chain(keys).collect()
+                let keys = path.into_iter().map(|key| ResolvedTerm::new(at, ResolvedValue::Constant(key)));
+                std::iter::once(ResolvedTerm::variable(at, document)).chain(keys).collect()
             }
-            None => vec![Term::variable(at, self.name(name, keys.is_empty()))],
+            None => vec![ResolvedTerm::variable(at, self.name(name, keys.is_empty()))],
         };
         items.extend(keys.iter().map(|key| self.key(key, at)));
-        let document = items.first().and_then(Term::as_variable).is_some_and(|first| first == DATA || first == INPUT);
-        if items.len() == 1 && !document { items.remove(0) } else { Term::new(at, Value::Ref(items)) }
+        let document =
+            items.first().and_then(ResolvedTerm::as_variable).is_some_and(|first| first == DATA || first == INPUT);
+        if items.len() == 1 && !document { items.remove(0) } else { ResolvedTerm::new(at, ResolvedValue::Ref(items)) }
     }
 
     /// Returns the variable of a name, or the document.
@@ -177,8 +186,8 @@ impl Resolver<'_> {
     }
 }
 
-fn builtin(name: &str, arguments: Vec<Term>) -> Value {
-    Value::Call(Box::new(Call { function: Function::Builtin(name.into()), arguments }))
+fn builtin(name: &str, arguments: Vec<ResolvedTerm>) -> ResolvedValue {
+    ResolvedValue::Call(Box::new(ResolvedCall { function: Function::Builtin(name.into()), arguments }))
 }
 
 /// Returns the builtin that an operator is.
