@@ -21,7 +21,6 @@ pub mod excusable;
 pub mod files;
 pub mod inventory;
 mod kinds;
-mod large_packages;
 pub(crate) mod last_good;
 pub(crate) mod links;
 mod lint;

@@ -14,7 +14,7 @@ use super::{
     dialect::Annotations,
     dialects::{self, KnownPackages},
     entrypoints::{Purpose, Reading, companion, find_reads},
-    large_packages, lint,
+    lint,
     metadata::{self, AnnotationScope},
     modules,
     policy::Policy,
@@ -71,17 +71,7 @@ pub(crate) fn compile<'f>(
     let names = imported.iter().map(|file| Arc::clone(&file.shown)).collect();
     files.extend(imported);
     let is_one = matches!(purpose, Purpose::Single(_));
-    let mut missing = missing;
-    let mut written = modules::read(&files);
-    let refused = large_packages::refuse(&files, &written, &mut missing, problems);
-    if is_one && !refused.is_empty() {
-        return None;
-    }
-    let is_kept = |index: usize| !refused.contains(&index);
-    let mut index = 0..;
-    files.retain(|_| index.next().is_some_and(is_kept));
-    let mut index = 0..;
-    written.retain(|_| index.next().is_some_and(is_kept));
+    let written = modules::read(&files);
     let value = match value::from_tree(data.document.clone().into()) {
         Ok(value) => value,
         Err(why) => {
@@ -191,21 +181,7 @@ impl<'a> Compiler<'a> {
         let mut problems = Vec::new();
         let modules: &[&Module] = &self.modules();
         let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
-        let annotations: Vec<Annotations> = files
-            .iter()
-            .zip(modules)
-            .map(|(file, module)| {
-                if self.imported.contains(&file.shown) {
-                    return Annotations::new();
-                }
-                metadata::read(file, module, &mut problems)
-            })
-            .zip(&self.files)
-            .map(|(annotations, source)| {
-                let is_own = !self.imported.contains(&source.file.shown);
-                if is_own { with_rules(annotations, source) } else { annotations }
-            })
-            .collect();
+        let annotations = self.annotations(&mut problems);
         let known = &match self.purpose {
             Purpose::Directory(_) | Purpose::Test => dialects::packages(modules, &annotations, graph),
             Purpose::Single(_) => KnownPackages::new(),
@@ -253,6 +229,17 @@ impl<'a> Compiler<'a> {
         }
         let (policies, groups) = reading.policies();
         (policies, groups, problems)
+    }
+
+    /// Reads the METADATA of each module; modules of other sources have none here.
+    fn annotations(&self, problems: &mut Vec<Problem>) -> Vec<Annotations> {
+        let read = |source: &SourceFile<'_>| {
+            if self.imported.contains(&source.file.shown) {
+                return Annotations::new();
+            }
+            with_rules(metadata::read(source.file, source.module, problems), source)
+        };
+        self.files.iter().map(read).collect()
     }
 
     /// Returns the modules of the files.

@@ -78,22 +78,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 continue;
             }
         };
-        let mut found = Vec::new();
-        find(root, &links, &mut found, &mut problems);
-        for found in found {
-            // The same module twice (`-p . -p policies`) would judge everything twice.
-            let canonical = fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
-            if found.form == Form::Rego && !modules.insert(canonical) {
-                continue;
-            }
-            let shown = shown(&found.path);
-            match read_one(&found.path, limits) {
-                Ok(text) => {
-                    files.push(File { directories: found.directories, ..File::new(shown, found.form, text) });
-                }
-                Err(why) => problems.push(Problem::refused(&shown, why)),
-            }
-        }
+        read_below(root, &links, (limits, &mut modules), &mut files, &mut problems);
     }
     problems.extend(bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle)));
     for part in parts {
@@ -103,6 +88,30 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
         }
     }
     (files, problems)
+}
+
+/// Reads the files below a path, but for modules that were read before: the same module twice (`-p . -p policies`) would judge
+/// everything twice.
+fn read_below(
+    root: &Path,
+    links: &LinkBoundary,
+    (limits, modules): (&Limits, &mut HashSet<PathBuf>),
+    files: &mut Vec<File>,
+    problems: &mut Vec<Problem>,
+) {
+    let mut found = Vec::new();
+    find(root, links, &mut found, problems);
+    for found in found {
+        let canonical = fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
+        if found.form == Form::Rego && !modules.insert(canonical) {
+            continue;
+        }
+        let shown = shown(&found.path);
+        match read_one(&found.path, limits) {
+            Ok(text) => files.push(File { directories: found.directories, ..File::new(shown, found.form, text) }),
+            Err(why) => problems.push(Problem::refused(&shown, why)),
+        }
+    }
 }
 
 /// Returns every policy and data file below `paths`.

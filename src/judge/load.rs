@@ -248,16 +248,8 @@ fn compile_all(
     problems.extend(frameworks.of_all(owners.all.len()));
     // What is used elsewhere is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
-    let mut of_gatekeeper = templates::load(gatekeeper, limits, point, problems);
-    retain_bound(selection, &mut of_gatekeeper.policies, &mut of_gatekeeper.units);
-    compiled.add(of_gatekeeper.policies, of_gatekeeper.units);
-    compiled.unjudged.extend(of_gatekeeper.unjudged);
-    compiled.config = of_gatekeeper.config;
-    compiled.policies.sort_by(|a, b| a.name.cmp(&b.name));
-    compiled.unjudged.sort();
-    // Libraries that share controls name them alike.
-    compiled.unjudged.dedup();
-    compiled.left_out.sort();
+    compiled.add_templates(templates::load(gatekeeper, limits, point, problems), selection);
+    compiled.sort();
     compiled
 }
 
@@ -312,6 +304,21 @@ impl Compiled {
     fn add(&mut self, policies: Vec<Policy>, units: Vec<Unit>) {
         self.policies.extend(policies);
         self.units.extend(units);
+    }
+
+    fn add_templates(&mut self, mut templates: templates::LoadedTemplates, selection: &RuleSelection) {
+        retain_bound(selection, &mut templates.policies, &mut templates.units);
+        self.add(templates.policies, templates.units);
+        self.unjudged.extend(templates.unjudged);
+        self.config = templates.config;
+    }
+
+    fn sort(&mut self) {
+        self.policies.sort_by(|a, b| a.name.cmp(&b.name));
+        self.unjudged.sort();
+        // Libraries that share controls name them alike.
+        self.unjudged.dedup();
+        self.left_out.sort();
     }
 
     /// Adds the controls of a library, unless an earlier source has policies of these names.

@@ -105,23 +105,7 @@ impl<'a> Walker<'a> {
                 let (keys, _) = self.elements(&value);
                 if value.is_nothing() { value } else { Possible::set(self.whole(keys), false) }
             }
-            ("array.concat", [left, right]) => {
-                let (left, right) = (self.term(left), self.term(right));
-                let mut all = self.elements(&left).1;
-                all.join(self.elements(&right).1);
-                self.listed(&[&left, &right], all)
-            }
-            ("array.slice", [array, from, to]) => {
-                let array = self.term(array);
-                let nothing = self.read_whole(from) | self.read_whole(to);
-                let (_, all) = self.elements(&array);
-                if nothing { Possible::default() } else { self.listed(&[&array], all) }
-            }
-            ("array.reverse", [array]) => {
-                let array = self.term(array);
-                let (_, all) = self.elements(&array);
-                self.listed(&[&array], all)
-            }
+            ("array.concat" | "array.slice" | "array.reverse", _) => self.array_builtin(name, arguments),
             (
                 "is_array" | "is_boolean" | "is_null" | "is_number" | "is_object" | "is_set" | "is_string"
                 | "type_name",
@@ -147,6 +131,30 @@ impl<'a> Walker<'a> {
             ("sprintf", _) => self.sprintf(arguments),
             ("concat", _) => self.concat(arguments),
             ("internal.template_string", _) => self.template_string(arguments),
+            _ => self.any_builtin(name, arguments),
+        }
+    }
+
+    /// What builtins make of arrays.
+    fn array_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
+        match (name, arguments) {
+            ("array.concat", [left, right]) => {
+                let (left, right) = (self.term(left), self.term(right));
+                let mut all = self.elements(&left).1;
+                all.join(self.elements(&right).1);
+                self.listed(&[&left, &right], all)
+            }
+            ("array.slice", [array, from, to]) => {
+                let array = self.term(array);
+                let nothing = self.read_whole(from) | self.read_whole(to);
+                let (_, all) = self.elements(&array);
+                if nothing { Possible::default() } else { self.listed(&[&array], all) }
+            }
+            ("array.reverse", [array]) => {
+                let array = self.term(array);
+                let (_, all) = self.elements(&array);
+                self.listed(&[&array], all)
+            }
             _ => self.any_builtin(name, arguments),
         }
     }

@@ -82,25 +82,10 @@ pub(crate) fn read(
     point: EnforcementPoint,
     problems: &mut Vec<Problem>,
 ) -> Option<ReadConstraint> {
-    let before = problems.len();
-    let name = document.name().to_owned();
-    let label = document.label();
-    if !is_subdomain(&name) {
-        let message = format!("{} {name:?}: this is no name for an object", template.kind);
-        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
-    }
-    let version = document.node.get("apiVersion").text().unwrap_or_default();
-    if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
-        let message = format!("{label}: Gatekeeper does not know {version}");
-        let help = "apiVersion: constraints.gatekeeper.sh/v1beta1";
-        problems.push(document.problem(document.node.get("apiVersion"), message).help(help));
-    }
-    for error in template.schema.check(&document.node) {
-        problems.push(document.problem_at(error.at, format!("{label}: {}", error.message)).help(error.help));
-    }
-    if problems.len() > before {
+    if !is_valid(document, template, problems) {
         return None;
     }
+    let (name, label) = (document.name().to_owned(), document.label());
     template.schema.fill(&mut document.node);
     if template.schema.loses_defaults(&document.node) {
         let message = format!("{label}: without parameters the defaults of its template are not filled in");
@@ -138,6 +123,27 @@ pub(crate) fn read(
             excusable: Excusability::default(),
         },
     })))
+}
+
+/// Checks the name, the version and the parameters of a Constraint.
+fn is_valid(document: &Document<'_>, template: &Template, problems: &mut Vec<Problem>) -> bool {
+    let before = problems.len();
+    let name = document.name();
+    let label = document.label();
+    if !is_subdomain(name) {
+        let message = format!("{} {name:?}: this is no name for an object", template.kind);
+        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
+    }
+    let version = document.node.get("apiVersion").text().unwrap_or_default();
+    if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
+        let message = format!("{label}: Gatekeeper does not know {version}");
+        let help = "apiVersion: constraints.gatekeeper.sh/v1beta1";
+        problems.push(document.problem(document.node.get("apiVersion"), message).help(help));
+    }
+    for error in template.schema.check(&document.node) {
+        problems.push(document.problem_at(error.at, format!("{label}: {}", error.message)).help(error.help));
+    }
+    problems.len() == before
 }
 
 /// Returns what violations count as; `None` if no action is named for this enforcement point.
