@@ -248,6 +248,9 @@ fn there_is_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(yaml(include_str!("../charts/kaudit/Chart.yaml"))["appVersion"], version);
     assert!(stages()[1].instructions.contains(&vec!["ARG".to_owned(), format!("VERSION={version}")]));
+    let own = format!("version = \"{version}\"");
+    assert!(include_str!("../src/rego/Cargo.toml").lines().any(|line| line == own));
+    assert!(CARGO_TOML.contains(&format!("kaudit-rego = {{ path = \"src/rego\", {own} }}")));
 }
 
 /// The options of `kaudit check`.

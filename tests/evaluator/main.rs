@@ -6,6 +6,7 @@
 mod cases;
 
 mod conftest;
+mod fidelity;
 #[path = "../support/files.rs"]
 mod files;
 mod fuzz;
@@ -13,8 +14,9 @@ mod gator;
 mod guards;
 mod kubescape;
 mod objects;
-mod opa;
 mod paths;
+#[path = "../../src/rego/tests/opa/reference.rs"]
+mod reference;
 mod sharing;
 mod trivy;
 

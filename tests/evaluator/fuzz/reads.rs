@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use super::{
     comparison::{data, prepared},
     generator::ModuleGenerator,
-    on_deep_stack, setting,
 };
-use crate::object;
+use crate::{
+    object,
+    reference::{on_deep_stack, setting},
+};
 
 /// The number of modules, if no other is given.
 const MODULES: u64 = 2_000;

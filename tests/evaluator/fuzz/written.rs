@@ -10,11 +10,11 @@ use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use serde_json::{Value, json};
 
-use super::{
-    comparison::{DifferenceKind, OpaComparison, by_opa},
-    on_deep_stack, setting,
+use super::comparison::{DifferenceKind, OpaComparison, by_opa};
+use crate::{
+    objects::{alter, objects},
+    reference::{on_deep_stack, setting},
 };
-use crate::objects::{alter, objects};
 
 /// How often each object is altered, for policies as they are.
 const ALTERATIONS: usize = 6;

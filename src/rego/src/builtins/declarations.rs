@@ -1,7 +1,7 @@
 //! The types of OPA's builtins, those that cannot be called here included.
 //!
 //! `declarations.txt` has one a line, as OPA writes types: `count (any<…>) => number`. It is made of `opa capabilities
-//! --current`; `tests/evaluator/opa/declarations.rs` compares the two, and writes the file anew.
+//! --current`; `tests/opa/declarations.rs` compares the two, and writes the file anew.
 
 use std::{collections::HashMap, sync::LazyLock};
 

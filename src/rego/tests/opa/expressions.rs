@@ -4,12 +4,13 @@
 //! kaudit refuses, with an error, where `opa` has an answer; one that begins with `~ ` has another answer here, for the
 //! reason that stands above it.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
-use regorus::Value;
+use kaudit_rego::Value;
 
-use super::{from_json, limits, policies, through_json};
+use super::{from_json, through_json};
+use crate::reference::{limits, on_deep_stack, policies};
 
 /// What the expressions may call `input`: values whose types `opa` cannot check beforehand.
 const INPUT: &str = r#"{
@@ -65,17 +66,12 @@ fn builtins_answer_as_opa_does() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let text =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/expressions.txt")).unwrap();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/expressions.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let expressions: Vec<&str> = lines.iter().map(|line| line.trim_start_matches(['!', '~']).trim_start()).collect();
     assert!(expressions.len() > 300, "{}", expressions.len());
     let wanted = by_opa(&expressions);
-    // As deep a stack as kaudit judges on.
-    let compare = || differences(&lines, &expressions, &wanted);
-    let compared = thread::scope(|scope| {
-        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, compare).unwrap().join().unwrap()
-    });
+    let compared = on_deep_stack(|| differences(&lines, &expressions, &wanted));
     assert!(compared.is_empty(), "{compared}");
 }
 

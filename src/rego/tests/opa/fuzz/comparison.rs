@@ -1,11 +1,10 @@
 //! Modules on inputs, by the real `opa` and by kaudit.
 
-use kaudit::rego::Evaluator;
-use regorus::Value;
+use kaudit_rego::{Evaluator, Value};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::opa::{limits, opa_cases, policies};
+use crate::reference::{limits, opa_cases, policies};
 
 /// Modules with what is evaluated of them.
 pub(super) struct OpaComparison {

@@ -4,10 +4,8 @@ use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use serde_json::json;
 
-use super::{
-    comparison::{OpaComparison, by_opa},
-    on_deep_stack,
-};
+use super::comparison::{OpaComparison, by_opa};
+use crate::reference::on_deep_stack;
 
 /// Conditions of rules that relate elements of a list: `{v}` is one of them, `{u}` one that is found before it.
 const CONDITIONS: [&str; 20] = [

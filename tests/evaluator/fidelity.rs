@@ -149,7 +149,7 @@ fn kaudit_finds_what_opa_finds() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/fidelity");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/fidelity");
     let mut cases: Vec<Case> = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -2,16 +2,17 @@
 //!
 //! `KAUDIT_GENERATED_SEED` and `KAUDIT_GENERATED_COUNT` choose other expressions.
 
-use std::{env, fmt::Write as _, thread};
+use std::fmt::Write as _;
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
-use regorus::Value;
+use kaudit_rego::Value;
 
 use super::{
     expressions::{by_kaudit, by_opa},
     from_json, through_json,
 };
+use crate::reference::{on_deep_stack, setting};
 
 const NUMBERS: [&str; 14] =
     ["0", "1", "-1", "2", "10", "0.1", "0.5", "2.5", "-0.5", "0.3", "100", "255", "18446744073709551617", "0.000125"];
@@ -163,13 +164,9 @@ fn any(term: &str) -> String {
     format!("[{term}, input.none][input.zero]")
 }
 
-fn setting(name: &str, otherwise: u64) -> u64 {
-    env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
-
 fn generated(make: impl Fn(&mut Generator) -> String) -> Vec<String> {
-    let mut generator = Generator { random: Rng::with_seed(setting("KAUDIT_GENERATED_SEED", 1)) };
-    (0..setting("KAUDIT_GENERATED_COUNT", 400)).map(|_| make(&mut generator)).collect()
+    let mut generator = Generator { random: Rng::with_seed(setting("KAUDIT_GENERATED_SEED").unwrap_or(1)) };
+    (0..setting("KAUDIT_GENERATED_COUNT").unwrap_or(400)).map(|_| make(&mut generator)).collect()
 }
 
 fn compare(expressions: &[String]) {
@@ -189,14 +186,10 @@ fn compare(expressions: &[String]) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Compares on a stack as deep as kaudit evaluates on.
 fn check(make: impl Fn(&mut Generator) -> String) {
     if require_tool(Tool::Opa) {
         let expressions = generated(make);
-        thread::scope(|scope| {
-            let compared = || compare(&expressions);
-            thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, compared).unwrap().join().unwrap();
-        });
+        on_deep_stack(|| compare(&expressions));
     }
 }
 

@@ -57,7 +57,7 @@ fn the_declarations_of_builtins_are_those_of_opa() {
     let capabilities: Value = serde_json::from_slice(&output.stdout).unwrap();
     let lines: Vec<String> = capabilities["builtins"].as_array().unwrap().iter().map(line).collect();
     let wanted = lines.join("\n") + "\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rego/src/builtins/declarations.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/builtins/declarations.txt");
     if std::env::var_os("KAUDIT_TEST_WRITE").is_some() {
         fs::write(&path, &wanted).unwrap();
     }

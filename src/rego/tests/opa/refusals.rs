@@ -6,15 +6,15 @@
 
 mod random;
 
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, thread};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use fastrand::Rng;
-use kaudit::rego::{File, Form, Limits, Policies, Problem};
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_rego::{File, Form, Limits, Policies, Problem};
 use serde::Deserialize;
 
 use self::random::{Declared, Generator};
-use super::opa_cases;
+use crate::reference::{on_deep_stack, opa_cases, setting};
 
 /// Modules at random, if nothing else is said.
 const MODULES: usize = 1_500;
@@ -213,29 +213,19 @@ fn is_policy(path: &Path) -> bool {
 fn compare(sets: &[Set], seed: u64) {
     let theirs = by_opa(sets, "v1");
     let work = || sets.iter().zip(&theirs).filter_map(|(set, theirs)| difference(set, theirs)).collect::<Vec<_>>();
-    let different = with_a_large_stack(work);
+    let different = on_deep_stack(work);
     let shown = different.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
-}
-
-fn with_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap().join().unwrap()
-    })
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
 /// The short form is always the same: what the long one finds is a finding, and no reason for a red run of somebody else.
 fn seed() -> u64 {
     let long = std::env::var_os("KAUDIT_TEST_MODULES").is_some();
-    number("KAUDIT_TEST_SEED").unwrap_or_else(|| if long { fastrand::u64(..) } else { 1 })
+    setting("KAUDIT_TEST_SEED").unwrap_or_else(|| if long { fastrand::u64(..) } else { 1 })
 }
 
 fn count() -> usize {
-    number("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap())
+    setting("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap())
 }
 
 #[test]
@@ -243,7 +233,7 @@ fn modules_that_are_broken_in_known_ways_are_refused() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/refusals/kinds.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/refusals/kinds.yaml");
     let kinds: Vec<Kind> = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert!(kinds.len() > 150, "{}", kinds.len());
     let (seed, count) = (seed(), count());
@@ -270,7 +260,8 @@ fn policies_that_people_wrote_are_refused_as_by_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Those of the repository.
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sets: Vec<Set> = ["policies", "examples"].iter().flat_map(|folder| library(&own.join(folder))).collect();
     assert!(sets.len() > 15, "{}", sets.len());
     if let Some(folder) = std::env::var_os("KAUDIT_TEST_LIBRARY") {
@@ -296,7 +287,7 @@ fn policies_that_people_wrote_are_refused_as_by_opa() {
         (found.is_empty() != taken).then(|| format!("=== {}\n{}", set.about, all.join("\n")))
     };
     let work = || sets.iter().zip(old.iter().zip(&new)).filter_map(differs).collect::<Vec<_>>();
-    let different = with_a_large_stack(work);
+    let different = on_deep_stack(work);
     let shown = different.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {} differ\n{shown}", different.len(), sets.len());
 }

@@ -1,0 +1,125 @@
+//! Random modules on random inputs: each rule has the value that the real `opa` gives it, or an error where `opa` has one.
+//!
+//! The seed is printed where they differ, with the smallest module found that still differs. `KAUDIT_TEST_SEED` repeats a run,
+//! `KAUDIT_TEST_MODULES` makes a longer one.
+
+mod comparison;
+mod generator;
+mod joins;
+
+use std::fmt::Write as _;
+
+use fastrand::Rng;
+use kaudit_controlplane::{Tool, require_tool};
+
+use self::{
+    comparison::{Difference, DifferenceKind, OpaComparison, by_opa},
+    generator::{ModuleGenerator, RandomModule},
+};
+use crate::reference::{on_deep_stack, setting};
+
+/// The number of modules, if no other is given.
+const MODULES: usize = 1_000;
+/// Each is evaluated on so many inputs.
+const INPUTS: usize = 6;
+/// So many modules are put to `opa` at a time.
+const BATCH: usize = 500;
+/// Of so many modules one may end in an error where `opa` has none: it leaves out more by its index, and looks up single keys.
+const TOO_LOUD: usize = 100;
+/// So many differences are made smaller and printed.
+const SHOWN: usize = 5;
+
+/// A module with what it is evaluated on.
+#[derive(Clone)]
+struct FuzzCase {
+    module: RandomModule,
+    inputs: Vec<serde_json::Value>,
+    strict: bool,
+}
+
+impl FuzzCase {
+    fn new(seed: u64) -> Self {
+        let mut generator = ModuleGenerator::new(Rng::with_seed(seed));
+        let module = generator.module();
+        let inputs = (0..INPUTS).map(|_| generator.input()).collect();
+        Self { module, inputs, strict: seed.is_multiple_of(4) }
+    }
+
+    fn comparison(&self) -> OpaComparison {
+        let (modules, rules) = (self.module.texts(), self.module.rules());
+        OpaComparison { modules, rules, inputs: self.inputs.clone(), strict: self.strict }
+    }
+
+    /// Returns smaller cases.
+    fn smaller(&self) -> Vec<Self> {
+        let one_input = (self.inputs.len() > 1)
+            .then(|| self.inputs.iter().map(|input| Self { inputs: vec![input.clone()], ..self.clone() }));
+        let modules = self.module.smaller().into_iter().map(|module| Self { module, ..self.clone() });
+        one_input.into_iter().flatten().chain(modules).collect()
+    }
+}
+
+/// Makes a case smaller as long as it differs, in as many steps as it takes.
+fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String) {
+    loop {
+        let smaller = case.smaller();
+        let comparisons: Vec<OpaComparison> = smaller.iter().map(FuzzCase::comparison).collect();
+        let answers = by_opa(&comparisons);
+        let found = comparisons.iter().zip(&answers).map(|(comparison, answer)| comparison.difference(answer));
+        let next = smaller.into_iter().zip(found).find_map(|(smaller, found)| {
+            found.filter(|found| found.kind == difference.kind).map(|found| (smaller, found))
+        });
+        match next {
+            Some(next) => (case, difference) = next,
+            None => return (case, difference.text),
+        }
+    }
+}
+
+/// Returns a summary, and what differs.
+fn run(first: u64, modules: usize) -> (String, String) {
+    let mut wrong = String::new();
+    let (mut differences, mut evaluated, mut refused, mut louder) = (0, 0, 0, 0);
+    let seeds: Vec<u64> = (first..first + modules as u64).collect();
+    for batch in seeds.chunks(BATCH) {
+        let cases: Vec<FuzzCase> = batch.iter().map(|seed| FuzzCase::new(*seed)).collect();
+        let comparisons: Vec<OpaComparison> = cases.iter().map(FuzzCase::comparison).collect();
+        let answers = by_opa(&comparisons);
+        for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
+            refused += usize::from(answer.results.is_none());
+            evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
+            let Some(difference) = comparison.difference(&answer) else { continue };
+            if difference.kind == DifferenceKind::Louder {
+                louder += 1;
+                continue;
+            }
+            differences += 1;
+            if differences <= SHOWN {
+                let (case, difference) = shorten(case.clone(), difference);
+                let texts = case.module.texts().join("\n---\n");
+                let _ = writeln!(wrong, "seed {seed}, strict {}: {difference}\n{texts}\n", case.strict);
+            } else {
+                let _ = writeln!(wrong, "seed {seed}");
+            }
+        }
+    }
+    if louder > modules / TOO_LOUD + 1 {
+        let _ = writeln!(wrong, "{louder} of {modules} modules end in an error where they do not with opa");
+    }
+    let summary = format!(
+        "{modules} modules, {refused} of them refused; {evaluated} evaluations, {differences} modules differ, {louder} by an error only"
+    );
+    (summary, wrong)
+}
+
+#[test]
+fn random_modules_mean_what_opa_says() {
+    if !require_tool(Tool::OpaCases) {
+        return;
+    }
+    let modules = setting("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap());
+    let first = setting("KAUDIT_TEST_SEED").unwrap_or(1);
+    let (summary, wrong) = on_deep_stack(|| run(first, modules));
+    println!("{summary}");
+    assert!(wrong.is_empty(), "{wrong}");
+}

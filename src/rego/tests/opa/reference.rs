@@ -1,0 +1,54 @@
+//! The real `opa` as the reference, and how what is compared with it is read and evaluated. kaudit's own tests share this file.
+
+use std::{
+    env,
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use kaudit_controlplane::{Tool, tool};
+use kaudit_rego::{File, Form, Limits, LoadError, Policies};
+use serde::de::DeserializeOwned;
+
+/// Puts questions to `opa-cases`, a line each; returns its answers.
+pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
+    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
+        .arg(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines = questions.join("\n") + "\n";
+    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// What is compared has the time that it takes, also on a busy machine.
+pub(super) fn limits(strict: bool) -> Limits {
+    Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
+}
+
+/// Loads modules, each by itself a file that is named by its index, and data.
+pub(super) fn policies(modules: &[String], data: &serde_json::Value, limits: &Limits) -> Result<Policies, LoadError> {
+    let modules = modules.iter().enumerate();
+    let modules = modules.map(|(index, text)| (format!("{index}.rego"), Form::Rego, text.clone()));
+    let files = modules.chain([("data.json".to_owned(), Form::Json, data.to_string())]);
+    Policies::load(files.map(|(name, form, text)| File::new(name.into(), form, text)).collect(), limits)
+}
+
+/// Reads a number from the environment.
+pub(super) fn setting(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
+}
+
+/// Runs on a stack as deep as that of the threads that evaluate.
+pub(super) fn on_deep_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, run).unwrap().join().unwrap())
+}
