@@ -30,9 +30,9 @@ fn input() -> serde_json::Value {
     let container = |index: u32| {
         json!({
             "name": format!("c{index}"),
-            "image": if index % 4 == 0 { "nginx:1".to_owned() } else { format!("registry.example.com/c{index}:1") },
+            "image": if index.is_multiple_of(4) { "nginx:1".to_owned() } else { format!("registry.example.com/c{index}:1") },
             "port": 8000 + index % 11,
-            "securityContext": {"privileged": index % 6 == 0},
+            "securityContext": {"privileged": index.is_multiple_of(6)},
             "resources": {"requests": {"cpu": format!("{}m", 50 + index)}, "limits": {"memory": "64Mi"}},
         })
     };
