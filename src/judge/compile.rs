@@ -249,7 +249,7 @@ impl<'a> Compiler<'a> {
 
     /// Runs the stages of OPA's compiler; returns what it would refuse.
     fn compiled(&self, resolved: Resolved) -> (Option<compile::Compiled>, Vec<Problem>) {
-        let problem = |fault: &Fault| Problem::of_fault(self.files[fault.module].file, fault);
+        let problem = |fault: &Fault| fault.problem(self.files[fault.module].file);
         match resolved.compile() {
             Ok(compiled) => (Some(compiled), Vec::new()),
             Err(faults) => (None, faults.iter().map(problem).collect()),

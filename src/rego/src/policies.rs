@@ -59,7 +59,7 @@ impl Policies {
         let resolved = compile::resolve(&sources, missing.rules());
         let nodes = resolved.nodes(&sources);
         let compiled = resolved.compile();
-        let fault = |fault: &Fault| Problem::of_fault(readable[fault.module], fault);
+        let fault = |fault: &Fault| fault.problem(readable[fault.module]);
         problems.extend(compiled.as_ref().err().into_iter().flatten().map(fault));
         // Where a module is refused, further checks would report what follows from that.
         if problems.is_empty() || sources.len() < files.len() {

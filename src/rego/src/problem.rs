@@ -5,7 +5,6 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    compile::fault::Fault,
     file::{Declared, File, FileText},
     limits::Version,
     syntax::{self, SyntaxError},
@@ -83,12 +82,6 @@ impl Problem {
         }
         let problem = Self::refused(&file.shown, error.why.as_str()).at(&file.text, error.at.line, error.at.column);
         problem.help(error.help.unwrap_or_default())
-    }
-
-    /// Returns the problem of what OPA's compiler refuses of a file.
-    pub fn of_fault(file: &File, fault: &Fault) -> Self {
-        let problem = Self::refused(&file.shown, fault.message.as_str());
-        problem.at(&file.text, fault.at.line, fault.at.column).help(fault.help)
     }
 
     /// Returns a problem of a whole file that uses what is refused.

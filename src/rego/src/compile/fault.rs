@@ -1,6 +1,6 @@
 //! What OPA's compiler refuses, and where.
 
-use crate::syntax::Position;
+use crate::{file::File, problem::Problem, syntax::Position};
 
 /// One thing that is wrong.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub struct Fault {
     pub at: Position,
     /// Begins with the code by which OPA's documentation has it.
     pub message: String,
-    /// How to mend it; may be empty.
+    /// How to fix it; may be empty.
     pub help: &'static str,
     /// Whether the compiler looks for more, in what follows.
     pub(super) recoverable: bool,
@@ -36,6 +36,12 @@ impl Code {
 }
 
 impl Fault {
+    /// Returns it as a problem of the file of its module.
+    pub fn problem(&self, file: &File) -> Problem {
+        let problem = Problem::refused(&file.shown, self.message.as_str());
+        problem.at(&file.text, self.at.line, self.at.column).help(self.help)
+    }
+
     pub(super) fn new(code: Code, module: usize, at: Position, message: impl std::fmt::Display) -> Self {
         Self { module, at, message: format!("{}: {message}", code.text()), help: "", recoverable: false }
     }
