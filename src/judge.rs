@@ -1,10 +1,10 @@
 //! Policies: the files of a directory become a [`set::PolicySet`], and [`evaluate::evaluate`] judges objects by it.
 //!
 //! Files are read, modules parsed and checked, and what must not run is refused with its place and a way to fix it; then
-//! the modules of a unit are compiled together to one program. A set
-//! never changes: a changed directory is loaded again, and the old set stays in use if that fails.
+//! the modules of a unit are compiled together to one program. A set never changes: a changed directory is loaded again, and the
+//! old set stays in use if that fails.
 //!
-//! Nothing here knows of clusters: the rooms below are `rego` and `model`.
+//! What distinguishes the dialects is described in their folders below [`dialects`]. Nothing here knows of clusters.
 
 pub(crate) mod builtin;
 pub mod bundle;
