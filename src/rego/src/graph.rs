@@ -45,7 +45,7 @@ impl<'a> Graph<'a> {
         }
         let mut graph = Self { nodes, paths, edges: BTreeMap::new() };
         for node in nodes {
-            let targets: Vec<&[String]> = node.uses.iter().flat_map(|path| graph.covered(path)).collect();
+            let targets = node.targets.iter().filter_map(|index| Some(nodes.get(*index)?.path.as_slice()));
             graph.edges.entry(&node.path).or_default().extend(targets);
         }
         graph

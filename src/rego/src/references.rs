@@ -61,6 +61,8 @@ pub struct Node {
     pub(crate) gives_collections: bool,
     /// What it refers to below `data`.
     pub uses: BTreeSet<Path>,
+    /// The definitions that these may mean, and those that it calls or replaces, by their index in all nodes.
+    pub(crate) targets: BTreeSet<usize>,
     /// What it replaces below `data`, by `with`.
     pub replaces: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use kaudit::{
     judge::set::PolicySet,
-    rego::{Evaluator, Failure},
+    rego::{Evaluator, Failure, Version},
 };
 use serde_json::{Value, json};
 
@@ -62,7 +62,11 @@ impl RandomRule {
         };
         let mut texts = module.texts();
         texts.push(format!("package q\n\ndeny {entry}\n"));
-        let compiled = prepared(&texts, &[entry_path()], false).ok()?;
+        if module.version() == Version::V0 {
+            // Those of kaudit are read in version 1 unless their syntax is that of version 0.
+            return None;
+        }
+        let compiled = prepared(&texts, Version::V1, &[entry_path()], false).ok()?;
         let root = tempfile::tempdir().unwrap();
         for (index, text) in texts.iter().enumerate() {
             std::fs::write(root.path().join(format!("{index}.rego")), text).unwrap();

@@ -1,8 +1,11 @@
 //! Resolved definitions as [`Node`]s: what each refers to.
 
-use super::term::{
-    DATA, Function, INPUT, Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement,
-    ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
+use super::{
+    term::{
+        DATA, Function, INPUT, Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement,
+        ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
+    },
+    tree::Tree,
 };
 use crate::{
     constant::Constant,
@@ -12,6 +15,7 @@ use crate::{
 
 /// Returns the nodes of rules, which are those of the modules in their order.
 pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
+    let tree = &Tree::new(rules);
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
     let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
     let all = rules.iter().zip(written).map(|(rule, (number, written))| {
@@ -23,6 +27,8 @@ pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
             true
         };
         let mut reader = NodeReader {
+            tree,
+            rules,
             node: Node {
                 module: rule.module,
                 rule: number,
@@ -56,11 +62,14 @@ fn result(rule: &ResolvedRule) -> &ResolvedTerm {
     result
 }
 
-struct NodeReader {
+struct NodeReader<'a> {
+    tree: &'a Tree,
+    /// The rules of the tree.
+    rules: &'a [ResolvedRule],
     node: Node,
 }
 
-impl NodeReader {
+impl NodeReader<'_> {
     fn branch(&mut self, branch: &ResolvedRule) {
         branch.path.iter().chain(branch.parameters.iter().flatten()).for_each(|term| self.term(term));
         self.value(result(branch));
@@ -93,6 +102,7 @@ impl NodeReader {
             if let WithTargetValue::Ref(items) = &with.target.value {
                 if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
                     self.node.replaces.insert(ResolvedTerm::texts(&items[1..]));
+                    self.node.targets.extend(self.tree.meant(&items[1..], self.rules));
                 }
                 items.iter().skip(1).for_each(|key| self.term(key));
             }
@@ -160,12 +170,14 @@ impl NodeReader {
             self.node.inputs.insert(ResolvedTerm::texts(keys));
         } else if document == DATA {
             self.node.uses.insert(ResolvedTerm::texts(keys));
+            self.node.targets.extend(self.tree.meant(keys, self.rules));
         }
     }
 
     fn call(&mut self, call: &ResolvedCall, at: Position) {
         let (name, rule) = match &call.function {
             Function::Rule(path) => {
+                self.node.targets.extend(self.tree.at(path).into_iter().flat_map(|node| &node.rules));
                 let path: Path = path.iter().map_while(Constant::as_text).map(ToString::to_string).collect();
                 self.node.uses.insert(path.clone());
                 (format!("data.{}", path.join(".")), Some(path))

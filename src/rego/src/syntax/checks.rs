@@ -98,9 +98,8 @@ fn head(rule: &Rule) -> Checked {
         let help = "write a rule for each case, with the conditions of the others negated";
         return refused(other.at, "rego_parse_error: else cannot follow a rule with variables in its head", help);
     }
-    if rule.contains.is_some()
-        || (rule.parameters.is_none() && !keys.is_empty() && rule.first.value.is_none() && !rule.first.conditional)
-    {
+    // Before `if`, OPA reads `p[x]` as an element of a set, and `p.x := y` as an entry of an object, but no longer paths.
+    if rule.contains.is_some() || rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional {
         let help = "write a rule for each element";
         return refused(other.at, "rego_parse_error: else cannot follow a rule that makes a set", help);
     }

@@ -21,7 +21,7 @@ use crate::reference::{on_deep_stack, setting};
 /// The number of modules, if no other is given.
 const MODULES: usize = 1_000;
 /// Each is evaluated on so many inputs.
-const INPUTS: usize = 6;
+const INPUTS: usize = 12;
 /// So many modules are put to `opa` at a time.
 const BATCH: usize = 500;
 /// Of so many modules one may end in an error where `opa` has none: it leaves out more by its index, and looks up single keys.
@@ -47,7 +47,8 @@ impl FuzzCase {
 
     fn comparison(&self) -> OpaComparison {
         let (modules, rules) = (self.module.texts(), self.module.rules());
-        OpaComparison { modules, rules, inputs: self.inputs.clone(), strict: self.strict }
+        let version = self.module.version();
+        OpaComparison { modules, version, rules, inputs: self.inputs.clone(), strict: self.strict }
     }
 
     /// Returns smaller cases.
@@ -87,6 +88,7 @@ fn run(first: u64, modules: usize) -> (String, String) {
         let answers = by_opa(&comparisons);
         for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
             refused += usize::from(answer.results.is_none());
+            if std::env::var("DBG").is_ok() { if let Some(p) = answer.problems.as_ref().and_then(|p| p.first()) { println!("DBG {seed} {} {}", case.module.version(), p); } }
             evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
             let Some(difference) = comparison.difference(&answer) else { continue };
             if difference.kind == DifferenceKind::Louder {

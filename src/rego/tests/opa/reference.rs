@@ -9,7 +9,7 @@ use std::{
 };
 
 use kaudit_controlplane::{Tool, tool};
-use kaudit_rego::{File, Form, Limits, LoadError, Policies};
+use kaudit_rego::{Declared, File, Form, Limits, LoadError, Policies, Version};
 use serde::de::DeserializeOwned;
 
 /// Puts questions to `opa-cases`, a line each; returns its answers.
@@ -35,12 +35,25 @@ pub(super) fn limits(strict: bool) -> Limits {
     Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
 }
 
-/// Loads modules, each by itself a file that is named by its index, and data.
+/// Loads modules, each by itself a file that is named by its index, and data. Their version is that of their own syntax.
 pub(super) fn policies(modules: &[String], data: &serde_json::Value, limits: &Limits) -> Result<Policies, LoadError> {
-    let modules = modules.iter().enumerate();
-    let modules = modules.map(|(index, text)| (format!("{index}.rego"), Form::Rego, text.clone()));
-    let files = modules.chain([("data.json".to_owned(), Form::Json, data.to_string())]);
-    Policies::load(files.map(|(name, form, text)| File::new(name.into(), form, text)).collect(), limits)
+    policies_of(None, modules, data, limits)
+}
+
+/// Loads modules that are read in a version unless they import another.
+pub(super) fn policies_of(
+    version: Option<Version>,
+    modules: &[String],
+    data: &serde_json::Value,
+    limits: &Limits,
+) -> Result<Policies, LoadError> {
+    let declared = version.map(|version| Declared { version, by: "the test", help: "" });
+    let modules = modules.iter().enumerate().map(|(index, text)| {
+        let file = File::new(format!("{index}.rego").into(), Form::Rego, text.clone());
+        File { declared, ..file }
+    });
+    let data = File::new("data.json".into(), Form::Json, data.to_string());
+    Policies::load(modules.chain([data]).collect(), limits)
 }
 
 /// Reads a number from the environment.

@@ -1,14 +1,16 @@
 //! Modules on inputs, by the real `opa` and by kaudit.
 
-use kaudit_rego::{Evaluator, Value};
+use kaudit_rego::{Evaluator, Value, Version};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::reference::{limits, opa_cases, policies};
+use crate::reference::{limits, opa_cases, policies_of};
 
 /// Modules with what is evaluated of them.
 pub(super) struct OpaComparison {
     pub(super) modules: Vec<String>,
+    /// The version of modules that import none.
+    pub(super) version: Version,
     /// Paths below `data`.
     pub(super) rules: Vec<Vec<String>>,
     pub(super) inputs: Vec<serde_json::Value>,
@@ -18,7 +20,7 @@ pub(super) struct OpaComparison {
 /// What `opa` says of modules.
 #[derive(Debug, Deserialize)]
 pub(super) struct OpaAnswer {
-    problems: Option<Vec<serde_json::Value>>,
+    pub(super) problems: Option<Vec<serde_json::Value>>,
     pub(super) results: Option<Vec<Vec<OpaResult>>>,
 }
 
@@ -52,7 +54,7 @@ impl OpaComparison {
             modules.map(|(index, text)| (format!("{index}.rego"), text.as_str().into())).collect();
         let rules: Vec<String> = self.rules.iter().map(|path| format!("data.{}", path.join("."))).collect();
         let question = json!({
-            "modules": modules, "version": "v1", "rules": rules, "inputs": self.inputs, "data": data(), "strict": self.strict,
+            "modules": modules, "version": self.version.to_string(), "rules": rules, "inputs": self.inputs, "data": data(), "strict": self.strict,
         });
         question.to_string()
     }
@@ -60,7 +62,7 @@ impl OpaComparison {
     /// Returns the first difference, one by an error only if there is no other.
     pub(super) fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
         let refusal = |text: String| Some(Difference { text, kind: DifferenceKind::Refusal });
-        let compiled = prepared(&self.modules, &self.rules, self.strict);
+        let compiled = prepared(&self.modules, self.version, &self.rules, self.strict);
         let refused = wanted.problems.as_ref().filter(|problems| !problems.is_empty());
         let compiled = match (compiled, refused) {
             (Err(_), Some(_)) => return None,
@@ -95,8 +97,13 @@ impl OpaComparison {
 }
 
 /// Prepares rules of modules; else returns why not.
-pub(super) fn prepared(modules: &[String], rules: &[Vec<String>], strict: bool) -> Result<Evaluator, String> {
-    let policies = policies(modules, &data(), &limits(strict));
+pub(super) fn prepared(
+    modules: &[String],
+    version: Version,
+    rules: &[Vec<String>],
+    strict: bool,
+) -> Result<Evaluator, String> {
+    let policies = policies_of(Some(version), modules, &data(), &limits(strict));
     policies.and_then(|policies| policies.prepare(rules)).map_err(|why| why.to_string())
 }
 

@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_rego::Version;
 use serde_json::json;
 
 use super::comparison::{OpaComparison, by_opa};
@@ -68,6 +69,7 @@ fn lists_that_are_joined_mean_what_opa_says() {
     let rules: String = names.iter().map(|name| joins(name, &mut random)).collect();
     let inputs = (0..40).map(|_| list(&mut random)).collect();
     let comparison = OpaComparison {
+        version: Version::V1,
         modules: vec![format!("package joins\n\n{FUNCTIONS}{rules}")],
         rules: names.into_iter().map(|name| vec!["joins".to_owned(), name]).collect(),
         inputs,
