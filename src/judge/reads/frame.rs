@@ -1,6 +1,9 @@
 //! What is known while one definition of a rule is walked: its variables, what they may be, and what was read so far.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     documents::Reads,
@@ -26,6 +29,8 @@ pub(super) struct Frame<'a> {
     pub(super) merged: BTreeSet<usize>,
     pub(super) risk: bool,
     pub(super) sensitive: bool,
+    /// Texts that the kind was compared with, where no policy names it.
+    pub(super) compared: BTreeSet<Arc<str>>,
     /// Each solution adds an element to a set, and nothing ends at the first one.
     pub(super) adds: bool,
     /// What elements of sets hold that are gone through there, and were not compared with each other.

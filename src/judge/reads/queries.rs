@@ -1,6 +1,10 @@
 //! Which rules are asked about which kind, and what they read then.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     documents::Reads,
@@ -11,7 +15,7 @@ use super::{
     possible::Possible,
     rules::Rules,
     tree::Tree,
-    walk::{KindIs, Walker},
+    walk::{KindIs, RuleSummary, Walker},
 };
 use crate::{
     judge::{
@@ -47,11 +51,19 @@ impl KindQuery {
         self.unread.get(index)?.reason(namespace)
     }
 
+    /// Makes a query of what was found of each rule that is meant for the kind.
+    fn new<'w>(walked: impl Iterator<Item = Option<&'w WalkedRule>>) -> Self {
+        let asked = walked.enumerate().filter_map(|(index, walked)| Some((index, walked?)));
+        let asked = asked.filter(|(_, walked)| walked.may_have_results);
+        let (rules, reads) = asked.map(|(index, walked)| (index, Arc::clone(&walked.reads))).unzip();
+        Self { rules, reads, unread: Vec::new() }
+    }
+
     /// Takes what a rule reads from the last of some other kinds' queries that asks it, if that is the same.
     fn keep_once(&mut self, others: &[Self]) {
         for (rule, reads) in self.rules.iter().zip(&mut self.reads) {
             let same = others.iter().rev().find_map(|other| other.of_rule(*rule));
-            if let Some(same) = same.filter(|same| same == reads) {
+            if let Some(same) = same.filter(|same| !Arc::ptr_eq(same, reads) && same == reads) {
                 *reads = same;
             }
         }
@@ -82,25 +94,30 @@ impl Queries {
             // The elements may be of any kinds.
             walker.set_kind(KindIs::Unknown);
         }
-        let mut add = |walker: &mut Walker<'_>, kind: AskedKind<'_>| {
-            let mut query = query(walker, kind, entrypoints, exceptions);
-            query.keep_once(&found.all);
-            found.all.push(query);
-            found.all.len() - 1
+        let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
+        let shapes: Vec<_> = shapes.chain(exceptions.iter().map(|path| (*path, None))).collect();
+        // Rules are walked once for kinds that no policy names, and again for those that they compare the kind with.
+        let other = walk_each(&mut walker, AskedKind::Other, &shapes, entrypoints, &[]);
+        let other: Vec<Option<WalkedRule>> = other.into_iter().map(|one| one.map(Cow::into_owned)).collect();
+        found.all.push(KindQuery::new(other.iter().map(Option::as_ref)));
+        let compared = other.iter().flatten().flat_map(|walked| &walked.compared);
+        let known = entrypoints.iter().flat_map(|rule| rule.kinds.known());
+        let named: BTreeSet<Arc<str>> = compared.chain(known).cloned().collect();
+        let asked: Vec<AskedKind<'_>> = if named.len() > KINDS {
+            found.all.clear();
+            vec![AskedKind::Any]
+        } else {
+            named.iter().map(AskedKind::Named).collect()
         };
-        add(&mut walker, AskedKind::Other);
-        let mut named = std::mem::take(&mut walker.named);
-        named.extend(entrypoints.iter().flat_map(|rule| rule.kinds.known()).cloned());
-        if named.len() > KINDS {
-            walker.set_kind(KindIs::Unknown);
-            add(&mut walker, AskedKind::Any);
-            found.all.swap_remove(0);
-            return found;
-        }
-        for kind in named {
-            walker.set_kind(KindIs::Named(Arc::clone(&kind)));
-            let index = add(&mut walker, AskedKind::Named(&kind));
-            found.named.insert(kind, index);
+        for kind in asked {
+            walker.set_kind(kind.assumed());
+            let each = walk_each(&mut walker, kind, &shapes, entrypoints, &other);
+            let mut query = KindQuery::new(each.iter().map(Option::as_deref));
+            query.keep_once(&found.all);
+            if let AskedKind::Named(kind) = kind {
+                found.named.insert(Arc::clone(kind), found.all.len());
+            }
+            found.all.push(query);
         }
         found
     }
@@ -206,7 +223,7 @@ impl Queries {
 /// A kind that rules are asked about, as far as it matters to what they are meant for.
 #[derive(Clone, Copy)]
 enum AskedKind<'k> {
-    Named(&'k str),
+    Named(&'k Arc<str>),
     /// One that none of the rules name.
     Other,
     Any,
@@ -220,26 +237,57 @@ impl AskedKind<'_> {
             Self::Any => true,
         }
     }
-}
 
-/// Finds what is asked about the kind that the walker is set to.
-fn query(walker: &mut Walker<'_>, kind: AskedKind<'_>, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> KindQuery {
-    let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
-    let shapes = shapes.chain(exceptions.iter().map(|path| (*path, None)));
-    let mut rules = Vec::new();
-    let mut reads = Vec::new();
-    for (index, (path, shape)) in shapes.enumerate() {
-        if entrypoints.get(index).is_some_and(|rule| !kind.concerns(rule)) {
-            continue;
-        }
-        let summary = walker.entrypoint(path, shape.is_some());
-        let may_have_results = if walker.dialect.any_value_is_result { may_have_any } else { may_have_results };
-        if summary.risk || may_have_results(&summary.value, shape) {
-            rules.push(index);
-            reads.push(Arc::new(summary.reads));
+    /// Returns what is assumed of the kind.
+    fn assumed(self) -> KindIs {
+        match self {
+            Self::Named(kind) => KindIs::Named(Arc::clone(kind)),
+            Self::Other => KindIs::Other,
+            Self::Any => KindIs::Unknown,
         }
     }
-    KindQuery { rules, reads, unread: Vec::new() }
+}
+
+/// What the walk of one rule found.
+#[derive(Clone)]
+struct WalkedRule {
+    may_have_results: bool,
+    reads: Arc<Reads>,
+    /// The kinds that it was compared with.
+    compared: BTreeSet<Arc<str>>,
+}
+
+impl WalkedRule {
+    /// Walks a rule for the kind that the walker is set to; one without a shape is an exception.
+    fn walk(walker: &mut Walker<'_>, (path, shape): (&Path, Option<ResultShape>)) -> Self {
+        let RuleSummary { value, reads, risk, compared, .. } = walker.entrypoint(path, shape.is_some());
+        let may_have_results = if walker.dialect.any_value_is_result { may_have_any } else { may_have_results };
+        Self { may_have_results: risk || may_have_results(&value, shape), reads: Arc::new(reads), compared }
+    }
+
+    /// Whether what was found for kinds that no policy names is the same for this kind.
+    fn holds_for(&self, kind: AskedKind<'_>) -> bool {
+        matches!(kind, AskedKind::Named(kind) if !self.compared.contains(kind))
+    }
+}
+
+/// Walks the rules that are meant for a kind, but for those that hold for `other` kinds in the same way. Rules without a shape
+/// are exceptions, which stand behind those that judge.
+fn walk_each<'o>(
+    walker: &mut Walker<'_>,
+    kind: AskedKind<'_>,
+    shapes: &[(&Path, Option<ResultShape>)],
+    entrypoints: &[Entrypoint],
+    other: &'o [Option<WalkedRule>],
+) -> Vec<Option<Cow<'o, WalkedRule>>> {
+    let mut walk = |(index, shape): (usize, &(&Path, Option<ResultShape>))| {
+        if entrypoints.get(index).is_some_and(|rule| !kind.concerns(rule)) {
+            return None;
+        }
+        let known = other.get(index).and_then(Option::as_ref).filter(|known| known.holds_for(kind));
+        Some(known.map_or_else(|| Cow::Owned(WalkedRule::walk(walker, *shape)), Cow::Borrowed))
+    };
+    shapes.iter().enumerate().map(&mut walk).collect()
 }
 
 /// Whether a value can hold a result where every value is one but an empty set.

@@ -347,7 +347,7 @@ impl<'a> Walker<'a> {
     pub(super) fn common(&mut self, left: &BTreeSet<Scalar>, right: &BTreeSet<Scalar>) -> BTreeSet<Scalar> {
         for (one, other) in [(left, right), (right, left)] {
             if one.contains(&Scalar::OtherKind) {
-                self.named.extend(other.iter().filter_map(Scalar::as_text).cloned());
+                self.frame.compared.extend(other.iter().filter_map(Scalar::as_text).cloned());
             }
         }
         left.intersection(right).cloned().collect()

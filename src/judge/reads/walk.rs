@@ -51,6 +51,8 @@ pub(super) struct RuleSummary {
     pub(super) risk: bool,
     /// Whether it depends on the kind.
     pub(super) sensitive: bool,
+    /// Texts that the kind was compared with, where no policy names it: it depends on nothing else of the kind.
+    pub(super) compared: BTreeSet<Arc<str>>,
     /// Where values may conflict while it is evaluated.
     conflicts: BTreeSet<Site>,
     /// Whether its own values may.
@@ -62,8 +64,6 @@ pub(super) struct Walker<'a> {
     pub(super) rules: &'a Rules<'a>,
     pub(super) dialect: Dialect,
     pub(super) kind: KindIs,
-    /// Texts that the kind was compared with.
-    pub(super) named: BTreeSet<Arc<str>>,
     pub(super) frame: Frame<'a>,
     memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
     contexts: BTreeMap<Path, usize>,
@@ -80,7 +80,6 @@ impl<'a> Walker<'a> {
             rules,
             dialect,
             kind: KindIs::Other,
-            named: BTreeSet::new(),
             frame: Frame::default(),
             memo: BTreeMap::new(),
             contexts: BTreeMap::new(),
@@ -108,8 +107,8 @@ impl<'a> Walker<'a> {
         } else {
             self.whole(value)
         };
-        let Frame { reads, risk, sensitive, .. } = std::mem::take(&mut self.frame);
-        RuleSummary { value, reads, risk, sensitive, ..RuleSummary::default() }
+        let Frame { reads, risk, sensitive, compared, .. } = std::mem::take(&mut self.frame);
+        RuleSummary { value, reads, risk, sensitive, compared, ..RuleSummary::default() }
     }
 
     /// Counts everything as read, for what is not understood.
@@ -166,6 +165,7 @@ impl<'a> Walker<'a> {
         if self.frame.merged.insert(Arc::as_ptr(&summary).addr()) {
             self.frame.reads.merge(&summary.reads);
             self.frame.conflicts.extend(&summary.conflicts);
+            self.frame.compared.extend(summary.compared.iter().cloned());
         }
         self.frame.risk |= summary.risk;
         self.frame.sensitive |= summary.sensitive;
@@ -189,6 +189,7 @@ impl<'a> Walker<'a> {
             summary.reads.merge(&frame.reads);
             summary.risk |= frame.risk;
             summary.sensitive |= frame.sensitive;
+            summary.compared.extend(frame.compared);
             summary.conflicts.extend(frame.conflicts);
         }
         let Definitions { mut value, complete, elements, several, sure } = found;

@@ -150,7 +150,8 @@ fn policies_that_people_wrote_mean_what_opa_says() {
         let mut random = Rng::with_seed(1);
         let altered = objects.iter().flat_map(|object| std::iter::repeat_n(object, ALTERATIONS));
         let inputs = altered.map(|object| input(object, &mut random)).collect();
-        let comparison = OpaComparison { rules: packages(&modules), modules, version: Version::V1, inputs, strict: false };
+        let comparison =
+            OpaComparison { rules: packages(&modules), modules, version: Version::V1, inputs, strict: false };
         let answer = by_opa(std::slice::from_ref(&comparison)).remove(0);
         wrong.extend(
             on_deep_stack(|| comparison.difference(&answer))
@@ -184,7 +185,13 @@ fn policies_with_random_changes_mean_what_opa_says() {
                 }
                 let inputs =
                     (0..OBJECTS).map(|_| input(&objects[random.usize(..objects.len())], &mut random)).collect();
-                OpaComparison { rules: packages(&modules), modules, version: Version::V1, inputs, strict: seed.is_multiple_of(4) }
+                OpaComparison {
+                    rules: packages(&modules),
+                    modules,
+                    version: Version::V1,
+                    inputs,
+                    strict: seed.is_multiple_of(4),
+                }
             })
             .collect();
         let answers = by_opa(&comparisons);

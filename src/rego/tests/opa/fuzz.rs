@@ -88,7 +88,11 @@ fn run(first: u64, modules: usize) -> (String, String) {
         let answers = by_opa(&comparisons);
         for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
             refused += usize::from(answer.results.is_none());
-            if std::env::var("DBG").is_ok() { if let Some(p) = answer.problems.as_ref().and_then(|p| p.first()) { println!("DBG {seed} {} {}", case.module.version(), p); } }
+            if std::env::var("DBG").is_ok() {
+                if let Some(p) = answer.problems.as_ref().and_then(|p| p.first()) {
+                    println!("DBG {seed} {} {}", case.module.version(), p);
+                }
+            }
             evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
             let Some(difference) = comparison.difference(&answer) else { continue };
             if difference.kind == DifferenceKind::Louder {

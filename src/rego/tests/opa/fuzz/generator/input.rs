@@ -57,7 +57,8 @@ impl ModuleGenerator {
             container["ports"] = json!([{"containerPort": 80, "name": "web"}, {"containerPort": self.random.u16(..)}]);
         }
         if self.rarely(3) {
-            container["env"] = json!([{"name": "a", "value": "b"}, {"name": "web", "valueFrom": {"secretKeyRef": {"name": "a"}}}]);
+            container["env"] =
+                json!([{"name": "a", "value": "b"}, {"name": "web", "valueFrom": {"secretKeyRef": {"name": "a"}}}]);
         }
         container
     }
@@ -83,10 +84,12 @@ impl ModuleGenerator {
             input["metadata"]["annotations"] = json!({"example.com/a": "1", "ä": "", "web": "{\"a\": [1, 2]}"});
         }
         if self.rarely(3) {
-            input["spec"]["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": self.containers()}});
+            input["spec"]["template"] =
+                json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": self.containers()}});
         }
         if self.rarely(3) {
-            input["spec"]["volumes"] = json!([{"name": "a", "hostPath": {"path": "/var"}}, {"name": "web", "emptyDir": {}}]);
+            input["spec"]["volumes"] =
+                json!([{"name": "a", "hostPath": {"path": "/var"}}, {"name": "web", "emptyDir": {}}]);
             input["spec"]["securityContext"] = json!({"runAsNonRoot": self.bool(), "fsGroup": 1000});
         }
         if self.bool() {

@@ -117,8 +117,7 @@ impl RandomText {
     fn text(&self) -> String {
         let imports = self.syntax.import().into_iter().chain(self.imports.iter().map(String::as_str));
         let imports: String = imports.map(|path| format!("import {path}\n")).collect();
-        let definitions: Vec<String> =
-            self.definitions.iter().map(|definition| definition.text(self.syntax)).collect();
+        let definitions: Vec<String> = self.definitions.iter().map(|definition| definition.text(self.syntax)).collect();
         format!("{}package {}\n\n{imports}\n{}", self.comment, self.package, definitions.join("\n"))
     }
 

@@ -37,9 +37,9 @@ impl ModuleGenerator {
         let count = self.random.usize(1..=3);
         match self.random.u8(..12) {
             0 | 1 => return self.functions(name, count, definitions),
-            2..=4 => self.repeat(name, count, definitions, |random| {
-                HeadParts::element(name.to_owned(), random.term(2))
-            }),
+            2..=4 => {
+                self.repeat(name, count, definitions, |random| HeadParts::element(name.to_owned(), random.term(2)))
+            }
             5 | 6 => self.repeat(name, count, definitions, |random| {
                 HeadParts::value(format!("{name}[{}]", random.key()), random.term(2))
             }),
@@ -106,10 +106,9 @@ impl ModuleGenerator {
             definitions.push(definition);
         }
         if is_mixed {
-            let mut definition = self
-                .definition(Some(&vec![name.to_owned()]), |random| {
-                    HeadParts::value(format!("{name}[{}]", random.key()), random.term(1))
-                });
+            let mut definition = self.definition(Some(&vec![name.to_owned()]), |random| {
+                HeadParts::value(format!("{name}[{}]", random.key()), random.term(1))
+            });
             definition.path = None;
             definitions.push(definition);
         }
@@ -168,7 +167,11 @@ impl ModuleGenerator {
     }
 
     /// Makes a definition of a rule: its body first, so that its head can use the body's variables.
-    fn definition(&mut self, path: Option<&Vec<String>>, head: impl FnOnce(&mut Self) -> HeadParts) -> RandomDefinition {
+    fn definition(
+        &mut self,
+        path: Option<&Vec<String>>,
+        head: impl FnOnce(&mut Self) -> HeadParts,
+    ) -> RandomDefinition {
         self.variables.clear();
         let mut body = Vec::new();
         let statements = self.random.usize(1..5);
