@@ -23,11 +23,10 @@ use super::{
 };
 use crate::{
     blocking::{spawn_blocking, spawn_blocking_in},
-    cluster::backoff::Backoff,
     judge::{
         depth,
         dialects::kubescape::arrays::Identity,
-        evaluate::{has_unfinished_arrays, with_arrays, with_other_results},
+        evaluate::{with_arrays, with_other_results},
         inventory::Inventory,
         reads::{Projection, lookups::LookupState},
         set::PolicySet,
@@ -47,8 +46,6 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(50);
 /// When an inventory that was lost is built again.
 const REBUILD: Duration = Duration::from_secs(10);
-/// When rules are evaluated again that ran out of time: later after each attempt.
-const BACKOFF: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_mins(10));
 /// Updates take at most one part of the time in so many.
 const SHARE: u32 = 4;
 
@@ -86,9 +83,6 @@ pub(crate) struct InventorySync {
     /// Counts resets: an update that began before the last one is of no use.
     generation: u64,
     updating: JoinSet<Updated>,
-    /// When rules are evaluated again that ran out of time for an array, and how often they were.
-    array_retry: Option<Instant>,
-    array_attempts: u32,
     /// Why the policies could not take the last state; empty if they could.
     pub(crate) problem: String,
     /// What an update does; another function in tests.
@@ -146,8 +140,6 @@ impl InventorySync {
             policies: None,
             generation: 0,
             updating: JoinSet::new(),
-            array_retry: None,
-            array_attempts: 0,
             problem: String::new(),
             run: Update::run,
         };
@@ -164,8 +156,6 @@ impl InventorySync {
         self.not_before = None;
         self.rounds = Rounds::default();
         self.judged.clear();
-        self.array_retry = None;
-        self.array_attempts = 0;
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
@@ -275,10 +265,6 @@ impl InventorySync {
         if !self.updating.is_empty() {
             return None;
         }
-        self.change_due(now).into_iter().chain(self.array_retry).min()
-    }
-
-    fn change_due(&self, now: Instant) -> Option<Instant> {
         if self.policies.is_none() {
             // Nothing can be judged until then.
             return Some(now);
@@ -321,7 +307,6 @@ impl InventorySync {
             inventory: self.inventory.take().unwrap_or_default(),
             policies: Arc::clone(policies),
             present: self.policies.clone(),
-            retry_arrays: self.array_retry.take_if(|due| *due <= now).is_some(),
             generation: self.generation,
             began: now,
             lookups: Arc::clone(&self.lookups),
@@ -373,7 +358,6 @@ impl InventorySync {
                 self.policies.take().unwrap_or(policies)
             }
         };
-        self.plan_array_retry(&policies, now);
         if let Some(old) = self.policies.replace(Arc::clone(&policies)) {
             if !Arc::ptr_eq(&old, &policies) {
                 let objects = judged.into_iter().chain(judging).collect();
@@ -385,18 +369,6 @@ impl InventorySync {
         }
         // Before the first state nothing was judged, so every verdict has it.
         self.release(updated.began)
-    }
-}
-
-impl InventorySync {
-    /// Decides when rules are evaluated again that ran out of time for an array.
-    fn plan_array_retry(&mut self, policies: &PolicySet, now: Instant) {
-        if !has_unfinished_arrays(policies) {
-            (self.array_retry, self.array_attempts) = (None, 0);
-        } else if self.array_retry.is_none() {
-            self.array_attempts += 1;
-            self.array_retry = Some(now + BACKOFF.after(self.array_attempts));
-        }
     }
 }
 
@@ -434,8 +406,6 @@ pub(crate) struct Update {
     began: Instant,
     /// Which kinds have been read.
     lookups: Arc<LookupState>,
-    /// Whether rules are to be evaluated again that ran out of time for an array.
-    retry_arrays: bool,
 }
 
 impl Update {
@@ -473,19 +443,18 @@ impl Update {
         if !changed {
             touched = Touched::default();
         }
-        let before = self.present.as_deref();
-        let (policies, took) = match &self.present {
-            Some(present) if !changed && !self.retry_arrays => (Arc::clone(present), self.began.elapsed()),
-            _ => {
+        let policies = match &self.present {
+            Some(present) if !changed => Arc::clone(present),
+            present => {
                 let policies = self.policies.with_objects(&self.inventory);
-                let took = self.began.elapsed();
-                (Arc::new(with_arrays(policies, &self.inventory, before, self.retry_arrays)), took)
+                Arc::new(with_arrays(policies, &self.inventory, present.as_deref()))
             }
         };
+        let took = self.began.elapsed();
         if touched.all {
             touched = Touched::all();
-        } else if let Some(before) = before {
-            touched.objects = in_arrays(before, &policies, &self.inventory);
+        } else if changed {
+            touched.objects = in_arrays(&policies, &self.inventory);
         }
         let Self { inventory, generation, began, lookups, .. } = self;
         let evaluated = began.elapsed().saturating_sub(took);
@@ -503,19 +472,22 @@ impl Update {
 }
 
 /// Returns the objects for which rules that relate objects have other results now.
-fn in_arrays(before: &PolicySet, now: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
+fn in_arrays(policies: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
     let key = |identity: Identity| {
         let Identity { api_version, kind, namespace, name } = identity;
         let kind = Arc::clone(inventory.kinds().get(&(api_version.to_string(), kind.to_string()))?);
         Some(ObjectKey { kind, namespace, name, copy: 0 })
     };
-    with_other_results(before, now).into_iter().filter_map(key).collect()
+    with_other_results(policies).into_iter().filter_map(key).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rego::Limits;
+    use crate::{
+        judge::evaluate::{Job, evaluate},
+        model::object::Object,
+    };
 
     #[test]
     fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
@@ -537,7 +509,6 @@ mod tests {
                 generation: 0,
                 began: Instant::now(),
                 lookups: Arc::default(),
-                retry_arrays: false,
             };
             let updated = update.run(vec![(key.clone(), Some(Body::plain(object.as_bytes())))], all);
             updated.inventory.unwrap().document("kubernetes").clone()
@@ -549,8 +520,7 @@ mod tests {
         assert_eq!(updated(true), value::from_json(whole.as_bytes()).unwrap());
     }
 
-    /// Writes a rule in Kubescape's layout: Pods may not be selected by a Service in their namespace; where an
-    /// app is endless, the rule takes very long.
+    /// Writes a rule in Kubescape's layout: Pods may not be selected by a Service in their namespace.
     fn library(directory: &std::path::Path) {
         let rule = directory.join("rules/selected");
         std::fs::create_dir_all(&rule).unwrap();
@@ -559,8 +529,7 @@ mod tests {
         std::fs::write(rule.join("rule.metadata.json"), metadata).unwrap();
         let module = "package armo_builtins\n\ndeny contains result if {\n\tpod := input[_]\n\tpod.kind == \"Pod\"\n\t\
             service := input[_]\n\tservice.kind == \"Service\"\n\tservice.spec.app == pod.spec.app\n\t\
-            result := {\"alertMessage\": \"selected\", \"alertObject\": {\"k8sApiObjects\": [pod]}}\n}\n\n\
-            deny contains {} if {\n\tinput[_].spec.app == \"endless\"\n\tall := numbers.range(1, 9000)\n\tall[_] + all[_] + all[_] < 0\n}\n";
+            result := {\"alertMessage\": \"selected\", \"alertObject\": {\"k8sApiObjects\": [pod]}}\n}";
         std::fs::write(rule.join("raw.rego"), module).unwrap();
     }
 
@@ -581,18 +550,20 @@ mod tests {
         loaded: Arc<PolicySet>,
         inventory: Inventory,
         present: Option<Arc<PolicySet>>,
+        /// Objects that are evaluated in each state.
+        evaluated: Vec<ObjectState>,
     }
 
     impl Updates {
-        fn new(limits: &Limits) -> Self {
+        fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             library(directory.path());
-            let loaded = Arc::new(PolicySet::load_with(&[directory.path().to_owned()], limits).unwrap());
-            Self { loaded, inventory: Inventory::default(), present: None }
+            let loaded = Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap());
+            Self { loaded, inventory: Inventory::default(), present: None, evaluated: Vec::new() }
         }
 
         /// Takes states in; returns the names of the objects that are touched.
-        fn update(&mut self, states: Vec<ObjectState>, retry_arrays: bool) -> String {
+        fn update(&mut self, states: Vec<ObjectState>) -> String {
             let update = Update {
                 inventory: std::mem::take(&mut self.inventory),
                 policies: Arc::clone(&self.loaded),
@@ -600,11 +571,16 @@ mod tests {
                 generation: 0,
                 began: Instant::now(),
                 lookups: Arc::default(),
-                retry_arrays,
             };
             let updated = update.run(states, false);
             self.inventory = updated.inventory.unwrap();
-            self.present = Some(updated.policies.unwrap());
+            let policies = updated.policies.unwrap();
+            for (key, body) in &self.evaluated {
+                let object = Object { body: body.clone().unwrap(), ..Object::sample(key.clone(), b"") };
+                let policies = Arc::clone(&policies);
+                evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
+            }
+            self.present = Some(policies);
             assert!(!updated.touched.all && updated.touched.places.is_empty());
             updated.touched.objects.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>().concat()
         }
@@ -614,9 +590,10 @@ mod tests {
     fn a_change_touches_only_those_that_have_other_results() {
         let pod = |namespace, name, app| state("Pod", namespace, name, Some(app));
         let service = |app| state("Service", "n", "s", app);
-        let mut updates = Updates::new(&Limits::default());
-        let mut update = |states| updates.update(states, false);
+        let mut updates = Updates::new();
         let pods = vec![pod("n", "a", "x"), pod("n", "b", "y"), pod("n", "c", "y"), pod("m", "d", "y")];
+        updates.evaluated.clone_from(&pods);
+        let mut update = |states| updates.update(states);
         assert_eq!(update(pods), "", "no verdict was given before");
         assert_eq!(update(vec![service(Some("x"))]), "a");
         assert_eq!(update(vec![service(Some("x"))]), "", "nothing changed");
@@ -624,24 +601,5 @@ mod tests {
         assert_eq!(update(vec![service(Some("z"))]), "bc");
         assert_eq!(update(vec![service(None)]), "", "no result was due to it");
         assert_eq!(update(vec![pod("m", "e", "y")]), "");
-    }
-
-    #[test]
-    fn a_rule_that_ran_out_of_time_for_an_array_is_evaluated_again_only_for_a_retry() {
-        let limits = Limits { input: Duration::from_millis(50), ..Limits::default() };
-        let mut updates = Updates::new(&limits);
-        let pod = |name, app| state("Pod", "n", name, Some(app));
-        updates.update(vec![pod("a", "endless")], false);
-        assert!(has_unfinished_arrays(updates.present.as_ref().unwrap()));
-        // Nothing in the array is endless any more.
-        assert_eq!(
-            updates.update(vec![pod("a", "x"), pod("b", "x")], false),
-            "ab",
-            "its failure concerns all of the array"
-        );
-        assert!(has_unfinished_arrays(updates.present.as_ref().unwrap()));
-        assert_eq!(updates.update(Vec::new(), true), "ab");
-        assert!(!has_unfinished_arrays(updates.present.as_ref().unwrap()));
-        assert_eq!(updates.update(vec![state("Service", "n", "s", Some("x"))], false), "ab");
     }
 }

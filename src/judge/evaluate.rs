@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Instant};
 
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
-    arrays::{has_unfinished_arrays, with_arrays, with_other_results},
+    arrays::{with_arrays, with_other_results},
     asked::{Asked, asked},
 };
 use self::{
@@ -101,6 +101,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                 // Of a deleted object nothing stands; these results only show which its deletion did not add.
                 ask(Operation::Audit, job.deleted, &mut standing);
                 if let Some(change) = JobValues::change(job) {
+                    transitions.shared_time = standing.shared_time;
                     ask(change, true, &mut transitions);
                 }
             }

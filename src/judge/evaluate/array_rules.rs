@@ -1,6 +1,6 @@
 //! Evaluation of rules that get arrays of objects.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use regorus::Value;
 
@@ -8,7 +8,7 @@ use super::judge::{Judge, error};
 use crate::{
     judge::{
         dialects::kubescape::{
-            arrays::{Aggregator, ArrayResults, Identity},
+            arrays::{Aggregator, ArrayResults, Identity, ObjectArray},
             results::{ObjectsByName, concerned, finding},
             rule::{ControlRule, KubescapeRule, RuleInput},
         },
@@ -16,7 +16,7 @@ use crate::{
         unit::{Group, Unit},
     },
     model::{object::ObjectKey, verdict::Finding},
-    rego::{Answer, Failure},
+    rego::{Answer, Failure, analysis::cpu_time::CpuTimer},
 };
 
 impl Judge<'_> {
@@ -41,7 +41,17 @@ impl Judge<'_> {
                 own = self.alone_in_array(unit, group, key, object);
                 own.as_deref()
             }
-            (_, Some(arrays)) => arrays.results(key.namespace.as_ref(), &identity),
+            (_, Some(arrays)) => {
+                let mut shared = Duration::ZERO;
+                let results = arrays.results(key.namespace.as_ref(), &identity, |array| {
+                    let timer = CpuTimer::start();
+                    let results = array_results(unit, group, array);
+                    shared += timer.elapsed();
+                    results
+                });
+                self.results.shared_time += shared;
+                results
+            }
             // Nothing has been read that the object could be related to.
             (_, None) => Ok(&[][..]),
         };
@@ -91,10 +101,14 @@ fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
             && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))
 }
 
-/// Evaluates a rule for an array; returns the results by the object that they are about.
-pub(super) fn array_results(unit: &Unit, group: &Group, array: Vec<Value>) -> ArrayResults {
-    let objects = ObjectsByName::new(&array);
-    let answer = unit.rule(group, 0, &Value::from(array))?;
+/// Evaluates the rule of a unit for an array; returns the results by the object that they are about.
+pub(super) fn array_results(unit: &Unit, group: &Group, array: &ObjectArray) -> ArrayResults {
+    let input = array.input(unit.kubescape().and_then(|rule| rule.aggregator));
+    if input.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let objects = ObjectsByName::new(&input);
+    let answer = unit.rule(group, 0, &Value::from(input))?;
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
     for (number, response) in responses(&answer, group) {
         for identity in concerned(&response, &objects) {

@@ -100,7 +100,7 @@ impl Judge<'_> {
 
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
-        if self.spent.elapsed() > self.limits.input {
+        if self.spent.elapsed().saturating_sub(self.results.shared_time) > self.limits.input {
             return Err(Failure::OutOfTime(self.limits.input));
         }
         unit.rule(group, index, input)

@@ -1,6 +1,6 @@
 //! From the value of a rule to findings.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use super::{bounds, texts};
 use crate::{
@@ -22,6 +22,8 @@ pub(super) struct Results {
     pub(super) unfinished: bool,
     /// Whether rules were left unasked, as they cannot be asked together.
     pub(super) incomplete: bool,
+    /// CPU time of evaluations that are about other objects, too.
+    pub(super) shared_time: Duration,
     /// As [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
     pub(super) undecided: Vec<[Arc<str>; 2]>,
 }

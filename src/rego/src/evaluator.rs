@@ -67,7 +67,7 @@ impl Failure {
             Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
             Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
             Self::OutOfTime(limit) => {
-                format!("not evaluated: the evaluations before it took longer than {} s", limit.as_secs_f64())
+                format!("not evaluated: the rules before it took longer than {} s", limit.as_secs_f64())
             }
         }
     }

@@ -5,8 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-    time::Instant,
+    sync::{Arc, OnceLock},
 };
 
 use regorus::Value;
@@ -81,10 +80,11 @@ pub(crate) struct ObjectArray {
 impl ObjectArray {
     /// Whether two arrays hold the same objects in the same states. The inventory keeps an object as it is until it changes.
     fn is_same(&self, other: &Self) -> bool {
-        is_same(&self.own, &other.own) && is_same(&self.shared, &other.shared)
+        is_same(&self.own, &other.own)
+            && (Arc::ptr_eq(&self.shared, &other.shared) || is_same(&self.shared, &other.shared))
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Value> {
+    fn objects(&self) -> impl Iterator<Item = &Value> {
         self.own.iter().chain(&*self.shared)
     }
 
@@ -114,10 +114,8 @@ fn is_same_object(before: &Value, now: &Value) -> bool {
 /// An array, and what the rule gives for it.
 #[derive(Debug)]
 pub(crate) struct EvaluatedArray {
-    pub(crate) array: ObjectArray,
-    pub(crate) results: ArrayResults,
-    /// When the rule was last evaluated for it; `None` if it was not.
-    pub(crate) evaluated: Option<Instant>,
+    array: ObjectArray,
+    results: ArrayResults,
 }
 
 impl EvaluatedArray {
@@ -129,11 +127,6 @@ impl EvaluatedArray {
         }
     }
 
-    /// Whether the rule ran out of time for this array, or for others before it, so that it may end otherwise the next time.
-    fn is_unfinished(&self) -> bool {
-        matches!(self.results, Err(Failure::TimedOut(_) | Failure::OutOfTime(_)))
-    }
-
     /// Returns the objects of which two arrays have different results.
     fn differing(&self, before: &Self) -> Vec<Identity> {
         let (Ok(old), Ok(new)) = (&before.results, &self.results) else {
@@ -143,24 +136,62 @@ impl EvaluatedArray {
     }
 }
 
-/// All arrays of one rule in one state of the inventory, with their results.
+/// An array that is evaluated when an object in it is.
+#[derive(Debug)]
+struct LazyArray {
+    array: ObjectArray,
+    evaluated: OnceLock<Arc<EvaluatedArray>>,
+    /// What the rule gave for the array of this scope when it was last evaluated, in an earlier state of the inventory.
+    before: Option<Arc<EvaluatedArray>>,
+}
+
+impl LazyArray {
+    fn new(array: ObjectArray, before: Option<Arc<EvaluatedArray>>) -> Self {
+        // What failed may not fail the next time.
+        let kept = before.as_ref().filter(|before| before.results.is_ok() && before.array.is_same(&array));
+        let evaluated = kept.map_or_else(OnceLock::new, |kept| OnceLock::from(Arc::clone(kept)));
+        Self { array, evaluated, before }
+    }
+
+    fn get(&self, evaluate: impl FnOnce(&ObjectArray) -> ArrayResults) -> &Arc<EvaluatedArray> {
+        self.evaluated
+            .get_or_init(|| Arc::new(EvaluatedArray { array: self.array.clone(), results: evaluate(&self.array) }))
+    }
+
+    /// Returns the last evaluation, of this state of the inventory or of an earlier one.
+    fn last(&self) -> Option<&Arc<EvaluatedArray>> {
+        self.evaluated.get().or(self.before.as_ref())
+    }
+}
+
+/// All arrays of one rule in one state of the inventory. Each is evaluated once, when its results are first needed.
 #[derive(Debug)]
 pub(crate) struct RuleArrays {
     /// Whether one array holds all objects.
     whole: bool,
-    scopes: BTreeMap<Scope, Arc<EvaluatedArray>>,
+    scopes: BTreeMap<Scope, LazyArray>,
     /// The results for objects of the cluster in all scopes, as they are in each of them.
-    cluster: ArrayResults,
+    cluster: OnceLock<ArrayResults>,
+    /// What was evaluated in scopes that are gone.
+    gone: Vec<Arc<EvaluatedArray>>,
 }
 
 impl RuleArrays {
-    /// Joins the arrays of all scopes.
-    pub(crate) fn new(whole: bool, scopes: BTreeMap<Scope, Arc<EvaluatedArray>>) -> Self {
-        let cluster = of_cluster(scopes.values());
-        Self { whole, scopes, cluster }
+    /// Makes the arrays of one state of the inventory; `before` are those of the state before.
+    pub(crate) fn new(source: &ArraySource<'_>, before: Option<&Self>) -> Self {
+        let last = |scope: &Scope| before?.scopes.get(scope)?.last().cloned();
+        let array = |scope: Scope| {
+            let array = LazyArray::new(source.array(&scope), last(&scope));
+            (scope, array)
+        };
+        let scopes: BTreeMap<Scope, LazyArray> = source.scopes().into_iter().map(array).collect();
+        let gone =
+            before.into_iter().flat_map(|before| &before.scopes).filter(|(scope, _)| !scopes.contains_key(*scope));
+        let gone = gone.filter_map(|(_, array)| array.last().cloned()).collect();
+        Self { whole: source.whole, scopes, cluster: OnceLock::new(), gone }
     }
 
-    /// Returns the results for an object; none for one that is in no array.
+    /// Returns the results for an object; none for one that is in no array. `evaluate` evaluates the rule for an array.
     ///
     /// # Errors
     /// Returns why an array that the object is in could not be evaluated.
@@ -168,13 +199,14 @@ impl RuleArrays {
         &self,
         namespace: Option<&Arc<str>>,
         identity: &Identity,
+        mut evaluate: impl FnMut(&ObjectArray) -> ArrayResults,
     ) -> Result<&[(usize, Value)], &Failure> {
         let results = match self.scope(namespace, identity) {
             Some(scope) => match self.scopes.get(&scope) {
-                Some(evaluated) => &evaluated.results,
+                Some(array) => &array.get(evaluate).results,
                 None => return Ok(&[]),
             },
-            None => &self.cluster,
+            None => self.cluster.get_or_init(|| of_cluster(self.scopes.values().map(|array| array.get(&mut evaluate)))),
         };
         Ok(results.as_ref()?.get(identity).map_or(&[], Vec::as_slice))
     }
@@ -182,7 +214,7 @@ impl RuleArrays {
     /// Returns the array that an object is in; of several the one without a namespace.
     pub(crate) fn array(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<&ObjectArray> {
         let scope = self.scope(namespace, identity).unwrap_or_default();
-        self.scopes.get(&scope).map(|evaluated| &evaluated.array)
+        self.scopes.get(&scope).map(|array| &array.array)
     }
 
     /// Returns the scope that an object is in; `None` if it is in all.
@@ -194,56 +226,41 @@ impl RuleArrays {
         namespace.or(is_namespace.then_some(&identity.name)).map(|namespace| Some(Arc::clone(namespace)))
     }
 
-    /// Returns the results for the array of a scope if the rule need not be evaluated for it again: its objects are the same, or
-    /// it ran out of time, and shall not be tried again.
-    pub(crate) fn kept(&self, scope: &Scope, array: &ObjectArray, retry: bool) -> Option<Arc<EvaluatedArray>> {
-        let known = self.scopes.get(scope)?;
-        let is_same = known.array.is_same(array);
-        match known.is_unfinished() {
-            true if retry => None,
-            false if !is_same => None,
-            true if !is_same => {
-                let (array, results) = (array.clone(), known.results.clone());
-                Some(Arc::new(EvaluatedArray { array, results, evaluated: known.evaluated }))
-            }
-            _ => Some(Arc::clone(known)),
+    /// Returns the objects for which the rule has other results than when it was last evaluated, or may have. Arrays for which
+    /// it never was are passed over, as no verdict depends on them, except for what they say of objects of the cluster.
+    pub(crate) fn differing(&self, mut evaluate: impl FnMut(&ObjectArray) -> ArrayResults) -> BTreeSet<Identity> {
+        let mut all: BTreeSet<Identity> = self.gone.iter().flat_map(|gone| gone.concerned()).collect();
+        if self.gone.is_empty() && self.scopes.values().all(|array| array.before.is_none()) {
+            return all;
         }
-    }
-
-    /// Returns the array of a scope.
-    pub(crate) fn get(&self, scope: &Scope) -> Option<&Arc<EvaluatedArray>> {
-        self.scopes.get(scope)
-    }
-
-    /// Whether the rule ran out of time for an array.
-    pub(crate) fn is_unfinished(&self) -> bool {
-        self.scopes.values().any(|evaluated| evaluated.is_unfinished())
-    }
-
-    /// Returns why the rule failed, for each array for which it did.
-    #[cfg(test)]
-    pub(crate) fn failures(&self) -> impl Iterator<Item = &Failure> {
-        self.scopes.values().filter_map(|evaluated| evaluated.results.as_ref().err())
-    }
-
-    /// Returns the objects of which the arrays before had other results.
-    pub(crate) fn differing(&self, before: &Self) -> BTreeSet<Identity> {
-        let mut all = BTreeSet::new();
-        for scope in self.scopes.keys().chain(before.scopes.keys()) {
-            match (before.scopes.get(scope), self.scopes.get(scope)) {
-                (Some(before), Some(now)) if Arc::ptr_eq(before, now) => {}
-                (Some(before), Some(now)) => all.extend(now.differing(before)),
-                (one, other) => all.extend(one.or(other).into_iter().flat_map(|only| only.concerned())),
+        for array in self.scopes.values() {
+            match &array.before {
+                None => {
+                    let concerned = array.get(&mut evaluate).concerned().into_iter();
+                    all.extend(concerned.filter(|identity| identity.namespace.is_none()));
+                }
+                Some(before) if before.array.is_same(&array.array) => {}
+                // What took too long is not evaluated while others wait for the inventory.
+                Some(before) if before.results.is_err() => {
+                    all.extend(before.array.identities().chain(array.array.identities()));
+                }
+                Some(before) => all.extend(array.get(&mut evaluate).differing(before)),
             }
         }
         all
     }
+
+    /// Returns the number of arrays that were evaluated.
+    #[cfg(test)]
+    pub(crate) fn evaluated(&self) -> usize {
+        self.scopes.values().filter(|array| array.evaluated.get().is_some()).count()
+    }
 }
 
 /// Joins the results that are about objects of the cluster.
-fn of_cluster<'a>(scopes: impl Iterator<Item = &'a Arc<EvaluatedArray>>) -> ArrayResults {
+fn of_cluster<'a>(arrays: impl Iterator<Item = &'a Arc<EvaluatedArray>>) -> ArrayResults {
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
-    for evaluated in scopes {
+    for evaluated in arrays {
         let results = evaluated.results.as_ref().map_err(Clone::clone)?;
         for (identity, own) in results.iter().filter(|(identity, _)| identity.namespace.is_none()) {
             let known = all.entry(identity.clone()).or_default();
@@ -270,13 +287,14 @@ impl<'a> ArraySource<'a> {
     pub(crate) fn new(inventory: &'a Inventory, matching: &'a [ResourceMatch], whole: bool) -> Self {
         let objects = inventory.document("inventory");
         let mut source = Self { objects, kinds: inventory.kinds(), matching, whole, shared: Arc::default() };
-        source.shared =
-            source.collect(&[&objects["cluster"]], |version, kind, _| whole || !is_namespace(version, kind)).into();
+        source.shared = source
+            .collect(&[&objects["cluster"]], |_, [version, kind], _| whole || !is_namespace(version, kind))
+            .into();
         source
     }
 
     /// Returns all scopes that there are.
-    pub(crate) fn scopes(&self) -> BTreeSet<Scope> {
+    fn scopes(&self) -> BTreeSet<Scope> {
         if self.whole {
             return BTreeSet::from([None]);
         }
@@ -285,39 +303,39 @@ impl<'a> ArraySource<'a> {
     }
 
     /// Returns the array of a scope: without objects if the namespace has none that the rule is about.
-    pub(crate) fn array(&self, scope: &Scope) -> ObjectArray {
-        let namespaces = &self.objects["namespace"];
+    fn array(&self, scope: &Scope) -> ObjectArray {
+        let (namespaces, cluster) = (&self.objects["namespace"], &self.objects["cluster"]);
         let own = match scope {
             _ if self.whole => {
                 let namespaces: Vec<Value> = fields(namespaces).map(|(_, below)| below).collect();
                 self.collect(&namespaces.iter().collect::<Vec<_>>(), |_, _, _| true)
             }
             None => Vec::new(),
-            Some(namespace) => {
-                let mut own = self.collect(&[&namespaces[&**namespace]], |_, _, _| true);
-                own.extend(self.collect(&[&self.objects["cluster"]], |version, kind, name| {
-                    is_namespace(version, kind) && *name == **namespace
-                }));
-                own
-            }
+            // Below a namespace there is no Namespace.
+            Some(namespace) => self.collect(&[&namespaces[&**namespace], cluster], |below, [version, kind], name| {
+                below == 0 || is_namespace(version, kind) && *name == **namespace
+            }),
         };
         let is_empty = own.is_empty() && scope.is_some();
         ObjectArray { own, shared: if is_empty { Arc::default() } else { Arc::clone(&self.shared) } }
     }
 
-    /// Returns the objects below these documents that the rule is about, in the order of `match`; each once, as two entries of
-    /// `match` may be about one object.
-    fn collect(&self, documents: &[&Value], wanted: impl Fn(&str, &str, &str) -> bool) -> Vec<Value> {
+    /// Returns the objects below these documents that the rule is about and that are wanted, in the order of `match`; each once,
+    /// as two entries of `match` may be about one object. What is wanted depends on the number of the document, `apiVersion` and
+    /// `kind`, and the name.
+    fn collect(&self, documents: &[&Value], wanted: impl Fn(usize, [&str; 2], &str) -> bool) -> Vec<Value> {
         let mut found = Vec::new();
         for one in self.matching {
             let is_about = |version: &Arc<str>, kind: &Arc<str>| {
                 let known = self.kinds.get(&(version.to_string(), kind.to_string()));
                 known.is_some_and(|kind| one.matches(kind))
             };
-            for (version, kinds) in documents.iter().flat_map(|document| fields(document)) {
-                for (kind, objects) in fields(&kinds).filter(|(kind, _)| is_about(&version, kind)) {
-                    let wanted = fields(&objects).filter(|(name, _)| wanted(&version, &kind, name));
-                    found.extend(wanted.map(|(_, object)| object));
+            for (number, document) in documents.iter().enumerate() {
+                for (version, kinds) in fields(document) {
+                    for (kind, objects) in fields(&kinds).filter(|(kind, _)| is_about(&version, kind)) {
+                        let wanted = fields(&objects).filter(|(name, _)| wanted(number, [&version, &kind], name));
+                        found.extend(wanted.map(|(_, object)| object));
+                    }
                 }
             }
         }
