@@ -13,6 +13,7 @@ use regorus::{
 use super::{
     budget,
     call::{Answer, Builtin, Fault, array, failed, items, wrong_type},
+    natives::native,
 };
 use crate::order;
 
@@ -28,6 +29,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("cast_string", 1, |arguments| cast(arguments, "string", |value| matches!(value, Value::String(_)))),
     ("count", 1, count),
     ("json.filter", 2, json_filter),
+    ("json.patch", 2, json_patch),
     ("json.remove", 2, json_remove),
     ("max", 1, |arguments| extreme(arguments, Ordering::Greater)),
     ("min", 1, |arguments| extreme(arguments, Ordering::Less)),
@@ -252,6 +254,15 @@ impl Paths {
 fn json_filter(arguments: &[Value]) -> Answer {
     let Value::Object(_) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
     Ok(Paths::read(&arguments[1])?.only(&arguments[0]))
+}
+
+/// A patch that does not apply is a builtin error, for regorus an undefined value.
+fn json_patch(arguments: &[Value]) -> Answer {
+    arguments.iter().try_for_each(|argument| budget::check_whole("json.patch", argument))?;
+    match native("json.patch", arguments)? {
+        Value::Undefined => failed("the patch does not apply to the object"),
+        patched => Ok(patched),
+    }
 }
 
 fn json_remove(arguments: &[Value]) -> Answer {

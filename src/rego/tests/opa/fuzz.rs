@@ -21,7 +21,7 @@ use crate::reference::{on_deep_stack, setting};
 /// The number of modules, if no other is given.
 const MODULES: usize = 1_000;
 /// Each is evaluated on so many inputs.
-const INPUTS: usize = 12;
+const INPUTS: usize = 20;
 /// So many modules are put to `opa` at a time.
 const BATCH: usize = 500;
 /// Of so many modules one may end in an error where `opa` has none: it leaves out more by its index, and looks up single keys.

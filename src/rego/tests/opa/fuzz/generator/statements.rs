@@ -1,6 +1,9 @@
 //! Random statements of bodies.
 
-use super::ModuleGenerator;
+use super::{ModuleGenerator, builtins::opaque};
+
+/// Builtins that `with` replaces.
+const REPLACED: [&str; 4] = ["count", "is_string", "startswith", "object.get"];
 
 impl ModuleGenerator {
     pub(super) fn statements(&mut self, count: usize, depth: u8, body: &mut Vec<String>) {
@@ -86,6 +89,7 @@ impl ModuleGenerator {
 
     fn pattern(&mut self) -> String {
         let term = self.reference();
+        let term = if self.rarely(4) { term } else { opaque(&term) };
         match self.random.u8(..3) {
             0 => format!("[{}, {}] = {term}", self.variable(), self.variable()),
             1 => format!("{{\"name\": {}, \"image\": {}}} = {term}", self.variable(), self.variable()),
@@ -108,7 +112,7 @@ impl ModuleGenerator {
         let scope = self.variables.clone();
         let target = self.replaced();
         let functions = self.functions_known();
-        let is_function = functions.iter().any(|function| function.target == target) || !target.contains(['.', '_']);
+        let is_function = functions.iter().any(|function| function.target == target) || REPLACED.contains(&&*target);
         let value = if is_function && !functions.is_empty() && self.bool() {
             functions[self.random.usize(..functions.len())].name.clone()
         } else {
@@ -145,7 +149,7 @@ impl ModuleGenerator {
             3 => "input.spec.containers".to_owned(),
             4 => "data.settings".to_owned(),
             5 => "data.settings.limits.cpu".to_owned(),
-            6 => self.one(&["count", "is_string", "startswith", "object.get"]).to_owned(),
+            6 => self.one(&REPLACED).to_owned(),
             _ if self.known.is_empty() => "input.metadata".to_owned(),
             _ => {
                 let known = self.random.usize(..self.known.len());

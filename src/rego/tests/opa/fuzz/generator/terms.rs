@@ -70,7 +70,7 @@ impl ModuleGenerator {
 
     pub(super) fn comparison(&mut self, depth: u8) -> String {
         let operator = self.one(&["==", "==", "!=", "<", "<=", ">", ">="]);
-        let (left, right) = (self.operand(), if self.rarely(3) { self.term(depth.min(1)) } else { self.operand() });
+        let (left, right) = (self.operand(), if self.rarely(3) { self.argument(depth.min(1)) } else { self.operand() });
         format!("{left} {operator} {right}")
     }
 
@@ -91,7 +91,7 @@ impl ModuleGenerator {
             4 => "{\"a\": 1, \"web\": 2}".to_owned(),
             5 => "{1, \"a\", \"web\"}".to_owned(),
             6 if !self.is_closed => "input.spec.containers[_].args".to_owned(),
-            _ => self.reference(),
+            _ => opaque(&self.reference()),
         }
     }
 
@@ -120,10 +120,12 @@ impl ModuleGenerator {
             }
             _ => return self.path(),
         };
+        // What is below a value of a known type mostly does not exist.
+        let keyed = if self.rarely(3) { base.clone() } else { opaque(&base) };
         match self.random.u8(..20) {
-            0 => format!("{base}.{}", self.one(&["a", "name", "y", "web"])),
-            1 => format!("{base}[{}]", self.key()),
-            2..=5 if !self.is_closed => format!("{base}[_]"),
+            0 => format!("{keyed}.{}", self.one(&["a", "name", "y", "web"])),
+            1 => format!("{keyed}[{}]", self.key()),
+            2..=5 if !self.is_closed => format!("{keyed}[_]"),
             _ => base,
         }
     }
@@ -155,7 +157,11 @@ impl ModuleGenerator {
 
     /// Returns a reference to the input in most cases, whose type is not known.
     fn operand(&mut self) -> String {
-        if self.rarely(4) { self.reference() } else { self.path() }
+        match self.random.u8(..16) {
+            0 => self.reference(),
+            1..=3 => opaque(&self.reference()),
+            _ => self.path(),
+        }
     }
 
     pub(super) fn term(&mut self, depth: u8) -> String {
