@@ -3,6 +3,7 @@
 //! The seed is printed where they differ, with the smallest module found that still differs. `KAUDIT_TEST_SEED` repeats a run,
 //! `KAUDIT_TEST_MODULES` makes a longer one.
 
+mod cases;
 mod comparison;
 mod generator;
 mod joins;
@@ -88,11 +89,6 @@ fn run(first: u64, modules: usize) -> (String, String) {
         let answers = by_opa(&comparisons);
         for (((seed, case), comparison), answer) in batch.iter().zip(&cases).zip(&comparisons).zip(answers) {
             refused += usize::from(answer.results.is_none());
-            if std::env::var("DBG").is_ok() {
-                if let Some(p) = answer.problems.as_ref().and_then(|p| p.first()) {
-                    println!("DBG {seed} {} {}", case.module.version(), p);
-                }
-            }
             evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
             let Some(difference) = comparison.difference(&answer) else { continue };
             if difference.kind == DifferenceKind::Louder {

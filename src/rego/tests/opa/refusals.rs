@@ -156,12 +156,8 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
         refusal.code == "rego_parse_error"
             || ["must not shadow", "deprecated"].iter().any(|word| refusal.message.contains(word))
     };
-    // OPA also takes what `with` replaces for a use.
-    let replaced = theirs.iter().all(|refusal| refusal.code == "rego_recursion_error")
-        && set.modules.iter().any(|(_, text)| text.contains(" with "));
-    let one = replaced && ours.is_empty()
-        || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
-    let same = ours.is_empty() == theirs.is_empty() && (all || one) || replaced && ours.is_empty();
+    let one = theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
+    let same = ours.is_empty() == theirs.is_empty() && (all || one);
     if same && !(set.broken && theirs.is_empty()) {
         return None;
     }

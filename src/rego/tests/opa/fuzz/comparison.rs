@@ -20,7 +20,7 @@ pub(super) struct OpaComparison {
 /// What `opa` says of modules.
 #[derive(Debug, Deserialize)]
 pub(super) struct OpaAnswer {
-    pub(super) problems: Option<Vec<serde_json::Value>>,
+    problems: Option<Vec<serde_json::Value>>,
     pub(super) results: Option<Vec<Vec<OpaResult>>>,
 }
 
