@@ -70,7 +70,7 @@ fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json
 
 /// Reads one YAML document for a policy that asks for it.
 pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
-    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml::as_opa_short()).map(|plain| plain.0)
+    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml::as_opa_text()).map(|plain| plain.0)
 }
 
 /// Turns a JSON tree into a value.

@@ -1,6 +1,6 @@
 //! Reading YAML as kubectl or as OPA does, within limits, and its errors in one line.
 
-use serde_saphyr::{Error, Options, budget::BudgetBreach};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Options, budget::BudgetBreach};
 
 /// As deep as JSON is read.
 const DEEPEST: usize = 127;
@@ -19,6 +19,13 @@ pub fn as_opa() -> Options {
 /// aliases of aliases.
 pub fn as_opa_short() -> Options {
     options(true, 20_000)
+}
+
+/// As OPA's `yaml.unmarshal` reads a text: of several entries with one key, the last one counts.
+pub fn as_opa_text() -> Options {
+    let mut options = as_opa_short();
+    options.duplicate_keys = DuplicateKeyPolicy::LastWins;
+    options
 }
 
 /// The size of a text is for its reader to bound (a `List` of a whole cluster is one document). Bounded here is what

@@ -1,7 +1,7 @@
 //! Measures how long the evaluation of a prepared rule takes, by this crate and by regorus. `opa bench` says the same of OPA:
 //!
 //! ```text
-//! cargo run --profile dist -p kaudit-rego --example speed -- input.json
+//! cargo run --release -p kaudit-rego --example speed -- input.json
 //! opa bench --data src/rego/examples/speed --input input.json 'data.pairs.deny'
 //! ```
 //!

@@ -12,7 +12,12 @@ use super::{
 };
 
 pub(super) const TABLE: &[Builtin] = &[
+    ("bits.and", 2, |arguments| bitwise("bits.and", arguments, |one, other| one & other)),
     ("bits.lsh", 2, shift_left),
+    ("bits.negate", 1, |arguments| number_value(&!whole("bits.negate", arguments, 0)?)),
+    ("bits.or", 2, |arguments| bitwise("bits.or", arguments, |one, other| one | other)),
+    ("bits.rsh", 2, shift_right),
+    ("bits.xor", 2, |arguments| bitwise("bits.xor", arguments, |one, other| one ^ other)),
     ("format_int", 2, format_int),
     ("numbers.range", 2, |arguments| range("numbers.range", arguments)),
     ("numbers.range_step", 3, |arguments| range("numbers.range_step", arguments)),
@@ -54,13 +59,30 @@ fn shift_left(arguments: &[Value]) -> Answer {
     }
 }
 
-/// Returns an argument that must be a whole number, of any size.
+fn shift_right(arguments: &[Value]) -> Answer {
+    let (number, bits) = (whole("bits.rsh", arguments, 0)?, whole("bits.rsh", arguments, 1)?);
+    match usize::try_from(&bits) {
+        Ok(bits) => number_value(&(number >> bits)),
+        Err(_) if bits < BigInt::from(0) => {
+            failed("bits.rsh: operand 2 must be an unsigned integer number but got a negative integer")
+        }
+        Err(_) => refused(format!("bits.rsh: a shift of {bits} bits")),
+    }
+}
+
+fn bitwise(name: &str, arguments: &[Value], combine: fn(BigInt, BigInt) -> BigInt) -> Answer {
+    number_value(&combine(whole(name, arguments, 0)?, whole(name, arguments, 1)?))
+}
+
+/// Returns an argument that must be a whole number, of any size, also one that is written with an exponent.
 fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, Fault> {
     let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
-    match number.as_big() {
-        Some(number) => Ok((*number).clone()),
-        None => failed(format!("{name}: operand {} must be integer number but got floating-point number", index + 1)),
-    }
+    let exact = number.as_big().map(|number| (*number).clone());
+    let written = || if number.is_integer() { number.format_decimal().parse().ok() } else { None };
+    exact.or_else(written).map_or_else(
+        || failed(format!("{name}: operand {} must be integer number but got floating-point number", index + 1)),
+        Ok,
+    )
 }
 
 fn number_value(number: &BigInt) -> Answer {

@@ -1,9 +1,10 @@
 //! Random statements of bodies.
 
-use super::{ModuleGenerator, builtins::opaque};
+use super::{KnownRule, ModuleGenerator, builtins::opaque};
 
-/// Builtins that `with` replaces.
-const REPLACED: [&str; 4] = ["count", "is_string", "startswith", "object.get"];
+/// Builtins that `with` replaces, and others that can take their place.
+const REPLACED: [(&str, &str); 4] =
+    [("count", "is_array"), ("is_string", "is_array"), ("startswith", "contains"), ("upper", "lower")];
 
 impl ModuleGenerator {
     pub(super) fn statements(&mut self, count: usize, depth: u8, body: &mut Vec<String>) {
@@ -110,14 +111,7 @@ impl ModuleGenerator {
     /// Returns a statement with other documents or functions.
     fn with(&mut self, depth: u8) -> String {
         let scope = self.variables.clone();
-        let target = self.replaced();
-        let functions = self.functions_known();
-        let is_function = functions.iter().any(|function| function.target == target) || REPLACED.contains(&&*target);
-        let value = if is_function && !functions.is_empty() && self.bool() {
-            functions[self.random.usize(..functions.len())].name.clone()
-        } else {
-            self.term(1)
-        };
+        let (target, value) = self.replacement();
         let more = if self.rarely(5) { format!(" with input.metadata as {}", self.term(0)) } else { String::new() };
         let statement = match self.random.u8(..5) {
             0 => {
@@ -140,21 +134,40 @@ impl ModuleGenerator {
         format!("{statement} with {target} as {value}{more}")
     }
 
-    /// Returns what `with` replaces.
-    fn replaced(&mut self) -> String {
-        match self.random.u8(..9) {
-            0 => "input".to_owned(),
-            1 => "input.spec".to_owned(),
-            2 => "input.kind".to_owned(),
-            3 => "input.spec.containers".to_owned(),
-            4 => "data.settings".to_owned(),
-            5 => "data.settings.limits.cpu".to_owned(),
-            6 => self.one(&REPLACED).to_owned(),
-            _ if self.known.is_empty() => "input.metadata".to_owned(),
-            _ => {
-                let known = self.random.usize(..self.known.len());
-                self.known[known].target.clone()
-            }
-        }
+    /// Returns what `with` replaces, and by what.
+    fn replacement(&mut self) -> (String, String) {
+        let target = match self.random.u8(..9) {
+            0 => "input",
+            1 => "input.spec",
+            2 => "input.kind",
+            3 => "input.spec.containers",
+            4 => "data.settings",
+            5 => "data.settings.limits.cpu",
+            6 => return self.replaced_builtin(),
+            _ if self.known.is_empty() => "input.metadata",
+            _ => return self.replaced_rule(),
+        };
+        (target.to_owned(), self.term(1))
+    }
+
+    fn replaced_builtin(&mut self) -> (String, String) {
+        // A function that calls what it replaces would have no end.
+        let (target, other) = REPLACED[self.random.usize(..REPLACED.len())];
+        let value = if self.bool() { other.to_owned() } else { self.term(1) };
+        (target.to_owned(), value)
+    }
+
+    /// A function is replaced only by one before it, which cannot call it.
+    fn replaced_rule(&mut self) -> (String, String) {
+        let index = self.random.usize(..self.known.len());
+        let KnownRule { target, arity, .. } = self.known[index].clone();
+        let before: Vec<String> =
+            self.known[..index].iter().filter(|known| known.arity == arity).map(|known| known.name.clone()).collect();
+        let value = match arity {
+            0 => self.term(1),
+            _ if before.is_empty() || self.bool() => self.term(1),
+            _ => before[self.random.usize(..before.len())].clone(),
+        };
+        (target, value)
     }
 }
