@@ -116,9 +116,10 @@ pub(super) struct RandomText {
 impl RandomText {
     fn text(&self) -> String {
         let imports = self.syntax.import().into_iter().chain(self.imports.iter().map(String::as_str));
-        let imports: String = imports.map(|path| format!("import {path}\n")).collect();
+        let imports: Vec<String> = imports.map(|path| format!("import {path}")).collect();
         let definitions: Vec<String> = self.definitions.iter().map(|definition| definition.text(self.syntax)).collect();
-        format!("{}package {}\n\n{imports}\n{}", self.comment, self.package, definitions.join("\n"))
+        let (comment, package) = (&self.comment, self.package);
+        format!("{comment}package {package}\n\n{}\n\n{}", imports.join("\n"), definitions.join("\n"))
     }
 
     /// Returns the paths of the rules, and that of the package.

@@ -38,7 +38,7 @@ impl ModuleGenerator {
         match self.random.u8(..12) {
             0 | 1 => return self.functions(name, count, definitions),
             2..=4 => {
-                self.repeat(name, count, definitions, |random| HeadParts::element(name.to_owned(), random.term(2)))
+                self.repeat(name, count, definitions, |random| HeadParts::element(name.to_owned(), random.term(2)));
             }
             5 | 6 => self.repeat(name, count, definitions, |random| {
                 HeadParts::value(format!("{name}[{}]", random.key()), random.term(2))
@@ -184,7 +184,7 @@ impl ModuleGenerator {
         } else {
             RandomHead::Value { rule, operator: self.assignment(), value }
         };
-        RandomDefinition { body, others, comment, ..plain(path.cloned(), head) }
+        RandomDefinition { comment, body, others, ..plain(path.cloned(), head) }
     }
 
     /// Returns none, one or two branches behind `else`.
