@@ -82,7 +82,7 @@ impl Case {
             (None, None) => Value::Undefined,
         };
         let data = self.data.clone().unwrap_or_else(|| serde_json::json!({}));
-        let policies = policies(&self.modules, &data, &limits(self.strict_error));
+        let policies = policies(None, &self.modules, &data, &limits(self.strict_error));
         let query = policies.and_then(|policies| policies.query(&self.query, &names));
         let answer = match query {
             Ok(query) => query.solutions(&input).map_err(|why| format!("failed: {why}")),

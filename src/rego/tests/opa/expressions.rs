@@ -55,7 +55,7 @@ pub(super) fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value>
 pub(super) fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
-    let policies = policies(&modules, &serde_json::json!({}), &limits(false)).map_err(|why| why.to_string())?;
+    let policies = policies(None, &modules, &serde_json::json!({}), &limits(false)).map_err(|why| why.to_string())?;
     let query = policies.query("x = data.answers.answer", &["x"]).map_err(|why| why.to_string())?;
     let answers = query.solutions(&input).map_err(|why| why.to_string())?;
     Ok(answers.first().map(|bindings| bindings["x"].clone()))

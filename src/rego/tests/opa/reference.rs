@@ -35,13 +35,9 @@ pub(super) fn limits(strict: bool) -> Limits {
     Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
 }
 
-/// Loads modules, each by itself a file that is named by its index, and data. Their version is that of their own syntax.
-pub(super) fn policies(modules: &[String], data: &serde_json::Value, limits: &Limits) -> Result<Policies, LoadError> {
-    policies_of(None, modules, data, limits)
-}
-
-/// Loads modules that are read in a version unless they import another.
-pub(super) fn policies_of(
+/// Loads modules, each by itself a file that is named by its index, and data. Without a version, that of each is found by its
+/// syntax.
+pub(super) fn policies(
     version: Option<Version>,
     modules: &[String],
     data: &serde_json::Value,

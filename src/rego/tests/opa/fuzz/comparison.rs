@@ -4,7 +4,7 @@ use kaudit_rego::{Evaluator, Value, Version};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::reference::{limits, opa_cases, policies_of};
+use crate::reference::{limits, opa_cases, policies};
 
 /// Modules with what is evaluated of them.
 pub(super) struct OpaComparison {
@@ -103,7 +103,7 @@ pub(super) fn prepared(
     rules: &[Vec<String>],
     strict: bool,
 ) -> Result<Evaluator, String> {
-    let policies = policies_of(Some(version), modules, &data(), &limits(strict));
+    let policies = policies(Some(version), modules, &data(), &limits(strict));
     policies.and_then(|policies| policies.prepare(rules)).map_err(|why| why.to_string())
 }
 
