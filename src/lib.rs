@@ -39,7 +39,7 @@ pub mod model;
 pub mod blocking;
 pub mod metrics;
 
-/// Rego with OPA's meaning: a crate of its own, which knows nothing of kaudit.
+/// Rego with OPA's meaning: a crate of its own, without anything of kaudit.
 pub use kaudit_rego as rego;
 
 pub mod judge;

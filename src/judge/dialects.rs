@@ -15,7 +15,7 @@ use super::{
     metadata::Metadata,
     rule_kinds::RuleKinds,
 };
-use crate::rego::{
+use crate::rego::analysis::{
     graph::Graph,
     references::{Node, Path},
     syntax::Module,

@@ -322,7 +322,7 @@ impl Compiled {
     }
 
     /// Adds the controls of a library, unless an earlier source has policies of these names.
-    fn add_kubescape(&mut self, library: controls::LoadedRules, problems: &mut Vec<Problem>) {
+    fn add_kubescape(&mut self, library: controls::LoadedControls, problems: &mut Vec<Problem>) {
         let known: BTreeSet<&Arc<str>> = self.policies.iter().map(|policy| &policy.name).collect();
         let conflict = library.policies.iter().find(|policy| known.contains(&policy.name));
         if let Some(policy) = conflict {

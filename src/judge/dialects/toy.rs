@@ -20,7 +20,10 @@ use crate::{
         object::{Kind, Object, ObjectKey},
         verdict::{Finding, Outcome},
     },
-    rego::{graph::Graph, syntax::Module, value},
+    rego::{
+        analysis::{graph::Graph, syntax::Module},
+        value,
+    },
 };
 
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {

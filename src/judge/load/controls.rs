@@ -32,7 +32,7 @@ use crate::{
 
 /// Libraries that are compiled.
 #[derive(Default)]
-pub(crate) struct LoadedRules {
+pub(crate) struct LoadedControls {
     pub(crate) units: Vec<Unit>,
     pub(crate) policies: Vec<Policy>,
     /// Rules that need what kaudit has not.
@@ -47,8 +47,8 @@ pub(crate) fn load(
     sources: &[PolicySource],
     limits: &Limits,
     problems: &mut Vec<Problem>,
-) -> LoadedRules {
-    let mut loaded = LoadedRules::default();
+) -> LoadedControls {
+    let mut loaded = LoadedControls::default();
     let frameworks: Vec<&str> = sources
         .iter()
         .filter_map(|source| match source {
@@ -88,7 +88,7 @@ fn compile_rule(
     controls: &[&Control],
     limits: &Limits,
     problems: &mut Vec<Problem>,
-    loaded: &mut LoadedRules,
+    loaded: &mut LoadedControls,
 ) {
     let mut groups: Vec<(Option<&FixedInput>, Vec<&Control>)> = Vec::new();
     for control in controls {
@@ -131,7 +131,7 @@ fn compile_rule(
     }
 }
 
-impl LoadedRules {
+impl LoadedControls {
     /// Joins a compiled rule with its controls: a unit, and a policy for each of them.
     fn bind(&mut self, own: &Policy, mut unit: Unit, rule: &RuleFiles<'_>, controls: &[&Control]) {
         let metadata = &rule.metadata;

@@ -136,6 +136,8 @@ enum Tag {
     False,
     True,
     Number,
+    /// A number that is not a whole one, or too large and written with an exponent.
+    Float,
     Text,
     Array,
     Object,
@@ -181,8 +183,12 @@ impl Writer<'_> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_read => self.tag(Tag::Scalar),
             Value::Null => self.tag(Tag::Null),
             Value::Bool(is_true) => self.tag(if *is_true { Tag::True } else { Tag::False }),
-            // A whole number and a float are different texts.
-            Value::Number(_) => self.bytes(Tag::Number, &serde_json::to_vec(value).ok()?),
+            // A policy can tell `1e25` from a one with 25 zeros, though both are the same text here.
+            Value::Number(number) => {
+                let is_float = number.as_i64().is_none() && number.as_big().is_none();
+                let tag = if is_float { Tag::Float } else { Tag::Number };
+                self.bytes(tag, &serde_json::to_vec(value).ok()?);
+            }
             Value::Array(items) => {
                 self.tag(Tag::Array);
                 if let Some(element) = tree.and_then(Selection::of_elements) {

@@ -195,3 +195,20 @@ fn few_rules_of_the_library_look_something_up_for_pods_and_only_in_their_namespa
     let limits = Kind::sample("", "limitranges", "LimitRange");
     assert_eq!(set.widest_reach(&Kind::sample("apps", "deployments", "Deployment"), &limits), Some(LookupReach::Own));
 }
+
+#[test]
+fn numbers_that_a_policy_can_tell_apart_are_not_alike() {
+    let set = load("deny contains sprintf(\"%v\", [input.spec.x])");
+    let plan = set.sharing.plan("Pod").unwrap();
+    let fingerprint = |number: &str| {
+        let object = object("a");
+        let json = format!(r#"{{"metadata":{{"name":"a","namespace":"n"}},"spec":{{"x":{number}}}}}"#);
+        let value = plan.parts.read(json.as_bytes()).unwrap();
+        plan.likeness.look(&object.key, &value).unwrap().fingerprint
+    };
+    assert_eq!(fingerprint("7"), fingerprint("7"));
+    for (whole, float) in [("10000000000000000000000000", "1e25"), ("18446744073709551616", "1.8446744073709551616e19")]
+    {
+        assert_ne!(fingerprint(whole), fingerprint(float), "{float}");
+    }
+}

@@ -29,7 +29,7 @@ impl ObjectsByName {
     }
 }
 
-/// Returns whom a result is about: the objects that it names, or the binding of a subject that it names.
+/// Returns the objects that a result is about: those that it names, or the binding of a subject that it names.
 pub(crate) fn concerned(response: &Value, objects: &ObjectsByName) -> Vec<Identity> {
     let about = field(response, "alertObject");
     let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
