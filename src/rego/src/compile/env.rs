@@ -142,7 +142,7 @@ pub(super) struct Replaced {
     pub(super) data: Option<Arc<TypeTree>>,
 }
 
-/// What stands first in a reference.
+/// The head of a reference.
 enum Found<'a> {
     Tree(&'a Arc<TypeTree>),
     Variable(Type),

@@ -47,7 +47,7 @@ impl Variables {
         self.add(Some(Arc::clone(name)), false)
     }
 
-    /// Returns a new variable that stands for a part of an expression.
+    /// Returns a new variable for a part of an expression.
     pub(super) fn generated(&mut self) -> Variable {
         self.add(None, true)
     }
@@ -68,7 +68,7 @@ impl Variables {
         self.name(variable).is_some_and(|name| &**name == "_")
     }
 
-    /// Whether a rule declares it, or it stands for a part of an expression.
+    /// Whether a rule declares it, or it was made for a part of an expression.
     pub(super) fn is_declared(&self, variable: Variable) -> bool {
         self.names.get(variable.0 as usize).is_some_and(|(_, declared)| *declared)
     }
@@ -90,7 +90,7 @@ pub enum ResolvedValue {
     Constant(Constant),
     /// A variable.
     Variable(Variable),
-    /// What stands first, and the keys behind it.
+    /// The head of the reference, and the keys behind it.
     Ref(Vec<ResolvedTerm>),
     /// An array.
     Array(Vec<ResolvedTerm>),
@@ -161,7 +161,7 @@ pub struct ResolvedStatement {
     pub at: Position,
     /// Whether it was written with `not`.
     pub negated: bool,
-    /// It stands for a part of an expression.
+    /// It was made for a part of an expression.
     pub generated: bool,
     /// It was written with `:=`.
     pub(crate) assigned: bool,

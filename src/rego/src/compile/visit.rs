@@ -9,13 +9,13 @@ use super::term::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is another part of a term, and any of them may be left out")]
 pub(super) struct Skip {
-    /// What stands first in a reference.
+    /// The head of a reference.
     pub(super) heads: bool,
     pub(super) object_keys: bool,
     pub(super) sets: bool,
     /// Comprehensions, the body of `every`, negated bodies.
     pub(super) closures: bool,
-    /// What stands first in references behind `with`.
+    /// The heads of references behind `with`.
     pub(super) replaced: bool,
 }
 

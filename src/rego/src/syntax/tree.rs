@@ -90,11 +90,6 @@ impl Module {
         self.rules.iter().map(|rule| (rule.at.line, rule.first_name().map_or("", |name| &**name)))
     }
 
-    /// Returns the names that its rules begin with.
-    pub fn rule_names(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().filter_map(|rule| rule.first_name().map(|name| &**name))
-    }
-
     /// Whether it imports this path.
     pub(crate) fn imports(&self, path: &str) -> bool {
         self.imports.iter().any(|import| import.path.path().is_some_and(|words| words.join(".") == path))

@@ -140,7 +140,7 @@ fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
 fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     let found = refusals(&set.modules);
     let ours: BTreeSet<(String, u32)> = found.iter().map(|problem| (problem.file.to_string(), problem.line)).collect();
-    let told = |refusal: &&Refusal| {
+    let reported = |refusal: &&Refusal| {
         // OPA names the last place of a rule's name for all; and the rules of a circle, where kaudit names one.
         let elsewhere = ["undefined ref", "undefined function", "recursive"];
         let anywhere = refusal.line == 0 || elsewhere.iter().any(|word| refusal.message.contains(word));
@@ -150,13 +150,14 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     // One mistake makes others: the first of each file counts.
     let mut files = BTreeSet::new();
     let mut firsts = theirs.iter().filter(|refusal| files.insert(&refusal.file));
-    let all = firsts.all(|refusal| told(&refusal));
-    // Of a file that cannot be read one thing is told at a time.
+    let all = firsts.all(|refusal| reported(&refusal));
+    // Of a file that cannot be read one problem is reported at a time.
     let first = |refusal: &Refusal| {
         refusal.code == "rego_parse_error"
             || ["must not shadow", "deprecated"].iter().any(|word| refusal.message.contains(word))
     };
-    let one = theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
+    let one =
+        theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| reported(&refusal));
     let same = ours.is_empty() == theirs.is_empty() && (all || one);
     if same && !(set.broken && theirs.is_empty()) {
         return None;
