@@ -146,7 +146,7 @@ fn load(
     if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
         return Err(LoadError::new(problems));
     }
-    let Compiled { units, mut policies, unjudged, left_out, config } = compiled;
+    let CompiledSources { units, mut policies, unjudged, left_out, config } = compiled;
     let rule_changes = selection.finish(&mut policies);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
     let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
@@ -178,7 +178,7 @@ fn load(
 
 /// What the files of all dialects become.
 #[derive(Default)]
-struct Compiled {
+struct CompiledSources {
     units: Vec<Unit>,
     /// Sorted by name; the Constraints of one kind keep their order.
     policies: Vec<Policy>,
@@ -191,7 +191,7 @@ struct Compiled {
 struct SortedSource<'f> {
     modules: Vec<&'f File>,
     data: Vec<ParsedData<'f>>,
-    kubescape: kubescape::Library<'f>,
+    kubescape: kubescape::ControlLibrary<'f>,
     missing: Missing,
     /// Data files that cannot be read.
     unparsed: Vec<&'f File>,
@@ -204,9 +204,9 @@ fn compile_all(
     missing: Vec<Missing>,
     (limits, point, selection): (&Limits, EnforcementPoint, &RuleSelection),
     problems: &mut Vec<Problem>,
-) -> Compiled {
-    let mut gatekeeper = gatekeeper::Library::default();
-    let mut compiled = Compiled::default();
+) -> CompiledSources {
+    let mut gatekeeper = gatekeeper::TemplateLibrary::default();
+    let mut compiled = CompiledSources::default();
     let shared = owners.shared_inputs();
     let sort =
         |(owner, missing)| sort_source(owner, &shared, missing, (&mut gatekeeper, &mut compiled), (limits, problems));
@@ -258,12 +258,12 @@ fn sort_source<'f>(
     owner: &'f OwnedFiles,
     shared: &'f [File],
     mut missing: Missing,
-    (gatekeeper, compiled): (&mut gatekeeper::Library<'f>, &mut Compiled),
+    (gatekeeper, compiled): (&mut gatekeeper::TemplateLibrary<'f>, &mut CompiledSources),
     (limits, problems): (&Limits, &mut Vec<Problem>),
 ) -> SortedSource<'f> {
     let files = &owner.files;
     let suites = gatekeeper::suites(files);
-    let kubescape = kubescape::Library::read(files, if owner.is_local() { &[] } else { shared }, problems);
+    let kubescape = kubescape::ControlLibrary::read(files, if owner.is_local() { &[] } else { shared }, problems);
     let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
     let Sorted { kept: modules, unjudged, left_out, examples } = trivy::sort_out(modules, false);
     compiled.unjudged.extend(unjudged);
@@ -300,7 +300,7 @@ fn refuse_data(owners: &SourcePackages<'_>, sorted: &mut [SortedSource<'_>], pro
     }
 }
 
-impl Compiled {
+impl CompiledSources {
     fn add(&mut self, policies: Vec<Policy>, units: Vec<Unit>) {
         self.policies.extend(policies);
         self.units.extend(units);

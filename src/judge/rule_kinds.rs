@@ -13,11 +13,11 @@ const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRol
 
 /// The kinds of objects that a rule is meant for, whatever it could give results for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RuleKinds(Option<Named>);
+pub(crate) struct RuleKinds(Option<KindNames>);
 
 /// Kinds by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Named {
+struct KindNames {
     /// As Kubernetes spells them.
     known: BTreeSet<Arc<str>>,
     /// As the check spells others.
@@ -30,7 +30,7 @@ impl RuleKinds {
     }
 
     pub(crate) fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {
-        let mut kinds = Named::default();
+        let mut kinds = KindNames::default();
         for name in names {
             match KNOWN.split_whitespace().find(|known| known.eq_ignore_ascii_case(name)) {
                 Some(known) => kinds.known.insert(known.into()),
@@ -42,7 +42,7 @@ impl RuleKinds {
 
     /// Whether objects of a kind are judged.
     pub(crate) fn contain(&self, kind: &str) -> bool {
-        let named = |named: &Named| {
+        let named = |named: &KindNames| {
             named.known.contains(kind) || named.others.iter().any(|name| name.eq_ignore_ascii_case(kind))
         };
         self.0.as_ref().is_none_or(named)

@@ -9,7 +9,7 @@ use super::{
     compile::compile,
     data,
     dialects::{
-        gatekeeper::Library,
+        gatekeeper::TemplateLibrary,
         kubescape,
         trivy::{self, Sorted},
     },
@@ -64,7 +64,7 @@ pub(crate) struct PlannedTest {
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
     let (mut files, mut problems) = files::read(sources, limits);
     // Each rule in Kubescape's layout is a unit by itself; the cases beside it are for Kubescape's own runner.
-    let library = kubescape::Library::read(&files, &[], &mut Vec::new());
+    let library = kubescape::ControlLibrary::read(&files, &[], &mut Vec::new());
     let own: Vec<bool> = files.iter().map(|file| library.has(file)).collect();
     let mut own = own.into_iter();
     files.retain(|_| !own.next().unwrap_or_default());
@@ -78,7 +78,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     let mut data = data::document();
     // Without modules no rule reads data, and there may be thousands of examples.
     if !sources.is_empty() {
-        let mut library = Library::default();
+        let mut library = TemplateLibrary::default();
         for file in &others {
             // Problems of templates are reported by the tests of suites that name them.
             if !library.add(file, true, &mut Vec::new()) {

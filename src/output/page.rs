@@ -1,6 +1,6 @@
 //! The page: what stands and what changed, for whoever leaves a browser open.
 //!
-//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](Query). Out: HTML, or JSON; or one file
+//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](PageQuery). Out: HTML, or JSON; or one file
 //! that holds everything, for the audit of a pipeline. Every view
 //! is a URL, works without the script, and shows text from policies and objects as text. The order is that of the questions:
 //! may I trust it, what is new, how bad is it, whose is it, what is to be done.
@@ -25,7 +25,7 @@ pub(super) use self::file::render;
 use self::owners::Owner;
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
-    filter::Query,
+    filter::PageQuery,
 };
 use super::{names::urgency, safe::write_json};
 use crate::audit::{
@@ -125,7 +125,7 @@ impl Page {
     }
 
     /// Returns the HTML of all that the query asks for, and for whom, if somebody has signed in.
-    pub fn html(&self, query: &Query, reader: Option<&str>) -> String {
+    pub fn html(&self, query: &PageQuery, reader: Option<&str>) -> String {
         match self.object(query) {
             Some(owner) => html::object(self, &owner, query, reader).into_string(),
             None => html::overview(self, query, reader).into_string(),
@@ -136,7 +136,7 @@ impl Page {
     ///
     /// # Errors
     /// None in practice: it is written to memory.
-    pub fn json(&self, query: &Query) -> io::Result<Vec<u8>> {
+    pub fn json(&self, query: &PageQuery) -> io::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct Left<'p> {
             complete: bool,
@@ -153,13 +153,13 @@ impl Page {
     }
 
     /// Returns the entries that the query asks for.
-    fn entries<'p>(&'p self, query: &'p Query) -> impl Iterator<Item = &'p Entry> {
+    fn entries<'p>(&'p self, query: &'p PageQuery) -> impl Iterator<Item = &'p Entry> {
         let mut is_asked_for = query.filter();
         self.result.results.iter().filter(move |entry| is_asked_for(entry))
     }
 
     /// Returns the one object that is asked for; it need not have results any more.
-    fn object(&self, query: &Query) -> Option<Owner<'_>> {
+    fn object(&self, query: &PageQuery) -> Option<Owner<'_>> {
         let wanted = query.object.as_deref()?;
         let entries = self.result.results.iter().filter(|entry| owners::name(owners::of(entry)) == wanted);
         Some(Owner { name: wanted.to_owned(), entries: entries.collect() })

@@ -21,7 +21,7 @@ use ring::{
 use serde::Deserialize;
 
 use super::access::{Access, Denied, TOKEN_BYTES};
-use crate::output::page::{Query, refusal, sign_in_page};
+use crate::output::page::{PageQuery, refusal, sign_in_page};
 
 /// What the names of cookies begin with.
 const COOKIE: &str = "kaudit-session";
@@ -125,7 +125,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(
 }
 
 /// Says why somebody may not see the page, and lets who is not known sign in.
-pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
+pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
     match denied {
         Denied::Unknown => {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
@@ -150,7 +150,7 @@ pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
 /// Keeps a token in the browser if it is somebody's who may see the page.
 async fn sign_in(
     State(Door { access, sessions }): State<Door>,
-    UrlQuery(query): UrlQuery<Query>,
+    UrlQuery(query): UrlQuery<PageQuery>,
     headers: HeaderMap,
     Form(SignIn { token }): Form<SignIn>,
 ) -> Response {

@@ -42,7 +42,7 @@ use crate::{
         overview::{Overview, Progress},
     },
     blocking::spawn_blocking,
-    output::page::{About, Page, Query, SCRIPT, STYLE},
+    output::page::{About, Page, PageQuery, SCRIPT, STYLE},
 };
 
 /// How long the result is kept up to date after the last request.
@@ -130,7 +130,7 @@ async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
     response
 }
 
-async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<Query>, headers: HeaderMap) -> Response {
+async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, headers: HeaderMap) -> Response {
     let reader = match ui.reader(&headers).await {
         Ok(reader) => reader,
         Err(denied) => return session::refuse(&denied, &query),
@@ -170,7 +170,7 @@ async fn events(
 ) -> Response {
     match ui.reader(&headers).await {
         Ok(_) => changes(ui, closing, &headers).into_response(),
-        Err(denied) => session::refuse(&denied, &Query::default()),
+        Err(denied) => session::refuse(&denied, &PageQuery::default()),
     }
 }
 
@@ -423,13 +423,13 @@ mod tests {
         let (mut pipeline, sources) = pipeline();
         pipeline.progress.send_replace(Progress { open: true, queue: 3, ..Progress::default() });
         let (ui, _following) = ui(sources);
-        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains("checking: 3 objects to go"));
+        assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains("checking: 3 objects to go"));
         pipeline.progress.send_replace(Progress { open: true, ..Progress::default() });
         // Without a change of the result.
         pipeline.asked.wait_for(|asked| *asked > 1).await.unwrap();
         let mut kept = ui.kept.clone();
         kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision > 1)).await.unwrap();
-        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains(">complete<"));
+        assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains(">complete<"));
     }
 
     #[tokio::test(start_paused = true)]

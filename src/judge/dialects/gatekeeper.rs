@@ -18,7 +18,7 @@ use std::{collections::BTreeSet, path::Path};
 
 pub(crate) use self::{config::Config, constraint::EnforcementPoint};
 use self::{
-    document::{Document, warning},
+    document::{GatekeeperDocument, warning},
     node::YamlNode,
     template::ENTRY,
 };
@@ -41,9 +41,9 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
 
 /// The objects of Gatekeeper among the policies, not compiled yet.
 #[derive(Default)]
-pub(crate) struct Library<'f> {
-    pub(crate) templates: Vec<Document<'f>>,
-    pub(crate) constraints: Vec<Document<'f>>,
+pub(crate) struct TemplateLibrary<'f> {
+    pub(crate) templates: Vec<GatekeeperDocument<'f>>,
+    pub(crate) constraints: Vec<GatekeeperDocument<'f>>,
     pub(crate) config: Config,
     /// Whether a `Config` in the files that are added is left out.
     pub(crate) ignores_config: bool,
@@ -55,7 +55,7 @@ pub(crate) fn suites(files: &[File]) -> BTreeSet<&Path> {
     suites.filter_map(|file| Path::new(&*file.shown).parent()).collect()
 }
 
-impl<'f> Library<'f> {
+impl<'f> TemplateLibrary<'f> {
     /// Adds the documents of a file if one of them is of Gatekeeper; returns whether that was so.
     pub(crate) fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
         if !file.text.contains("gatekeeper.sh/") {
@@ -68,7 +68,8 @@ impl<'f> Library<'f> {
                 return true;
             }
         };
-        let documents: Vec<Document<'f>> = documents.into_iter().map(|node| Document { file, node, example }).collect();
+        let documents: Vec<GatekeeperDocument<'f>> =
+            documents.into_iter().map(|node| GatekeeperDocument { file, node, example }).collect();
         if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
             return false;
         }

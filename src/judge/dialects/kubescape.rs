@@ -21,7 +21,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use self::{
-    document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
+    document::{Control, FixedInput, Framework, INPUTS, LibraryDocument, RuleMetadata},
     rule::{ENTRY, PACKAGE},
 };
 use super::conftest;
@@ -62,7 +62,7 @@ const WHOLE_CLUSTER: [&str; 4] = ["C-0261", "C-0266", "C-0267", "C-0272"];
 
 /// The libraries among the policies, not compiled yet.
 #[derive(Default)]
-pub(crate) struct Library<'f> {
+pub(crate) struct ControlLibrary<'f> {
     pub(crate) rules: Vec<RuleFiles<'f>>,
     pub(crate) controls: Vec<Control>,
     /// Each with the file that it is in.
@@ -107,7 +107,7 @@ fn is_called(file: &File, name: &str) -> bool {
     Path::new(&*file.shown).file_name().is_some_and(|own| own == name)
 }
 
-impl<'f> Library<'f> {
+impl<'f> ControlLibrary<'f> {
     /// Finds the libraries among the files of a source; `shared` are files of others with inputs, controls and frameworks.
     pub(crate) fn read(files: &'f [File], shared: &'f [File], problems: &mut Vec<Problem>) -> Self {
         let mut library = Self::default();
@@ -154,9 +154,11 @@ impl<'f> Library<'f> {
     /// Adds a document of another file than those of rules; returns whether it is one of a library.
     fn document(&mut self, file: &File, inputs: &mut Vec<GivenInputs>) -> Result<bool, Problem> {
         match document::read(file)? {
-            Some(Document::Control(control)) => self.controls.push(*control),
-            Some(Document::Framework(framework)) => self.frameworks.push((framework, Arc::clone(&file.shown))),
-            Some(Document::Inputs(given)) => inputs.push((!is_called(file, "default-config-inputs.json"), given)),
+            Some(LibraryDocument::Control(control)) => self.controls.push(*control),
+            Some(LibraryDocument::Framework(framework)) => self.frameworks.push((framework, Arc::clone(&file.shown))),
+            Some(LibraryDocument::Inputs(given)) => {
+                inputs.push((!is_called(file, "default-config-inputs.json"), given));
+            }
             None => return Ok(false),
         }
         Ok(true)

@@ -13,7 +13,7 @@ mod sorting;
 
 use std::collections::BTreeMap;
 
-use self::selector::Scope;
+use self::selector::CheckScope;
 pub(crate) use self::sorting::{Sorted, sort_out, uses, uses_all};
 use crate::{
     judge::{
@@ -53,7 +53,7 @@ fn packages(modules: &[&Module], annotations: &[Annotations], graph: &Graph<'_>)
     for (module, annotations) in modules.iter().zip(annotations) {
         let package = module.package_path();
         let own = annotations.iter().find(|(scope, _)| *scope == AnnotationScope::Package);
-        let scope = own.and_then(|(_, about)| Scope::of(about));
+        let scope = own.and_then(|(_, about)| CheckScope::of(about));
         let kinds = match scope {
             Some(scope) => scope.kinds().ok(),
             None if packages.contains_key(&package) || !is_caller(&package) => continue,

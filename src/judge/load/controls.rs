@@ -9,7 +9,7 @@ use crate::{
     judge::{
         compile::compile,
         dialects::kubescape::{
-            self, CAUTILS, Library, RuleFiles,
+            self, CAUTILS, ControlLibrary, RuleFiles,
             arrays::Aggregator,
             controls::{missing_controls, missing_rules, unjudged_rule},
             document::{Control, FixedInput, RuleMetadata},
@@ -43,7 +43,7 @@ pub(crate) struct LoadedControls {
 
 /// Compiles the rules of the frameworks among `sources`, or all if there is none.
 pub(crate) fn load(
-    library: &Library<'_>,
+    library: &ControlLibrary<'_>,
     sources: &[PolicySource],
     limits: &Limits,
     problems: &mut Vec<Problem>,
@@ -82,7 +82,7 @@ pub(crate) fn load(
 
 /// Compiles a rule once for all its controls, and once more for each that has config inputs of its own.
 fn compile_rule(
-    library: &Library<'_>,
+    library: &ControlLibrary<'_>,
     rule: &RuleFiles<'_>,
     module: &File,
     controls: &[&Control],

@@ -11,9 +11,9 @@ use crate::{
         compile::compile,
         dependencies::Dependencies,
         dialects::gatekeeper::{
-            self, Config, EnforcementPoint, Library,
+            self, Config, EnforcementPoint, TemplateLibrary,
             constraint::{self, BoundTemplate, Constraint, ReadConstraint},
-            document::{Document, warning},
+            document::{GatekeeperDocument, warning},
             template::{self, ENTRY, Template},
         },
         entrypoints::Purpose,
@@ -41,13 +41,13 @@ pub(crate) struct LoadedTemplates {
 
 /// Compiles the templates and joins them with their Constraints.
 pub(crate) fn load(
-    library: Library<'_>,
+    library: TemplateLibrary<'_>,
     limits: &Limits,
     point: EnforcementPoint,
     problems: &mut Vec<Problem>,
 ) -> LoadedTemplates {
     let mut loaded = LoadedTemplates { config: library.config, ..LoadedTemplates::default() };
-    let mut constraints: BTreeMap<String, Vec<Document<'_>>> = BTreeMap::new();
+    let mut constraints: BTreeMap<String, Vec<GatekeeperDocument<'_>>> = BTreeMap::new();
     for document in distinct(library.constraints, problems) {
         constraints.entry(document.kind().to_owned()).or_default().push(document);
     }
@@ -73,9 +73,9 @@ pub(crate) fn load(
 }
 
 /// Leaves out exact duplicates; two different definitions of one object are a problem.
-fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Vec<Document<'f>> {
+fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<GatekeeperDocument<'f>> {
     let mut first: HashMap<(String, String), usize> = HashMap::new();
-    let mut kept: Vec<Document<'f>> = Vec::new();
+    let mut kept: Vec<GatekeeperDocument<'f>> = Vec::new();
     for document in documents {
         let key = (document.kind().to_owned(), document.name().to_lowercase());
         match first.get(&key).map(|index| &kept[*index]) {
@@ -104,9 +104,9 @@ impl LoadedTemplates {
     /// Compiles one template and adds what its Constraints make of it.
     fn template(
         &mut self,
-        document: &Document<'_>,
+        document: &GatekeeperDocument<'_>,
         template: &Template,
-        constraints: Vec<Document<'_>>,
+        constraints: Vec<GatekeeperDocument<'_>>,
         (limits, point): (&Limits, EnforcementPoint),
         problems: &mut Vec<Problem>,
     ) {
@@ -163,7 +163,7 @@ impl LoadedTemplates {
     /// Reads the Constraints of a template; returns those that judge.
     fn constraints(
         &mut self,
-        constraints: Vec<Document<'_>>,
+        constraints: Vec<GatekeeperDocument<'_>>,
         template: &Template,
         of_rule: &Metadata,
         point: EnforcementPoint,
@@ -189,7 +189,7 @@ impl LoadedTemplates {
         &mut self,
         own: &Policy,
         mut unit: Unit,
-        document: &Document<'_>,
+        document: &GatekeeperDocument<'_>,
         template: &Template,
         mut constraints: Vec<Constraint>,
     ) {

@@ -2,14 +2,14 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::filter::Query;
+use super::filter::PageQuery;
 use crate::output::safe::shown_line;
 
 /// The style of the page.
 pub const STYLE: &str = include_str!("style.css");
 
 /// Returns the form in which somebody says who they are, to see this view; `problem` is why that was refused before.
-pub fn sign_in_page(query: &Query, problem: Option<&str>) -> String {
+pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
     let content = html! {
         h2 { "Sign in" }
         @if let Some(problem) = problem { p.fail role="alert" { (shown_line(problem)) } }

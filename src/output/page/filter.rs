@@ -8,7 +8,7 @@ use crate::{audit::result::Entry, model::verdict::Severity};
 /// The query of a URL of the page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Query {
+pub struct PageQuery {
     /// Only what is in this namespace; `-` is what is in none.
     #[serde(deserialize_with = "filled")]
     pub namespace: Option<String>,
@@ -36,7 +36,7 @@ pub(super) const NO_NAMESPACE: &str = "-";
 /// The value of `severity` for results without.
 pub(super) const NO_SEVERITY: &str = "none";
 
-impl Query {
+impl PageQuery {
     /// Returns what tells of each result whether it is asked for.
     pub(super) fn filter(&self) -> impl FnMut(&Entry) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     About, Page,
     document::{document, sign_out},
-    filter::{NO_NAMESPACE, Query},
+    filter::{NO_NAMESPACE, PageQuery},
     owners::{self, Owner},
     parts::{self, article, badge, choice, lines, place, search, severities, words},
 };
@@ -32,7 +32,7 @@ const RESULTS: usize = 50;
 const CHANGES: usize = 5;
 
 /// Returns the first view: everything, or what a query leaves.
-pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Markup {
+pub(super) fn overview(page: &Page, query: &PageQuery, reader: Option<&str>) -> Markup {
     let owners = owners::grouped(page.entries(query));
     document(
         &headline(&page.result),
@@ -50,7 +50,7 @@ pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Mark
 }
 
 /// Returns the view of one object with what it owns.
-pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &Query, reader: Option<&str>) -> Markup {
+pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &PageQuery, reader: Option<&str>) -> Markup {
     let rules = Rules::of(&page.result);
     let pages = Pages::of(owner.entries.len(), RESULTS, query);
     let name = shown_line(&owner.name);
@@ -164,7 +164,7 @@ fn listed<'p>(entries: impl Iterator<Item = (Option<Timestamp>, &'p Entry)>, num
     }
 }
 
-fn filter(page: &Page, query: &Query) -> Markup {
+fn filter(page: &Page, query: &PageQuery) -> Markup {
     let mut namespaces: Vec<&str> =
         page.result.results.iter().map(|entry| entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE)).collect();
     namespaces.sort_unstable();
@@ -182,7 +182,7 @@ fn filter(page: &Page, query: &Query) -> Markup {
     }
 }
 
-fn table(owners: &[Owner<'_>], query: &Query) -> Markup {
+fn table(owners: &[Owner<'_>], query: &PageQuery) -> Markup {
     let pages = Pages::of(owners.len(), OWNERS, query);
     html! {
         section #owners aria-labelledby="owners-title" {
@@ -212,7 +212,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn of(all: usize, size: usize, query: &Query) -> Self {
+    fn of(all: usize, size: usize, query: &PageQuery) -> Self {
         let last = all.div_ceil(size).max(1);
         Self { all, size, number: query.page.unwrap_or(1).clamp(1, last), last }
     }
@@ -223,7 +223,7 @@ impl Pages {
         begin..self.all.min(begin + self.size)
     }
 
-    fn links(&self, query: &Query) -> Markup {
+    fn links(&self, query: &PageQuery) -> Markup {
         let Self { number, last, .. } = *self;
         let to = |number| query.with(|query| query.page = Some(number));
         html! {
@@ -258,5 +258,5 @@ fn time(at: Timestamp) -> Markup {
 }
 
 fn link(object: &str) -> String {
-    Query::default().with(|query| query.object = Some(object.to_owned()))
+    PageQuery::default().with(|query| query.object = Some(object.to_owned()))
 }

@@ -23,7 +23,7 @@ fn about() -> About {
     }
 }
 
-fn html(result: &AuditResult, query: &Query) -> String {
+fn html(result: &AuditResult, query: &PageQuery) -> String {
     Page::new(result.clone(), about()).html(query, None)
 }
 
@@ -44,7 +44,7 @@ fn owned() -> AuditResult {
     audit(results, Vec::new(), 1)
 }
 
-fn names(result: &AuditResult, query: &Query) -> Vec<String> {
+fn names(result: &AuditResult, query: &PageQuery) -> Vec<String> {
     let page = Page::new(result.clone(), about());
     page.entries(query).map(|entry| entry.resource.name.to_string()).collect()
 }
@@ -54,7 +54,7 @@ fn a_page_says_all() {
     let mut result = owned();
     let mended = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
     result.ended = vec![Ended { at: about().at, entry: mended }];
-    insta::assert_snapshot!(html(&result, &Query::default()).replace("><", ">\n<"));
+    insta::assert_snapshot!(html(&result, &PageQuery::default()).replace("><", ">\n<"));
 }
 
 #[test]
@@ -62,25 +62,25 @@ fn rules_say_how_many_objects_they_are_about() {
     let mut result = owned();
     let counts = RuleCounts { applicable: 6, failing: 2, excused: 1, error: 0 };
     result.policies[0].objects.insert("deny_latest".to_owned(), counts);
-    let page = html(&result, &Query::default());
+    let page = html(&result, &PageQuery::default());
     assert!(page.contains("<li>deny_latest: 2 of 6 objects, 1 excused</li>"), "{page}");
 }
 
 #[test]
 fn an_object_has_a_view_of_its_own() {
-    let view = |name: &str| html(&owned(), &Query { object: Some(name.to_owned()), ..Query::default() });
+    let view = |name: &str| html(&owned(), &PageQuery { object: Some(name.to_owned()), ..PageQuery::default() });
     insta::assert_snapshot!(view("Deployment.apps/shop/web").replace("><", ">\n<"));
     assert!(view("ConfigMap/blog/gone").contains("No rule finds anything of this object"));
 }
 
 #[test]
 fn filters_leave_what_is_asked_for() {
-    let query = |field: fn(&mut Query) -> &mut Option<String>, value: &str| {
-        let mut query = Query::default();
+    let query = |field: fn(&mut PageQuery) -> &mut Option<String>, value: &str| {
+        let mut query = PageQuery::default();
         *field(&mut query) = Some(value.to_owned());
         names(&owned(), &query)
     };
-    assert_eq!(names(&owned(), &Query::default()), ["web-1", "web-2", "settings"]);
+    assert_eq!(names(&owned(), &PageQuery::default()), ["web-1", "web-2", "settings"]);
     assert_eq!(query(|query| &mut query.namespace, "blog"), ["settings"]);
     assert_eq!(query(|query| &mut query.namespace, "-"), [""; 0]);
     assert_eq!(query(|query| &mut query.severity, "critical"), ["settings"]);
@@ -91,13 +91,13 @@ fn filters_leave_what_is_asked_for() {
     assert_eq!(query(|query| &mut query.q, "deployment"), [""; 0]);
     let mut umlaut = owned();
     umlaut.results[0].message = "Größe".into();
-    assert_eq!(names(&umlaut, &Query { q: Some("GRÖSSE gröẞe".to_owned()), ..Query::default() }), [""; 0]);
-    assert_eq!(names(&umlaut, &Query { q: Some("GRÖß".to_owned()), ..Query::default() }), ["web-1"]);
+    assert_eq!(names(&umlaut, &PageQuery { q: Some("GRÖSSE gröẞe".to_owned()), ..PageQuery::default() }), [""; 0]);
+    assert_eq!(names(&umlaut, &PageQuery { q: Some("GRÖß".to_owned()), ..PageQuery::default() }), ["web-1"]);
 }
 
 #[test]
 fn links_keep_the_filters() {
-    let query = Query { q: Some("a&b <c>".to_owned()), page: Some(3), ..Query::default() };
+    let query = PageQuery { q: Some("a&b <c>".to_owned()), page: Some(3), ..PageQuery::default() };
     assert_eq!(query.with(|query| query.severity = Some("high".to_owned())), "?severity=high&q=a%26b+%3Cc%3E");
     assert_eq!(query.with(|query| query.page = Some(2)), "?q=a%26b+%3Cc%3E&page=2");
 }
@@ -112,11 +112,11 @@ fn a_part_says_nothing_of_other_places() {
     let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
     let part = page.part(&places(&[Some("shop")]));
-    let text = part.html(&Query::default(), Some("reader"));
+    let text = part.html(&PageQuery::default(), Some("reader"));
     assert!(text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"), "{text}");
     assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
-    assert_eq!(part.entries(&Query::default()).count(), 2);
-    let cluster = page.part(&places(&[None])).html(&Query::default(), None);
+    assert_eq!(part.entries(&PageQuery::default()).count(), 2);
+    let cluster = page.part(&places(&[None])).html(&PageQuery::default(), None);
     assert!(cluster.contains("1 fail") && !cluster.contains("shop"), "{cluster}");
 }
 
@@ -127,7 +127,8 @@ fn long_tables_have_pages() {
         entry(map, "image", "deny_latest", Outcome::Fail, "no tag")
     });
     let result = audit(entries.collect(), Vec::new(), 0);
-    let rows = |page| html(&result, &Query { page: Some(page), ..Query::default() }).matches("<tr class=").count();
+    let rows =
+        |page| html(&result, &PageQuery { page: Some(page), ..PageQuery::default() }).matches("<tr class=").count();
     assert_eq!([1, 2, 3, 4, usize::MAX, 0].map(rows), [100, 100, 50, 50, 50, 100]);
 }
 
@@ -138,7 +139,7 @@ fn an_object_with_many_results_has_pages() {
     let result = audit(entries.collect(), Vec::new(), 0);
     let view = |page| {
         let object = Some("ConfigMap/shop/many".to_owned());
-        html(&result, &Query { object, page: Some(page), ..Query::default() })
+        html(&result, &PageQuery { object, page: Some(page), ..PageQuery::default() })
     };
     assert_eq!([1, 2, 3, 4].map(|page| view(page).matches("<article").count()), [50, 50, 20, 20]);
     assert!(view(1).contains("120 results") && view(2).contains("object=ConfigMap%2Fshop%2Fmany&amp;page=3"));
@@ -146,7 +147,9 @@ fn an_object_with_many_results_has_pages() {
 
 #[test]
 fn text_from_others_is_text() {
-    for query in [Query::default(), Query { q: Some("\"><script>alert(1)</script>".to_owned()), ..Query::default() }] {
+    for query in
+        [PageQuery::default(), PageQuery { q: Some("\"><script>alert(1)</script>".to_owned()), ..PageQuery::default() }]
+    {
         let html = html(&hostile(), &query);
         assert_eq!(html.matches("<script").count(), 1, "{html}");
         assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "{html}");
@@ -156,12 +159,12 @@ fn text_from_others_is_text() {
 #[test]
 fn clean_and_not_judged_do_not_look_the_same() {
     let clean = audit(Vec::new(), Vec::new(), 3);
-    let text = html(&clean, &Query::default());
+    let text = html(&clean, &PageQuery::default());
     assert!(text.contains("Everything in scope is checked.") && text.contains(">complete<"), "{text}");
-    let gaps = html(&cluster_with_gaps(), &Query::default());
+    let gaps = html(&cluster_with_gaps(), &PageQuery::default());
     assert!(gaps.contains("Not everything is checked.") && gaps.contains(">incomplete<"), "{gaps}");
     for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
-        let text = Page::new(clean.clone(), about).html(&Query::default(), None);
+        let text = Page::new(clean.clone(), about).html(&PageQuery::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("checking: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }
@@ -169,14 +172,14 @@ fn clean_and_not_judged_do_not_look_the_same() {
 
 #[test]
 fn what_trust_rests_on_is_said() {
-    let text = html(&clean(), &Query::default());
+    let text = html(&clean(), &PageQuery::default());
     assert!(text.contains("<dt>Gate</dt><dd>open</dd>") && text.contains(", 1m 3s before this page"), "{text}");
     assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
     let mut shut = About { syncing: Some((2, 9)), changed: None, ..about() };
     shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
     let mut gaps = cluster_with_gaps();
     gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
-    let text = Page::new(gaps, shut).html(&Query::default(), None);
+    let text = Page::new(gaps, shut).html(&PageQuery::default(), None);
     for words in [
         "shut until all lists are read: 2 of 9 so far",
         "none seen yet",
@@ -194,11 +197,11 @@ fn clean() -> AuditResult {
 
 #[test]
 fn json_has_what_the_view_shows() {
-    let json = |query: &Query| -> serde_json::Value {
+    let json = |query: &PageQuery| -> serde_json::Value {
         serde_json::from_slice(&Page::new(owned(), about()).json(query).unwrap()).unwrap()
     };
-    let all = json(&Query::default());
+    let all = json(&PageQuery::default());
     assert_eq!((all["results"].as_array().unwrap().len(), &all["summary"]["fail"]), (3, &2.into()));
-    let object = json(&Query { object: Some("ConfigMap/blog/settings".to_owned()), ..Query::default() });
+    let object = json(&PageQuery { object: Some("ConfigMap/blog/settings".to_owned()), ..PageQuery::default() });
     assert_eq!(object["results"][0]["message"], "large & <b>bold</b>");
 }

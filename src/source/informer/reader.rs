@@ -252,7 +252,7 @@ impl Event {
     /// Reads a line of a watch.
     fn read(line: &[u8]) -> Result<Self, Failure> {
         #[derive(Deserialize)]
-        struct Line<'a, O> {
+        struct WatchLine<'a, O> {
             #[serde(borrow)]
             r#type: Cow<'a, str>,
             object: O,
@@ -264,12 +264,12 @@ impl Event {
             _ => None,
         };
         // The object is read with the line, unless something is odd.
-        if let Ok(Line::<ObjectFields<'_>> { r#type, object }) = serde_json::from_slice(line)
+        if let Ok(WatchLine::<ObjectFields<'_>> { r#type, object }) = serde_json::from_slice(line)
             && let Some(what) = what(&r#type)
         {
             return Ok(Self { what, object: object.into() });
         }
-        let Line::<&RawValue> { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
+        let WatchLine::<&RawValue> { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
         let what = match (what(&r#type), &*r#type) {
             (Some(what), _) => what,
             (None, "ERROR") => {

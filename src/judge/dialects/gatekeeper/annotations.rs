@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Map;
 
 use super::{
-    document::{Document, warning},
+    document::{GatekeeperDocument, warning},
     node::YamlNode,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 const OWN: &str = "policy.kaudit.dev/";
 
 /// Reads title, description, severity, id, category and links. An unknown severity is a warning.
-pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Metadata {
+pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) -> Metadata {
     let metadata = document.node.get("metadata");
     let annotation = |name: &str| metadata.get("annotations").get(name).text();
     let own = |name: &str| annotation(&format!("{OWN}{name}"));

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::{
     annotations,
-    document::{Document, warning},
+    document::{GatekeeperDocument, warning},
     matching::{Match, is_subdomain},
     node::YamlNode,
     template::{BlockScalar, Template},
@@ -76,7 +76,7 @@ pub(crate) enum ReadConstraint {
 
 /// Reads a Constraint of a template; `None` if it is refused. What is wrong is added to `problems`.
 pub(crate) fn read(
-    document: &mut Document<'_>,
+    document: &mut GatekeeperDocument<'_>,
     template: &Template,
     of_rule: &Metadata,
     point: EnforcementPoint,
@@ -126,7 +126,7 @@ pub(crate) fn read(
 }
 
 /// Checks the name, the version and the parameters of a Constraint.
-fn is_valid(document: &Document<'_>, template: &Template, problems: &mut Vec<Problem>) -> bool {
+fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &mut Vec<Problem>) -> bool {
     let before = problems.len();
     let name = document.name();
     let label = document.label();
@@ -147,7 +147,7 @@ fn is_valid(document: &Document<'_>, template: &Template, problems: &mut Vec<Pro
 }
 
 /// Returns what violations count as; `None` if no action is named for this enforcement point.
-fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
+fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
     let spec = document.node.get("spec");
     let said = spec.get("enforcementAction");
     match said.text() {
@@ -178,7 +178,7 @@ fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Out
     }
 }
 
-fn unknown_action(document: &Document<'_>, node: &YamlNode) -> Problem {
+fn unknown_action(document: &GatekeeperDocument<'_>, node: &YamlNode) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
 }

@@ -10,14 +10,14 @@ use crate::{
 };
 
 /// One document of a file.
-pub(crate) struct Document<'f> {
+pub(crate) struct GatekeeperDocument<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: YamlNode,
     /// Whether a test suite is in the same directory or above.
     pub(crate) example: bool,
 }
 
-impl Document<'_> {
+impl GatekeeperDocument<'_> {
     pub(crate) fn name(&self) -> &str {
         self.node.at(&["metadata", "name"]).text().unwrap_or_default()
     }

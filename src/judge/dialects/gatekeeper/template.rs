@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{annotations, document::Document, node::YamlNode, schema::Schema};
+use super::{annotations, document::GatekeeperDocument, node::YamlNode, schema::Schema};
 use crate::{
     judge::{dialects::trivy, metadata::Metadata},
     rego::{
@@ -56,7 +56,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
 ///
 /// # Errors
 /// Returns what is wrong with it; Gatekeeper would refuse it too.
-pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
+pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
     let node = &document.node;
     let (kind, target) = identity(document)?;
     let legacy = !node.get("apiVersion").text().is_some_and(|version| version.ends_with("/v1"));
@@ -80,7 +80,7 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Resu
 }
 
 /// Returns the kind of a template's Constraints, and its one target.
-fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
+fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
     let node = &document.node;
     let name = node.at(&["metadata", "name"]);
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
@@ -112,7 +112,7 @@ fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
 
 /// Returns the node that holds `rego` and `libs`, and their version; `None` if there is only CEL.
 fn source<'n>(
-    document: &Document<'_>,
+    document: &GatekeeperDocument<'_>,
     kind: &str,
     target: &'n YamlNode,
 ) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
@@ -140,7 +140,7 @@ fn source<'n>(
 
 impl Template {
     /// Adds a module. Its lines become those of the file, so that every problem and result names the right one.
-    fn add(&mut self, document: &Document<'_>, node: &YamlNode, part: &str, version: Version) {
+    fn add(&mut self, document: &GatekeeperDocument<'_>, node: &YamlNode, part: &str, version: Version) {
         let text = node.text().unwrap_or_default();
         let entry = self.modules.is_empty();
         let block = block(&document.file.text, node);

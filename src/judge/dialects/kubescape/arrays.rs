@@ -63,7 +63,7 @@ impl Identity {
 }
 
 /// The objects of a namespace (`Some`) with those of the cluster, or those of the cluster alone.
-pub(crate) type Scope = Option<Arc<str>>;
+pub(crate) type ArrayScope = Option<Arc<str>>;
 
 /// What a rule gives for an array: results by the object that they are about, each with the number of its definition.
 pub(crate) type ArrayResults = Result<HashMap<Identity, Vec<(usize, Value)>>, Failure>;
@@ -169,7 +169,7 @@ impl LazyArray {
 pub(crate) struct RuleArrays {
     /// Whether one array holds all objects.
     whole: bool,
-    scopes: BTreeMap<Scope, LazyArray>,
+    scopes: BTreeMap<ArrayScope, LazyArray>,
     /// The results for objects of the cluster in all scopes, as they are in each of them.
     cluster: OnceLock<ArrayResults>,
     /// What was evaluated in scopes that are gone.
@@ -179,12 +179,12 @@ pub(crate) struct RuleArrays {
 impl RuleArrays {
     /// Makes the arrays of one state of the inventory; `before` are those of the state before.
     pub(crate) fn new(source: &ArraySource<'_>, before: Option<&Self>) -> Self {
-        let last = |scope: &Scope| before?.scopes.get(scope)?.last().cloned();
-        let array = |scope: Scope| {
+        let last = |scope: &ArrayScope| before?.scopes.get(scope)?.last().cloned();
+        let array = |scope: ArrayScope| {
             let array = LazyArray::new(source.array(&scope), last(&scope));
             (scope, array)
         };
-        let scopes: BTreeMap<Scope, LazyArray> = source.scopes().into_iter().map(array).collect();
+        let scopes: BTreeMap<ArrayScope, LazyArray> = source.scopes().into_iter().map(array).collect();
         let gone =
             before.into_iter().flat_map(|before| &before.scopes).filter(|(scope, _)| !scopes.contains_key(*scope));
         let gone = gone.filter_map(|(_, array)| array.last().cloned()).collect();
@@ -218,7 +218,7 @@ impl RuleArrays {
     }
 
     /// Returns the scope that an object is in; `None` if it is in all.
-    fn scope(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<Scope> {
+    fn scope(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<ArrayScope> {
         if self.whole {
             return Some(None);
         }
@@ -294,7 +294,7 @@ impl<'a> ArraySource<'a> {
     }
 
     /// Returns all scopes that there are.
-    fn scopes(&self) -> BTreeSet<Scope> {
+    fn scopes(&self) -> BTreeSet<ArrayScope> {
         if self.whole {
             return BTreeSet::from([None]);
         }
@@ -303,7 +303,7 @@ impl<'a> ArraySource<'a> {
     }
 
     /// Returns the array of a scope: without objects if the namespace has none that the rule is about.
-    fn array(&self, scope: &Scope) -> ObjectArray {
+    fn array(&self, scope: &ArrayScope) -> ObjectArray {
         let (namespaces, cluster) = (&self.objects["namespace"], &self.objects["cluster"]);
         let own = match scope {
             _ if self.whole => {

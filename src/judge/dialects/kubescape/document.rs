@@ -138,7 +138,7 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(d
 }
 
 /// What a JSON file of a library is.
-pub(crate) enum Document {
+pub(crate) enum LibraryDocument {
     Control(Box<Control>),
     Framework(Framework),
     /// `postureControlInputs` and `dataControlInputs`.
@@ -152,7 +152,7 @@ pub(crate) const INPUTS: [&str; 2] = ["postureControlInputs", "dataControlInputs
 ///
 /// # Errors
 /// When it is one of them by its keys, and a field has a wrong type.
-pub(crate) fn read(file: &File) -> Result<Option<Document>, Problem> {
+pub(crate) fn read(file: &File) -> Result<Option<LibraryDocument>, Problem> {
     // Most files are none of these.
     let known = ["controlID", "activeControls", "controlsNames", "ControlInputs"];
     if !known.iter().any(|word| file.text.contains(word)) {
@@ -163,14 +163,16 @@ pub(crate) fn read(file: &File) -> Result<Option<Document>, Problem> {
     let wrong = |why: serde_json::Error| Problem::refused(&file.shown, why.to_string());
     if has("controlID") && has("rulesNames") {
         let control = serde_json::from_value::<Control>(document).map_err(wrong)?;
-        return Ok(Some(Document::Control(Box::new(Control { file: file.shown.clone(), ..control }))));
+        return Ok(Some(LibraryDocument::Control(Box::new(Control { file: file.shown.clone(), ..control }))));
     }
     if has("name") && (has("activeControls") || has("controlsNames")) {
-        return serde_json::from_value(document).map(|framework| Some(Document::Framework(framework))).map_err(wrong);
+        return serde_json::from_value(document)
+            .map(|framework| Some(LibraryDocument::Framework(framework)))
+            .map_err(wrong);
     }
     let settings = document.get("settings").unwrap_or(&document);
     let inputs: BTreeMap<_, _> =
         INPUTS.iter().filter_map(|key| Some(((*key).to_owned(), settings.get(*key)?.as_object()?.clone()))).collect();
     let is_inputs = !inputs.is_empty() && file.directories.is_empty() || has("settings") && !inputs.is_empty();
-    Ok(is_inputs.then_some(Document::Inputs(inputs)))
+    Ok(is_inputs.then_some(LibraryDocument::Inputs(inputs)))
 }

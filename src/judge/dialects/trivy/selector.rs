@@ -15,7 +15,7 @@ const DEFAULT: &str = "default";
 
 /// What a check says of the input that it is for.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct CheckScope {
     pub(super) library: bool,
     selectors: Vec<Selector>,
     deprecated: bool,
@@ -53,7 +53,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl Scope {
+impl CheckScope {
     /// Reads the annotations of a package; `None` if they are not of a check of Trivy's.
     pub(super) fn of(about: &Metadata) -> Option<Self> {
         let custom = &about.custom;
@@ -119,7 +119,7 @@ mod tests {
 
     fn kinds(custom: &Value) -> Result<RuleKinds, Reason> {
         let about = Metadata { custom: custom.as_object().cloned().unwrap(), ..Metadata::default() };
-        Scope::of(&about).expect("a check").kinds()
+        CheckScope::of(&about).expect("a check").kinds()
     }
 
     fn selector(selector: &Value) -> Result<RuleKinds, Reason> {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(selector(&json!([{"type": "kubernetes"}])), Ok(RuleKinds::all()));
         assert_eq!(selector(&json!([])), Ok(RuleKinds::all()));
         assert_eq!(kinds(&json!({"input": {}})), Ok(RuleKinds::all()));
-        assert!(Scope::of(&Metadata::default()).is_none());
+        assert!(CheckScope::of(&Metadata::default()).is_none());
     }
 
     #[test]

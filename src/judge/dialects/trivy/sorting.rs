@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     legacy,
-    selector::{Reason, Scope},
+    selector::{CheckScope, Reason},
 };
 use crate::{
     judge::{
@@ -64,7 +64,7 @@ impl Examples {
     fn add(&mut self, file: &File, about: &Metadata, role: &Role) {
         let named = about.custom.get("examples").and_then(|path| path.as_str());
         self.named.extend(named.map(|path| path.trim_start_matches("./").to_owned()));
-        if Scope::of(about).is_some() {
+        if CheckScope::of(about).is_some() {
             self.beside.insert(stem(&file.shown).to_owned());
         }
         if matches!(role, Role::LeftOut(Reason::Types(_))) {
@@ -95,7 +95,7 @@ enum Role {
 }
 
 /// One `.rego` file.
-struct Module<'f> {
+struct CheckModule<'f> {
     file: &'f File,
     package: Path,
     role: Role,
@@ -113,12 +113,14 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     let clones = clones(&files);
     for file in files {
         let Some(package) = package_of(&file.text) else {
-            modules.push(Module { file, package: Path::new(), role: Role::Judging, uses: BTreeSet::new() });
+            modules.push(CheckModule { file, package: Path::new(), role: Role::Judging, uses: BTreeSet::new() });
             continue;
         };
         let about = about(file);
         let role = match role(file, about.as_ref(), tests) {
-            Role::Judging if !tests && is_example(file, &clones) && about.as_ref().and_then(Scope::of).is_some() => {
+            Role::Judging
+                if !tests && is_example(file, &clones) && about.as_ref().and_then(CheckScope::of).is_some() =>
+            {
                 Role::LeftOut(Reason::Example)
             }
             role => role,
@@ -132,7 +134,7 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
             let check = Unjudged { name, reason: reason_text, source, controls: Vec::new() };
             if *reason == Reason::Node { unjudged.push(check) } else { left_out.push(check) }
         }
-        modules.push(Module { file, package, role, uses: uses(&file.text) });
+        modules.push(CheckModule { file, package, role, uses: uses(&file.text) });
     }
     unjudged.sort();
     left_out.sort();
@@ -174,7 +176,7 @@ fn role(file: &File, about: Option<&Metadata>, tests: bool) -> Role {
     if file.is_test() {
         return Role::Test;
     }
-    match about.and_then(Scope::of) {
+    match about.and_then(CheckScope::of) {
         None => Role::Judging,
         Some(scope) if scope.library => Role::Library,
         Some(scope) => match scope.kinds() {
@@ -185,16 +187,16 @@ fn role(file: &File, about: Option<&Metadata>, tests: bool) -> Role {
 }
 
 /// Returns which modules are compiled.
-fn kept(modules: &[Module<'_>]) -> Vec<bool> {
-    let foreign = |module: &Module<'_>| matches!(module.role, Role::LeftOut(_));
+fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
+    let foreign = |module: &CheckModule<'_>| matches!(module.role, Role::LeftOut(_));
     let any_foreign = modules.iter().any(foreign);
-    let needs = |module: &Module<'_>, other: &Module<'_>| {
+    let needs = |module: &CheckModule<'_>, other: &CheckModule<'_>| {
         let meets = |used: &Path| used.starts_with(&other.package) || other.package.starts_with(used);
         module.package == other.package || module.uses.iter().any(meets)
     };
     // A test of what is left out is left out, too.
-    let is_about_foreign = |module: &Module<'_>| {
-        let about = |other: &&Module<'_>| {
+    let is_about_foreign = |module: &CheckModule<'_>| {
+        let about = |other: &&CheckModule<'_>| {
             let name = module.package.join(".");
             name.strip_suffix("_test") == Some(&other.package.join(".")) || needs(module, other)
         };

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use regorus::Value;
 
 use super::{
-    call::{Fault, refused},
+    call::{BuiltinFault, refused},
     decimals,
 };
 use crate::value;
@@ -42,7 +42,7 @@ pub(crate) fn renew() {
 }
 
 /// Takes what a call has made. What its elements hold is theirs, made by someone else.
-pub(super) fn charge(name: &str, made: &Value) -> Result<(), Fault> {
+pub(super) fn charge(name: &str, made: &Value) -> Result<(), BuiltinFault> {
     let bytes = match made {
         Value::String(text) => {
             return check_text(name, text.len()).and_then(|()| spend(name, text.len()));
@@ -59,13 +59,13 @@ pub(super) fn charge(name: &str, made: &Value) -> Result<(), Fault> {
     spend(name, bytes)
 }
 
-fn elements<'a>(name: &str, count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, Fault> {
+fn elements<'a>(name: &str, count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, BuiltinFault> {
     check_elements(name, count)?;
     Ok(items.map(|item| ELEMENT + text(item)).sum())
 }
 
 /// Takes what was read from a text: everything in it is new.
-pub(super) fn charge_tree(name: &str, made: &Value) -> Result<(), Fault> {
+pub(super) fn charge_tree(name: &str, made: &Value) -> Result<(), BuiltinFault> {
     let mut bytes = 0;
     value::visit(made, |value, _| {
         bytes += ELEMENT + text(value);
@@ -74,7 +74,7 @@ pub(super) fn charge_tree(name: &str, made: &Value) -> Result<(), Fault> {
     spend(name, bytes)
 }
 
-fn spend(name: &str, bytes: usize) -> Result<(), Fault> {
+fn spend(name: &str, bytes: usize) -> Result<(), BuiltinFault> {
     let left = LEFT.get().checked_sub(bytes);
     LEFT.set(left.unwrap_or(0));
     match left {
@@ -88,7 +88,7 @@ fn text(value: &Value) -> usize {
 }
 
 /// For a call that is about to make a text.
-pub(super) fn check_text(name: &str, bytes: usize) -> Result<(), Fault> {
+pub(super) fn check_text(name: &str, bytes: usize) -> Result<(), BuiltinFault> {
     if bytes <= LONGEST_TEXT {
         return Ok(());
     }
@@ -96,14 +96,14 @@ pub(super) fn check_text(name: &str, bytes: usize) -> Result<(), Fault> {
 }
 
 /// For a call that is about to make a collection.
-pub(super) fn check_elements(name: &str, count: usize) -> Result<(), Fault> {
+pub(super) fn check_elements(name: &str, count: usize) -> Result<(), BuiltinFault> {
     if count <= MOST_ELEMENTS {
         return Ok(());
     }
     refused(format!("{name}: more than {MOST_ELEMENTS} elements"))
 }
 
-fn check_bits(name: &str, bits: u64) -> Result<(), Fault> {
+fn check_bits(name: &str, bits: u64) -> Result<(), BuiltinFault> {
     if bits <= MOST_BITS {
         return Ok(());
     }
@@ -111,7 +111,7 @@ fn check_bits(name: &str, bits: u64) -> Result<(), Fault> {
 }
 
 /// For a call that goes through all that a value holds, however often.
-pub(super) fn check_whole(name: &str, value: &Value) -> Result<(), Fault> {
+pub(super) fn check_whole(name: &str, value: &Value) -> Result<(), BuiltinFault> {
     if value::fits(value, LONGEST_TEXT) {
         return Ok(());
     }

@@ -7,14 +7,14 @@ use regorus::Value;
 use crate::order;
 
 /// A builtin of ours: its name, how many arguments it takes, and what it does.
-pub(super) type Builtin = (&'static str, u8, fn(&[Value]) -> Answer);
+pub(super) type Builtin = (&'static str, u8, fn(&[Value]) -> BuiltinResult);
 
 /// The value of a call.
-pub(super) type Answer = Result<Value, Fault>;
+pub(super) type BuiltinResult = Result<Value, BuiltinFault>;
 
 /// Why a call has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum BuiltinFault {
     /// What OPA calls a builtin error: the call is undefined, unless evaluation is strict.
     Failed(String),
     /// A limit is reached, or what OPA does is not supported: an error in any case, so that it is not mistaken for an
@@ -22,7 +22,7 @@ pub(super) enum Fault {
     Refused(String),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for BuiltinFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(why) | Self::Refused(why) => f.write_str(why),
@@ -31,13 +31,13 @@ impl fmt::Display for Fault {
 }
 
 /// A builtin error.
-pub(super) fn failed<T>(why: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Failed(why.into()))
+pub(super) fn failed<T>(why: impl Into<String>) -> Result<T, BuiltinFault> {
+    Err(BuiltinFault::Failed(why.into()))
 }
 
 /// A limit that is reached.
-pub(super) fn refused<T>(why: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Refused(why.into()))
+pub(super) fn refused<T>(why: impl Into<String>) -> Result<T, BuiltinFault> {
+    Err(BuiltinFault::Refused(why.into()))
 }
 
 /// The name of a value's type, as OPA's messages have it.
@@ -55,12 +55,12 @@ pub(super) fn kind(value: &Value) -> &'static str {
 }
 
 /// The fault of an argument (counted from one) of another type.
-pub(super) fn wrong_type<T>(operand: usize, wanted: &str, got: &Value) -> Result<T, Fault> {
+pub(super) fn wrong_type<T>(operand: usize, wanted: &str, got: &Value) -> Result<T, BuiltinFault> {
     failed(format!("operand {operand} must be {wanted} but got {}", kind(got)))
 }
 
 /// Returns an argument that must be a string.
-pub(super) fn string(arguments: &[Value], index: usize) -> Result<&str, Fault> {
+pub(super) fn string(arguments: &[Value], index: usize) -> Result<&str, BuiltinFault> {
     match &arguments[index] {
         Value::String(text) => Ok(text),
         other => wrong_type(index + 1, "string", other),
@@ -68,7 +68,7 @@ pub(super) fn string(arguments: &[Value], index: usize) -> Result<&str, Fault> {
 }
 
 /// Returns an argument that must be a whole number; one that no `i64` holds becomes the nearest that does.
-pub(super) fn integer(arguments: &[Value], index: usize) -> Result<i64, Fault> {
+pub(super) fn integer(arguments: &[Value], index: usize) -> Result<i64, BuiltinFault> {
     let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
     match number.as_i64() {
         Some(number) => Ok(number),
@@ -80,7 +80,7 @@ pub(super) fn integer(arguments: &[Value], index: usize) -> Result<i64, Fault> {
 }
 
 /// Returns the items of an argument that must be an array.
-pub(super) fn array(arguments: &[Value], index: usize) -> Result<impl Iterator<Item = &Value>, Fault> {
+pub(super) fn array(arguments: &[Value], index: usize) -> Result<impl Iterator<Item = &Value>, BuiltinFault> {
     match &arguments[index] {
         Value::Array(items) => Ok(items.iter()),
         other => wrong_type(index + 1, "array", other),

@@ -6,7 +6,7 @@ use regorus::{Value, unstable::BUILTINS};
 
 use super::{
     budget,
-    call::{Answer, Fault},
+    call::{BuiltinFault, BuiltinResult},
     known,
     natives::{self, Native},
 };
@@ -22,7 +22,7 @@ pub(crate) struct Callee {
 
 #[derive(Clone, Copy)]
 enum What {
-    Ours(fn(&[Value]) -> Answer),
+    Ours(fn(&[Value]) -> BuiltinResult),
     Native(Native),
 }
 
@@ -66,7 +66,7 @@ impl Callee {
         };
         let measured = made.and_then(|made| budget::charge(self.name, &made).map(|()| made));
         match measured {
-            Err(Fault::Failed(_)) if !strict => Ok(Value::Undefined),
+            Err(BuiltinFault::Failed(_)) if !strict => Ok(Value::Undefined),
             answer => answer.map_err(|fault| fault.to_string()),
         }
     }

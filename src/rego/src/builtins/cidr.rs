@@ -7,7 +7,7 @@ use std::{
 
 use regorus::Value;
 
-use super::call::{Answer, Builtin, Fault, failed, items, refused, string};
+use super::call::{Builtin, BuiltinFault, BuiltinResult, failed, items, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("net.cidr_contains", 2, contains),
@@ -45,7 +45,7 @@ fn address(text: &str) -> Option<(u32, u128)> {
 }
 
 impl Network {
-    fn parse(text: &str) -> Result<Self, Fault> {
+    fn parse(text: &str) -> Result<Self, BuiltinFault> {
         let read = || {
             let (ip, prefix) = text.split_once('/')?;
             let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
@@ -89,31 +89,31 @@ fn shown(width: u32, address: u128) -> String {
 }
 
 /// Whether a network holds an address or another network.
-fn holds(network: &str, other: &str) -> Result<bool, Fault> {
+fn holds(network: &str, other: &str) -> Result<bool, BuiltinFault> {
     let network = Network::parse(network)?;
     if let Some((width, address)) = address(other) {
         return Ok(network.holds(width, address));
     }
     let wrong = format!("not a valid textual representation of an IP address or CIDR: {other}");
-    Network::parse(other).map(|other| other.within(&network)).map_err(|_| Fault::Failed(wrong))
+    Network::parse(other).map(|other| other.within(&network)).map_err(|_| BuiltinFault::Failed(wrong))
 }
 
-fn contains(arguments: &[Value]) -> Answer {
+fn contains(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(holds(string(arguments, 0)?, string(arguments, 1)?)?))
 }
 
-fn intersects(arguments: &[Value]) -> Answer {
+fn intersects(arguments: &[Value]) -> BuiltinResult {
     let (left, right) = (Network::parse(string(arguments, 0)?)?, Network::parse(string(arguments, 1)?)?);
     Ok(Value::from(left.holds(right.width, right.first) || right.holds(left.width, left.first)))
 }
 
-fn is_valid(arguments: &[Value]) -> Answer {
+fn is_valid(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0).is_ok_and(|text| Network::parse(text).is_ok())))
 }
 
-fn expand(arguments: &[Value]) -> Answer {
-    let network =
-        Network::parse(string(arguments, 0)?).map_err(|fault| Fault::Failed(format!("net.cidr_expand: {fault}")))?;
+fn expand(arguments: &[Value]) -> BuiltinResult {
+    let network = Network::parse(string(arguments, 0)?)
+        .map_err(|fault| BuiltinFault::Failed(format!("net.cidr_expand: {fault}")))?;
     if network.width - network.prefix > MOST_BITS {
         return refused(format!("net.cidr_expand: more than {} addresses", 1 << MOST_BITS));
     }
@@ -122,7 +122,7 @@ fn expand(arguments: &[Value]) -> Answer {
 }
 
 /// The networks of one operand and what stands for each in the result.
-fn indexed(operand: usize, value: &Value) -> Result<Vec<(&str, Value)>, Fault> {
+fn indexed(operand: usize, value: &Value) -> Result<Vec<(&str, Value)>, BuiltinFault> {
     match value {
         Value::String(text) => Ok(vec![(text, value.clone())]),
         Value::Array(items) => {
@@ -137,7 +137,7 @@ fn indexed(operand: usize, value: &Value) -> Result<Vec<(&str, Value)>, Fault> {
 }
 
 /// A network by itself, or the first of what belongs to it.
-fn first_text(operand: usize, item: &Value) -> Result<&str, Fault> {
+fn first_text(operand: usize, item: &Value) -> Result<&str, BuiltinFault> {
     let text = match item {
         Value::Array(tuple) => tuple.first(),
         other => Some(other),
@@ -148,7 +148,7 @@ fn first_text(operand: usize, item: &Value) -> Result<&str, Fault> {
     }
 }
 
-fn contains_matches(arguments: &[Value]) -> Answer {
+fn contains_matches(arguments: &[Value]) -> BuiltinResult {
     let others = indexed(2, &arguments[1])?;
     let mut found = BTreeSet::new();
     for (network, index) in indexed(1, &arguments[0])? {
@@ -170,7 +170,7 @@ struct Range {
 
 impl Range {
     /// Reads an address, which stands for its class, or a network.
-    fn parse(item: &Value) -> Result<Self, Fault> {
+    fn parse(item: &Value) -> Result<Self, BuiltinFault> {
         let Value::String(text) = item else { return failed("element must be string") };
         let (network, given) = match address(text) {
             Some((32, address)) => {
@@ -226,7 +226,7 @@ impl Range {
     }
 }
 
-fn merge(arguments: &[Value]) -> Answer {
+fn merge(arguments: &[Value]) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return failed("operand must be an array") };
     let mut ranges = items.into_iter().map(Range::parse).collect::<Result<Vec<_>, _>>()?;
     ranges.sort_by_key(|range| (range.last, range.first));

@@ -12,7 +12,7 @@ use regorus::{
 
 use super::{
     budget,
-    call::{Answer, Builtin, Fault, array, failed, items, wrong_type},
+    call::{Builtin, BuiltinFault, BuiltinResult, array, failed, items, wrong_type},
     natives::native,
 };
 use crate::order;
@@ -40,7 +40,7 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 /// Of a string, it counts code points.
-fn count(arguments: &[Value]) -> Answer {
+fn count(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(match &arguments[0] {
         Value::Array(items) => items.len(),
         Value::Set(items) => items.len(),
@@ -51,28 +51,28 @@ fn count(arguments: &[Value]) -> Answer {
 }
 
 /// Returns the first of the items that are less, or greater, than all others.
-fn extreme(arguments: &[Value], wanted: Ordering) -> Answer {
+fn extreme(arguments: &[Value], wanted: Ordering) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let better = |best: &'_ Value, item: &'_ Value| order::compare(item, best) == wanted;
     let best = items.into_iter().reduce(|best, item| if better(best, item) { item } else { best });
     Ok(best.cloned().unwrap_or(Value::Undefined))
 }
 
-fn sort(arguments: &[Value]) -> Answer {
+fn sort(arguments: &[Value]) -> BuiltinResult {
     let Some(mut items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     items.sort_by(|left, right| order::compare(left, right));
     Ok(Value::from(items.into_iter().cloned().collect::<Vec<_>>()))
 }
 
 /// Whether all items are true; whether any is. For no items: the neutral answer.
-fn quantified(arguments: &[Value], all: bool) -> Answer {
+fn quantified(arguments: &[Value], all: bool) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let holds = |item: &&Value| **item == Value::Bool(true);
     Ok(Value::from(if all { items.iter().all(holds) } else { items.iter().any(holds) }))
 }
 
 /// Merges objects from left to right. regorus copies what it merged so far for each of them.
-fn union_n(arguments: &[Value]) -> Answer {
+fn union_n(arguments: &[Value]) -> BuiltinResult {
     let mut merged = Object::new();
     for (index, object) in array(arguments, 0)?.enumerate() {
         let Value::Object(fields) = object else {
@@ -96,7 +96,7 @@ fn merge(merged: &mut Object, fields: &Object) {
     }
 }
 
-fn flatten(arguments: &[Value]) -> Answer {
+fn flatten(arguments: &[Value]) -> BuiltinResult {
     let mut flat = Vec::new();
     for item in array(arguments, 0)? {
         match item {
@@ -108,32 +108,32 @@ fn flatten(arguments: &[Value]) -> Answer {
     Ok(Value::from(flat))
 }
 
-fn cast(arguments: &[Value], wanted: &str, is: fn(&Value) -> bool) -> Answer {
+fn cast(arguments: &[Value], wanted: &str, is: fn(&Value) -> bool) -> BuiltinResult {
     if is(&arguments[0]) { Ok(arguments[0].clone()) } else { wrong_type(1, wanted, &arguments[0]) }
 }
 
-fn cast_array(arguments: &[Value]) -> Answer {
+fn cast_array(arguments: &[Value]) -> BuiltinResult {
     match items(&arguments[0]) {
         Some(items) => Ok(Value::from(items.into_iter().cloned().collect::<Vec<_>>())),
         None => wrong_type(1, "one of {array, set}", &arguments[0]),
     }
 }
 
-fn cast_set(arguments: &[Value]) -> Answer {
+fn cast_set(arguments: &[Value]) -> BuiltinResult {
     match items(&arguments[0]) {
         Some(items) => Ok(Value::from(items.into_iter().cloned().collect::<BTreeSet<_>>())),
         None => wrong_type(1, "one of {array, set}", &arguments[0]),
     }
 }
 
-fn set_diff(arguments: &[Value]) -> Answer {
+fn set_diff(arguments: &[Value]) -> BuiltinResult {
     match (&arguments[0], &arguments[1]) {
         (Value::Set(left), Value::Set(right)) => Ok(left.difference(right).into_value()),
         _ => failed("operands must be sets"),
     }
 }
 
-fn subset(arguments: &[Value]) -> Answer {
+fn subset(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(match (&arguments[0], &arguments[1]) {
         (Value::Object(all), Value::Object(part)) => has_fields(all, part),
         (Value::Set(all), Value::Set(part)) => has_items(all, part),
@@ -180,7 +180,7 @@ fn counts_items(all: &Array, part: &Set) -> bool {
 struct Paths(BTreeMap<Value, Self>);
 
 impl Paths {
-    fn read(argument: &Value) -> Result<Self, Fault> {
+    fn read(argument: &Value) -> Result<Self, BuiltinFault> {
         let Some(given) = items(argument) else { return wrong_type(2, "one of {set, array}", argument) };
         let mut paths = Self::default();
         for path in given {
@@ -251,13 +251,13 @@ impl Paths {
     }
 }
 
-fn json_filter(arguments: &[Value]) -> Answer {
+fn json_filter(arguments: &[Value]) -> BuiltinResult {
     let Value::Object(_) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
     Ok(Paths::read(&arguments[1])?.only(&arguments[0]))
 }
 
 /// A patch that does not apply is a builtin error, for regorus an undefined value.
-fn json_patch(arguments: &[Value]) -> Answer {
+fn json_patch(arguments: &[Value]) -> BuiltinResult {
     arguments.iter().try_for_each(|argument| budget::check_whole("json.patch", argument))?;
     match native("json.patch", arguments)? {
         Value::Undefined => failed("the patch does not apply to the object"),
@@ -265,7 +265,7 @@ fn json_patch(arguments: &[Value]) -> Answer {
     }
 }
 
-fn json_remove(arguments: &[Value]) -> Answer {
+fn json_remove(arguments: &[Value]) -> BuiltinResult {
     let Value::Object(_) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
     Ok(Paths::read(&arguments[1])?.without(&arguments[0]))
 }

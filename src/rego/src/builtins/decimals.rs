@@ -10,7 +10,7 @@ use std::{cell::RefCell, collections::HashMap};
 use num_bigint::{BigInt, BigUint, Sign};
 use regorus::Value;
 
-use super::call::{Answer, failed};
+use super::call::{BuiltinResult, failed};
 
 /// 64-bit floats represent different decimals of at most so many digits differently.
 const DIGITS: usize = 15;
@@ -185,7 +185,7 @@ impl Decimal {
     }
 
     /// Returns the value that represents the number.
-    pub(super) fn value(self) -> Answer {
+    pub(super) fn value(self) -> BuiltinResult {
         if let Some(whole) = self.whole_value() {
             return whole;
         }
@@ -212,7 +212,7 @@ impl Decimal {
     }
 
     /// Returns the value of a number of 53 bits.
-    pub(super) fn short_value(self) -> Answer {
+    pub(super) fn short_value(self) -> BuiltinResult {
         match (self.whole_value(), self.nearest()) {
             (Some(whole), _) => whole,
             (None, float) if float.is_finite() => Ok(Value::from(float)),
@@ -221,7 +221,7 @@ impl Decimal {
     }
 
     /// Returns the value of a number without a fraction; `None` for others.
-    fn whole_value(self) -> Option<Answer> {
+    fn whole_value(self) -> Option<BuiltinResult> {
         if self.mantissa == 0 {
             return Some(Ok(Value::from(0_u64)));
         }
@@ -251,7 +251,7 @@ impl Decimal {
     }
 
     /// `self operator other`; the operator is one of `+ - * /`.
-    pub(super) fn computed(self, operator: char, other: Self) -> Answer {
+    pub(super) fn computed(self, operator: char, other: Self) -> BuiltinResult {
         match operator {
             '+' => self.sum(other).value(),
             '-' => self.difference(other).value(),

@@ -7,7 +7,7 @@ use regorus::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::call::{Answer, Builtin, failed, string};
+use super::call::{Builtin, BuiltinResult, failed, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("crypto.hmac.equal", 2, equal),
@@ -20,17 +20,17 @@ pub(super) const TABLE: &[Builtin] = &[
     ("crypto.sha256", 1, digest::<Sha256>),
 ];
 
-fn digest<D: Digest>(arguments: &[Value]) -> Answer {
+fn digest<D: Digest>(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(HEXLOWER.encode(&D::digest(string(arguments, 0)?))))
 }
 
-fn authenticated<M: Mac, E>(arguments: &[Value], with_key: fn(&[u8]) -> Result<M, E>) -> Answer {
+fn authenticated<M: Mac, E>(arguments: &[Value], with_key: fn(&[u8]) -> Result<M, E>) -> BuiltinResult {
     let (message, key) = (string(arguments, 0)?, string(arguments, 1)?);
     let Ok(mut mac) = with_key(key.as_bytes()) else { return failed("a key of this length") };
     mac.update(message.as_bytes());
     Ok(Value::from(HEXLOWER.encode(&mac.finalize().into_bytes())))
 }
 
-fn equal(arguments: &[Value]) -> Answer {
+fn equal(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0)? == string(arguments, 1)?))
 }

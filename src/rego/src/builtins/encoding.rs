@@ -9,7 +9,7 @@ use serde_saphyr::Error as YamlError;
 
 use super::{
     budget,
-    call::{Answer, Builtin, Fault, failed, refused, string},
+    call::{Builtin, BuiltinFault, BuiltinResult, failed, refused, string},
     natives::native,
     uri,
 };
@@ -42,7 +42,7 @@ const DEEPEST_TOKEN: usize = 16;
 
 // regorus reads a key that stands for numbers of any size; see `value`.
 
-fn json(arguments: &[Value]) -> Answer {
+fn json(arguments: &[Value]) -> BuiltinResult {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
     let tree = value::from_json(text.as_bytes()).or_else(|error| match error.to_string() {
         // OPA reads numbers of any size, and any depth.
@@ -55,33 +55,33 @@ fn json(arguments: &[Value]) -> Answer {
     Ok(tree)
 }
 
-fn readable<'a>(name: &str, text: &'a str) -> Result<&'a str, Fault> {
+fn readable<'a>(name: &str, text: &'a str) -> Result<&'a str, BuiltinFault> {
     if text.len() > LONGEST_READ {
         return refused(format!("{name}: the text is longer than {} MiB", LONGEST_READ >> 20));
     }
     Ok(text)
 }
 
-fn json_is_valid(arguments: &[Value]) -> Answer {
+fn json_is_valid(arguments: &[Value]) -> BuiltinResult {
     let valid = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
     Ok(Value::from(string(arguments, 0).is_ok_and(valid)))
 }
 
-fn yaml(arguments: &[Value]) -> Answer {
+fn yaml(arguments: &[Value]) -> BuiltinResult {
     let tree = yaml_document("yaml.unmarshal", string(arguments, 0)?)?;
     budget::charge_tree("yaml.unmarshal", &tree)?;
     Ok(tree)
 }
 
-fn yaml_is_valid(arguments: &[Value]) -> Answer {
+fn yaml_is_valid(arguments: &[Value]) -> BuiltinResult {
     let Ok(text) = string(arguments, 0) else { return Ok(Value::from(false)) };
     match yaml_document("yaml.is_valid", text) {
-        Err(Fault::Failed(_)) => Ok(Value::from(false)),
+        Err(BuiltinFault::Failed(_)) => Ok(Value::from(false)),
         read => read.map(|_| Value::from(true)),
     }
 }
 
-fn yaml_document(name: &str, text: &str) -> Answer {
+fn yaml_document(name: &str, text: &str) -> BuiltinResult {
     value::from_yaml(readable(name, text)?).or_else(|error| match yaml::cause(&error) {
         YamlError::MultipleDocuments { .. } => refused(format!("{name}: more than one document")),
         _ if yaml::is_too_much(&error) => refused(format!("{name}: {}", yaml::reason(&error))),
@@ -89,7 +89,7 @@ fn yaml_document(name: &str, text: &str) -> Answer {
     })
 }
 
-fn base64_is_valid(arguments: &[Value]) -> Answer {
+fn base64_is_valid(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0).is_ok_and(|text| base64_bytes(text, &BASE64).is_some())))
 }
 
@@ -103,12 +103,12 @@ fn base64_bytes(text: &str, strict: &Encoding) -> Option<Vec<u8>> {
     lenient.encoding().ok().filter(|_| whole)?.decode(text.as_bytes()).ok()
 }
 
-fn base64_decode(text: &str, strict: &Encoding) -> Answer {
+fn base64_decode(text: &str, strict: &Encoding) -> BuiltinResult {
     base64_bytes(text, strict).map_or_else(|| failed("illegal base64 data"), |bytes| Ok(Value::from(go_text(&bytes))))
 }
 
 /// The padding may be missing, if there is none at all.
-fn base64url_decode(arguments: &[Value]) -> Answer {
+fn base64url_decode(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     let padding = match text.len() % 4 {
         _ if text.ends_with('=') => "",
@@ -131,7 +131,7 @@ fn go_text(bytes: &[u8]) -> String {
 }
 
 /// Go escapes what HTML would read.
-fn json_marshal(arguments: &[Value]) -> Answer {
+fn json_marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal", &arguments[0])?;
     let json = native("json.marshal", arguments)?;
     let Some(text) = value::text(&json) else { return failed("json.marshal: not a string") };
@@ -146,7 +146,7 @@ fn json_marshal(arguments: &[Value]) -> Answer {
 }
 
 /// A `v` may stand before a version.
-fn version(name: &str, arguments: &[Value]) -> Answer {
+fn version(name: &str, arguments: &[Value]) -> BuiltinResult {
     if let ("semver.is_valid", Err(_)) = (name, string(arguments, 0)) {
         return Ok(Value::from(false));
     }
@@ -158,12 +158,12 @@ fn version(name: &str, arguments: &[Value]) -> Answer {
 }
 
 /// Decodes a part of a query: `%2F` is a slash, and `+` a space.
-fn query_text(text: &str) -> Result<String, Fault> {
+fn query_text(text: &str) -> Result<String, BuiltinFault> {
     let spaced = text.replace('+', " ");
     uri::unescape(&spaced, uri::AddressPart::Path).map(|bytes| go_text(&bytes))
 }
 
-fn query_object(arguments: &[Value]) -> Answer {
+fn query_object(arguments: &[Value]) -> BuiltinResult {
     let mut fields: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
     for pair in string(arguments, 0)?.split('&').filter(|pair| !pair.is_empty()) {
         if pair.contains(';') {
@@ -176,7 +176,7 @@ fn query_object(arguments: &[Value]) -> Answer {
 }
 
 /// regorus encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
-fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
+fn query_encoded(name: &str, arguments: &[Value]) -> BuiltinResult {
     budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {
         Value::String(text) => Ok(Value::from(text.replace("%7E", "~").replace('*', "%2A"))),
@@ -185,7 +185,7 @@ fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
 }
 
 /// Go takes any two bytes around it for braces.
-fn uuid(arguments: &[Value]) -> Answer {
+fn uuid(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     match text.get(1..37) {
         Some(inner) if text.len() == 38 => native("uuid.parse", &[Value::from(inner)]),
@@ -194,7 +194,7 @@ fn uuid(arguments: &[Value]) -> Answer {
 }
 
 /// Header, payload and signature of a token, nothing of it verified.
-fn decode_token(arguments: &[Value]) -> Answer {
+fn decode_token(arguments: &[Value]) -> BuiltinResult {
     let mut token = string(arguments, 0)?.to_owned();
     for _ in 0..DEEPEST_TOKEN {
         let parts: Vec<&str> = token.split('.').collect();
@@ -220,7 +220,7 @@ fn decode_token(arguments: &[Value]) -> Answer {
     failed("tokens in tokens")
 }
 
-fn object(json: &[u8]) -> Answer {
+fn object(json: &[u8]) -> BuiltinResult {
     match value::from_json(json) {
         Ok(object @ Value::Object(_)) => Ok(object),
         Ok(_) => failed("decoded JSON type was not an Object"),
@@ -228,7 +228,7 @@ fn object(json: &[u8]) -> Answer {
     }
 }
 
-fn base64url(part: &str, text: &str) -> Result<Vec<u8>, Fault> {
+fn base64url(part: &str, text: &str) -> Result<Vec<u8>, BuiltinFault> {
     let decoded = base64_bytes(text.trim_end_matches('='), &BASE64URL_NOPAD);
     decoded.map_or_else(|| failed(format!("JWT {part} had invalid encoding")), Ok)
 }

@@ -10,7 +10,7 @@ use regorus::Value;
 
 use super::{
     budget::{self, LONGEST_TEXT},
-    call::{Answer, Builtin, array, failed, refused, string},
+    call::{Builtin, BuiltinResult, array, failed, refused, string},
     gofloat::{Number, float},
     natives::native,
 };
@@ -96,7 +96,7 @@ fn is_print(c: char) -> bool {
 }
 
 /// What a template string stands for: its parts in a row, each a text or a set of at most one value.
-fn template_string(arguments: &[Value]) -> Answer {
+fn template_string(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("template string", &arguments[0])?;
     let mut text = String::new();
     for part in array(arguments, 0)? {
@@ -112,7 +112,7 @@ fn template_string(arguments: &[Value]) -> Answer {
     Ok(Value::from(text))
 }
 
-fn sprintf(arguments: &[Value]) -> Answer {
+fn sprintf(arguments: &[Value]) -> BuiltinResult {
     let format = string(arguments, 0)?;
     budget::check_whole("sprintf", &arguments[1])?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();

@@ -5,7 +5,7 @@ use std::{iter::Peekable, str::Chars};
 use regorus::Value;
 
 use super::{
-    call::{Answer, Builtin, Fault, array, failed, string, wrong_type},
+    call::{Builtin, BuiltinFault, BuiltinResult, array, failed, string, wrong_type},
     regexes,
 };
 
@@ -24,7 +24,7 @@ pub fn glob(pattern: &str) -> Result<regex::Regex, String> {
     regex.map_err(|error| error.to_string())
 }
 
-fn matches(arguments: &[Value]) -> Answer {
+fn matches(arguments: &[Value]) -> BuiltinResult {
     let pattern = string(arguments, 0)?;
     let separators: String = match &arguments[1] {
         Value::Null => String::new(),
@@ -37,7 +37,7 @@ fn matches(arguments: &[Value]) -> Answer {
     Ok(Value::from(regex.is_match(text)))
 }
 
-fn separators(arguments: &[Value]) -> Result<String, Fault> {
+fn separators(arguments: &[Value]) -> Result<String, BuiltinFault> {
     let mut separators = String::new();
     for item in array(arguments, 1)? {
         match item {
@@ -48,7 +48,7 @@ fn separators(arguments: &[Value]) -> Result<String, Fault> {
     Ok(if separators.is_empty() { ".".to_owned() } else { separators })
 }
 
-fn quote(arguments: &[Value]) -> Answer {
+fn quote(arguments: &[Value]) -> BuiltinResult {
     let mut quoted = String::new();
     for c in string(arguments, 0)?.chars() {
         if matches!(c, '*' | '?' | '\\' | '[' | ']' | '{' | '}') {
@@ -61,7 +61,7 @@ fn quote(arguments: &[Value]) -> Answer {
 
 /// Writes a pattern as a regular expression: `*` and `?` go over no separator, `**` over everything, `[abc]`, `[!a-c]`,
 /// `{a,b}` nested as one likes, a backslash before what stands for itself.
-fn translate(pattern: &str, separators: &str) -> Result<String, Fault> {
+fn translate(pattern: &str, separators: &str) -> Result<String, BuiltinFault> {
     let one = if separators.is_empty() {
         r"(?s:.)".to_owned()
     } else {
@@ -96,8 +96,8 @@ fn translate(pattern: &str, separators: &str) -> Result<String, Fault> {
 }
 
 /// A range `a-c`, or characters up to the closing bracket.
-fn class(rest: &mut Peekable<Chars>) -> Result<String, Fault> {
-    let unclosed = || Fault::Failed("glob: unclosed `[`".to_owned());
+fn class(rest: &mut Peekable<Chars>) -> Result<String, BuiltinFault> {
+    let unclosed = || BuiltinFault::Failed("glob: unclosed `[`".to_owned());
     let not = if rest.next_if_eq(&'!').is_some() { "^" } else { "" };
     let mut ahead = rest.clone();
     if let (Some(low), Some('-')) = (ahead.next(), ahead.next()) {

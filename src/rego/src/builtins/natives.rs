@@ -9,13 +9,13 @@ use regorus::{
 
 use super::{
     budget,
-    call::{Answer, Fault, items, refused},
+    call::{BuiltinFault, BuiltinResult, items, refused},
 };
 use crate::error::PolicyError;
 
 /// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
 /// times what they are given are only measured afterwards.
-type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), Fault>);
+type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), BuiltinFault>);
 
 const TABLE: &[Measured] = &[
     ("array.concat", 2, nothing),
@@ -51,12 +51,12 @@ type Function = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>
 /// One of regorus' builtins, with what is checked before.
 #[derive(Clone, Copy)]
 pub(super) struct Native {
-    before: fn(&[Value]) -> Result<(), Fault>,
+    before: fn(&[Value]) -> Result<(), BuiltinFault>,
     function: Function,
 }
 
 impl Native {
-    pub(super) fn call(self, arguments: &[Value]) -> Answer {
+    pub(super) fn call(self, arguments: &[Value]) -> BuiltinResult {
         (self.before)(arguments)?;
         run(self.function, arguments)
     }
@@ -71,14 +71,14 @@ pub(super) fn find(name: &str) -> Option<Native> {
 }
 
 /// Calls regorus' own builtin.
-pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
+pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
     match BUILTINS.get(name) {
         Some((function, _)) => run(*function, arguments),
         None => refused(format!("{name} is not available")),
     }
 }
 
-fn run(function: Function, arguments: &[Value]) -> Answer {
+fn run(function: Function, arguments: &[Value]) -> BuiltinResult {
     // Builtins want the places of call and arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
         let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
@@ -92,11 +92,11 @@ fn run(function: Function, arguments: &[Value]) -> Answer {
     function(span, places, arguments, true).map_err(|error| {
         let limit = error.downcast_ref::<regorus::LimitError>().is_some();
         let why = PolicyError::new(&error).reason;
-        if limit { Fault::Refused(why) } else { Fault::Failed(why) }
+        if limit { BuiltinFault::Refused(why) } else { BuiltinFault::Failed(why) }
     })
 }
 
-fn nothing(_: &[Value]) -> Result<(), Fault> {
+fn nothing(_: &[Value]) -> Result<(), BuiltinFault> {
     Ok(())
 }
 
@@ -105,23 +105,23 @@ fn length(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }
 
-fn joined(arguments: &[Value]) -> Result<(), Fault> {
+fn joined(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let items = items(&arguments[1]).unwrap_or_default();
     let between = length(&arguments[0]);
     budget::check_text("concat", items.into_iter().map(|item| length(item) + between).sum())
 }
 
-fn parts(arguments: &[Value]) -> Result<(), Fault> {
+fn parts(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let (Value::String(text), Value::String(separator)) = (&arguments[0], &arguments[1]) else { return Ok(()) };
     budget::check_elements("split", text.matches(&**separator).count())
 }
 
-fn whole(name: &str, arguments: &[Value]) -> Result<(), Fault> {
+fn whole(name: &str, arguments: &[Value]) -> Result<(), BuiltinFault> {
     arguments.iter().try_for_each(|argument| budget::check_whole(name, argument))
 }
 
 /// There may be exponentially many paths, so they are counted as they would be found, nodes and all.
-fn paths(arguments: &[Value]) -> Result<(), Fault> {
+fn paths(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let Value::Object(graph) = &arguments[0] else { return Ok(()) };
     let mut open: Vec<(usize, &Value)> =
         items(&arguments[1]).unwrap_or_default().into_iter().map(|node| (0, node)).collect();
@@ -164,7 +164,7 @@ mod tests {
             [Value::from(nodes.collect::<std::collections::BTreeMap<_, _>>()), Value::from(vec![Value::from(0)])]
         };
         assert_eq!(paths(&layered(8)), Ok(()));
-        assert!(matches!(paths(&layered(60)), Err(Fault::Refused(_))));
+        assert!(matches!(paths(&layered(60)), Err(BuiltinFault::Refused(_))));
         let circle = Value::from_json_str(r#"{"a": ["b"], "b": ["a", "c"], "c": []}"#).unwrap();
         assert_eq!(paths(&[circle, Value::from(vec![Value::from("a")])]), Ok(()));
     }

@@ -5,7 +5,7 @@ use regorus::Value;
 
 use super::{
     budget::{self, MOST_ELEMENTS},
-    call::{Answer, Builtin, Fault, failed, items, refused, wrong_type},
+    call::{Builtin, BuiltinFault, BuiltinResult, failed, items, refused, wrong_type},
     decimals::Decimal,
     natives::native,
     operators,
@@ -35,7 +35,7 @@ const LARGEST_EXPONENT: u32 = 400;
 const MOST_BITS: i64 = 4096;
 
 /// What is behind the point is cut off.
-fn format_int(arguments: &[Value]) -> Answer {
+fn format_int(arguments: &[Value]) -> BuiltinResult {
     let Value::Number(number) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let base = whole("format_int", arguments, 1).ok().and_then(|base| u32::try_from(base).ok());
     let Some(base @ (2 | 8 | 10 | 16)) = base else { return failed("operand 2 must be one of {2, 8, 10, 16}") };
@@ -48,7 +48,7 @@ fn format_int(arguments: &[Value]) -> Answer {
     Ok(Value::from(number.to_str_radix(base)))
 }
 
-fn shift_left(arguments: &[Value]) -> Answer {
+fn shift_left(arguments: &[Value]) -> BuiltinResult {
     let (number, bits) = (whole("bits.lsh", arguments, 0)?, whole("bits.lsh", arguments, 1)?);
     match i64::try_from(&bits) {
         Ok(bits) if bits < 0 => {
@@ -59,7 +59,7 @@ fn shift_left(arguments: &[Value]) -> Answer {
     }
 }
 
-fn shift_right(arguments: &[Value]) -> Answer {
+fn shift_right(arguments: &[Value]) -> BuiltinResult {
     let (number, bits) = (whole("bits.rsh", arguments, 0)?, whole("bits.rsh", arguments, 1)?);
     match usize::try_from(&bits) {
         Ok(bits) => number_value(&(number >> bits)),
@@ -70,12 +70,12 @@ fn shift_right(arguments: &[Value]) -> Answer {
     }
 }
 
-fn bitwise(name: &str, arguments: &[Value], combine: fn(BigInt, BigInt) -> BigInt) -> Answer {
+fn bitwise(name: &str, arguments: &[Value], combine: fn(BigInt, BigInt) -> BigInt) -> BuiltinResult {
     number_value(&combine(whole(name, arguments, 0)?, whole(name, arguments, 1)?))
 }
 
 /// Returns an argument that must be a whole number, of any size, also one that is written with an exponent.
-fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, Fault> {
+fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, BuiltinFault> {
     let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
     let exact = number.as_big().map(|number| (*number).clone());
     let written = || if number.is_integer() { number.format_decimal().parse().ok() } else { None };
@@ -85,12 +85,12 @@ fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, Fault>
     )
 }
 
-fn number_value(number: &BigInt) -> Answer {
+fn number_value(number: &BigInt) -> BuiltinResult {
     Value::from_numeric_string(&number.to_string()).or_else(|error| failed(error.to_string()))
 }
 
 /// From the first to the second, both included, upwards or downwards.
-fn range(name: &str, arguments: &[Value]) -> Answer {
+fn range(name: &str, arguments: &[Value]) -> BuiltinResult {
     let (from, to) = (whole(name, arguments, 0)?, whole(name, arguments, 1)?);
     let step = if arguments.len() > 2 { whole(name, arguments, 2)? } else { BigInt::from(1) };
     if step <= BigInt::from(0) {
@@ -110,18 +110,23 @@ fn range(name: &str, arguments: &[Value]) -> Answer {
     (0..=count).map(|index| number_value(&(&from + &step * index))).collect::<Result<Vec<_>, _>>().map(Value::from)
 }
 
-fn sum(arguments: &[Value]) -> Answer {
+fn sum(arguments: &[Value]) -> BuiltinResult {
     folded(arguments, '+', Value::from(0_u64), |numbers| numbers.into_iter().fold(Decimal::ZERO, Decimal::sum).value())
 }
 
-fn product(arguments: &[Value]) -> Answer {
+fn product(arguments: &[Value]) -> BuiltinResult {
     folded(arguments, '*', Value::from(1_u64), |numbers| {
         numbers.into_iter().fold(Decimal::ONE, Decimal::short_product).short_value()
     })
 }
 
 /// Computes with all items: exactly as long as they are whole, then with `decimal`.
-fn folded(arguments: &[Value], operator: char, whole: Value, decimal: fn(Vec<Decimal>) -> Answer) -> Answer {
+fn folded(
+    arguments: &[Value],
+    operator: char,
+    whole: Value,
+    decimal: fn(Vec<Decimal>) -> BuiltinResult,
+) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     if let Some(other) = items.iter().find(|item| !matches!(item, Value::Number(_))) {
         return wrong_type(1, "a collection of numbers", other);
@@ -138,7 +143,7 @@ fn folded(arguments: &[Value], operator: char, whole: Value, decimal: fn(Vec<Dec
     numbers.map_or_else(|| failed("number out of range"), decimal)
 }
 
-fn to_number(arguments: &[Value]) -> Answer {
+fn to_number(arguments: &[Value]) -> BuiltinResult {
     let Value::String(text) = &arguments[0] else { return native("to_number", arguments) };
     let text: &str = text;
     if too_large(text) {
@@ -190,7 +195,7 @@ mod tests {
         let large = ["18446744073709551615", "18446744073709551617"];
         let all = ["18446744073709551615", "18446744073709551616", "18446744073709551617"];
         assert_eq!(range("r", &numbers(&large)), Ok(Value::from(numbers(&all))));
-        assert!(matches!(range("r", &numbers(&["1", "1000000000"])), Err(Fault::Refused(_))));
-        assert!(matches!(range("r", &numbers(&["1", "2", "0"])), Err(Fault::Failed(_))));
+        assert!(matches!(range("r", &numbers(&["1", "1000000000"])), Err(BuiltinFault::Refused(_))));
+        assert!(matches!(range("r", &numbers(&["1", "2", "0"])), Err(BuiltinFault::Failed(_))));
     }
 }

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::{
     budget,
-    call::{Answer, Builtin, failed, wrong_type},
+    call::{Builtin, BuiltinResult, failed, wrong_type},
     decimals::Decimal,
 };
 use crate::order;
@@ -31,7 +31,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("rem", 2, |arguments| arithmetic(arguments, '%')),
 ];
 
-fn times(arguments: &[Value]) -> Answer {
+fn times(arguments: &[Value]) -> BuiltinResult {
     let product = arithmetic(arguments, '*')?;
     budget::charge("*", &product)?;
     Ok(product)
@@ -56,18 +56,18 @@ pub(crate) fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
     }
 }
 
-fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> Answer {
+fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> BuiltinResult {
     Ok(Value::from(holds(order::compare(&arguments[0], &arguments[1]))))
 }
 
-fn sets(arguments: &[Value], common: bool) -> Answer {
+fn sets(arguments: &[Value], common: bool) -> BuiltinResult {
     let Value::Set(left) = &arguments[0] else { return wrong_type(1, "set", &arguments[0]) };
     let Value::Set(right) = &arguments[1] else { return wrong_type(2, "set", &arguments[1]) };
     let set = if common { left.intersection(right) } else { left.union(right) };
     Ok(set.into_value())
 }
 
-fn minus(arguments: &[Value]) -> Answer {
+fn minus(arguments: &[Value]) -> BuiltinResult {
     match (&arguments[0], &arguments[1]) {
         (Value::Set(left), Value::Set(right)) => Ok(left.difference(right).into_value()),
         _ => arithmetic(arguments, '-'),
@@ -75,7 +75,7 @@ fn minus(arguments: &[Value]) -> Answer {
 }
 
 /// Computes with two numbers: exactly if both are whole, otherwise as [`Decimal`] does.
-pub(super) fn arithmetic(arguments: &[Value], operator: char) -> Answer {
+pub(super) fn arithmetic(arguments: &[Value], operator: char) -> BuiltinResult {
     let Value::Number(left) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let Value::Number(right) = &arguments[1] else { return wrong_type(2, "number", &arguments[1]) };
     if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64())

@@ -12,7 +12,7 @@ use regorus::Value;
 
 use super::{
     budget::{self, MOST_ELEMENTS},
-    call::{Answer, Builtin, Fault, failed, integer, refused, string},
+    call::{Builtin, BuiltinFault, BuiltinResult, failed, integer, refused, string},
 };
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -35,7 +35,10 @@ thread_local! {
 }
 
 /// Returns the expression that a key stands for, compiled now or before; `pattern` gives it in Rust's syntax.
-pub(super) fn compiled(key: &str, pattern: impl FnOnce() -> Result<String, Fault>) -> Result<Rc<Regex>, Fault> {
+pub(super) fn compiled(
+    key: &str,
+    pattern: impl FnOnce() -> Result<String, BuiltinFault>,
+) -> Result<Rc<Regex>, BuiltinFault> {
     if let Some(known) = COMPILED.with_borrow(|compiled| compiled.get(key).cloned()) {
         return Ok(known);
     }
@@ -65,22 +68,22 @@ pub fn in_go_syntax(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translated).map_err(|error| error.to_string())
 }
 
-fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, Fault> {
+fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, BuiltinFault> {
     if !text.is_ascii() && pattern.contains(r"\B") {
         return refused(r"\B in a regular expression has another meaning here for a text beyond ASCII");
     }
     compiled(pattern, || syntax::translate(pattern))
 }
 
-fn matches(arguments: &[Value]) -> Answer {
+fn matches(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
     Ok(Value::from(go(pattern, text)?.is_match(text)))
 }
 
-fn is_valid(arguments: &[Value]) -> Answer {
+fn is_valid(arguments: &[Value]) -> BuiltinResult {
     match &arguments[0] {
         Value::String(pattern) => match go(pattern, "") {
-            Err(Fault::Failed(_)) => Ok(Value::from(false)),
+            Err(BuiltinFault::Failed(_)) => Ok(Value::from(false)),
             answer => answer.map(|_| Value::from(true)),
         },
         _ => Ok(Value::from(false)),
@@ -88,17 +91,17 @@ fn is_valid(arguments: &[Value]) -> Answer {
 }
 
 /// How many matches are asked for; a negative number means all.
-fn wanted(arguments: &[Value], index: usize) -> Result<usize, Fault> {
+fn wanted(arguments: &[Value], index: usize) -> Result<usize, BuiltinFault> {
     Ok(usize::try_from(integer(arguments, index)?).unwrap_or(usize::MAX).min(MOST_ELEMENTS))
 }
 
-fn find(arguments: &[Value]) -> Answer {
+fn find(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
     let (wanted, regex) = (wanted(arguments, 2)?, go(pattern, text)?);
     Ok(Value::from(regex.find_iter(text).take(wanted).map(|found| Value::from(found.as_str())).collect::<Vec<_>>()))
 }
 
-fn find_submatches(arguments: &[Value]) -> Answer {
+fn find_submatches(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
     let (wanted, regex) = (wanted(arguments, 2)?, go(pattern, text)?);
     let groups = |found: Captures| {
@@ -117,7 +120,7 @@ fn find_submatches(arguments: &[Value]) -> Answer {
     Ok(all)
 }
 
-fn split(arguments: &[Value]) -> Answer {
+fn split(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
     let regex = go(pattern, text)?;
     if !pattern.is_empty() && text.is_empty() {
@@ -140,7 +143,7 @@ fn split(arguments: &[Value]) -> Answer {
     Ok(Value::from(parts))
 }
 
-fn replace(arguments: &[Value]) -> Answer {
+fn replace(arguments: &[Value]) -> BuiltinResult {
     let (text, pattern, new) = (string(arguments, 0)?, string(arguments, 1)?, string(arguments, 2)?);
     let regex = go(pattern, text)?;
     let mut out = String::with_capacity(text.len());
@@ -186,7 +189,7 @@ fn expand(out: &mut String, template: &str, found: &Captures) {
 }
 
 /// `urn:{.*}:x` with expressions between the delimiters.
-fn template_match(arguments: &[Value]) -> Answer {
+fn template_match(arguments: &[Value]) -> BuiltinResult {
     let (template, text) = (string(arguments, 0)?, string(arguments, 1)?);
     let (open, close) = (delimiter(arguments, 2, "start")?, delimiter(arguments, 3, "end")?);
     let key = format!("{open}{close}\u{0}template\u{0}{template}");
@@ -194,7 +197,7 @@ fn template_match(arguments: &[Value]) -> Answer {
     Ok(Value::from(regex.is_match(text)))
 }
 
-fn delimiter(arguments: &[Value], index: usize, which: &str) -> Result<char, Fault> {
+fn delimiter(arguments: &[Value], index: usize, which: &str) -> Result<char, BuiltinFault> {
     let text = string(arguments, index)?;
     match (text.chars().next(), text.len()) {
         (Some(c), 1) => Ok(c),
@@ -202,8 +205,8 @@ fn delimiter(arguments: &[Value], index: usize, which: &str) -> Result<char, Fau
     }
 }
 
-fn template_pattern(template: &str, open: char, close: char) -> Result<String, Fault> {
-    let unbalanced = || Fault::Failed(format!("unbalanced braces in {template:?}"));
+fn template_pattern(template: &str, open: char, close: char) -> Result<String, BuiltinFault> {
+    let unbalanced = || BuiltinFault::Failed(format!("unbalanced braces in {template:?}"));
     let mut pattern = String::from("^");
     let (mut level, mut literal, mut begin) = (0_usize, 0, 0);
     for (at, c) in template.char_indices() {

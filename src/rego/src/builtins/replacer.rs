@@ -4,17 +4,17 @@ use regorus::Value;
 
 use super::{
     budget,
-    call::{Answer, Builtin, failed, string, wrong_type},
+    call::{Builtin, BuiltinResult, failed, string, wrong_type},
 };
 
 pub(super) const TABLE: &[Builtin] = &[("replace", 3, replace), ("strings.replace_n", 2, replace_n)];
 
-fn replace(arguments: &[Value]) -> Answer {
+fn replace(arguments: &[Value]) -> BuiltinResult {
     let (text, old, new) = (string(arguments, 0)?, string(arguments, 1)?, string(arguments, 2)?);
     scan("replace", text, &[(old, new)])
 }
 
-fn replace_n(arguments: &[Value]) -> Answer {
+fn replace_n(arguments: &[Value]) -> BuiltinResult {
     let Value::Object(patterns) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
     let text = string(arguments, 1)?;
     let mut pairs = Vec::new();
@@ -30,7 +30,7 @@ fn replace_n(arguments: &[Value]) -> Answer {
 
 /// At each place the first pattern that stands there is replaced. The empty one stands everywhere, also at the end, but
 /// not twice at one place.
-fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> Answer {
+fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> BuiltinResult {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     let mut behind_empty = false;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::call::{Answer, Builtin};
+use super::call::{Builtin, BuiltinResult};
 
 pub(super) const TABLE: &[Builtin] = &[("isManaged", 1, is_managed), ("result.new", 2, new)];
 
@@ -36,7 +36,7 @@ pub const NAME: &str = "name";
 /// Parents of parents that are followed.
 const DEEPEST: u32 = 32;
 
-fn new(arguments: &[Value]) -> Answer {
+fn new(arguments: &[Value]) -> BuiltinResult {
     let mut fields = place(&arguments[1], DEEPEST);
     fields.insert("msg".into(), arguments[0].clone());
     if let name @ Value::String(_) = &arguments[1][NAME] {
@@ -45,7 +45,7 @@ fn new(arguments: &[Value]) -> Answer {
     Ok(Value::from(fields))
 }
 
-fn is_managed(arguments: &[Value]) -> Answer {
+fn is_managed(arguments: &[Value]) -> BuiltinResult {
     Ok(place(&arguments[0], DEEPEST).remove(&"managed".into()).unwrap_or(Value::Undefined))
 }
 

@@ -4,7 +4,7 @@ use regorus::Value;
 
 use super::{
     budget,
-    call::{Answer, Builtin, failed, integer, string},
+    call::{Builtin, BuiltinResult, failed, integer, string},
     natives::native,
 };
 
@@ -20,25 +20,25 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 /// regorus finds the empty text everywhere.
-fn searched(name: &str, arguments: &[Value]) -> Answer {
+fn searched(name: &str, arguments: &[Value]) -> BuiltinResult {
     if string(arguments, 1)?.is_empty() {
         return failed("empty search character");
     }
     native(name, arguments)
 }
 
-fn count(arguments: &[Value]) -> Answer {
+fn count(arguments: &[Value]) -> BuiltinResult {
     let (text, part) = (string(arguments, 0)?, string(arguments, 1)?);
     let count = if part.is_empty() { text.chars().count() + 1 } else { text.matches(part).count() };
     Ok(Value::from(count))
 }
 
 /// Go maps character by character: no letter becomes two.
-fn upper(arguments: &[Value]) -> Answer {
+fn upper(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0)?.chars().map(|c| single(c, c.to_uppercase())).collect::<String>()))
 }
 
-fn lower(arguments: &[Value]) -> Answer {
+fn lower(arguments: &[Value]) -> BuiltinResult {
     // The only capital whose small form is two characters is İ; Go takes its plain i.
     let small = |c: char| if c == 'İ' { 'i' } else { single(c, c.to_lowercase()) };
     Ok(Value::from(string(arguments, 0)?.chars().map(small).collect::<String>()))
@@ -52,11 +52,11 @@ fn single(c: char, mut mapped: impl Iterator<Item = char>) -> char {
 }
 
 /// Go's white space: Unicode's.
-fn trim_space(arguments: &[Value]) -> Answer {
+fn trim_space(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0)?.trim()))
 }
 
-fn substring(arguments: &[Value]) -> Answer {
+fn substring(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     let (start, length) = (integer(arguments, 1)?, integer(arguments, 2)?);
     let Ok(start) = usize::try_from(start) else { return failed("negative offset") };
@@ -69,7 +69,7 @@ fn substring(arguments: &[Value]) -> Answer {
 }
 
 /// The first parts, or the last ones if the number is negative.
-fn split_n(arguments: &[Value]) -> Answer {
+fn split_n(arguments: &[Value]) -> BuiltinResult {
     let (text, separator, count) = (string(arguments, 0)?, string(arguments, 1)?, integer(arguments, 2)?);
     let parts: Vec<&str> = if separator.is_empty() {
         let ends = text.char_indices().map(|(start, c)| &text[start..start + c.len_utf8()]);

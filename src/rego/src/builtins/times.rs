@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use regorus::Value;
 
 use super::{
-    call::{Answer, Builtin, failed, integer, refused, string},
+    call::{Builtin, BuiltinResult, failed, integer, refused, string},
     natives::native,
 };
 use crate::value;
@@ -20,7 +20,7 @@ pub(super) const TABLE: &[Builtin] = &[
 const DAY: i128 = 86_400_000_000_000;
 
 /// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March.
-fn add_date(arguments: &[Value]) -> Answer {
+fn add_date(arguments: &[Value]) -> BuiltinResult {
     let (years, months, days) = (integer(arguments, 1)?, integer(arguments, 2)?, integer(arguments, 3)?);
     let Value::Number(at) = &arguments[0] else { return add_date_in_zone(arguments) };
     let Some(at) = at.as_i64() else { return failed("timestamp too big") };
@@ -34,7 +34,7 @@ fn add_date(arguments: &[Value]) -> Answer {
     }
 }
 
-fn add_date_in_zone(arguments: &[Value]) -> Answer {
+fn add_date_in_zone(arguments: &[Value]) -> BuiltinResult {
     let date = native("time.date", &arguments[..1])?;
     if date[2_usize].as_i64().unwrap_or(31) > 28 {
         return refused("time.add_date: the end of a month in a time zone; use a timestamp without a zone");
@@ -60,7 +60,7 @@ fn civil(day: i128) -> (i128, i128, i128) {
 }
 
 /// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
-fn format(arguments: &[Value]) -> Answer {
+fn format(arguments: &[Value]) -> BuiltinResult {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
     let text = |index: usize| parts.get(index).and_then(value::text).map(ToString::to_string);
     let (zone, layout) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
@@ -93,7 +93,7 @@ fn format(arguments: &[Value]) -> Answer {
 }
 
 /// regorus cuts layouts and times at bytes, which may be in the middle of a character, and wants a month and a day.
-fn parse_ns(arguments: &[Value]) -> Answer {
+fn parse_ns(arguments: &[Value]) -> BuiltinResult {
     let (layout, time) = (string(arguments, 0)?, string(arguments, 1)?);
     let occurs = |c: char| layout.contains(c) || time.contains(c);
     let mut free = ('\u{1}'..' ').filter(|c| !c.is_whitespace() && !occurs(*c));
@@ -133,7 +133,7 @@ fn in_ascii(layout: &str, time: &str, mut free: impl Iterator<Item = char>) -> O
 /// What OPA's own units are in hours.
 const HOURS: &[(&str, f64)] = &[("d", 24.0), ("w", 168.0), ("y", 8760.0)];
 
-fn parse(arguments: &[Value]) -> Answer {
+fn parse(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     if !text.contains(['d', 'w', 'y']) {
         return native("time.parse_duration_ns", arguments);

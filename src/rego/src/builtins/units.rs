@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 use regorus::Value;
 
-use super::call::{Answer, Builtin, Fault, failed, refused, string};
+use super::call::{Builtin, BuiltinFault, BuiltinResult, failed, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[("units.parse", 1, parse), ("units.parse_bytes", 1, parse_bytes)];
 
@@ -11,7 +11,7 @@ pub(super) const TABLE: &[Builtin] = &[("units.parse", 1, parse), ("units.parse_
 const LONGEST: usize = 400;
 const LARGEST_EXPONENT: i64 = 400;
 
-fn parse(arguments: &[Value]) -> Answer {
+fn parse(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?.replace('"', "");
     let (number, unit) = split("units.parse", "amount", &text)?;
     // Only the first letter tells milli from mega.
@@ -25,7 +25,7 @@ fn parse(arguments: &[Value]) -> Answer {
         "M" => 1_000_000,
         "" => 1,
         other => multiple(&other.to_lowercase(), false)
-            .ok_or_else(|| Fault::Failed(format!("units.parse: unit {other} not recognized")))?,
+            .ok_or_else(|| BuiltinFault::Failed(format!("units.parse: unit {other} not recognized")))?,
     };
     Ok(rational(&amount("units.parse", "amount", number)?, &(BigInt::from(factor), BigInt::from(1))))
 }
@@ -35,10 +35,10 @@ fn milli() -> (BigInt, BigInt) {
     (BigInt::from(1_152_921_504_606_847_u64), BigInt::from(1_u64 << 60))
 }
 
-fn parse_bytes(arguments: &[Value]) -> Answer {
+fn parse_bytes(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?.to_lowercase().replace('"', "");
     let (number, unit) = split("units.parse_bytes", "byte amount", &text)?;
-    let not_recognized = || Fault::Failed(format!("units.parse_bytes: byte unit {unit} not recognized"));
+    let not_recognized = || BuiltinFault::Failed(format!("units.parse_bytes: byte unit {unit} not recognized"));
     let factor = if unit.is_empty() { 1 } else { multiple(unit, true).ok_or_else(not_recognized)? };
     let amount = amount("units.parse_bytes", "byte amount", number)?;
     let (over, under) = amount.fraction();
@@ -67,7 +67,7 @@ impl Amount {
 }
 
 /// Splits number and unit where OPA does.
-fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str), Fault> {
+fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str), BuiltinFault> {
     if text.contains(' ') {
         return failed(format!("{name}: spaces not allowed in resource strings"));
     }
@@ -96,8 +96,8 @@ fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str)
 }
 
 /// Reads a decimal number of reasonable size.
-fn amount(name: &str, what: &str, text: &str) -> Result<Amount, Fault> {
-    let wrong = || Fault::Failed(format!("{name}: could not parse {what} to a number"));
+fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
+    let wrong = || BuiltinFault::Failed(format!("{name}: could not parse {what} to a number"));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent: i64 = exponent.parse().map_err(|_| wrong())?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -160,8 +160,8 @@ mod tests {
             assert_eq!(got, Ok(Value::from_numeric_string(want).unwrap()), "{text}");
         }
         for text in ["", "Gi", "1 Gi", "1x", "1.2.3", "--1", "e5", "1e9999999"] {
-            assert!(matches!(parse(&[Value::from(text)]), Err(Fault::Failed(_))), "{text}");
+            assert!(matches!(parse(&[Value::from(text)]), Err(BuiltinFault::Failed(_))), "{text}");
         }
-        assert!(matches!(parse(&[Value::from("1e100000")]), Err(Fault::Refused(_))));
+        assert!(matches!(parse(&[Value::from("1e100000")]), Err(BuiltinFault::Refused(_))));
     }
 }

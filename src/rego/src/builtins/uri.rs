@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::call::{Answer, Builtin, Fault, failed, string};
+use super::call::{Builtin, BuiltinFault, BuiltinResult, failed, string};
 
 pub(super) const TABLE: &[Builtin] = &[("uri.is_valid", 1, is_valid), ("uri.parse", 1, parse)];
 
-fn is_valid(arguments: &[Value]) -> Answer {
+fn is_valid(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0).is_ok_and(|text| !text.is_empty() && Address::read(text).is_ok())))
 }
 
-fn parse(arguments: &[Value]) -> Answer {
+fn parse(arguments: &[Value]) -> BuiltinResult {
     let address = Address::read(string(arguments, 0)?)?;
     let fields = [
         ("scheme", &address.scheme),
@@ -50,7 +50,7 @@ pub(super) enum AddressPart {
 }
 
 impl Address {
-    fn read(text: &str) -> Result<Self, Fault> {
+    fn read(text: &str) -> Result<Self, BuiltinFault> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut address = Self { fragment: unescaped(fragment, AddressPart::Path)?, ..Self::default() };
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
@@ -83,7 +83,7 @@ impl Address {
 }
 
 /// Splits off what comes before the first colon, if it can be a scheme.
-fn scheme(text: &str) -> Result<(&str, &str), Fault> {
+fn scheme(text: &str) -> Result<(&str, &str), BuiltinFault> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
@@ -96,7 +96,7 @@ fn scheme(text: &str) -> Result<(&str, &str), Fault> {
     Ok(("", text))
 }
 
-fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
+fn host_and_port(authority: &str) -> Result<(String, String), BuiltinFault> {
     let host = match authority.rsplit_once('@') {
         Some((user, host)) => {
             let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
@@ -142,7 +142,7 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
 }
 
 /// A colon and digits, or nothing.
-fn valid_port(port: &str) -> Result<(), Fault> {
+fn valid_port(port: &str) -> Result<(), BuiltinFault> {
     let digits = port.strip_prefix(':').unwrap_or(if port.is_empty() { "" } else { "x" });
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(())
@@ -152,7 +152,7 @@ fn valid_port(port: &str) -> Result<(), Fault> {
 }
 
 /// Checks that two hexadecimal digits follow each percent sign.
-fn escapes(text: &str) -> Result<(), Fault> {
+fn escapes(text: &str) -> Result<(), BuiltinFault> {
     let mut pieces = text.split('%');
     pieces.next();
     let wrong = |piece: &str| !piece.bytes().take(2).filter(u8::is_ascii_hexdigit).count().eq(&2);
@@ -162,12 +162,12 @@ fn escapes(text: &str) -> Result<(), Fault> {
     }
 }
 
-fn unescaped(text: &str, part: AddressPart) -> Result<String, Fault> {
+fn unescaped(text: &str, part: AddressPart) -> Result<String, BuiltinFault> {
     Ok(String::from_utf8_lossy(&unescape(text, part)?).into_owned())
 }
 
 /// Decodes `%2F` and the like.
-pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, Fault> {
+pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, BuiltinFault> {
     escapes(text)?;
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

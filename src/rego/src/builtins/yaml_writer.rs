@@ -9,7 +9,7 @@ use regorus::Value;
 
 use super::{
     budget,
-    call::{Answer, Builtin, Fault, refused},
+    call::{Builtin, BuiltinFault, BuiltinResult, refused},
     format::plain,
     gofloat::{Number, float},
 };
@@ -20,7 +20,7 @@ pub(super) const TABLE: &[Builtin] = &[("yaml.marshal", 1, marshal)];
 /// The longest key that stands in front of its colon.
 const LONGEST_KEY: usize = 128;
 
-fn marshal(arguments: &[Value]) -> Answer {
+fn marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("yaml.marshal", &arguments[0])?;
     let mut text = String::new();
     write(&mut text, &arguments[0], 0)?;
@@ -28,7 +28,7 @@ fn marshal(arguments: &[Value]) -> Answer {
 }
 
 /// Writes a value whose first line has begun; further lines begin at this column.
-fn write(out: &mut String, value: &Value, column: usize) -> Result<(), Fault> {
+fn write(out: &mut String, value: &Value, column: usize) -> Result<(), BuiltinFault> {
     match value {
         Value::Array(items) if !items.is_empty() => sequence(out, items.iter(), column),
         Value::Set(items) if !items.is_empty() => sequence(out, order::items(items).into_iter(), column),
@@ -50,7 +50,7 @@ fn write(out: &mut String, value: &Value, column: usize) -> Result<(), Fault> {
     }
 }
 
-fn sequence<'a>(out: &mut String, items: impl Iterator<Item = &'a Value>, column: usize) -> Result<(), Fault> {
+fn sequence<'a>(out: &mut String, items: impl Iterator<Item = &'a Value>, column: usize) -> Result<(), BuiltinFault> {
     for (index, item) in items.enumerate() {
         begin(out, index, column);
         out.push_str("- ");
@@ -72,7 +72,7 @@ fn end_line(out: &mut String) {
     }
 }
 
-fn field(out: &mut String, key: &str, value: &Value, column: usize) -> Result<(), Fault> {
+fn field(out: &mut String, key: &str, value: &Value, column: usize) -> Result<(), BuiltinFault> {
     if key.len() > LONGEST_KEY || key.contains(is_break) {
         return refused(format!("yaml.marshal: a key of several lines, or of more than {LONGEST_KEY} bytes"));
     }

@@ -11,14 +11,14 @@ const REMEMBERED: usize = 8;
 
 /// Calls that were made, for each function, with their values; the latest take the places of the oldest.
 pub(super) struct Calls {
-    made: Vec<Vec<Call>>,
+    made: Vec<Vec<FunctionCall>>,
     next: usize,
     /// How many bytes their values took to make.
     pub(super) bytes: usize,
 }
 
 #[derive(Clone)]
-struct Call {
+struct FunctionCall {
     arguments: Vec<Value>,
     value: Value,
     bytes: usize,
@@ -39,7 +39,7 @@ impl Calls {
     /// Remembers a call whose value took so many bytes to make.
     pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value, bytes: usize) {
         let made = &mut self.made[function];
-        let call = Call { arguments, value, bytes };
+        let call = FunctionCall { arguments, value, bytes };
         self.bytes += bytes;
         if made.len() < REMEMBERED {
             made.push(call);

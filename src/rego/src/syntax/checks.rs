@@ -15,10 +15,10 @@ const KEYWORDS: &[&str] = &[
     "true", "with",
 ];
 
-type Checked = Result<(), SyntaxError>;
+type CheckResult = Result<(), SyntaxError>;
 
 /// Returns the first thing that is wrong. Changes nothing.
-pub(super) fn module(module: &mut Module) -> Checked {
+pub(super) fn module(module: &mut Module) -> CheckResult {
     keys_are_strings(&module.package, "write the package as names and strings: `package a.b[\"c-d\"]`")?;
     for import in &module.imports {
         self::import(import)?;
@@ -33,11 +33,11 @@ pub(super) fn module(module: &mut Module) -> Checked {
     if module.is_v1() { version_1(module) } else { Ok(()) }
 }
 
-fn refused(at: Position, why: impl Into<String>, help: &'static str) -> Checked {
+fn refused(at: Position, why: impl Into<String>, help: &'static str) -> CheckResult {
     Err(SyntaxError::refused(at, why, help))
 }
 
-fn keys_are_strings(path: &Expr, help: &'static str) -> Checked {
+fn keys_are_strings(path: &Expr, help: &'static str) -> CheckResult {
     let string = |key: &Key| match key {
         Key::Dot(_) => true,
         Key::Index(index) => matches!(&index.kind, Kind::Scalar(text) if text.starts_with(['"', '`'])),
@@ -49,7 +49,7 @@ fn keys_are_strings(path: &Expr, help: &'static str) -> Checked {
     }
 }
 
-fn import(import: &Import) -> Checked {
+fn import(import: &Import) -> CheckResult {
     keys_are_strings(&import.path, "write the path as names and strings: `import data.a[\"b-c\"]`")?;
     let path = import.path.path().unwrap_or_default();
     let (Some(first), Some(last)) = (path.first(), path.last()) else { return Ok(()) };
@@ -71,7 +71,7 @@ fn import(import: &Import) -> Checked {
     }
 }
 
-fn head(rule: &Rule) -> Checked {
+fn head(rule: &Rule) -> CheckResult {
     if rule.default {
         return default(rule);
     }
@@ -107,7 +107,7 @@ fn head(rule: &Rule) -> Checked {
 }
 
 /// A default has to be known without evaluating anything.
-fn default(rule: &Rule) -> Checked {
+fn default(rule: &Rule) -> CheckResult {
     let help = "a default is a constant; write a rule with a negated condition for anything else";
     let Some((_, value)) = &rule.first.value else {
         // Without a value it is true, unless it is taken for an element of a set.
@@ -159,7 +159,7 @@ fn read_by(value: &Expr) -> Option<&'static str> {
     }
 }
 
-fn statement(statement: &Statement) -> Checked {
+fn statement(statement: &Statement) -> CheckResult {
     if matches!(statement.what, What::Some(_)) && !statement.with.is_empty() {
         return refused(statement.at, "rego_parse_error: unexpected with keyword", "`some` without `in` only declares");
     }
@@ -180,7 +180,7 @@ fn statement(statement: &Statement) -> Checked {
     Ok(())
 }
 
-fn expression(expr: &Expr) -> Checked {
+fn expression(expr: &Expr) -> CheckResult {
     let Kind::Ref(head, _) = &expr.kind else { return Ok(()) };
     let what = match head.kind {
         Kind::Scalar(_) => "a scalar",
@@ -192,7 +192,7 @@ fn expression(expr: &Expr) -> Checked {
 }
 
 /// What version 1 does not allow any more.
-fn version_1(module: &mut Module) -> Checked {
+fn version_1(module: &mut Module) -> CheckResult {
     let mut names: Vec<Name> = Vec::new();
     for import in &module.imports {
         let Some(name) = import.name() else { continue };

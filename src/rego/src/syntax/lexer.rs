@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::tree::{Position, Span};
+use super::tree::{Position, TextSpan};
 
 /// Why a text is not Rego, as far as this reader goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) text: Arc<str>,
     pub(super) at: Position,
-    pub(super) span: Span,
+    pub(super) span: TextSpan,
     /// Line that it ends on.
     pub(super) last_line: u32,
     /// Whether it follows the one before without a space.
@@ -144,7 +144,7 @@ impl Lexer<'_> {
             kind,
             text: self.text[start..self.offset].into(),
             at,
-            span: Span::new(start, self.offset),
+            span: TextSpan::new(start, self.offset),
             last_line: self.place.line,
             adjacent: before == start && start > 0,
         })

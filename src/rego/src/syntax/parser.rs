@@ -6,8 +6,8 @@ use super::{
     lexer::{SyntaxError, Token, TokenKind, tokens},
     shape,
     tree::{
-        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Span,
-        Statement, Version, What, With,
+        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule,
+        Statement, TextSpan, Version, What, With,
     },
 };
 
@@ -51,7 +51,7 @@ pub(super) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
     shape::check(&tokens).ok()?;
     let mut parser = Parser::new(tokens, Version::V1);
     parser.expect("package").ok()?;
-    let Span { start, end } = parser.term().ok()?.span;
+    let TextSpan { start, end } = parser.term().ok()?.span;
     // Spans begin behind a byte-order mark.
     let behind = text.len() - text.trim_start_matches('\u{feff}').len();
     Some(start as usize + behind..end as usize + behind)
@@ -111,9 +111,9 @@ impl Parser {
     }
 
     /// Returns what was read since a place, in bytes.
-    pub(super) fn span_from(&self, start: u32) -> Span {
+    pub(super) fn span_from(&self, start: u32) -> TextSpan {
         let last = self.next.checked_sub(1).and_then(|index| self.tokens.get(index));
-        Span { start, end: last.map_or(start, |token| token.span.end) }
+        TextSpan { start, end: last.map_or(start, |token| token.span.end) }
     }
 
     /// Returns the line that the last token ends on.

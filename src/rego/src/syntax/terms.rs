@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     lexer::{Part, SyntaxError, TokenKind},
     parser::Parser,
-    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, Span, What},
+    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, TextSpan, What},
 };
 
 type Read<T> = Result<T, SyntaxError>;
@@ -85,7 +85,7 @@ impl Parser {
 
     /// Sets the span of what was read since a place; what was in parentheses has one already.
     fn set_span(&self, expr: &mut Expr, start: u32) {
-        if expr.span == Span::default() {
+        if expr.span == TextSpan::default() {
             expr.span = self.span_from(start);
         }
     }

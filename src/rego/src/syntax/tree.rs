@@ -19,12 +19,12 @@ pub struct Position {
 
 /// A part of the text of a module, as bytes behind a byte-order mark; empty for what is not written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Span {
+pub(crate) struct TextSpan {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-impl Span {
+impl TextSpan {
     pub(crate) fn new(start: usize, end: usize) -> Self {
         let bytes = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self { start: bytes(start), end: bytes(end) }
@@ -182,7 +182,7 @@ pub(crate) enum What {
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {
     pub(crate) at: Position,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
     pub(crate) kind: Kind,
 }
 
@@ -254,7 +254,7 @@ pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
 
 impl Expr {
     pub(crate) fn new(at: Position, kind: Kind) -> Self {
-        Self { at, span: Span::default(), kind }
+        Self { at, span: TextSpan::default(), kind }
     }
 
     pub(crate) fn name(at: Position, name: &Name) -> Self {

@@ -46,7 +46,7 @@ struct Case {
 
 /// What becomes of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
+enum CaseOutcome {
     /// As OPA.
     Pass,
     /// An error where OPA answers: nobody is misled.
@@ -72,7 +72,7 @@ impl Case {
         format!("{} {}", self.version, self.note)
     }
 
-    fn run(&self) -> Outcome {
+    fn run(&self) -> CaseOutcome {
         let names: BTreeSet<&str> =
             self.want_result.iter().flatten().flat_map(BTreeMap::keys).map(String::as_str).collect();
         let names: Vec<&str> = names.into_iter().collect();
@@ -90,9 +90,9 @@ impl Case {
         };
         let error = self.want_error.as_ref().or(self.want_error_code.as_ref());
         match (answer, error) {
-            (Err(_), Some(_)) => Outcome::Pass,
-            (Ok(answers), Some(error)) => Outcome::Silent(format!("{answers:?} instead of the error {error}")),
-            (Err(why), None) => Outcome::Loud(why),
+            (Err(_), Some(_)) => CaseOutcome::Pass,
+            (Ok(answers), Some(error)) => CaseOutcome::Silent(format!("{answers:?} instead of the error {error}")),
+            (Err(why), None) => CaseOutcome::Loud(why),
             (Ok(answers), None) => self.compare(&answers),
         }
     }
@@ -111,7 +111,7 @@ impl Case {
         !output.status.success()
     }
 
-    fn compare(&self, answers: &[Value]) -> Outcome {
+    fn compare(&self, answers: &[Value]) -> CaseOutcome {
         let wanted: BTreeSet<Value> = self
             .want_result
             .iter()
@@ -131,7 +131,7 @@ impl Case {
                 Value::from(entries.iter().map(entry).collect::<BTreeMap<_, _>>())
             })
             .collect();
-        if wanted == got { Outcome::Pass } else { Outcome::Silent(format!("{got:?} instead of {wanted:?}")) }
+        if wanted == got { CaseOutcome::Pass } else { CaseOutcome::Silent(format!("{got:?} instead of {wanted:?}")) }
     }
 
     /// A list that stands for a set, in one order.
@@ -154,7 +154,7 @@ fn rego_term(term: &str) -> Value {
 }
 
 /// Runs all cases on two threads; in the order of the cases.
-fn run(cases: &[Case]) -> Vec<Outcome> {
+fn run(cases: &[Case]) -> Vec<CaseOutcome> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -165,7 +165,7 @@ fn run(cases: &[Case]) -> Vec<Outcome> {
         }
         done
     };
-    let mut outcomes: Vec<(usize, Outcome)> = thread::scope(|scope| {
+    let mut outcomes: Vec<(usize, CaseOutcome)> = thread::scope(|scope| {
         let spawn = || thread::Builder::new().stack_size(16 << 20).spawn_scoped(scope, work).unwrap();
         let threads = [spawn(), spawn()];
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
@@ -199,12 +199,12 @@ fn the_compliance_cases_of_opa_pass() {
         let name = case.name();
         let mut count = |what: String| *counts.entry(what).or_default() += 1;
         match (outcome, reason(&known.loud, &name)) {
-            (Outcome::Pass, None) if reason(&known.refused, &name).is_none() => count("passed".to_owned()),
-            (Outcome::Loud(_), Some(reason)) => count(format!("known, loud: {reason}")),
-            (Outcome::Loud(_), None) if reason(&known.refused, &name).is_some() && case.is_refused_by_opa() => {
+            (CaseOutcome::Pass, None) if reason(&known.refused, &name).is_none() => count("passed".to_owned()),
+            (CaseOutcome::Loud(_), Some(reason)) => count(format!("known, loud: {reason}")),
+            (CaseOutcome::Loud(_), None) if reason(&known.refused, &name).is_some() && case.is_refused_by_opa() => {
                 count(format!("refused by opa eval: {}", reason(&known.refused, &name).unwrap()));
             }
-            (Outcome::Loud(_), None) if reason(&known.excluded, &case.group).is_some() => {
+            (CaseOutcome::Loud(_), None) if reason(&known.excluded, &case.group).is_some() => {
                 count(format!("excluded: {}", reason(&known.excluded, &case.group).unwrap()));
             }
             (outcome, ..) => {

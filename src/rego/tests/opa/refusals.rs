@@ -13,7 +13,7 @@ use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::{File, Form, Limits, Policies, Problem};
 use serde::Deserialize;
 
-use self::random::{Declared, Generator};
+use self::random::{DeclaredNames, Generator};
 use crate::reference::{on_deep_stack, opa_cases, setting};
 
 /// Modules at random, if nothing else is said.
@@ -22,7 +22,7 @@ const MODULES: usize = 1_500;
 /// A way to break a module.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kind {
+struct RefusalKind {
     #[serde(rename = "kind")]
     about: String,
     rules: Option<String>,
@@ -73,7 +73,7 @@ fn around(body: &str, random: &mut Rng) -> String {
     }
 }
 
-fn broken(kind: &Kind, plain: bool, random: &mut Rng) -> Set {
+fn broken(kind: &RefusalKind, plain: bool, random: &mut Rng) -> Set {
     let rules = match (&kind.rules, &kind.body) {
         (Some(rules), _) => rules.trim_end().to_owned(),
         (None, Some(body)) if plain => format!("r if {{\n\t{}\n}}", body.replace("; ", "\n\t")),
@@ -104,7 +104,7 @@ fn broken(kind: &Kind, plain: bool, random: &mut Rng) -> Set {
 fn at_random(random: &mut Rng, declared: bool) -> Set {
     let count = random.usize(1..6);
     let mut rules: Vec<String> = if declared {
-        let mut generator = Declared::new(random);
+        let mut generator = DeclaredNames::new(random);
         (0..count).map(|number| generator.rule(number)).collect()
     } else {
         let mut generator = Generator { random };
@@ -231,7 +231,7 @@ fn modules_that_are_broken_in_known_ways_are_refused() {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/refusals/kinds.yaml");
-    let kinds: Vec<Kind> = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let kinds: Vec<RefusalKind> = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert!(kinds.len() > 150, "{}", kinds.len());
     let (seed, count) = (seed(), count());
     let random = &mut Rng::with_seed(seed);

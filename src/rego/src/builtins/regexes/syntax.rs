@@ -4,7 +4,7 @@
 //! and most signs behind a backslash stand for themselves; `\Q…\E`, octal numbers; and Rust has more than Go, which must
 //! stay an error or keep Go's meaning: operations on classes, `\<`, `(?x)`, repeated repetitions.
 
-use super::super::call::{Fault, failed};
+use super::super::call::{BuiltinFault, failed};
 
 const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";
@@ -23,7 +23,7 @@ const MOST_REPETITIONS: u32 = 1000;
 ///
 /// # Errors
 /// Also for what Go does not take, where Rust would.
-pub(super) fn translate(pattern: &str) -> Result<String, Fault> {
+pub(super) fn translate(pattern: &str) -> Result<String, BuiltinFault> {
     let mut translator = Translator { rest: pattern, out: String::with_capacity(pattern.len() + 16), repeated: false };
     while !translator.rest.is_empty() {
         translator.step()?;
@@ -45,7 +45,7 @@ impl Translator<'_> {
         Some(c)
     }
 
-    fn step(&mut self) -> Result<(), Fault> {
+    fn step(&mut self) -> Result<(), BuiltinFault> {
         let was_repeated = std::mem::take(&mut self.repeated);
         match self.take() {
             Some('\\') => self.escape(false)?,
@@ -72,7 +72,7 @@ impl Translator<'_> {
     }
 
     /// Behind a repetition: `?` makes it lazy, another one is an error.
-    fn repeat(&mut self, again: bool) -> Result<(), Fault> {
+    fn repeat(&mut self, again: bool) -> Result<(), BuiltinFault> {
         if again {
             return failed("error parsing regexp: invalid nested repetition operator");
         }
@@ -84,7 +84,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn group(&mut self) -> Result<(), Fault> {
+    fn group(&mut self) -> Result<(), BuiltinFault> {
         self.out.push('(');
         let Some(rest) = self.rest.strip_prefix('?') else { return Ok(()) };
         if rest.starts_with("P<") || rest.starts_with('<') {
@@ -101,7 +101,7 @@ impl Translator<'_> {
     }
 
     /// What follows a backslash.
-    fn escape(&mut self, in_class: bool) -> Result<(), Fault> {
+    fn escape(&mut self, in_class: bool) -> Result<(), BuiltinFault> {
         let class = |set: &str, negated: bool| match (negated, in_class) {
             (false, true) => set.to_owned(),
             (false, false) => format!("[{set}]"),
@@ -137,7 +137,7 @@ impl Translator<'_> {
     }
 
     /// Up to three octal digits; a single one but zero would refer back to a group, which RE2 cannot.
-    fn octal(&mut self, first: char) -> Result<(), Fault> {
+    fn octal(&mut self, first: char) -> Result<(), BuiltinFault> {
         let more = self.rest.bytes().take(2).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
         if first != '0' && more == 0 {
             return failed(format!("error parsing regexp: invalid escape sequence: `\\{first}`"));
@@ -150,8 +150,8 @@ impl Translator<'_> {
     }
 
     /// `\x41` and `\x{1F600}` are the same in both.
-    fn hexadecimal(&mut self) -> Result<(), Fault> {
-        let wrong = || Fault::Failed("error parsing regexp: invalid escape sequence: `\\x`".to_owned());
+    fn hexadecimal(&mut self) -> Result<(), BuiltinFault> {
+        let wrong = || BuiltinFault::Failed("error parsing regexp: invalid escape sequence: `\\x`".to_owned());
         let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(wrong)).transpose()?;
         let (digits, rest) = match braced {
             Some(split) => split,
@@ -164,9 +164,9 @@ impl Translator<'_> {
     }
 
     /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
-    fn property(&mut self, c: char) -> Result<(), Fault> {
+    fn property(&mut self, c: char) -> Result<(), BuiltinFault> {
         let mut negated = c == 'P';
-        let unclosed = || Fault::Failed("error parsing regexp: invalid character class range".to_owned());
+        let unclosed = || BuiltinFault::Failed("error parsing regexp: invalid character class range".to_owned());
         let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(unclosed)).transpose()?;
         let single = self.rest.chars().next().map_or(0, char::len_utf8);
         let (name, rest) = braced.unwrap_or_else(|| self.rest.split_at(single));
@@ -183,7 +183,7 @@ impl Translator<'_> {
     }
 
     /// What is in brackets.
-    fn class(&mut self) -> Result<(), Fault> {
+    fn class(&mut self) -> Result<(), BuiltinFault> {
         self.out.push('[');
         if let Some(rest) = self.rest.strip_prefix('^') {
             self.out.push('^');

@@ -172,7 +172,7 @@ impl Generator<'_> {
 }
 
 /// Modules in which every name is declared before it is used: what is wrong with them is mostly a matter of types.
-pub(super) struct Declared<'a> {
+pub(super) struct DeclaredNames<'a> {
     random: &'a mut Rng,
     /// Variables in scope.
     variables: Vec<String>,
@@ -181,7 +181,7 @@ pub(super) struct Declared<'a> {
     next: usize,
 }
 
-impl<'a> Declared<'a> {
+impl<'a> DeclaredNames<'a> {
     pub(super) fn new(random: &'a mut Rng) -> Self {
         Self { random, variables: Vec::new(), rules: Vec::new(), next: 0 }
     }
