@@ -58,9 +58,9 @@ impl Inventory {
         };
     }
 
-    /// Sets of which kinds it has the objects. Returns whether that changed anything.
+    /// Sets of which kinds it has the objects. Returns whether that may change a result.
     pub(crate) fn set_lookups(&mut self, lookups: Arc<LookupState>) -> bool {
-        let changed = self.lookups != lookups;
+        let changed = !self.lookups.has_read_the_same(&lookups);
         self.lookups = lookups;
         changed
     }

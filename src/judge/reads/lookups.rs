@@ -136,6 +136,13 @@ impl LookupState {
         UnreadLookups(groups.chain(kinds).collect())
     }
 
+    /// Whether the same kinds have been read in the other state. Rules that wait for a further pass of discovery are not
+    /// evaluated, so its end changes no result by itself.
+    pub(crate) fn has_read_the_same(&self, other: &Self) -> bool {
+        let Self { kinds, unknown, provisional: _, shard } = self;
+        (kinds, unknown, shard) == (&other.kinds, &other.unknown, &other.shard)
+    }
+
     /// Whether any kind is still being read.
     pub(crate) fn awaits_any(&self) -> bool {
         self.provisional || self.kinds.iter().any(|lookup| lookup.is_awaited())

@@ -217,6 +217,22 @@ async fn rules_wait_for_a_kind_that_the_first_pass_of_discovery_does_not_name() 
     }
 }
 
+#[tokio::test]
+async fn the_end_of_discovery_is_no_reason_to_evaluate_again() {
+    let live = Live::start(load(&[("a.rego", BUDGET)]), SETTINGS);
+    live.sync_as(vec![pod("p", 1), budget("other")], true).await;
+    live.until_evaluated(2).await;
+    live.send(Change::Discovered(Discovered::default())).await;
+    while live.metric("kaudit_inventory_update_seconds_count") < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // What the update is a reason for comes before a later change.
+    live.seen(pod("q", 2)).await;
+    let missing = ["p: no PodDisruptionBudget selects this Pod", "q: no PodDisruptionBudget selects this Pod"];
+    live.until(&missing).await;
+    assert_eq!(live.metric("kaudit_evaluations_total"), 3);
+}
+
 /// Objects in the order of their evaluation; only the test below writes to it.
 static EVALUATED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
