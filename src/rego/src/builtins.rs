@@ -30,11 +30,12 @@ mod text;
 mod times;
 mod units;
 mod uri;
+mod written;
 mod yaml_writer;
 
 pub use self::globs::glob;
 pub(crate) use self::{
     callee::Callee,
-    format::plain,
     known::{exists, nearest, unsupported},
+    written::plain,
 };

@@ -2,7 +2,7 @@
 //!
 //! The order of [`Value`] itself, which is regorus', has sets before objects; all else is the same.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use regorus::{
     Value,
@@ -51,6 +51,31 @@ pub(crate) fn entries(object: &Object) -> Vec<(&Value, &Value)> {
         entries.sort_by(|(left, _), (right, _)| compare(left, right));
     }
     entries
+}
+
+/// Returns a value with arrays in the place of its sets, which have their items in order then.
+pub(crate) fn with_arrays(value: &Value) -> Value {
+    if !has_sets(value) {
+        return value.clone();
+    }
+    match value {
+        Value::Array(items) => items.iter().map(with_arrays).collect::<Vec<_>>().into(),
+        Value::Set(set) => items(set).into_iter().map(with_arrays).collect::<Vec<_>>().into(),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), with_arrays(value)));
+            fields.collect::<BTreeMap<_, _>>().into()
+        }
+        scalar => scalar.clone(),
+    }
+}
+
+fn has_sets(value: &Value) -> bool {
+    match value {
+        Value::Set(_) => true,
+        Value::Array(items) => items.iter().any(has_sets),
+        Value::Object(fields) => fields.iter().any(|(_, value)| has_sets(value)),
+        _ => false,
+    }
 }
 
 fn is_collection(value: &Value) -> bool {

@@ -13,7 +13,7 @@ use super::{
     natives::native,
     uri,
 };
-use crate::{value, yaml};
+use crate::{order, value, yaml};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("base64.decode", 1, |arguments| base64_decode(string(arguments, 0)?, &BASE64)),
@@ -22,6 +22,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("io.jwt.decode", 1, decode_token),
     ("json.is_valid", 1, json_is_valid),
     ("json.marshal", 1, json_marshal),
+    ("json.marshal_with_options", 2, json_marshal_with_options),
     ("json.unmarshal", 1, json),
     ("semver.compare", 2, |arguments| version("semver.compare", arguments)),
     ("semver.is_valid", 1, |arguments| version("semver.is_valid", arguments)),
@@ -133,7 +134,7 @@ fn go_text(bytes: &[u8]) -> String {
 /// Go escapes what HTML would read.
 fn json_marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal", &arguments[0])?;
-    let json = native("json.marshal", arguments)?;
+    let json = native("json.marshal", &[order::with_arrays(&arguments[0])])?;
     let Some(text) = value::text(&json) else { return failed("json.marshal: not a string") };
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -143,6 +144,11 @@ fn json_marshal(arguments: &[Value]) -> BuiltinResult {
         }
     }
     Ok(Value::from(escaped))
+}
+
+fn json_marshal_with_options(arguments: &[Value]) -> BuiltinResult {
+    budget::check_whole("json.marshal_with_options", &arguments[0])?;
+    native("json.marshal_with_options", &[order::with_arrays(&arguments[0]), arguments[1].clone()])
 }
 
 /// A `v` may stand before a version.

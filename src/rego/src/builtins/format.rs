@@ -1,4 +1,4 @@
-//! `sprintf` by the rules of Go's `fmt`, and values as OPA writes them.
+//! `sprintf` by the rules of Go's `fmt`.
 //!
 //! As in OPA, an argument is a string, an integer of 64 bits, a larger integer or a float; everything else is given as the
 //! string that it is written as.
@@ -12,88 +12,14 @@ use super::{
     budget::{self, LONGEST_TEXT},
     call::{Builtin, BuiltinResult, array, failed, refused, string},
     gofloat::{Number, float},
-    natives::native,
+    written::{is_print, plain, quoted},
 };
-use crate::{order, value};
+use crate::value;
 
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
 /// The largest width and precision that Go takes.
 const WIDEST: usize = 1_000_000;
-
-/// Writes a value as OPA does inside messages: strings quoted, sets in braces.
-pub(super) fn write(out: &mut String, value: &Value) {
-    match value {
-        Value::String(text) => out.push_str(&quoted(text)),
-        Value::Array(items) => list(out, '[', items.iter(), ']'),
-        Value::Set(items) if items.is_empty() => out.push_str("set()"),
-        Value::Set(items) => list(out, '{', order::items(items).into_iter(), '}'),
-        Value::Object(entries) => {
-            out.push('{');
-            for (index, (key, value)) in order::entries(entries).into_iter().enumerate() {
-                if index > 0 {
-                    out.push_str(", ");
-                }
-                write(out, key);
-                out.push_str(": ");
-                write(out, value);
-            }
-            out.push('}');
-        }
-        Value::Number(_) => out.push_str(&number(value)),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Value::Null => out.push_str("null"),
-        Value::Undefined => out.push_str("<undefined>"),
-    }
-}
-
-/// Writes a value; strings by themselves are not quoted.
-pub(crate) fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.to_string(),
-        other => {
-            let mut text = String::new();
-            write(&mut text, other);
-            text
-        }
-    }
-}
-
-fn list<'a>(out: &mut String, open: char, items: impl Iterator<Item = &'a Value>, close: char) {
-    out.push(open);
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push_str(", ");
-        }
-        write(out, item);
-    }
-    out.push(close);
-}
-
-fn number(value: &Value) -> String {
-    match value {
-        Value::Number(number) => number.format_decimal(),
-        _ => String::new(),
-    }
-}
-
-/// Quotes a text as Go does.
-fn quoted(text: &str) -> String {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
-        return format!("\"{text}\"");
-    }
-    // regorus holds the table of what Go can print.
-    let arguments = [Value::from("%q"), Value::from(vec![Value::from(text)])];
-    match native("sprintf", &arguments) {
-        Ok(Value::String(quoted)) => quoted.to_string(),
-        _ => format!("{text:?}"),
-    }
-}
-
-/// Whether Go would write a character as it is.
-fn is_print(c: char) -> bool {
-    matches!(c, '"' | '\\') || !quoted(&c.to_string()).starts_with("\"\\")
-}
 
 /// What a template string stands for: its parts in a row, each a text or a set of at most one value.
 fn template_string(arguments: &[Value]) -> BuiltinResult {

@@ -30,7 +30,6 @@ const TABLE: &[Measured] = &[
     ("hex.decode", 1, nothing),
     ("hex.encode", 1, nothing),
     ("intersection", 1, nothing),
-    ("json.marshal_with_options", 2, |arguments| whole("json.marshal_with_options", arguments)),
     ("object.filter", 2, nothing),
     ("object.keys", 1, nothing),
     ("object.remove", 2, nothing),

@@ -1,7 +1,11 @@
 //! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::LazyLock,
+};
 
+use regex::Regex;
 use regorus::Value;
 
 use super::{
@@ -15,9 +19,11 @@ pub(super) const TABLE: &[Builtin] = &[
     ("time.format", 1, format),
     ("time.parse_duration_ns", 1, parse),
     ("time.parse_ns", 2, parse_ns),
+    ("time.parse_rfc3339_ns", 1, parse_rfc3339_ns),
 ];
 
-const DAY: i128 = 86_400_000_000_000;
+const SECOND: i128 = 1_000_000_000;
+const DAY: i128 = 86_400 * SECOND;
 
 /// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March.
 fn add_date(arguments: &[Value]) -> BuiltinResult {
@@ -92,19 +98,73 @@ fn format(arguments: &[Value]) -> BuiltinResult {
     native("time.format", arguments)
 }
 
-/// regorus cuts layouts and times at bytes, which may be in the middle of a character, and wants a month and a day.
+/// Reads what Go's `time.Parse` reads with the layout `RFC3339`. Beside RFC 3339 that is an hour of one digit, a comma before
+/// the fraction, and offsets up to `24:60`; small letters and leap seconds are errors.
+fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
+    static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let date = "([0-9]{4})-([0-9]{2})-([0-9]{2})";
+        let time = "([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?";
+        Regex::new(&format!("^{date}T{time}(?:Z|([+-])([0-9]{{2}}):([0-9]{{2}}))$")).ok()
+    });
+    let text = string(arguments, 0)?;
+    let invalid = || failed(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\""));
+    let Some(parts) = FORM.as_ref().and_then(|form| form.captures(text)) else { return invalid() };
+    let number = |part: usize| parts.get(part).and_then(|part| part.as_str().parse::<i128>().ok()).unwrap_or(0);
+    let (year, month, day) = (number(1), number(2), number(3));
+    let (hour, minute, second) = (number(4), number(5), number(6));
+    let (offset_hours, offset_minutes) = (number(9), number(10));
+    let days = days_to(year, month);
+    let in_range = (1..=12).contains(&month)
+        && (1..=days_to(year + month / 12, month % 12 + 1) - days).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && offset_hours <= 24
+        && offset_minutes <= 60;
+    if !in_range {
+        return invalid();
+    }
+    // Digits behind the ninth are left out.
+    let fraction: String =
+        parts.get(7).map_or("", |part| part.as_str()).chars().chain("000000000".chars()).take(9).collect();
+    let offset = (offset_hours * 60 + offset_minutes)
+        * if parts.get(8).is_some_and(|sign| sign.as_str() == "-") { -1 } else { 1 };
+    let at = (days + day - 1) * DAY
+        + ((hour * 60 + minute - offset) * 60 + second) * SECOND
+        + fraction.parse::<i128>().unwrap_or(0);
+    i64::try_from(at).map_or_else(|_| failed("time outside of valid range"), |at| Ok(Value::from(at)))
+}
+
+/// Go's layouts that OPA knows by name.
+const LAYOUTS: &[(&str, &str)] = &[
+    ("ANSIC", "Mon Jan _2 15:04:05 2006"),
+    ("RFC1123", "Mon, 02 Jan 2006 15:04:05 MST"),
+    ("RFC1123Z", "Mon, 02 Jan 2006 15:04:05 -0700"),
+    ("RFC3339", "2006-01-02T15:04:05Z07:00"),
+    ("RFC3339Nano", "2006-01-02T15:04:05.999999999Z07:00"),
+    ("RFC822", "02 Jan 06 15:04 MST"),
+    ("RFC822Z", "02 Jan 06 15:04 -0700"),
+    ("RFC850", "Monday, 02-Jan-06 15:04:05 MST"),
+    ("RubyDate", "Mon Jan 02 15:04:05 -0700 2006"),
+    ("UnixDate", "Mon Jan _2 15:04:05 MST 2006"),
+];
+
+/// regorus cuts layouts and times at bytes, which may be in the middle of a character, wants a month and a day, and reads a time
+/// zone after the end of a layout.
 fn parse_ns(arguments: &[Value]) -> BuiltinResult {
     let (layout, time) = (string(arguments, 0)?, string(arguments, 1)?);
+    let layout = LAYOUTS.iter().find(|(name, _)| *name == layout).map_or(layout, |(_, layout)| layout);
     let occurs = |c: char| layout.contains(c) || time.contains(c);
     let mut free = ('\u{1}'..' ').filter(|c| !c.is_whitespace() && !occurs(*c));
     let Some(separator) = free.next() else { return native("time.parse_ns", arguments) };
     let Some((layout, time)) = in_ascii(layout, time, free) else {
         return refused("time.parse_ns: more than 20 different characters that are not ASCII in a layout or time");
     };
+    let end = if layout.contains("MST") { String::new() } else { separator.to_string() };
     // As in Go, a month or day that the layout does not have is the first. One that it has cannot be there twice.
     let with = |fields: &str, first: &str| {
         let [fields, first] = [fields, first].map(|text| text.replace(' ', &separator.to_string()));
-        native("time.parse_ns", &[format!("{layout}{fields}").into(), format!("{time}{first}").into()])
+        native("time.parse_ns", &[format!("{layout}{fields}{end}").into(), format!("{time}{first}{end}").into()])
     };
     let missing = || [(" 02", " 01"), (" 01", " 01"), (" 01 02", " 01 01")].into_iter();
     let parsed = with("", "");

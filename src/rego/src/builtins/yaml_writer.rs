@@ -10,8 +10,8 @@ use regorus::Value;
 use super::{
     budget,
     call::{Builtin, BuiltinFault, BuiltinResult, refused},
-    format::plain,
     gofloat::{Number, float},
+    written::plain,
 };
 use crate::order;
 

@@ -152,14 +152,7 @@ fn order(
     missing: &mut [VariableSet],
     enclosed: &[VariableSet],
 ) -> Vec<usize> {
-    let mut users: BTreeMap<Variable, Vec<usize>> = BTreeMap::new();
-    for (index, statement) in body.iter().enumerate() {
-        let mut variables = VariableSet::new();
-        visit::all_of_statement(statement, &mut variables);
-        for variable in variables {
-            users.entry(variable).or_default().push(index);
-        }
-    }
+    let users = users(body);
     let mut order: Vec<usize> = Vec::with_capacity(body.len());
     let mut placed = vec![false; body.len()];
     let mut now: BTreeSet<usize> = (0..body.len()).collect();
@@ -206,6 +199,19 @@ fn order(
     }
     order.extend(early_notes);
     order
+}
+
+/// Returns the statements that each variable is in.
+fn users(body: &ResolvedBody) -> BTreeMap<Variable, Vec<usize>> {
+    let mut users: BTreeMap<Variable, Vec<usize>> = BTreeMap::new();
+    for (index, statement) in body.iter().enumerate() {
+        let mut variables = VariableSet::new();
+        visit::all_of_statement(statement, &mut variables);
+        for variable in variables {
+            users.entry(variable).or_default().push(index);
+        }
+    }
+    users
 }
 
 /// Returns the variables of a statement that are not those of a body inside of it.

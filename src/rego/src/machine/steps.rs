@@ -36,19 +36,16 @@ impl<'v> Machine<'v, '_> {
     #[inline]
     pub(super) fn holds(&mut self, step: &'v Step, base: usize) -> Result<bool, Halt> {
         Ok(match step {
-            // These end a block.
-            Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. } => true,
+            Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. } => true, // These end a block.
             Step::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
             Step::Defined(of) => self.value(of, base)?.is_some(),
             Step::Equal(left, right) => self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right)),
             Step::Compare { by, left, right, into } => {
-                match (self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right)), into) {
-                    (Some(holds), Some(into)) => {
-                        self.set(base, *into, Slot::Own(Value::Bool(holds)));
-                        true
-                    }
-                    (holds, _) => holds == Some(true),
+                let holds = self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right));
+                if let Some((holds, into)) = holds.zip(*into) {
+                    self.set(base, into, Slot::Own(Value::Bool(holds)));
                 }
+                holds.is_some_and(|holds| holds || into.is_some())
             }
             Step::Array(of, length) => {
                 matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
