@@ -211,6 +211,7 @@ impl Reading<'_> {
         let mut nodes: Vec<&Node> =
             below.flat_map(|path| self.graph.at(path)).filter(|node| node.parameters.is_none()).collect();
         nodes.sort_by_key(|node| (node.module, node.rule));
+        let around = self.around(package, name);
         let definition = |node: &&&Node| node.form != DefinitionForm::Default;
         let definitions: Vec<Definition> = nodes
             .iter()
@@ -218,7 +219,7 @@ impl Reading<'_> {
             .map(|node| Definition {
                 at: location(node),
                 source: self.source(node),
-                metadata: Arc::new(self.metadata(package, name, &[node])),
+                metadata: Arc::new(self.metadata(&[node], &around)),
             })
             .collect();
         let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
@@ -231,7 +232,7 @@ impl Reading<'_> {
             name: name.as_str().into(),
             // The rule of a template, and what Kubescape reads, may have any name.
             outcome: (dialect.outcome)(name).or(conftest::outcome(name)).unwrap_or(Outcome::Fail),
-            metadata: Arc::new(self.metadata(package, name, &nodes)),
+            metadata: Arc::new(self.metadata(&nodes, &around)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
             excusable: Excusability::default(),
@@ -257,21 +258,26 @@ impl Reading<'_> {
         Source { file: Arc::clone(&self.files[node.module].shown), line: node.line }
     }
 
-    /// Joins the annotations of a rule, from the nearest to the widest scope.
-    fn metadata(&self, package: &Path, name: &str, nodes: &[&Node]) -> Metadata {
+    /// Joins the annotations of definitions with those around them, from the nearest to the widest scope.
+    fn metadata(&self, nodes: &[&Node], around: &RuleScopes) -> Metadata {
         let own = nodes.iter().find_map(|node| {
             let mine = |(scope, _): &&(AnnotationScope, Metadata)| *scope == AnnotationScope::Rule(node.rule);
-            self.annotations[node.module].iter().find(mine)
+            self.annotations[node.module].iter().find(mine).map(|(_, metadata)| metadata)
         });
-        let of_name =
-            |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
-        let document = self.in_package(package).find(|(scope, _)| of_name(scope));
-        let metadata = [own, document].into_iter().flatten();
-        let metadata = metadata.fold(Metadata::default(), |metadata, (_, wider)| Metadata {
+        let metadata = [own, around.document].into_iter().flatten();
+        let metadata = metadata.fold(Metadata::default(), |metadata, wider| Metadata {
             entrypoint: metadata.entrypoint || wider.entrypoint,
             ..metadata.or(wider)
         });
-        metadata.or(&self.package_metadata(package))
+        metadata.or(&around.package)
+    }
+
+    /// Returns the annotations around the definitions of a rule.
+    fn around(&self, package: &Path, name: &str) -> RuleScopes<'a> {
+        let of_name =
+            |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
+        let document = self.in_package(package).find(|(scope, _)| of_name(scope));
+        RuleScopes { document: document.map(|(_, metadata)| metadata), package: self.package_metadata(package) }
     }
 
     fn package_metadata(&self, package: &Path) -> Metadata {
@@ -282,9 +288,17 @@ impl Reading<'_> {
         own.chain(above).fold(Metadata::default(), |metadata, (_, wider)| metadata.or(wider))
     }
 
-    fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(AnnotationScope, Metadata)> {
+    fn in_package(&self, path: &[String]) -> impl Iterator<Item = &'a (AnnotationScope, Metadata)> {
         self.packages.get(path).into_iter().flatten().flat_map(|index| &self.annotations[*index])
     }
+}
+
+/// The annotations around the definitions of a rule.
+struct RuleScopes<'a> {
+    /// Those of all definitions of its name.
+    document: Option<&'a Metadata>,
+    /// Those of its package and of the packages above.
+    package: Metadata,
 }
 
 /// Returns what the definitions of a rule make together.

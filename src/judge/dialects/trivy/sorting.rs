@@ -211,13 +211,12 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
             Role::Library | Role::LeftOut(_) => false,
         })
         .collect();
-    let mut open: Vec<usize> = (0..modules.len()).filter(|index| kept[*index]).collect();
+    let (mut open, mut others): (Vec<usize>, Vec<usize>) = (0..modules.len()).partition(|index| kept[*index]);
+    others.retain(|other| !matches!(modules[*other].role, Role::Test));
     while let Some(user) = open.pop() {
-        for (index, module) in modules.iter().enumerate() {
-            if !kept[index] && !matches!(module.role, Role::Test) && needs(&modules[user], module) {
-                kept[index] = true;
-                open.push(index);
-            }
+        for needed in others.extract_if(.., |other| needs(&modules[user], &modules[*other])) {
+            kept[needed] = true;
+            open.push(needed);
         }
     }
     kept

@@ -29,7 +29,6 @@ pub(super) const TABLE: &[Builtin] = &[
     ("cast_string", 1, |arguments| cast(arguments, "string", |value| matches!(value, Value::String(_)))),
     ("count", 1, count),
     ("json.filter", 2, json_filter),
-    ("json.patch", 2, json_patch),
     ("json.remove", 2, json_remove),
     ("max", 1, |arguments| extreme(arguments, Ordering::Greater)),
     ("min", 1, |arguments| extreme(arguments, Ordering::Less)),
@@ -254,15 +253,6 @@ impl Paths {
 fn json_filter(arguments: &[Value]) -> BuiltinResult {
     let Value::Object(_) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
     Ok(Paths::read(&arguments[1])?.only(&arguments[0]))
-}
-
-/// A patch that does not apply is a builtin error, for regorus an undefined value.
-fn json_patch(arguments: &[Value]) -> BuiltinResult {
-    arguments.iter().try_for_each(|argument| budget::check_whole("json.patch", argument))?;
-    match native("json.patch", arguments)? {
-        Value::Undefined => failed("the patch does not apply to the object"),
-        patched => Ok(patched),
-    }
 }
 
 fn json_remove(arguments: &[Value]) -> BuiltinResult {

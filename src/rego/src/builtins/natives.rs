@@ -9,7 +9,7 @@ use regorus::{
 
 use super::{
     budget,
-    call::{BuiltinFault, BuiltinResult, items, refused},
+    call::{BuiltinFault, BuiltinResult, failed, items, refused},
 };
 use crate::error::PolicyError;
 
@@ -30,6 +30,7 @@ const TABLE: &[Measured] = &[
     ("hex.decode", 1, nothing),
     ("hex.encode", 1, nothing),
     ("intersection", 1, nothing),
+    ("json.patch", 2, |arguments| whole("json.patch", arguments)),
     ("object.filter", 2, nothing),
     ("object.keys", 1, nothing),
     ("object.remove", 2, nothing),
@@ -77,6 +78,7 @@ pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
     }
 }
 
+/// Many of regorus' builtins have no value where OPA's end in an error; those of OPA that may have none are not among them.
 fn run(function: Function, arguments: &[Value]) -> BuiltinResult {
     // Builtins want the places of call and arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
@@ -88,11 +90,15 @@ fn run(function: Function, arguments: &[Value]) -> BuiltinResult {
     });
     let Some((span, places)) = PLACES.as_ref() else { return refused("builtins are not available") };
     let places = places.get(..arguments.len()).unwrap_or_default();
-    function(span, places, arguments, true).map_err(|error| {
-        let limit = error.downcast_ref::<regorus::LimitError>().is_some();
-        let why = PolicyError::new(&error).reason;
-        if limit { BuiltinFault::Refused(why) } else { BuiltinFault::Failed(why) }
-    })
+    match function(span, places, arguments, true) {
+        Ok(Value::Undefined) => failed("there is no result for these arguments"),
+        Ok(value) => Ok(value),
+        Err(error) => {
+            let limit = error.downcast_ref::<regorus::LimitError>().is_some();
+            let why = PolicyError::new(&error).reason;
+            Err(if limit { BuiltinFault::Refused(why) } else { BuiltinFault::Failed(why) })
+        }
+    }
 }
 
 fn nothing(_: &[Value]) -> Result<(), BuiltinFault> {
