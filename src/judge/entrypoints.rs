@@ -75,7 +75,7 @@ pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
     (judges(package) && conftest::outcome(rule).is_some()).then_some("exception")
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
     /// Returns the paths of all rules that judge, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();

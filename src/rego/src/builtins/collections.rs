@@ -13,7 +13,6 @@ use regorus::{
 use super::{
     budget,
     call::{Builtin, BuiltinFault, BuiltinResult, array, failed, items, wrong_type},
-    natives::native,
 };
 use crate::order;
 
