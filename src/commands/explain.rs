@@ -1,7 +1,7 @@
 //! `kaudit explain`: how a rule comes to its result for one object.
 //!
 //! In: a rule and an object, or the id of a result. Out: the rule's source with the values that it had, the results, and the
-//! field to mend where that is sure. The object is judged as `kaudit check` judges it; how each line came out is asked
+//! field to change where that is sure. The object is judged as `kaudit check` judges it; how each line came out is asked
 //! afterwards, as `kaudit test` does for a test that fails.
 
 mod described;
@@ -283,6 +283,7 @@ fn explained(
         results,
         since: None,
         not_asked: None,
+        not_reported: None,
         field: None,
         definitions: Vec::new(),
     };

@@ -1,4 +1,4 @@
-//! The policy library of `policies/`, inside the binary without its tests: what is judged by where nobody names policies.
+//! The policy library of `policies/`, inside the binary without its tests: the default where no policies are named.
 //!
 //! A part of it is a package, such as `pod_security.baseline`, or what several begin with, such as `pod_security`. The
 //! packages in `lib` are no parts: those that a part uses come with it.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::rego::analysis::{
+    builtins::is_impure,
     graph::Graph,
     references::{Node, Path},
 };
@@ -81,7 +82,7 @@ impl Dependencies {
                 }
             }),
             namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
-            clock: node.calls.iter().any(|call| matches!(call.name.as_str(), "time.now_ns" | "uuid.rfc4122")),
+            clock: node.calls.iter().any(|call| is_impure(&call.name)),
             transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),
         }
     }

@@ -1,4 +1,4 @@
-//! Judging: a pure function of an object and the policies.
+//! Evaluation: a function of an object and the policies.
 //!
 //! What the policies can read of the object's JSON becomes a value, once; all rules of a unit are evaluated together. Only if
 //! one of them fails is each evaluated by itself, so that one broken rule costs the others nothing.

@@ -74,7 +74,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
             }
             PolicySource::Framework(_) | PolicySource::Rules(_) => continue,
             PolicySource::Cluster(_) => {
-                problems.push(Problem::refused(&source.shown(), "needs a cluster, which this command does not ask"));
+                problems.push(Problem::refused(&source.shown(), "is in a cluster, which this command does not read"));
                 continue;
             }
         };
@@ -142,7 +142,7 @@ pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<
     }
 }
 
-/// How to mend a version of the language that a bundle declares.
+/// How to fix a version of the language that a bundle declares.
 const MEND_VERSION: &str =
     "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
 

@@ -1,7 +1,7 @@
-//! What was last in order of policies that are read as objects: one that breaks judges on as it was.
+//! The last good version of policies that are read as objects of a cluster: it stays in force if the new one is broken.
 //!
-//! A directory is what somebody made of it as a whole, so one file that breaks keeps all of it from being taken. Objects of a
-//! cluster have different owners: each stands for itself. A bundle is published as a whole, and older as a whole.
+//! A directory is loaded as a whole, so one broken file keeps all its old files in force. Objects of a cluster have different
+//! owners: each is kept by itself. A bundle is published as a whole and kept as a whole.
 
 use std::{collections::BTreeMap, sync::Arc};
 

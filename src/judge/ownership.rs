@@ -290,11 +290,13 @@ fn is_owned(file: &File, package: &Path, owner: &str, module: &str) -> Problem {
     Problem::refused(&file.shown, message).at(&file.text, line, 1).help(help)
 }
 
-/// Returns the package of a module; of one that does not parse, the package that its lines seem to declare.
+/// Returns the package of a module; if its declaration cannot be read, the package that its lines seem to declare.
 fn package(file: &File) -> Path {
-    match syntax::read(&file.text, file.version()) {
-        Ok(module) => module.package_path(),
-        Err(_) => package_of(&file.text).unwrap_or_default(),
+    let declaration =
+        syntax::package_path(&file.text).and_then(|path| syntax::read(&file.text[..path.end], file.version()).ok());
+    match declaration {
+        Some(module) => module.package_path(),
+        None => package_of(&file.text).unwrap_or_default(),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     rego::{Limits, LoadError, Problem},
 };
 
-/// Everything that was loaded from the policy paths, ready to judge. It never changes.
+/// Everything that was loaded from the policy paths, ready to evaluate. Only results of arrays are filled in later, once each.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
@@ -59,7 +59,7 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
-    /// What was said of objects that others may look like.
+    /// Which rules have the same results for objects that look alike.
     pub(crate) sharing: Arc<Sharing>,
 }
 
@@ -84,12 +84,12 @@ impl PolicySet {
         if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
-    /// Returns why files are not judged by.
+    /// Returns why files were not loaded.
     pub fn refused(&self) -> impl DoubleEndedIterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_refusal())
     }
 
-    /// Returns the files that are not judged by, each with its first problem.
+    /// Returns the files that were not loaded, each with its first problem.
     pub fn refused_files(&self) -> BTreeMap<&Arc<str>, &Problem> {
         self.refused().map(|problem| (&problem.file, problem)).rev().collect()
     }
@@ -99,7 +99,7 @@ impl PolicySet {
         self.files.get(file).copied().unwrap_or_default()
     }
 
-    /// Whether a file is not judged by.
+    /// Whether a file was not loaded.
     pub fn is_partial(&self) -> bool {
         self.refused().next().is_some()
     }

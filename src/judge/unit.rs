@@ -86,8 +86,10 @@ impl Unit {
     /// Makes a unit of modules, which define the rules at these nodes; their program has all rules of the groups.
     pub(crate) fn new(files: Vec<File>, mut groups: Vec<Group>, evaluator: Evaluator, nodes: &[Node]) -> Self {
         for group in &mut groups {
-            let rules = group.paths().into_iter().filter_map(|path| evaluator.rule(path)).collect();
-            group.compiled = rules;
+            let paths = group.paths();
+            let compiled: Vec<_> = paths.iter().filter_map(|path| evaluator.rule(path)).collect();
+            debug_assert_eq!(compiled.len(), paths.len(), "rules are found by their position");
+            group.compiled = compiled;
         }
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         let defined = defined(nodes);

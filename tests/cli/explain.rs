@@ -208,6 +208,27 @@ fn all_objects_of_one_name_are_explained() {
 }
 
 #[test]
+fn a_rule_whose_settings_leave_the_object_out_says_so() {
+    let folder = folder();
+    let explained = |settings: &[&str]| {
+        let mut command = explain(folder.path(), &["pod", "shop/bad", "IMG-01"]);
+        let output = command.args(settings).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let elsewhere = explained(&["--rules", "{IMG-01: {namespaces: [bank]}}"]);
+    assert!(
+        elsewhere.contains("passes: this rule is not evaluated for it: its settings name other namespaces\n"),
+        "{elsewhere}"
+    );
+    let worse = explained(&["--min-severity", "critical"]);
+    assert!(worse.contains("passes: only violations of severity critical or worse are reported\n"), "{worse}");
+    for settings in [&["--rules", "{IMG-01: {namespaces: [shop]}}"], &["--min-severity", "high"]] {
+        let fails = explained(settings);
+        assert!(!fails.contains("passes") && fails.contains("container two runs web:latest"), "{fails}");
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_with_the_nearest() {
     let folder = folder();
     assert_cmd_snapshot!("no_rule", explain(folder.path(), &["Pod", "shop/bad", "deny_lates"]));

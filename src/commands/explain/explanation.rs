@@ -48,7 +48,10 @@ pub(super) struct Explained {
     /// Why the rule is not asked about the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
-    /// The field to mend, as a path: what the only result names itself, or else the one that the conditions which hold look at.
+    /// Why what it finds is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_reported: Option<String>,
+    /// The field to change, as a path: what the only result names itself, or else the one that the conditions which hold look at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) field: Option<String>,
     pub(super) definitions: Vec<TracedDefinition>,
@@ -135,6 +138,9 @@ impl Explained {
             let lines = excerpt::between(line, last, &text.lines().collect::<Vec<_>>());
             self.definitions.push(TracedDefinition { file: Arc::clone(&file.shown), line, lines, bodies });
         }
+        let least = job.policies.rule_changes.min_severity.filter(|_| self.results.is_empty() && !fields.is_empty());
+        self.not_reported =
+            least.map(|least| format!("only violations of severity {} or worse are reported", least.word()));
         // Where several hold, each may be about another field.
         if let [only] = &self.results[..] {
             let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
@@ -143,7 +149,7 @@ impl Explained {
         Ok(())
     }
 
-    /// Returns the field to mend for a result.
+    /// Returns the field to change for a result.
     pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
         entry.field().or(self.field.as_deref())
     }

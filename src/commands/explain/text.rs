@@ -60,10 +60,12 @@ fn head(explained: &Explained) -> Vec<StyledLine> {
         lines.extend(explained.field_of(entry).map(|field| (BOLD, format!("field {field}"))));
     }
     lines.extend(explained.since.map(|since| (PLAIN, format!("since {since:.0}"))));
-    match (&explained.not_asked, explained.results.is_empty()) {
-        (Some(why), _) => lines.push((BOLD, format!("passes: this rule is not evaluated for it: {why}"))),
-        (None, true) => lines.push((BOLD, "passes".to_owned())),
-        (None, false) => {}
+    if let Some(why) = &explained.not_asked {
+        lines.push((BOLD, format!("passes: this rule is not evaluated for it: {why}")));
+    } else if let Some(why) = &explained.not_reported {
+        lines.push((BOLD, format!("passes: {why}")));
+    } else if explained.results.is_empty() {
+        lines.push((BOLD, "passes".to_owned()));
     }
     lines
 }

@@ -95,7 +95,7 @@ impl Judge<'_> {
 }
 
 /// Whether an object is among those that a rule gets, besides its kind.
-fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
+pub(super) fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
     rule.aggregator != Some(Aggregator::ApiServerPod)
         || identity.namespace.as_deref() == Some("kube-system")
             && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))

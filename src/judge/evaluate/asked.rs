@@ -3,6 +3,7 @@
 use regorus::Value;
 
 use super::{
+    array_rules::is_scanned,
     constraints::matches,
     input::{Extent, JobValues, Operation, fields},
     job::Job,
@@ -35,6 +36,9 @@ pub(crate) struct Question<'j> {
 /// When the object cannot be read.
 pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<Asked<'j>>, String> {
     let values = JobValues::read(job, Extent::All)?;
+    if !job.policies.rule_changes.applies(&policy.into(), &rule.into(), job.object.key.own_namespace()) {
+        return Ok(Some(Asked::No("its settings name other namespaces".to_owned())));
+    }
     for unit in &job.policies.units {
         for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
@@ -93,6 +97,9 @@ fn kubescape<'j>(
         return Some(Asked::No("match in the metadata of the rule does not name its kind".to_owned()));
     }
     let identity = Identity::of(&values.object);
+    if identity.as_ref().is_some_and(|identity| !is_scanned(own, identity)) {
+        return Some(Asked::No("it gets only the Pods of API servers in kube-system".to_owned()));
+    }
     let array =
         unit.arrays().zip(identity).and_then(|(arrays, identity)| arrays.array(key.namespace.as_ref(), &identity));
     let input = array.map_or_else(|| vec![values.object.clone()], |array| array.input(own.aggregator));

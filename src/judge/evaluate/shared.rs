@@ -33,8 +33,8 @@ use crate::{
     rego::analysis::cpu_time::CpuTimer,
 };
 
-/// Evaluates an object by the findings of the shareable rules for one that looks the same, or by those for it, which are kept,
-/// and by the other rules. `None` if nothing can be shared of it; `differences` are then the policies for which that was wrong.
+/// Evaluates an object; shareable rules are only evaluated if no object that looks the same was before. `None` if nothing can
+/// be shared of it; `differences` are then the policies for which sharing gave other results.
 pub(super) fn judge(
     job: &Job,
     verdicts: &SharedVerdicts,

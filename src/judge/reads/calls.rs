@@ -11,7 +11,7 @@ use super::{
     walk::{SIZE, Walker},
 };
 use crate::rego::analysis::{
-    builtins::{declarations::declaration, results},
+    builtins::{declarations::declaration, is_impure, results},
     resolved::{Function, ResolvedCall, ResolvedTerm, ResolvedValue},
 };
 
@@ -196,7 +196,7 @@ impl<'a> Walker<'a> {
 
     /// Counts all arguments as read.
     pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
-        self.frame.reads.clock |= matches!(name, "time.now_ns" | "uuid.rfc4122");
+        self.frame.reads.clock |= is_impure(name);
         let mut nothing = false;
         for argument in arguments {
             nothing |= self.read_whole(argument);

@@ -1,4 +1,4 @@
-//! What stands for the names of an object in what is said of it.
+//! Placeholders for the names of an object in results that are shared.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     model::object::ObjectKey,
 };
 
-/// What placeholders stand for.
+/// The names that are replaced.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -17,8 +17,8 @@ pub(crate) struct Names<'a> {
     pub(crate) token: Option<&'a str>,
 }
 
-/// What stands for the name and the namespace of an object, and for the volume of a Pod's token: texts that nobody can know, and so are in no policy and in no
-/// object.
+/// Texts in the place of the name and the namespace of an object, and of the volume of a Pod's token. They are random, so that
+/// no policy and no object has them.
 #[derive(Debug)]
 pub(crate) struct Placeholders {
     pub(crate) name: Arc<str>,

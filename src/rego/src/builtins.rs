@@ -1,8 +1,8 @@
 //! Builtins: which exist, which are refused, and those that are implemented here, because regorus lacks them, answers
 //! differently from OPA, or panics or hangs on some arguments.
 //!
-//! A builtin of ours is a plain function of its arguments, in the tables of the modules below; an extension of the engine
-//! comes before regorus' builtin of its name.
+//! A builtin of ours is a plain function of its arguments, in the tables of the modules below; it takes precedence over
+//! regorus' builtin of its name.
 
 #![expect(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
 #![expect(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
@@ -33,9 +33,9 @@ mod uri;
 mod written;
 mod yaml_writer;
 
-pub use self::globs::glob;
 pub(crate) use self::{
     callee::Callee,
     known::{exists, nearest, unsupported},
     written::plain,
 };
+pub use self::{callee::is_impure, globs::glob};

@@ -101,7 +101,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
+    /// Returns what is wrong with a call, how to fix it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
         // A caller of what is refused is left out with a problem of its own.
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {

@@ -1,7 +1,7 @@
-//! What OPA's compiler refuses, in the order of its stages: names, conflicts of rules, calls, safety of variables, types.
+//! The compiler: resolves syntax trees, refuses what OPA's compiler refuses, and plans programs.
 //!
-//! Works on what is written, before anything is rewritten, so that every problem names the right line. A rule that calls a
-//! function which is not there is only looked at up to that: who is to blame is told elsewhere.
+//! The stages are those of OPA: names, conflicts of rules, calls, safety of variables, types. Every problem names the line that
+//! was written. A rule that calls a missing function is checked no further; `check` reports the function.
 
 mod calls;
 mod depth;
@@ -226,7 +226,7 @@ impl Compiled {
     }
 }
 
-/// Whether something was found that has to be mended before more can be said.
+/// Whether something was found that has to be fixed before more can be said.
 fn stopped(faults: &[Fault]) -> bool {
     faults.iter().any(|fault| !fault.recoverable)
 }

@@ -38,7 +38,7 @@ pub struct Declared {
     pub version: Version,
     /// Who declares it, as a problem names it.
     pub by: &'static str,
-    /// How to mend a wrong one.
+    /// How to fix a wrong one.
     pub help: &'static str,
 }
 

@@ -92,13 +92,18 @@ impl Policies {
     /// # Errors
     /// Returns the rules that cannot be evaluated, and the paths at which there is none.
     pub fn prepare(&self, rules: &[Path]) -> Result<Evaluator, LoadError> {
+        let is_there =
+            |path: &Path| self.nodes.iter().any(|node| node.path.starts_with(path) || path.starts_with(&node.path));
+        let unknown = rules.iter().filter(|path| !is_there(path));
+        let unknown: Vec<Problem> = unknown
+            .map(|path| Problem::refused(&"query".into(), format!("there is no rule data.{}", path.join("."))))
+            .collect();
+        if !unknown.is_empty() {
+            return Err(LoadError::new(unknown));
+        }
         let names = self.files.iter().map(|file| file.shown.clone()).collect();
         let program = self.compiled.plan(rules.iter()).with_files(names);
-        let mut problems = program.unsupported(&self.files.iter().collect::<Vec<_>>());
-        let unknown = rules.iter().filter(|path| !program.entries.contains_key(*path));
-        let problem =
-            |path: &Path| Problem::refused(&"query".into(), format!("there is no rule data.{}", path.join(".")));
-        problems.extend(unknown.map(problem));
+        let problems = program.unsupported(&self.files.iter().collect::<Vec<_>>());
         if problems.is_empty() {
             Ok(Evaluator::new(program, self.data.clone(), &self.limits))
         } else {
@@ -206,5 +211,26 @@ fn in_query(file: &File, at: Position, message: &str) -> Problem {
     match at.line.checked_sub(LINES_BEFORE_QUERY) {
         Some(line) if line > 0 => problem.at(&file.text, line, at.column),
         _ => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_does_not_exist_is_named() {
+        let module = File::new("a.rego".into(), Form::Rego, "package a.b\n\np.q := 1\n".to_owned());
+        let policies = Policies::load(vec![module], &Limits::default()).unwrap();
+        let prepared = |path: &str| {
+            let path: Path = path.split('.').map(str::to_owned).collect();
+            policies.prepare(&[path]).map(drop).map_err(|error| error.to_string())
+        };
+        for path in ["a", "a.b", "a.b.p", "a.b.p.q"] {
+            assert_eq!(prepared(path), Ok(()), "{path}");
+        }
+        for path in ["b", "a.c", "a.b.q"] {
+            assert!(prepared(path).unwrap_err().contains(&format!("there is no rule data.{path}")), "{path}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Problems of policy files: what is wrong, where, and how to mend it.
+//! Problems of policy files: what is wrong, where, and how to fix it.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
-    /// The file is not loaded until it is mended.
+    /// The file is not loaded until it is fixed.
     Refused,
     /// The file is not loaded because it uses one that is refused.
     LeftOut,
@@ -37,7 +37,7 @@ pub struct Problem {
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
-    /// How to mend it; may be empty.
+    /// How to fix it; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub help: String,
     /// The text of the line; empty if there is none.
@@ -94,7 +94,7 @@ impl Problem {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
 
-    /// Adds how to mend it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();

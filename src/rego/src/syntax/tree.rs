@@ -1,4 +1,4 @@
-//! The syntax tree of a module, as far as the rewrites need it: what is written, where it is written, nothing resolved.
+//! The syntax tree of a module: what is written, and where; no names are resolved.
 
 mod walk;
 
