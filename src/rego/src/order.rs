@@ -14,13 +14,30 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Array(left), Value::Array(right)) => lists(left.iter(), right.iter()),
         (Value::Set(left), Value::Set(right)) => lists(items(left).into_iter(), items(right).into_iter()),
-        (Value::Object(left), Value::Object(right)) => {
-            let parts = |fields| entries(fields).into_iter().flat_map(|(key, value)| [key, value]);
-            lists(parts(left), parts(right))
-        }
+        (Value::Object(left), Value::Object(right)) => objects(left, right),
         (Value::Set(_), Value::Object(_)) => Ordering::Greater,
         (Value::Object(_), Value::Set(_)) => Ordering::Less,
         _ => left.cmp(right),
+    }
+}
+
+/// Compares two objects by their first key, its value, their second key, and so on.
+fn objects(left: &Object, right: &Object) -> Ordering {
+    let (mut of_left, mut of_right) = (left.iter_sorted(), right.iter_sorted());
+    loop {
+        let (key, value, other_key, other_value) = match (of_left.next(), of_right.next()) {
+            (Some((key, value)), Some((other_key, other_value))) => (key, value, other_key, other_value),
+            (left, right) => return left.is_some().cmp(&right.is_some()),
+        };
+        // Keys that are scalars come first in both orders.
+        if is_collection(key) || is_collection(other_key) {
+            let parts = |fields| entries(fields).into_iter().flat_map(|(key, value)| [key, value]);
+            return lists(parts(left), parts(right));
+        }
+        match key.cmp(other_key).then_with(|| compare(value, other_value)) {
+            Ordering::Equal => {}
+            order => return order,
+        }
     }
 }
 

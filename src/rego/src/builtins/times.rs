@@ -9,7 +9,7 @@ use regex::Regex;
 use regorus::Value;
 
 use super::{
-    call::{Builtin, BuiltinResult, failed, integer, refused, string},
+    call::{Builtin, BuiltinFault, BuiltinResult, failed, integer, refused, string},
     natives::native,
 };
 use crate::value;
@@ -25,27 +25,37 @@ pub(super) const TABLE: &[Builtin] = &[
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 
-/// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March.
+/// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March. In a time zone, the
+/// clock there shows the same time of the other day.
 fn add_date(arguments: &[Value]) -> BuiltinResult {
     let (years, months, days) = (integer(arguments, 1)?, integer(arguments, 2)?, integer(arguments, 3)?);
-    let Value::Number(at) = &arguments[0] else { return add_date_in_zone(arguments) };
-    let Some(at) = at.as_i64() else { return failed("timestamp too big") };
-    let (day, rest) = (i128::from(at).div_euclid(DAY), i128::from(at).rem_euclid(DAY));
+    let (at, zone) = match &arguments[0] {
+        Value::Array(parts) => (parts.first(), parts.get(1)),
+        at => (Some(at), None),
+    };
+    let Some(Value::Number(number)) = at else { return native("time.add_date", arguments) };
+    let Some(at) = number.as_i64() else { return failed("timestamp too big") };
+    let offset = |at: i128| zone.map_or(Ok(0), |zone| offset(at, zone));
+    let local = i128::from(at) + offset(i128::from(at))?;
+    let (day, rest) = (local.div_euclid(DAY), local.rem_euclid(DAY));
     let (year, month, of_month) = civil(day);
     let months = i128::from(years) * 12 + i128::from(months) + year * 12 + month - 1;
     let day = days_to(months.div_euclid(12), months.rem_euclid(12) + 1) + of_month - 1 + i128::from(days);
-    match i64::try_from(day.saturating_mul(DAY).saturating_add(rest)) {
-        Ok(at) => Ok(Value::from(at)),
-        Err(_) => failed("time outside of valid range"),
-    }
+    let local = day.saturating_mul(DAY).saturating_add(rest);
+    // As Go does where the clock is changed: by the offset at the time that the first guess leads to.
+    let at = local - offset(local - offset(local)?)?;
+    i64::try_from(at).map_or_else(|_| failed("time outside of valid range"), |at| Ok(Value::from(at)))
 }
 
-fn add_date_in_zone(arguments: &[Value]) -> BuiltinResult {
-    let date = native("time.date", &arguments[..1])?;
-    if date[2_usize].as_i64().unwrap_or(31) > 28 {
-        return refused("time.add_date: the end of a month in a time zone; use a timestamp without a zone");
-    }
-    native("time.add_date", arguments)
+/// Returns by how many nanoseconds the clock in a time zone is ahead of UTC.
+fn offset(at: i128, zone: &Value) -> Result<i128, BuiltinFault> {
+    let Ok(at) = i64::try_from(at) else { return Err(BuiltinFault::Failed("time outside of valid range".to_owned())) };
+    let moment = [Value::from(vec![Value::from(at), zone.clone()])];
+    let (date, clock) = (native("time.date", &moment)?, native("time.clock", &moment)?);
+    let number = |parts: &Value, index: usize| parts[index].as_i64().map_or(0, i128::from);
+    let day = days_to(number(&date, 0), number(&date, 1)) + number(&date, 2) - 1;
+    let seconds = (number(&clock, 0) * 60 + number(&clock, 1)) * 60 + number(&clock, 2);
+    Ok(day * DAY + seconds * SECOND - i128::from(at).div_euclid(SECOND) * SECOND)
 }
 
 /// Days from 1970 to the first of a month (1 to 12), in the Gregorian calendar of all times.
