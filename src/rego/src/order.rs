@@ -70,28 +70,34 @@ pub(crate) fn entries(object: &Object) -> Vec<(&Value, &Value)> {
     entries
 }
 
-/// Returns a value with arrays in the place of its sets, which have their items in order then.
-pub(crate) fn with_arrays(value: &Value) -> Value {
-    if !has_sets(value) {
+/// Returns the document that OPA makes JSON of: sets are arrays with their items in order, and keys are texts.
+pub(crate) fn document(value: &Value) -> Value {
+    if is_document(value) {
         return value.clone();
     }
     match value {
-        Value::Array(items) => items.iter().map(with_arrays).collect::<Vec<_>>().into(),
-        Value::Set(set) => items(set).into_iter().map(with_arrays).collect::<Vec<_>>().into(),
+        Value::Array(items) => items.iter().map(document).collect::<Vec<_>>().into(),
+        Value::Set(set) => items(set).into_iter().map(document).collect::<Vec<_>>().into(),
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (key.clone(), with_arrays(value)));
+            let text = |key: &Value| match key {
+                Value::String(_) => key.clone(),
+                other => document(other).to_string().into(),
+            };
+            let fields = fields.iter().map(|(key, value)| (text(key), document(value)));
             fields.collect::<BTreeMap<_, _>>().into()
         }
         scalar => scalar.clone(),
     }
 }
 
-fn has_sets(value: &Value) -> bool {
+fn is_document(value: &Value) -> bool {
     match value {
-        Value::Set(_) => true,
-        Value::Array(items) => items.iter().any(has_sets),
-        Value::Object(fields) => fields.iter().any(|(_, value)| has_sets(value)),
-        _ => false,
+        Value::Set(_) => false,
+        Value::Array(items) => items.iter().all(is_document),
+        Value::Object(fields) => {
+            fields.iter().all(|(key, value)| matches!(key, Value::String(_)) && is_document(value))
+        }
+        _ => true,
     }
 }
 

@@ -92,8 +92,11 @@ impl Policies {
     /// # Errors
     /// Returns the rules that cannot be evaluated, and the paths at which there is none.
     pub fn prepare(&self, rules: &[Path]) -> Result<Evaluator, LoadError> {
-        let is_there =
-            |path: &Path| self.nodes.iter().any(|node| node.path.starts_with(path) || path.starts_with(&node.path));
+        let packages: Vec<Path> = self.modules.iter().map(Module::package_path).collect();
+        let is_there = |path: &Path| {
+            packages.iter().any(|package| package.starts_with(path))
+                || self.nodes.iter().any(|node| node.path.starts_with(path) || path.starts_with(&node.path))
+        };
         let unknown = rules.iter().filter(|path| !is_there(path));
         let unknown: Vec<Problem> = unknown
             .map(|path| Problem::refused(&"query".into(), format!("there is no rule data.{}", path.join("."))))
@@ -220,13 +223,14 @@ mod tests {
 
     #[test]
     fn a_rule_that_does_not_exist_is_named() {
-        let module = File::new("a.rego".into(), Form::Rego, "package a.b\n\np.q := 1\n".to_owned());
-        let policies = Policies::load(vec![module], &Limits::default()).unwrap();
+        let modules = [("a.rego", "package a.b\n\np.q := 1\n"), ("empty.rego", "package empty\n")];
+        let modules = modules.map(|(name, text)| File::new(name.into(), Form::Rego, text.to_owned()));
+        let policies = Policies::load(modules.into(), &Limits::default()).unwrap();
         let prepared = |path: &str| {
             let path: Path = path.split('.').map(str::to_owned).collect();
             policies.prepare(&[path]).map(drop).map_err(|error| error.to_string())
         };
-        for path in ["a", "a.b", "a.b.p", "a.b.p.q"] {
+        for path in ["a", "a.b", "a.b.p", "a.b.p.q", "empty"] {
             assert_eq!(prepared(path), Ok(()), "{path}");
         }
         for path in ["b", "a.c", "a.b.q"] {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -44,12 +45,13 @@ type result struct {
 func evaluateSets() error {
 	decoder := json.NewDecoder(bufio.NewReader(os.Stdin))
 	decoder.UseNumber()
-	out := bufio.NewWriter(os.Stdout)
-	encoder := json.NewEncoder(out)
+	// OPA does not see every recursion beforehand. The answers up to then are written.
+	debug.SetMaxStack(64 << 20)
+	encoder := json.NewEncoder(os.Stdout)
 	for {
 		var one question
 		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
-			return out.Flush()
+			return nil
 		} else if err != nil {
 			return err
 		}

@@ -149,9 +149,11 @@ fn first_text(operand: usize, item: &Value) -> Result<&str, BuiltinFault> {
 }
 
 fn contains_matches(arguments: &[Value]) -> BuiltinResult {
-    let others = indexed(2, &arguments[1])?;
+    let networks = indexed(1, &arguments[0])?;
+    // OPA looks at the second operand once it has a network of the first.
+    let others = if networks.is_empty() { Vec::new() } else { indexed(2, &arguments[1])? };
     let mut found = BTreeSet::new();
-    for (network, index) in indexed(1, &arguments[0])? {
+    for (network, index) in networks {
         for (other, other_index) in &others {
             if holds(network, other)? {
                 found.insert(Value::from(vec![index.clone(), other_index.clone()]));

@@ -134,7 +134,7 @@ fn go_text(bytes: &[u8]) -> String {
 /// Go escapes what HTML would read.
 fn json_marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal", &arguments[0])?;
-    let json = native("json.marshal", &[order::with_arrays(&arguments[0])])?;
+    let json = native("json.marshal", &[order::document(&arguments[0])])?;
     let Some(text) = value::text(&json) else { return failed("json.marshal: not a string") };
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -148,7 +148,7 @@ fn json_marshal(arguments: &[Value]) -> BuiltinResult {
 
 fn json_marshal_with_options(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal_with_options", &arguments[0])?;
-    native("json.marshal_with_options", &[order::with_arrays(&arguments[0]), arguments[1].clone()])
+    native("json.marshal_with_options", &[order::document(&arguments[0]), arguments[1].clone()])
 }
 
 /// A `v` may stand before a version.

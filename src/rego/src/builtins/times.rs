@@ -117,7 +117,7 @@ fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
         Regex::new(&format!("^{date}T{time}(?:Z|([+-])([0-9]{{2}}):([0-9]{{2}}))$")).ok()
     });
     let text = string(arguments, 0)?;
-    let invalid = || failed(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\""));
+    let invalid = || failed(format!("{text:?} is no time such as 2006-01-02T15:04:05Z"));
     let Some(parts) = FORM.as_ref().and_then(|form| form.captures(text)) else { return invalid() };
     let number = |part: usize| parts.get(part).and_then(|part| part.as_str().parse::<i128>().ok()).unwrap_or(0);
     let (year, month, day) = (number(1), number(2), number(3));
