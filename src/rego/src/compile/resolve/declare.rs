@@ -92,7 +92,7 @@ impl Resolver<'_> {
         if self.faults.len() == faults {
             self.unused(body, &inner, &VariableSet::new());
         }
-        // What stands behind `with` sees what the body declares.
+        // `with` sees the variables that the body declares.
         let with = self.withs(with);
         self.scopes.leave();
         let what = ResolvedStatementKind::Every(Box::new(ResolvedEvery { key, value, domain, body: inner }));
@@ -118,7 +118,7 @@ impl Resolver<'_> {
         Some(variable)
     }
 
-    /// Declares what stands on the left of `:=`.
+    /// Declares the left side of `:=`.
     pub(super) fn assigned(&mut self, expr: &Expr) -> ResolvedTerm {
         let value = match &expr.kind {
             Kind::Name(name) if &**name == "_" => ResolvedValue::Variable(self.variables.free(name)),

@@ -1,4 +1,4 @@
-//! What stands behind `with`: targets, and what is put in their place.
+//! The targets of `with`, and their replacements.
 
 use super::Resolver;
 use crate::{
@@ -12,7 +12,7 @@ impl Resolver<'_> {
         self.withs_of(withs, true)
     }
 
-    /// Reads what stands behind `with`; behind an assignment, variables in the place of a target are not `seen`.
+    /// Reads the targets and replacements of `with`; in an assignment, variables as targets are not `seen`.
     pub(super) fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<ResolvedWith> {
         let with = |with: &syntax::With| {
             let target = self.target(&with.target, seen);
