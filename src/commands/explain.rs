@@ -1,8 +1,8 @@
 //! `kaudit explain`: how a rule comes to its result for one object.
 //!
 //! In: a rule and an object, or the id of a result. Out: the rule's source with the values that it had, the results, and the
-//! field to change where that is sure. The object is judged as `kaudit check` judges it; how each line came out is asked
-//! afterwards, as `kaudit test` does for a test that fails.
+//! field to change where that is sure. The object is evaluated as in `kaudit check`; then the rule is traced, as
+//! `kaudit test` traces a failing test.
 
 mod described;
 mod explanation;

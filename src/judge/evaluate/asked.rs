@@ -98,7 +98,7 @@ fn kubescape<'j>(
     }
     let identity = Identity::of(&values.object);
     if identity.as_ref().is_some_and(|identity| !is_scanned(own, identity)) {
-        return Some(Asked::No("it gets only the Pods of API servers in kube-system".to_owned()));
+        return Some(Asked::No("its input has only the Pods of API servers in kube-system".to_owned()));
     }
     let array =
         unit.arrays().zip(identity).and_then(|(arrays, identity)| arrays.array(key.namespace.as_ref(), &identity));

@@ -45,7 +45,7 @@ type result struct {
 func evaluateSets() error {
 	decoder := json.NewDecoder(bufio.NewReader(os.Stdin))
 	decoder.UseNumber()
-	// OPA does not see every recursion beforehand. The answers up to then are written.
+	// OPA accepts some modules that recurse without end. The answers before such a module are written.
 	debug.SetMaxStack(64 << 20)
 	encoder := json.NewEncoder(os.Stdout)
 	for {

@@ -226,7 +226,7 @@ async fn the_end_of_discovery_is_no_reason_to_evaluate_again() {
     while live.metric("kaudit_inventory_update_seconds_count") < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // What the update is a reason for comes before a later change.
+    // Evaluations that the update causes come before that of a later change.
     live.seen(pod("q", 2)).await;
     let missing = ["p: no PodDisruptionBudget selects this Pod", "q: no PodDisruptionBudget selects this Pod"];
     live.until(&missing).await;

@@ -26,7 +26,7 @@ const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 
 /// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March. In a time zone, the
-/// clock there shows the same time of the other day.
+/// local time of day stays the same.
 fn add_date(arguments: &[Value]) -> BuiltinResult {
     let (years, months, days) = (integer(arguments, 1)?, integer(arguments, 2)?, integer(arguments, 3)?);
     let (at, zone) = match &arguments[0] {
@@ -42,7 +42,7 @@ fn add_date(arguments: &[Value]) -> BuiltinResult {
     let months = i128::from(years) * 12 + i128::from(months) + year * 12 + month - 1;
     let day = days_to(months.div_euclid(12), months.rem_euclid(12) + 1) + of_month - 1 + i128::from(days);
     let local = day.saturating_mul(DAY).saturating_add(rest);
-    // As Go does where the clock is changed: by the offset at the time that the first guess leads to.
+    // Like Go's `time.Date`: the offset is that at a first guess, which decides when clocks are changed.
     let at = local - offset(local - offset(local)?)?;
     i64::try_from(at).map_or_else(|_| failed("time outside of valid range"), |at| Ok(Value::from(at)))
 }

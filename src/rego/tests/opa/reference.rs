@@ -12,20 +12,20 @@ use kaudit_controlplane::{Tool, tool};
 use kaudit_rego::{Declared, File, Form, Limits, LoadError, Policies, Version};
 use serde::de::DeserializeOwned;
 
-/// Puts questions to `opa-cases`, a line each; returns its answers. One that it dies of has an empty answer.
+/// Puts questions to `opa-cases`, a line each; returns its answers. A question that makes it crash has an empty answer.
 pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
     let mut answers = Vec::new();
     while let Some(rest) = questions.get(answers.len()..).filter(|rest| !rest.is_empty()) {
-        let (lines, died) = ask(command, rest);
+        let (lines, crashed) = ask(command, rest);
         answers.extend(lines.iter().map(|line| serde_json::from_str(line).unwrap()));
-        if died {
+        if crashed {
             answers.push(serde_json::from_str("{}").unwrap());
         }
     }
     answers
 }
 
-/// Returns the answers to questions, up to one that takes more stack or memory than there is, and whether there is one.
+/// Returns the answers to questions, up to one that needs too much stack or memory, and whether there is such a question.
 fn ask(command: &str, questions: &[String]) -> (Vec<String>, bool) {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\""])
@@ -41,10 +41,10 @@ fn ask(command: &str, questions: &[String]) -> (Vec<String>, bool) {
     let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    let died = ["stack overflow", "out of memory", "cannot allocate memory"].iter().any(|why| errors.contains(why));
-    assert!(writer.join().unwrap().is_ok() && output.status.success() || died, "{output:?}");
+    let crashed = ["stack overflow", "out of memory", "cannot allocate memory"].iter().any(|why| errors.contains(why));
+    assert!(writer.join().unwrap().is_ok() && output.status.success() || crashed, "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    (text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(), died)
+    (text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(), crashed)
 }
 
 /// What is compared has the time that it takes, also on a busy machine.

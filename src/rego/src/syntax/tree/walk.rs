@@ -86,61 +86,55 @@ impl Rule {
 
     /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
     pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
-        self.head_exprs(&mut |expr| bodies_of_expr(expr, look));
-        for branch in self.branches() {
-            if let Some(body) = &mut branch.body {
-                bodies_of_body(body, look);
+        self.walk(&mut |visited| {
+            if let Visited::Body(body) = visited {
+                look(body);
             }
-        }
+        });
     }
 
     /// Calls `look` for each expression, parts first, in all scopes.
     pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
-        self.head_exprs(&mut |expr| exprs_of_expr(expr, look));
+        self.walk(&mut |visited| {
+            if let Visited::Expr(expr) = visited {
+                look(expr);
+            }
+        });
+    }
+
+    fn walk(&mut self, look: &mut dyn FnMut(Visited<'_>)) {
+        self.head_exprs(&mut |expr| walk_expr(expr, look));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {
-                exprs_of_body(body, look);
+                walk_body(body, look);
             }
         }
     }
 }
 
-fn bodies_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Body)) {
-    if let Kind::Comprehension(comprehension) = &mut expr.kind {
-        let Comprehension { key, term, body, .. } = &mut **comprehension;
-        key.iter_mut().chain([term]).for_each(|expr| bodies_of_expr(expr, look));
-        bodies_of_body(body, look);
-    } else {
-        expr.parts(&mut |part| bodies_of_expr(part, look));
-    }
+/// An expression or a body, visited after all that is inside of it.
+enum Visited<'t> {
+    Expr(&'t mut Expr),
+    Body(&'t mut Body),
 }
 
-fn bodies_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Body)) {
+fn walk_expr(expr: &mut Expr, look: &mut dyn FnMut(Visited<'_>)) {
+    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+        let Comprehension { key, term, body, .. } = &mut **comprehension;
+        key.iter_mut().chain([term]).for_each(|expr| walk_expr(expr, look));
+        walk_body(body, look);
+    } else {
+        expr.parts(&mut |part| walk_expr(part, look));
+    }
+    look(Visited::Expr(expr));
+}
+
+fn walk_body(body: &mut Body, look: &mut dyn FnMut(Visited<'_>)) {
     for statement in body.iter_mut() {
-        statement.exprs(&mut |expr| bodies_of_expr(expr, look));
+        statement.exprs(&mut |expr| walk_expr(expr, look));
         if let What::Every { body, .. } = &mut statement.what {
-            bodies_of_body(body, look);
+            walk_body(body, look);
         }
     }
-    look(body);
-}
-
-fn exprs_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Expr)) {
-    if let Kind::Comprehension(comprehension) = &mut expr.kind {
-        let Comprehension { key, term, body, .. } = &mut **comprehension;
-        key.iter_mut().chain([term]).for_each(|expr| exprs_of_expr(expr, look));
-        exprs_of_body(body, look);
-    } else {
-        expr.parts(&mut |part| exprs_of_expr(part, look));
-    }
-    look(expr);
-}
-
-fn exprs_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Expr)) {
-    for statement in body {
-        statement.exprs(&mut |expr| exprs_of_expr(expr, look));
-        if let What::Every { body, .. } = &mut statement.what {
-            exprs_of_body(body, look);
-        }
-    }
+    look(Visited::Body(body));
 }
