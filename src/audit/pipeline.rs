@@ -1,81 +1,48 @@
-//! The pipeline: the one owner of cache, gate, queue and ledger.
+//! The pipeline: the one task that owns the state of an audit.
 //!
-//! In: what the sources say, and commands. Out: deltas for the recorders, an overview for the status, and in the end the
-//! whole result. It waits for nothing but its own inputs: judging happens on blocking threads, recorders take what they
+//! In: the changes that sources send, and commands. Out: deltas for the recorders, an overview for the status, and at the end
+//! the whole result. It waits only for its own inputs: evaluation happens on blocking threads, and recorders take what they
 //! can and count the rest.
 //!
-//! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]). What
-//! concerns many of them is done in parts ([`turns`]).
+//! The state has five parts. [`WatchedObjects`] are what exists, [`Schedule`] is what is evaluated when, [`Results`] are what
+//! was found and is recorded, [`Agenda`] is what is left to do, and [`Publisher`] shows how far all that is. No part can change
+//! another: the schedule reads the objects, the results read objects and schedule, and what concerns several is here.
 
-mod dependents;
-mod excusing;
-mod judging;
-mod lookups;
-mod owners;
-mod publishing;
-mod terms;
+mod changes;
+mod result;
 mod turns;
-mod versions;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info};
 
 use super::{
-    cache::{Cache, Effect},
-    clock::Clock,
-    command::{Command, ResultQuery, Snapshot},
+    command::{Command, Reload, ResultQuery, Snapshot},
     exceptions::Exceptions,
-    gate::Gate,
-    inventory::InventorySync,
-    judges::Judges,
-    ledger::Ledger,
-    memory::MemoryBounds,
-    overview::{Overview, Progress},
-    owned::OwnedObjects,
-    phases::Phases,
-    policies::Policies,
-    queue::{Queue, QueuePriority},
-    recording::Recording,
+    judges::Judged,
+    publisher::Publisher,
+    queue::{QueuePriority, Queued},
     result::AuditResult,
-    retries::Retries,
-    transitions::Transitions,
-    unchanged::Unchanged,
-    work::{Agenda, Objects, Purpose, TURN, Work},
+    results::{ResultContext, Results},
+    schedule::Schedule,
+    watched::WatchedObjects,
+    work::{Agenda, Objects, Purpose},
+};
+pub use super::{
+    publisher::Outputs,
+    settings::{InitialObjects, PipelineSettings},
 };
 use crate::{
-    cluster::identity::is_exception,
     judge::set::PolicySet,
-    metrics::Metrics,
-    model::{
-        body::Packing,
-        object::{Object, ObjectKey},
-        shard::Shard,
-    },
-    source::{
-        change::{Change, InFlight, WatchScope},
-        selection::Selection,
-    },
+    model::{object::ObjectKey, verdict::Verdict},
+    source::{change::Change, selection::Selection},
+    telemetry::{Span, count},
 };
-
-/// What becomes of the objects that are there at the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InitialObjects {
-    /// They are judged when the gate opens.
-    Judge,
-    /// They are judged when they change.
-    Skip,
-    /// Each is judged as it comes and dropped afterwards: for sources that end, under policies that judge each object by
-    /// itself.
-    Stream,
-}
 
 /// What goes into a pipeline.
 pub struct Inputs {
@@ -89,168 +56,52 @@ pub struct Inputs {
     pub selection: Option<Selection>,
 }
 
-/// What a pipeline publishes while it runs.
-pub struct Outputs {
-    /// How far it is.
-    pub progress: watch::Sender<Progress>,
-    /// The overview, at most every [`OVERVIEW_EVERY`].
-    pub overview: watch::Sender<Option<Arc<Overview>>>,
-    /// Sent to whenever what is told has changed, at once and each time.
-    pub told: watch::Sender<()>,
-    /// The policies in force, as they were loaded.
-    pub policies: watch::Sender<Arc<PolicySet>>,
-    /// Compresses objects for the pipeline's cache, which trains the dictionary.
-    pub packing: Packing,
-    /// Bounds the bytes of the changes that are not applied yet.
-    pub in_flight: InFlight,
-    /// The keys of the labels that deltas tell of their objects.
-    pub labels: BTreeSet<String>,
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-}
-
 /// How often the overview is drawn up, if anything changed.
-const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
+pub(super) const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
 /// Objects that wait to be evaluated before the source is made to wait; see [`InitialObjects::Stream`].
 const STREAMED: usize = 256;
 /// Changes that are taken in one go.
 const CHANGES: usize = 256;
 
-/// How a pipeline works.
-#[derive(Debug, Clone, Copy)]
-pub struct PipelineSettings {
-    /// What becomes of the objects that are there at the start.
-    pub initial: InitialObjects,
-    /// How long the first list of a scope may make no progress.
-    pub sync_timeout: Duration,
-    /// How often objects are judged again whose verdicts depend on the clock; `None` is never.
-    pub rejudge_every: Option<Duration>,
-    /// Whether changes that no policy can see are left unjudged. Off only to prove that it makes no difference.
-    pub update_filter: bool,
-    /// Which objects are judged and recorded.
-    pub shard: Shard,
-    /// Whether a violation that an owner shares is listed and reported at the owner only.
-    pub roll_up: bool,
-    /// How long it takes until a violation that an owner covered is reported.
-    pub handover: Duration,
-    /// How many namespaces metrics show by themselves.
-    pub metrics_namespaces: usize,
-    /// Whether objects are judged that are over: see [`source::inactive`](crate::source::inactive).
-    pub judge_inactive: bool,
-    /// The memory that the process may have, in bytes; `None` bounds nothing.
-    pub memory: Option<u64>,
-}
-
 /// The state of an audit. One task owns it, so nothing in it is locked.
 pub struct Pipeline {
     settings: PipelineSettings,
-    cache: Cache,
-    /// Scopes that are to take the place of others, by the new one.
-    successors: HashMap<WatchScope, WatchScope>,
-    gate: Gate,
-    queue: Queue,
-    ledger: Ledger,
-    owned: OwnedObjects,
-    policies: Policies,
-    exceptions: Exceptions,
-    /// When the next exception ends, or is pointed at.
-    exception_turns: Option<Timestamp>,
-    /// The namespaces in which exceptions changed that are not applied to all results yet.
-    exceptions_changed: BTreeSet<Option<Arc<str>>>,
-    inventory: InventorySync,
-    /// What is read of a cluster; `None` for files.
-    selection: Option<Selection>,
-    /// Whether it may be that other kinds have been read than the inventory knows.
-    lookups_changed: bool,
-    /// Whether nothing more will be read.
-    sources_ended: bool,
-    transitions: Transitions,
-    unchanged: Unchanged,
-    clock: Clock,
-    judges: Judges,
-    retries: Retries,
-    recording: Recording,
-    phases: Phases,
-    /// Everything that was there at the start has been evaluated.
-    evaluated: bool,
-    /// Changes that are not applied yet.
-    received: VecDeque<Change>,
-    /// A command that waits until everything is done that came before.
-    held: Option<Command>,
-    /// What is left to do.
-    work: Agenda,
-    /// How many objects are dealt with in one go; fewer in tests.
-    turn: usize,
-    outputs: Outputs,
-    /// When an object was last seen to change.
-    changed: Option<Timestamp>,
-    /// Grows with each change that the overview or the result shows.
-    revision: u64,
-    /// The revision that the overview shows.
-    published: Option<u64>,
-    /// When the metric of watch activity was set last.
-    activity_set: Option<Instant>,
+    objects: WatchedObjects,
+    schedule: Schedule,
+    results: Results,
+    agenda: Agenda,
+    publisher: Publisher,
 }
 
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
     pub fn new(
         policies: Arc<PolicySet>,
-        mut exceptions: Exceptions,
+        exceptions: Exceptions,
         settings: PipelineSettings,
-        outputs: Outputs,
+        mut outputs: Outputs,
     ) -> Self {
-        exceptions.judged_by(&policies);
-        outputs.metrics.limit_namespaces(settings.metrics_namespaces);
-        let streams = settings.initial == InitialObjects::Stream;
-        let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces, settings.handover);
-        ledger.judged_by(&policies);
-        let mut pipeline = Self {
-            settings,
-            cache: if streams { Cache::unpacked() } else { Cache::new(outputs.packing.clone()) },
-            successors: HashMap::new(),
-            gate: Gate::new(settings.sync_timeout),
-            queue: Queue::default(),
-            ledger,
-            owned: OwnedObjects::default(),
-            inventory: InventorySync::new(&policies),
-            selection: None,
-            lookups_changed: true,
-            sources_ended: false,
-            policies: Policies::new(policies),
-            exception_turns: exceptions.next_turn(Timestamp::now()),
-            exceptions,
-            exceptions_changed: BTreeSet::new(),
-            transitions: Transitions::default(),
-            unchanged: Unchanged::default(),
-            clock: Clock::new(settings.rejudge_every),
-            judges: Judges::default(),
-            retries: Retries::default(),
-            recording: Recording::new(Arc::clone(&outputs.metrics), outputs.told.clone()),
-            phases: Phases::begin(),
-            evaluated: false,
-            received: VecDeque::new(),
-            held: None,
-            work: Agenda::new(),
-            turn: TURN,
-            outputs,
-            changed: None,
-            revision: 0,
-            published: None,
-            activity_set: None,
-        };
-        pipeline.publish_policies(&Arc::clone(&pipeline.policies.set));
-        pipeline
+        let metrics = &outputs.metrics;
+        metrics.limit_namespaces(settings.metrics_namespaces);
+        let recording = (Arc::clone(metrics), outputs.told.clone());
+        let labels = std::mem::take(&mut outputs.labels);
+        let objects = WatchedObjects::new(settings, outputs.packing.clone(), Arc::clone(metrics));
+        let results = Results::new(&policies, exceptions, &settings, labels, recording);
+        let publisher = Publisher::new(outputs);
+        publisher.publish_policies(&policies);
+        let schedule = Schedule::new(policies, &settings);
+        Self { settings, objects, schedule, results, agenda: Agenda::default(), publisher }
     }
 
-    /// Runs until stopped; with `once` until everything that was there has been judged. Returns the whole result.
+    /// Runs until stopped; with `once` until everything that existed at the start has been evaluated. Returns the whole result.
     pub async fn run(mut self, mut inputs: Inputs, once: bool) -> AuditResult {
-        self.selection = inputs.selection.take().or(self.selection.take());
+        let selection = inputs.selection.take();
+        self.objects.selection = selection.or(self.objects.selection.take());
         let mut changes = Vec::with_capacity(CHANGES);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut changes_open, mut commands_open) = (true, true);
-        self.publish_refused();
+        self.results.recording.note_refused(&self.schedule.policies);
         // A run that ends by itself must not end before it has received what was sent to it before.
         while let Ok(command) = inputs.commands.try_recv() {
             self.execute(command);
@@ -258,40 +109,46 @@ impl Pipeline {
         loop {
             let now = Instant::now();
             self.proceed(now);
-            let wake = self.look_after_dependents(now);
-            self.dispatch();
+            let wake = self.dispatch(now);
             let busy = self.is_busy();
-            if (once || !changes_open || !self.evaluated) && self.gate.is_open() && self.is_idle() {
-                self.phases.judged();
-                let was_evaluated = std::mem::replace(&mut self.evaluated, true);
-                self.revision += u64::from(!was_evaluated);
-                if !changes_open || (once && self.gate.waiting_for().next().is_none() && !self.awaits_former_kinds()) {
+            if (once || !changes_open || !self.publisher.evaluated) && self.objects.gate.is_open() && self.is_idle() {
+                self.publisher.note_evaluated();
+                let has_all = self.objects.gate.waiting_for().next().is_none();
+                if !changes_open || (once && has_all && !self.results.await_former_kinds(&self.objects)) {
                     break;
                 }
             }
+            let has_room = !self.objects.are_streamed() || self.schedule.queue.waiting() < STREAMED;
             tokio::select! {
-                Some(judged) = self.judges.next(), if !busy => match judged {
+                Some(judged) = self.schedule.judges.next(), if !busy => match judged {
                     Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
                     // Panics are caught for each object; what comes here is the runtime shutting down.
                     Err(failed) => error!(%failed, "An evaluation thread died"),
                 },
-                Some(updated) = self.inventory.updated(), if !busy => self.inventory_updated(updated, Instant::now()),
-                Some(key) = self.retries.next(), if !busy => self.judge_soon(key, QueuePriority::Bulk, Instant::now()),
-                count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && !busy && self.has_room() => {
-                    self.received.extend(changes.drain(..));
+                Some(updated) = self.schedule.inventory.updated(), if !busy => {
+                    self.publisher.outputs.metrics.inventory_updated(updated.took);
+                    self.publisher.note_changed();
+                    self.schedule.inventory_updated(updated, &mut self.agenda, Instant::now());
+                }
+                Some(key) = self.schedule.retries.next(), if !busy => {
+                    self.schedule.evaluate_soon(&self.objects, key, QueuePriority::Bulk, Instant::now());
+                }
+                count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && !busy && has_room => {
+                    self.agenda.received.extend(changes.drain(..));
                     // The sources are done (files): only the judges are waited for.
                     changes_open = count > 0;
                     if !changes_open {
-                        (self.sources_ended, self.lookups_changed) = (true, true);
+                        self.objects.sources_ended = true;
+                        self.schedule.note_lookups_changed();
                     }
-                    if count == 0 && !self.gate.is_open() && !self.try_open(Instant::now()) {
+                    if count == 0 && !self.objects.gate.is_open() && !self.try_open(Instant::now()) {
                         error!("The sources ended before everything was read");
                         break;
                     }
                 }
-                command = inputs.commands.recv(), if commands_open && self.held.is_none() => match command {
+                command = inputs.commands.recv(), if commands_open && self.agenda.held.is_none() => match command {
                     Some(command @ (Command::Result(_) | Command::Standing(_))) => self.execute(command),
-                    Some(command) => self.held = Some(command),
+                    Some(command) => self.agenda.held = Some(command),
                     None => commands_open = false,
                 },
                 () = until(wake), if wake.is_some() => {}
@@ -309,280 +166,154 @@ impl Pipeline {
 
     /// Opens the gate if it is time, and publishes in any case.
     fn tick(&mut self) {
-        let progress = self.gate.progress();
+        let progress = self.objects.gate.progress();
         self.try_open(Instant::now());
         // Kinds may have been given up on.
-        self.lookups_changed |= self.gate.progress() != progress;
-        if self.exception_turns.is_some_and(|turn| turn <= Timestamp::now()) {
-            self.excuse_again(|_| true);
+        if self.objects.gate.progress() != progress {
+            self.schedule.note_lookups_changed();
         }
-        for key in self.ledger.end_handovers(Instant::now()) {
-            self.revision += 1;
-            let delta = self.reconsidered(&key, None);
-            self.recording.record(delta);
+        if let Some(work) = self.results.excuse_after_expiry() {
+            self.publisher.note_changed();
+            self.agenda.add(work);
         }
-        for delta in self.ledger.recounted() {
-            self.recording.record(Some(delta));
+        if self.results.tick(ResultContext { objects: &self.objects, schedule: &self.schedule }) {
+            self.publisher.note_changed();
         }
         if self.is_idle() {
-            self.shrink();
+            self.schedule.shrink();
+            self.results.ledger.shrink();
         }
-        self.publish();
-    }
-
-    /// Gives back what only many objects at a time need.
-    fn shrink(&mut self) {
-        self.queue.shrink();
-        self.inventory.shrink();
-        self.ledger.shrink();
+        self.publisher.publish(&self.objects, &self.schedule, &mut self.results);
     }
 
     fn execute(&mut self, command: Command) {
         match command {
             Command::Result(ResultQuery { known, answer }) => {
-                let revision = self.revision;
+                let (revision, changed) = (self.publisher.revision, self.objects.last_change);
                 let is_newer = known != Some(revision);
-                let snapshot = is_newer.then(|| Snapshot { revision, changed: self.changed, result: self.result() });
+                let snapshot = is_newer.then(|| Snapshot { revision, changed, result: self.result() });
                 // The receiver may have been dropped.
                 let _unheard = answer.send(snapshot);
             }
             Command::Standing(answer) => {
-                let _unheard = answer.send(self.gate.is_open().then(|| self.ledger.standing()));
+                let _unheard = answer.send(self.objects.gate.is_open().then(|| self.results.ledger.standing()));
             }
             Command::Reload(reload) => self.reload(reload),
-            Command::Except(loaded) => self.reload_exceptions(loaded),
-            Command::Record(term) => self.turn(term),
+            Command::Except(loaded) => {
+                self.publisher.note_changed();
+                self.results.reload_exceptions(loaded);
+                self.agenda.add(self.results.excuse_again(|_| true));
+            }
+            Command::Record(term) => {
+                self.publisher.note_changed();
+                let context = ResultContext { objects: &self.objects, schedule: &self.schedule };
+                if self.results.turn(context, term, self.settings.shard) {
+                    self.publisher.outputs.metrics.recording_began();
+                }
+            }
         }
     }
 
-    /// Whether nothing waits to be judged, or is on its way to make something wait.
+    /// Puts new policies in force, or notes why those before stay in force.
+    fn reload(&mut self, reload: Reload) {
+        self.publisher.note_changed();
+        self.publisher.outputs.metrics.policies_reloaded(reload.is_ok());
+        match reload {
+            Err(why) => {
+                error!("The policies could not be loaded; those loaded before stay in force:\n{why}");
+                self.schedule.policies.error = Some(why);
+            }
+            Ok(set) => {
+                info!(rules = set.rules(), digest = %set.digest, "Policies loaded");
+                let same = set.digest == self.schedule.policies.set.digest;
+                self.publisher.publish_policies(&set);
+                self.results.replace_policies(&set, same);
+                if same {
+                    self.schedule.policies.replace(set);
+                } else {
+                    self.schedule.replace_policies(set);
+                    let objects = Objects::of(&self.objects.cache, self.objects.evaluated_scopes());
+                    self.agenda.look(Purpose::Renew, objects);
+                }
+            }
+        }
+        self.results.recording.note_refused(&self.schedule.policies);
+    }
+
+    /// Whether something came in that is not dealt with yet.
+    fn is_busy(&self) -> bool {
+        !self.agenda.is_empty() || self.results.have_changed_exceptions()
+    }
+
+    /// Whether nothing waits to be evaluated, or is on its way to make something wait.
     fn is_idle(&self) -> bool {
-        !self.is_busy() && self.queue.is_idle() && self.transitions.deletions() == 0 && self.inventory.is_current()
+        !self.is_busy() && self.schedule.is_idle()
     }
 
-    /// Whether another change may come in.
-    fn has_room(&self) -> bool {
-        self.settings.initial != InitialObjects::Stream || self.queue.waiting() < STREAMED
+    /// Hands waiting objects to the judges, unless something came in that is not dealt with yet; returns when to call again.
+    fn dispatch(&mut self, now: Instant) -> Option<Instant> {
+        let wake = if self.objects.gate.is_open() && !self.is_busy() {
+            self.schedule.look_after_dependents(&self.objects, &mut self.agenda, now)
+        } else {
+            None
+        };
+        if !self.is_busy() {
+            for key in self.schedule.dispatch(&self.objects) {
+                let context = ResultContext { objects: &self.objects, schedule: &self.schedule };
+                self.results.resolve_unevaluated(context, &key);
+            }
+        }
+        wake
     }
 
-    fn apply(&mut self, change: Change, now: Instant) {
-        // Nothing comes of a watch that is quiet.
-        self.revision += u64::from(!matches!(change, Change::Quiet(_)));
-        self.lookups_changed |= !matches!(change, Change::Quiet(_) | Change::Seen(..) | Change::Gone(..));
-        match change {
-            Change::Appeared(scope) => {
-                if !self.gate.is_open() {
-                    self.unchanged.expect(scope.clone());
-                }
-                self.cache.add(scope.clone());
-                self.gate.appeared(scope, now);
-            }
-            Change::Succeeds(new, old) => {
-                self.successors.insert(new, old);
-            }
-            Change::Vanished(scope) => {
-                self.successors.remove(&scope);
-                self.vanish(&scope, HashSet::new());
-                if !self.cache.has_version_of(&scope) {
-                    self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
-                }
-                self.recall_former_kinds();
-            }
-            Change::Discovered(discovered) => {
-                self.gate.discovered(discovered);
-                self.recall_former_kinds();
-            }
-            Change::Listing(scope) => {
-                self.cache.listing(&scope);
-                self.gate.listing(&scope, now);
-                self.transitions.begin_list(scope);
-            }
-            Change::Seen(scope, object) => self.seen(&scope, object, now),
-            Change::Gone(scope, object) => {
-                self.happened(&scope);
-                if self.cache.remove(&scope, &object.key, &object.uid) {
-                    self.forget(&object.key, &object.uid, now);
-                    self.deleted(&scope, object);
-                }
-            }
-            Change::GoneUnread(scope, key) => {
-                self.happened(&scope);
-                self.gate.readable(&scope, &key);
-                if let Some(uid) = self.cache.uid(&key)
-                    && self.cache.remove(&scope, &key, &uid)
-                {
-                    self.forget(&key, &uid, now);
-                }
-            }
-            Change::Skipped(scope, name, why) => self.skipped(&scope, &name, &why),
-            Change::Quiet(scope) => self.gate.heard(&scope, Timestamp::now()),
-            Change::Synced(scope) => self.synced(&scope),
-            Change::Unreadable(scope, why) => {
-                // A source says so at each attempt; it is logged when it is new.
-                if self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty() {
-                    let (feed, state, why) = (scope, why.state.as_str(), why.message);
-                    warn!(%feed, state, why, "Cannot be read, and is not checked until it can");
-                }
-            }
-            Change::Restarted(scope, reason) => {
-                self.outputs.metrics.watch_restarted(&scope.kind.group, &scope.kind.plural, reason);
-            }
+    /// Takes in a verdict: enters it into the ledger and records what it changed.
+    fn judged(&mut self, Judged { mut verdict, state, deleted }: Judged) {
+        let (queued, is_present) = self.schedule.take_evaluated(&self.objects, &verdict, deleted);
+        self.publisher.note_changed();
+        self.publisher.count(&verdict, queued.filter(|_| is_present));
+        let span = if self.objects.are_streamed() { Span::default() } else { trace(&verdict, queued) };
+        self.results.excuse(&self.objects, &mut verdict);
+        self.results.withhold(&self.objects, &mut verdict);
+        if is_present {
+            self.results.check_room(&self.objects, &mut verdict);
+            self.schedule.retries.note(&verdict.key, verdict.unfinished);
         }
+        if self.objects.are_streamed() {
+            // Manifests have no uid, and no owners.
+            if is_present && verdict.results.is_empty() && verdict.uid.is_empty() {
+                self.objects.cache.drop_object(&verdict.key);
+                return self.results.ledger.record_clean(&verdict.passed);
+            }
+            self.objects.cache.drop_body(&verdict.key);
+        }
+        self.schedule.note_evaluated(&verdict.key);
+        if !is_present {
+            return self.results.enter_transitions(verdict, queued);
+        }
+        // Changes since the object was taken that did not queue it again concern nothing that a policy reads.
+        let is_queued = self.schedule.queue.has(&verdict.key);
+        let state = if is_queued { state } else { self.objects.cache.state(&verdict.key) };
+        let context = ResultContext { objects: &self.objects, schedule: &self.schedule };
+        self.results.enter(context, verdict, state, (queued, span));
     }
+}
 
-    /// Notes that an object is not evaluated, and why. What was found of an earlier state of it stays.
-    fn skipped(&mut self, scope: &WatchScope, name: &str, why: &str) {
-        self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
-        self.happened(scope);
-        if !self.gate.skipped(scope, name, why) {
-            return;
-        }
-        match &*scope.kind.plural {
-            "*" => warn!("{name} cannot be read and is not checked: {why}"),
-            kind => warn!(kind, name, why, "An object cannot be read and is not checked"),
-        }
-    }
-
-    /// Whether what is kept of an object may grow from so many bytes to so many.
-    ///
-    /// # Errors
-    /// Why not.
-    fn room(&self, key: &ObjectKey, growth: (usize, usize)) -> Result<(), String> {
-        let bounds = MemoryBounds::of_process(self.settings.memory);
-        bounds.check([self.cache.usage(), self.ledger.usage()], key.namespace.as_ref(), growth)
-    }
-
-    fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
-        let (key, uid, body, state) =
-            (object.key.clone(), Arc::clone(&object.uid), object.body.clone(), object.state());
-        let projected = object.projected;
-        if let Err(why) = self.room(&key, self.cache.growth(scope, &object)) {
-            self.cache.keep(scope, &object);
-            return self.skipped(scope, &key.path(), &why);
-        }
-        let effect = self.cache.apply(scope, object);
-        match &effect {
-            Effect::Same => return self.gate.heard(scope, Timestamp::now()),
-            Effect::Replaced(former) => self.forget(&key, former, now),
-            Effect::New => self.gate.progressed(scope, now),
-            Effect::Changed(_) => {}
-        }
-        self.happened(scope);
-        self.gate.readable(scope, &key);
-        if is_exception(&key.kind) {
-            return self.exception_seen(&key);
-        }
-        if !matches!(effect, Effect::Changed(_)) {
-            self.owner_arrived(&uid);
-        }
-        if self.settings.initial == InitialObjects::Stream {
-            return self.queue.push(key, QueuePriority::Bulk, now);
-        }
-        if !self.gate.lets_through(scope) {
-            return;
-        }
-        let states = if let Effect::Changed(previous) = &effect { Some((previous.body(), &body)) } else { None };
-        self.rejudge_dependents(&key, states, now);
-        if let Effect::Changed(previous) = effect {
-            if previous.controller() != self.cache.controller(&key) {
-                self.controller_changed(&key, &uid);
-            }
-            let select = self.exceptions.select_by_labels() || !self.outputs.labels.is_empty();
-            let relabelled = select && previous.body().labels() != body.labels();
-            if relabelled {
-                self.owner_arrived(&uid);
-            }
-            let same = !relabelled && previous.inactive() == self.cache.is_inactive(&key);
-            if same && self.is_invisible(&key, &previous, &body, projected) {
-                self.ledger.holds_for(&key, state);
-                return self.outputs.metrics.change_skipped();
-            }
-            self.changed(scope, previous.into_object(key.clone()));
-        }
-        self.unchanged.remove(&key);
-        self.judge_soon(key, QueuePriority::Change, now);
-    }
-
-    /// Notes that something changed.
-    fn happened(&mut self, scope: &WatchScope) {
-        let now = Timestamp::now();
-        self.changed = Some(now);
-        self.gate.heard(scope, now);
-        self.outputs.metrics.changed(now);
-    }
-
-    fn synced(&mut self, scope: &WatchScope) {
-        self.gate.heard(scope, Timestamp::now());
-        self.transitions.end_list(scope);
-        let gone = self.cache.listed(scope);
-        self.work.push_back(Work::Forget(Box::new(gone.into_iter())));
-        let first = self.gate.synced(scope);
-        if let Some(old) = self.successors.remove(scope) {
-            self.take_over(scope, &old);
-        }
-        debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
-        if first && self.gate.is_open() {
-            self.admit(scope);
-            if is_exception(&scope.kind) {
-                self.decide_withheld(scope);
-            }
-        }
-    }
-
-    /// Opens the gate if it is time; returns whether it opened just now.
-    fn try_open(&mut self, now: Instant) -> bool {
-        if !self.gate.try_open(now) {
-            return false;
-        }
-        let scopes: Vec<_> = self.gate.joined().cloned().collect();
-        let objects: usize = scopes.iter().map(|scope| self.cache.len(scope)).sum();
-        info!(feeds = scopes.len(), objects, "Everything is synced; evaluation begins");
-        for scope in &scopes {
-            self.admit(scope);
-        }
-        self.recall_former_kinds();
-        self.phases.synced();
-        self.outputs.metrics.set_gate_open(true);
-        self.revision += 1;
-        true
-    }
-
-    /// Lets the objects of a scope be judged, which until now were only kept.
-    fn admit(&mut self, scope: &WatchScope) {
-        if self.settings.initial == InitialObjects::Stream || is_exception(&scope.kind) {
-            return;
-        }
-        if !self.evaluates(&scope.kind) {
-            return self.look(Purpose::Mark, Objects::of(&self.cache, [scope.clone()]));
-        }
-        self.recall(scope);
-        // A scope that took the place of another knows already which of its objects have not changed.
-        let skipped = self.settings.initial == InitialObjects::Skip && self.unchanged.covers(scope);
-        let purpose = if skipped { Purpose::Skip } else { Purpose::Admit };
-        self.look(purpose, Objects::of(&self.cache, [scope.clone()]));
-        if scope.kind.is("", "Namespace") {
-            self.judge_again(None, |depends| depends.namespace, Purpose::Judge);
-        }
-    }
-
-    /// Forgets what is on its way for a key that no longer stands for an object.
-    fn leave(&mut self, key: &ObjectKey, now: Instant) {
-        self.queue.forget(key);
-        self.unchanged.remove(key);
-        self.transitions.take_previous(key);
-        self.retries.note(key, false);
-        self.rejudge_dependents(key, None, now);
-    }
-
-    /// Forgets everything about an object that is gone.
-    fn forget(&mut self, key: &ObjectKey, uid: &str, now: Instant) {
-        self.leave(key, now);
-        self.owned.unlink(key);
-        let delta = self.ledger.forget(key);
-        self.recording.record(delta);
-        self.reconsider_dependents(key, uid);
-        self.exception_gone(key);
-    }
+/// Traces a change from the watch to its verdict; returns the span that the writes which follow belong to.
+fn trace(verdict: &Verdict, queued: Option<Queued>) -> Span {
+    let Some(queued) = queued.filter(|queued| queued.priority == QueuePriority::Change) else { return Span::default() };
+    let span = Span::since("change", queued.since);
+    span.set(|| {
+        let ObjectKey { kind, namespace, name, .. } = &verdict.key;
+        [
+            ("kaudit.object.kind", kind.kind.clone().into()),
+            ("k8s.namespace.name", namespace.as_deref().unwrap_or_default().to_owned().into()),
+            ("kaudit.object.name", name.to_string().into()),
+            ("kaudit.results", count(verdict.results.len())),
+        ]
+    });
+    span.took("judge", verdict.took);
+    span.end();
+    span
 }
 
 /// Sleeps until an instant, if there is one.

@@ -9,6 +9,7 @@ use super::{
     command::{Record, Term},
     ended::EndedViolations,
     ledger::Delta,
+    policies::Policies,
     recorded::Recorded,
 };
 use crate::metrics::Metrics;
@@ -106,10 +107,14 @@ impl Recording {
         }
     }
 
-    /// Records that policies are refused.
-    pub(crate) fn policies_refused(&mut self, note: &str) {
-        if let Recorder::Present(recorder) = &mut self.recorder {
-            recorder.policies_refused(note);
+    /// Counts the policy files that are refused, and has a note about them recorded.
+    pub(crate) fn note_refused(&mut self, policies: &Policies) {
+        let (files, note) = policies.refused();
+        self.metrics.set_policies_refused(files);
+        if let Recorder::Present(recorder) = &mut self.recorder
+            && files > 0
+        {
+            recorder.policies_refused(&note);
         }
     }
 }

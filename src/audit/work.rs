@@ -1,7 +1,7 @@
-//! What concerns many objects, as far as it is left to do: the pipeline does it a part at a time.
+//! The agenda: what is left to do. Work about many objects is done in parts.
 
 use std::{
-    collections::{VecDeque, btree_set},
+    collections::{BTreeSet, VecDeque, btree_set},
     sync::Arc,
     vec,
 };
@@ -9,9 +9,14 @@ use std::{
 use super::{
     cache::Cache,
     clock::Slice,
+    command::Command,
     inventory::{ObjectState, Waiting},
+    watched::WatchedObjects,
 };
-use crate::{model::object::ObjectKey, source::change::WatchScope};
+use crate::{
+    model::object::ObjectKey,
+    source::change::{Change, WatchScope},
+};
 
 /// Objects that are dealt with before the task looks for something else to do: some milliseconds.
 pub(crate) const TURN: usize = 1_024;
@@ -98,5 +103,41 @@ impl From<Vec<ObjectKey>> for Objects {
     }
 }
 
-/// What is to be done, in that order.
-pub(crate) type Agenda = VecDeque<Work>;
+/// What is left to do: work about many objects, which is done in parts; changes that are not applied yet; and a command that
+/// waits until all of that is done.
+pub(crate) struct Agenda {
+    pub(super) work: VecDeque<Work>,
+    pub(super) received: VecDeque<Change>,
+    pub(super) held: Option<Command>,
+    /// How many objects are dealt with in one go; fewer in tests.
+    pub(super) turn: usize,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self { work: VecDeque::new(), received: VecDeque::new(), held: None, turn: TURN }
+    }
+}
+
+impl Agenda {
+    /// Adds work, to be done after all that was added before.
+    pub(super) fn add(&mut self, work: Work) {
+        self.work.push_back(work);
+    }
+
+    /// Adds looking at objects for a purpose.
+    pub(super) fn look(&mut self, purpose: Purpose, objects: Objects) {
+        self.add(Work::Look(purpose, objects));
+    }
+
+    /// Adds evaluating those of some objects again that may be evaluated.
+    pub(super) fn look_again(&mut self, objects: &WatchedObjects, keys: BTreeSet<ObjectKey>) {
+        let keys: Vec<ObjectKey> = keys.into_iter().filter(|key| objects.is_admitted(key)).collect();
+        self.look(Purpose::Judge, Objects::from(keys));
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.work.is_empty() && self.received.is_empty() && self.held.is_none()
+    }
+}

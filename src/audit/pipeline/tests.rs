@@ -10,26 +10,37 @@ mod recording;
 mod scale;
 mod unsteady;
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
+};
 
 use futures::{FutureExt as _, future::BoxFuture};
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 use super::*;
 use crate::{
     audit::{
         command::{Record, Reload, ResultQuery, Term},
         ledger::Delta,
-        recorded::Recorded,
-        recorded::RecordedObject,
+        overview::Progress,
+        recorded::{Recorded, RecordedObject},
+        work::TURN,
     },
+    metrics::Metrics,
     model::{
+        body::Packing,
         coverage::State,
-        object::{Kind, ObjectRef},
+        object::{Kind, Object, ObjectRef},
+        shard::Shard,
     },
     source::{
-        change::{Discovered, Unreadable},
+        change::{Discovered, InFlight, Unreadable, WatchScope},
         received::{Received, Secrets},
     },
 };
@@ -218,7 +229,7 @@ impl Live {
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
         // With so few objects nothing would be left to do after the first turn.
-        pipeline.turn = 2;
+        pipeline.agenda.turn = 2;
         change(&mut pipeline);
         let running = spawn(pipeline.run(inputs, false).boxed());
         Self { changes, commands, reported: Arc::default(), metrics, running }

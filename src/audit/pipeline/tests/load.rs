@@ -26,7 +26,7 @@ fn slow(job: &Job, _: &SharedVerdicts) -> Verdict {
 #[tokio::test]
 async fn lookups_new_policies_and_new_objects_are_evaluated_while_other_objects_never_stop_changing() {
     let live = Live::start_with(load(&[("hosts.rego", UNIQUE_HOST), ("bad.rego", BAD)]), SETTINGS, |pipeline| {
-        pipeline.judges.evaluate = slow;
+        pipeline.schedule.judges.evaluate = slow;
     });
     live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "y")]).await;
     live.until(&[]).await;

@@ -103,7 +103,7 @@ async fn read(live: &Live, scope: &WatchScope, objects: Vec<Object>) {
 }
 
 fn selecting(selection: Selection) -> impl FnOnce(&mut Pipeline) {
-    |pipeline| pipeline.selection = Some(selection)
+    |pipeline| pipeline.objects.selection = Some(selection)
 }
 
 fn unreadable(state: State) -> Unreadable {
@@ -240,7 +240,7 @@ static EVALUATED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 async fn a_lookup_in_the_own_namespace_is_no_reason_to_evaluate_objects_of_others() {
     let policies = load(&[("a.rego", BUDGET), ("b.rego", BUDGET_AS_GATEKEEPER), ("h.rego", UNIQUE_HOST)]);
     let live = Live::start_with(policies, SETTINGS, |pipeline| {
-        pipeline.judges.evaluate = |job, _| {
+        pipeline.schedule.judges.evaluate = |job, _| {
             EVALUATED.lock().unwrap().push(job.object.key.to_string());
             crate::judge::evaluate::evaluate(job)
         };

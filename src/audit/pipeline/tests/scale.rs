@@ -140,16 +140,20 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
 
 /// Has a pipeline deal with changes; returns in how many turns, of which none may queue more than a part of the objects.
 fn turns(pipeline: &mut Pipeline, changes: impl IntoIterator<Item = Change>) -> usize {
-    pipeline.received.extend(changes);
+    pipeline.agenda.received.extend(changes);
     let mut turns = 0;
     while pipeline.is_busy() {
-        let before = pipeline.queue.waiting();
+        let before = pipeline.schedule.queue.waiting();
         pipeline.proceed(Instant::now());
-        assert!(pipeline.queue.waiting() - before <= TURN, "{} at a time", pipeline.queue.waiting() - before);
+        assert!(
+            pipeline.schedule.queue.waiting() - before <= TURN,
+            "{} at a time",
+            pipeline.schedule.queue.waiting() - before
+        );
         // Until all of it is done, nothing is evaluated that may depend on the rest.
         if pipeline.is_busy() {
-            pipeline.dispatch();
-            assert_eq!(pipeline.queue.is_idle(), pipeline.queue.waiting() == 0);
+            pipeline.dispatch(Instant::now());
+            assert_eq!(pipeline.schedule.queue.is_idle(), pipeline.schedule.queue.waiting() == 0);
         }
         turns += 1;
     }
@@ -169,30 +173,30 @@ fn what_concerns_many_objects_is_done_in_parts() {
     let objects = (0..OBJECTS).map(pod).chain([stage(1, "test")]).map(seen);
     let end = kinds.iter().map(|kind| Change::Synced(scope(kind))).chain([Change::Discovered(Discovered::default())]);
     assert!(turns(&mut pipeline, begin.chain(objects).chain(end)) > 3, "the gate opens");
-    assert_eq!((pipeline.gate.is_open(), pipeline.queue.waiting()), (true, OBJECTS + 1));
+    assert_eq!((pipeline.objects.gate.is_open(), pipeline.schedule.queue.waiting()), (true, OBJECTS + 1));
     let empty = |pipeline: &mut Pipeline| {
-        while let Some(key) = pipeline.queue.pop() {
-            pipeline.queue.done(&key);
+        while let Some(key) = pipeline.schedule.queue.pop() {
+            pipeline.schedule.queue.done(&key);
         }
     };
     empty(&mut pipeline);
     let annotated = namespace(0, 2, &json!({"stage": "test"}), &json!({"note": "x"}));
     assert_eq!(turns(&mut pipeline, [seen(annotated)]), 1);
-    assert_eq!(pipeline.queue.waiting(), 0, "what nobody reads of a Namespace concerns nobody");
+    assert_eq!(pipeline.schedule.queue.waiting(), 0, "what nobody reads of a Namespace concerns nobody");
     assert!(turns(&mut pipeline, [seen(stage(3, "prod"))]) > 3, "a Namespace has other labels");
-    assert_eq!(pipeline.queue.waiting(), OBJECTS);
+    assert_eq!(pipeline.schedule.queue.waiting(), OBJECTS);
     empty(&mut pipeline);
     // New policies wait until the rest is done, as if that had been done at once.
-    pipeline.received.push_back(seen(stage(4, "test")));
+    pipeline.agenda.received.push_back(seen(stage(4, "test")));
     pipeline.proceed(Instant::now());
     assert!(pipeline.is_busy());
-    pipeline.held = Some(Command::Reload(Ok(load(&[("image.rego", OTHER)]))));
+    pipeline.agenda.held = Some(Command::Reload(Ok(load(&[("image.rego", OTHER)]))));
     assert!(turns(&mut pipeline, []) > 5);
-    assert_eq!(pipeline.queue.waiting(), OBJECTS + 1);
+    assert_eq!(pipeline.schedule.queue.waiting(), OBJECTS + 1);
     empty(&mut pipeline);
     let again = [Change::Listing(scope("Pod")), seen(pod(1)), Change::Synced(scope("Pod"))];
     assert!(turns(&mut pipeline, again) > 2, "nearly all are gone");
-    assert_eq!(pipeline.cache.len(&scope("Pod")), 1);
+    assert_eq!(pipeline.objects.cache.len(&scope("Pod")), 1);
 }
 
 #[tokio::test]
@@ -209,7 +213,7 @@ async fn what_many_objects_cost() {
             policies(REQUIRED),
             SETTINGS,
             None,
-            |pipeline| pipeline.turn = TURN,
+            |pipeline| pipeline.agenda.turn = TURN,
             |task| tokio::spawn(Timed { task: Box::pin(task), longest }),
         )
     };

@@ -127,7 +127,7 @@ async fn a_judge_that_panics_costs_one_object_for_a_while() {
         crate::judge::evaluate::evaluate(job)
     }
     let policies = load(&[("bad.rego", "package bad\ndeny contains \"bad\" if input.metadata.labels.bad")]);
-    let live = Live::start_with(policies, SETTINGS, |pipeline| pipeline.judges.evaluate = evaluate);
+    let live = Live::start_with(policies, SETTINGS, |pipeline| pipeline.schedule.judges.evaluate = evaluate);
     let ingresses = scope("Ingress");
     live.sync(["even", "odd"].map(|name| labelled(&ingresses, name, 1, true)).into()).await;
     live.until(&["even: bad", "odd: kaudit failed while evaluating it, which is a bug: it is odd"]).await;
@@ -141,7 +141,7 @@ async fn a_judge_that_panics_costs_one_object_for_a_while() {
 async fn an_inventory_that_is_lost_is_built_again() {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     let live = Live::start_with(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS, |pipeline| {
-        pipeline.inventory.run = |update, states, all| {
+        pipeline.schedule.inventory.run = |update, states, all| {
             assert!(PANICS.fetch_add(1, Ordering::Relaxed) != 1, "the second update");
             Update::run(update, states, all)
         };
@@ -163,7 +163,7 @@ async fn who_looks_nothing_up_does_not_wait_for_the_inventory() {
     static HELD: AtomicBool = AtomicBool::new(true);
     let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("bad.rego", BAD_NAMESPACE)];
     let live = Live::start_with(load(&files), SETTINGS, |pipeline| {
-        pipeline.inventory.run = |update, states, all| {
+        pipeline.schedule.inventory.run = |update, states, all| {
             while HELD.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -1,38 +1,26 @@
-//! Which objects have been read, so that rules can look them up; and what is not known of those that have not.
+//! Which kinds have been read, so that rules can look their objects up; and what is not known of the others.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{InitialObjects, Pipeline};
+use super::WatchedObjects;
 use crate::{
-    audit::gate::Gate,
     cluster::identity::is_exception,
-    judge::reads::lookups::{KindLookup, LookupState, ReadState, UnknownGroup},
-    model::{
-        object::{Kind, ObjectKey},
-        verdict::{Outcome, Verdict},
+    judge::{
+        reads::lookups::{KindLookup, LookupState, ReadState, UnknownGroup},
+        set::PolicySet,
     },
+    model::object::Kind,
     source::{
         change::WatchScope,
-        selection::{KindRole, NOT_WITH_NAMESPACE, Selection},
+        selection::{KindRole, NOT_WITH_NAMESPACE},
     },
 };
 
-impl Pipeline {
-    /// Has the inventory know which kinds have been read, if that may have changed.
-    pub(super) fn look_after_lookups(&mut self) {
-        if std::mem::take(&mut self.lookups_changed) {
-            let state = self.lookup_state();
-            self.inventory.set_lookups(state);
-        }
-    }
-
-    /// Returns what has been read of all that the policies look up.
-    fn lookup_state(&self) -> LookupState {
-        let reads = self.policies.set.inventory_reads();
-        if reads.is_empty() || self.settings.initial == InitialObjects::Stream {
+impl WatchedObjects {
+    /// Returns which of the kinds that the policies look up have been read.
+    pub(in crate::audit) fn lookup_state(&self, policies: &PolicySet) -> LookupState {
+        let reads = policies.inventory_reads();
+        if reads.is_empty() || self.are_streamed() {
             return LookupState::default();
         }
         // Of files all namespaces are read together, and only what is in those that are asked for is kept.
@@ -63,7 +51,7 @@ impl Pipeline {
         let excluded = beside.iter().flat_map(|found| &found.excluded).map(|(kind, _)| kind);
         let excluded = excluded.filter(|kind| *kind.plural != *"*");
         for kind in excluded.filter(|kind| reads.touches(kind)) {
-            let state = match self.role(kind) {
+            let state = match self.role(kind, policies) {
                 KindRole::Evaluated if of_files.is_some() => ReadState::Unread(NOT_WITH_NAMESPACE.into()),
                 // The source has not read it yet, as the policies are new to it.
                 KindRole::Evaluated | KindRole::LookedUp => self.awaited(ReadState::Awaited),
@@ -98,47 +86,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns what becomes of the objects of a kind under the policies in force.
-    fn role(&self, kind: &Kind) -> KindRole {
-        let policies = [&*self.policies.set];
-        self.selection.as_ref().map_or(KindRole::Evaluated, |selection| selection.role_for(kind, &policies))
+    /// Returns what is done with the objects of a kind under these policies.
+    fn role(&self, kind: &Kind, policies: &PolicySet) -> KindRole {
+        self.selection.as_ref().map_or(KindRole::Evaluated, |selection| selection.role_for(kind, &[policies]))
     }
-
-    /// Whether objects of a kind are evaluated, and not only looked up.
-    pub(super) fn evaluates(&self, kind: &Kind) -> bool {
-        self.selection.as_ref().is_none_or(|selection| selection.evaluates(kind))
-    }
-
-    /// Turns violations that may be excused by exceptions which have not been read into errors.
-    pub(super) fn withhold(&self, verdict: &mut Verdict) {
-        let unread = verdict.key.namespace.as_ref().and_then(|namespace| self.gate.exceptions_unread(namespace));
-        let Some(why) = unread.filter(|_| self.settings.initial != InitialObjects::Stream) else { return };
-        for result in &mut verdict.results {
-            if result.outcome.is_violation() && self.exceptions.may_be_excused(result) {
-                let message = format!(
-                    "{} (not known whether it is excused: PolicyExceptions cannot be read: {why})",
-                    result.message
-                );
-                (result.outcome, result.message) = (Outcome::Error, message.into());
-                verdict.undecided.push([&result.rule.policy, &result.rule.name].map(Arc::clone));
-            }
-        }
-        verdict.transitions.retain(|found| !found.outcome.is_violation() || !self.exceptions.may_be_excused(found));
-    }
-
-    /// Evaluates again what could not be decided before exceptions had been read.
-    pub(super) fn decide_withheld(&mut self, scope: &WatchScope) {
-        let in_scope = |key: &ObjectKey| scope.namespace.is_none() || scope.namespace == key.namespace;
-        let undecided = self.ledger.objects().filter(|(key, standing)| {
-            in_scope(key) && standing.results.iter().any(|known| known.finding.outcome == Outcome::Error)
-        });
-        let keys: BTreeSet<ObjectKey> = undecided.map(|(key, _)| key.clone()).collect();
-        self.judge_objects_again(keys);
-    }
-}
-
-/// Whether a kind of a group is read, and only looked up.
-pub(super) fn is_only_looked_up(gate: &Gate, selection: Option<&Selection>, group: &str, kind: &str) -> bool {
-    let mut scopes = gate.joined().filter(|scope| scope.kind.is(group, kind));
-    scopes.any(|scope| selection.is_some_and(|selection| !selection.evaluates(&scope.kind)))
 }

@@ -1,0 +1,101 @@
+//! What of the cluster, or of the files, is checked.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::WatchedObjects;
+use crate::{
+    model::{
+        coverage::{Coverage, State, UNNEEDED},
+        object::Kind,
+    },
+    source::selection::Selection,
+};
+
+impl WatchedObjects {
+    /// Returns what is covered of each kind.
+    pub(in crate::audit) fn coverage(&self) -> Vec<Coverage> {
+        let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
+        let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
+        for scope in self.gate.scopes().filter(|scope| !self.needs(&scope.kind)) {
+            let kind = &scope.kind;
+            let is_forbidden = |one: &&mut Coverage| {
+                one.state == State::Forbidden && one.group == kind.group && one.resource == kind.plural
+            };
+            if let Some(unneeded) = all.iter_mut().find(is_forbidden) {
+                unneeded.state = State::Excluded;
+                unneeded.message = format!("{UNNEEDED}{}", unneeded.message);
+            }
+        }
+        for scope in self.gate.joined().filter(|scope| !self.evaluates(&scope.kind)) {
+            let kind = &scope.kind;
+            let is_kind = |one: &&mut Coverage| one.group == kind.group && one.resource == kind.plural;
+            if let Some(read) = all.iter_mut().find(is_kind).filter(|read| !read.is_gap()) {
+                (read.state, read.objects) = (State::Excluded, 0);
+                read.message =
+                    format!("not evaluated, {}; read for policies that look it up", Selection::left_out(kind));
+            }
+        }
+        all
+    }
+
+    /// Whether the audit is incomplete if a kind may not be read. Where nothing may be read, everything is needed.
+    fn needs(&self, kind: &Kind) -> bool {
+        self.gate.joined().next().is_none() || self.selection.as_ref().is_none_or(|selection| selection.needs(kind))
+    }
+
+    /// Returns where no object was found at all, if that is so: nothing is checked there, which is not clean. Of a shard
+    /// others may have the objects.
+    pub(in crate::audit) fn nothing_found(&self) -> Option<String> {
+        if !self.gate.is_open() || !self.settings.shard.is_whole() {
+            return None;
+        }
+        let namespaces = self.objects_by_namespace();
+        let empty: Vec<&str> =
+            namespaces.iter().filter(|(_, objects)| **objects == 0).map(|(namespace, _)| &**namespace).collect();
+        if !empty.is_empty() {
+            let them = if empty.len() == 1 { "namespace" } else { "namespaces" };
+            return Some(format!("no object was found in {them} {}", empty.join(", ")));
+        }
+        let nothing = self.gate.joined().all(|scope| self.cache.len(scope) == 0);
+        (nothing && namespaces.is_empty()).then(|| "no object was found".to_owned())
+    }
+
+    /// Returns the patterns of namespaces that are excluded.
+    pub(in crate::audit) fn excluded_namespaces(&self) -> Vec<String> {
+        let globs = self.selection.iter().flat_map(|selection| &selection.excluded_namespaces);
+        globs.map(ToString::to_string).collect()
+    }
+
+    /// Returns how many objects are in each namespace that is read on its own.
+    fn objects_by_namespace(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut namespaces = BTreeMap::new();
+        for scope in self.gate.scopes() {
+            if let Some(namespace) = &scope.namespace {
+                *namespaces.entry(Arc::clone(namespace)).or_default() += self.cache.len(scope);
+            }
+        }
+        namespaces
+    }
+
+    /// Returns the namespaces that are read on their own with the number of their objects, and all others that are known.
+    pub(in crate::audit) fn checked_namespaces(&self) -> BTreeMap<Option<Arc<str>>, usize> {
+        let own = self.objects_by_namespace().into_iter();
+        let mut namespaces: BTreeMap<_, _> = own.map(|(name, objects)| (Some(name), objects)).collect();
+        for scope in self.gate.scopes().filter(|scope| scope.namespace.is_none()) {
+            let of_objects = self.cache.namespaces(scope).map(Option::<&Arc<str>>::cloned);
+            let is_namespace = scope.kind.is("", "Namespace");
+            let named = self.cache.keys(scope).filter(|_| is_namespace).map(|key| Some(key.name));
+            for namespace in of_objects.chain(named) {
+                *namespaces.entry(namespace).or_default() += 1;
+            }
+        }
+        let excludes = |name: &str| self.selection.as_ref().is_some_and(|selection| selection.excludes_namespace(name));
+        namespaces.retain(|name, _| !name.as_deref().is_some_and(excludes));
+        namespaces
+    }
+
+    /// Whether every kind that is needed could be read, with at least one object.
+    pub(in crate::audit) fn are_complete(&self) -> bool {
+        self.gate.is_complete(|kind| self.needs(kind)) && self.nothing_found().is_none()
+    }
+}
