@@ -7,8 +7,8 @@ mod earlier;
 mod exception_notice;
 mod failure;
 pub mod health;
-mod lifecycle;
 pub mod memory;
+mod message_name;
 mod patch;
 
 pub mod events;

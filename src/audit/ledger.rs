@@ -10,6 +10,7 @@ pub mod counts;
 mod cover;
 pub mod dependents;
 mod handover;
+mod lifecycle;
 mod rewording;
 mod rollup;
 mod rule_tallies;
@@ -36,6 +37,7 @@ use self::{
 pub use self::{
     cover::Cover,
     handover::HANDOVER,
+    lifecycle::Lifecycle,
     violation::{Id, Subject, Violation},
 };
 use crate::{
@@ -71,25 +73,49 @@ pub struct Delta {
     pub results: Vec<Violation>,
     /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
-    /// What the change is told by, if it is.
+    /// The span of the change that it follows, if that is traced.
     pub span: Span,
 }
 
+/// Why there is a delta.
+#[derive(Debug)]
+pub struct Cause {
+    /// As in [`Delta::lane`].
+    pub lane: Lane,
+    /// As in [`Delta::span`].
+    pub span: Span,
+}
+
+impl From<Lane> for Cause {
+    fn from(lane: Lane) -> Self {
+        Self { lane, span: Span::default() }
+    }
+}
+
+/// The topmost owner of an object, and labels, as in a [`Delta`].
+type Ownership = (Option<Arc<ObjectRef>>, Option<Labels>);
+
 impl Delta {
-    /// Returns what stands of an object, of which nothing changed.
-    fn of(object: ObjectKey, standing: &Standing, results: Vec<Violation>) -> Self {
+    /// Makes a delta in which nothing changed, of an object without results.
+    fn new(object: ObjectKey, uid: Arc<str>, (owner, labels): Ownership, cause: impl Into<Cause>) -> Self {
+        let Cause { lane, span } = cause.into();
         Self {
             object,
-            uid: Arc::clone(&standing.uid),
-            owner: standing.owner.clone(),
-            labels: standing.labels.clone(),
+            uid,
+            owner,
+            labels,
             appeared: Vec::new(),
             resolved: Vec::new(),
             transitions: Vec::new(),
-            results,
-            lane: Lane::Snapshot,
-            span: Span::default(),
+            results: Vec::new(),
+            lane,
+            span,
         }
+    }
+
+    /// Makes a delta in which nothing changed.
+    fn of(object: ObjectKey, standing: &Standing, results: Vec<Violation>) -> Self {
+        Self { results, ..Self::new(object, Arc::clone(&standing.uid), standing.ownership(), Lane::Snapshot) }
     }
 }
 
@@ -98,18 +124,8 @@ impl Delta {
     /// A change of a Pod from which nothing comes, to be filled in; violations are those of [`Violation::sample`].
     pub(crate) fn sample() -> Self {
         let kind = crate::model::object::Kind::sample("", "pods", "Pod");
-        Self {
-            object: ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 },
-            uid: "u".into(),
-            owner: None,
-            labels: None,
-            appeared: Vec::new(),
-            resolved: Vec::new(),
-            transitions: Vec::new(),
-            results: Vec::new(),
-            lane: Lane::Change,
-            span: Span::default(),
-        }
+        let object = ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 };
+        Self::new(object, "u".into(), (None, None), Lane::Change)
     }
 }
 
@@ -141,6 +157,10 @@ pub struct Standing {
 }
 
 impl Standing {
+    fn ownership(&self) -> Ownership {
+        (self.owner.clone(), self.labels.clone())
+    }
+
     /// Returns about how many bytes of memory its results take.
     fn bytes(&self) -> usize {
         self.results.iter().map(|result| violation::bytes(&result.finding)).sum()
@@ -218,7 +238,7 @@ impl Ledger {
         verdict: Verdict,
         state: Option<State>,
         owners: &Owners,
-        lane: Lane,
+        cause: impl Into<Cause>,
         now: Timestamp,
     ) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, undecided, .. } = verdict;
@@ -227,7 +247,7 @@ impl Ledger {
         undecided::mark(&mut results, &undecided);
         let passed = self.rules.shared(passed);
         let standing = Standing { uid, owner: None, labels: None, results, passed, set: self.set, state };
-        self.settle(key, standing, transitions, owners, lane)
+        self.settle(key, standing, transitions, owners, cause.into())
     }
 
     /// Enters what was recorded before about an object that exists, whether it has been judged by now or not; returns what
@@ -254,7 +274,7 @@ impl Ledger {
             self.put(key.clone(), standing);
         }
         let judged = Standing { uid: uid.clone(), ..judged? };
-        self.settle(key.clone(), judged, Vec::new(), owners, Lane::Snapshot)
+        self.settle(key.clone(), judged, Vec::new(), owners, Lane::Snapshot.into())
     }
 
     /// Has what stands of an object excused anew, and attributed to its owners anew; returns what that changed.
@@ -276,7 +296,7 @@ impl Ledger {
         let results = results.iter().zip(findings).map(same).collect();
         let (uid, passed, set, state) = (Arc::clone(uid), Arc::clone(passed), *set, *state);
         let standing = Standing { uid, owner: None, labels: None, results, passed, set, state };
-        self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot)
+        self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot.into())
     }
 
     /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
@@ -286,15 +306,15 @@ impl Ledger {
         mut now: Standing,
         transitions: Vec<Violation>,
         owners: &Owners,
-        lane: Lane,
+        cause: Cause,
     ) -> Option<Delta> {
         let before = self.take(&key);
         let only_policies_changed = before.as_ref().is_some_and(|before| {
             before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
         });
-        let (before, owner_before, labels_before) = before.map_or_else(Default::default, |standing| {
+        let (before, ownership_before) = before.map_or_else(Default::default, |standing| {
             let Standing { results, owner, labels, .. } = standing;
-            (results, owner, labels)
+            (results, (owner, labels))
         });
         now.results.extend(undecided::kept(&before, &now.results));
         // What was told, and who stood for it, only what stood before can say.
@@ -322,15 +342,9 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { self.uncovered(&now) };
         // Of an object without results nobody has asked for its owners.
-        let (owner, labels) = if now.results.is_empty() {
-            (owner_before, labels_before)
-        } else {
-            (now.owner.clone(), now.labels.clone())
-        };
+        let ownership = if now.results.is_empty() { ownership_before } else { now.ownership() };
         self.put(key.clone(), now);
-        let span = Span::default();
-        let delta = Delta { object: key, uid, owner, labels, appeared, resolved, transitions, results, lane, span };
-        (!silent).then(|| self.counted(delta))
+        (!silent).then(|| Delta { appeared, resolved, transitions, results, ..Delta::new(key, uid, ownership, cause) })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -342,17 +356,11 @@ impl Ledger {
     /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let transitions = violations(Subject::new(&verdict.key, &verdict.uid), verdict.transitions, now);
+        let ownership = self.objects.get(&verdict.key).map(Standing::ownership).unwrap_or_default();
         (!transitions.is_empty()).then(|| Delta {
             results: self.results(&verdict.key, &verdict.uid),
-            owner: self.objects.get(&verdict.key).and_then(|standing| standing.owner.clone()),
-            labels: self.objects.get(&verdict.key).and_then(|standing| standing.labels.clone()),
-            object: verdict.key,
-            uid: verdict.uid,
-            appeared: Vec::new(),
-            resolved: Vec::new(),
             transitions,
-            lane,
-            span: Span::default(),
+            ..Delta::new(verdict.key, verdict.uid, ownership, lane)
         })
     }
 
@@ -381,25 +389,24 @@ impl Ledger {
     /// Forgets an object that is gone; returns what is resolved by that.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, owner, labels, results, .. } = self.take(key)?;
-        Some(Delta { owner, labels, ..Self::gone(key.clone(), uid, results, Lane::Change)? })
+        Self::ended(key.clone(), uid, (owner, labels), results, Lane::Change)
     }
 
     /// Returns the delta of results whose object is gone.
-    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
-        let silent = results.is_empty();
-        results.retain(Violation::is_reported);
-        (!silent).then(|| Delta {
-            object,
-            uid,
-            owner: None,
-            labels: None,
-            appeared: Vec::new(),
-            resolved: results,
-            transitions: Vec::new(),
-            results: Vec::new(),
-            lane,
-            span: Span::default(),
-        })
+    pub fn gone(object: ObjectKey, uid: Arc<str>, results: Vec<Violation>, lane: Lane) -> Option<Delta> {
+        Self::ended(object, uid, Ownership::default(), results, lane)
+    }
+
+    fn ended(
+        object: ObjectKey,
+        uid: Arc<str>,
+        ownership: Ownership,
+        mut resolved: Vec<Violation>,
+        lane: Lane,
+    ) -> Option<Delta> {
+        let silent = resolved.is_empty();
+        resolved.retain(Violation::is_reported);
+        (!silent).then(|| Delta { resolved, ..Delta::new(object, uid, ownership, lane) })
     }
 
     fn put(&mut self, key: ObjectKey, standing: Standing) {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::{
     exceptions::Exceptions,
-    ledger::{Delta, Ledger, dependents::Owners},
+    ledger::{Cause, Delta, Ledger, dependents::Owners},
     owned::OwnedObjects,
     queue::{Lane, Queued},
     recording::Recording,
@@ -100,14 +100,19 @@ impl Results {
         let (key, uid, now) = (verdict.key.clone(), Arc::clone(&verdict.uid), Timestamp::now());
         let without = verdict.results.is_empty();
         let owners = if without { Owners::default() } else { self.owners(context, &key, None) };
-        let delta = self.ledger.record(verdict, state, &owners, lane(queued), now);
-        let delta = delta.map(|delta| Delta { span, ..delta });
+        let delta = self.ledger.record(verdict, state, &owners, Cause { lane: lane(queued), span }, now);
         self.record_with_dependents(context, &key, &uid, delta);
     }
 
     /// Records the transitions of a verdict that is not about the present state of its object.
     pub(super) fn enter_transitions(&mut self, verdict: Verdict, queued: Option<Queued>) {
         let delta = self.ledger.transitions(verdict, lane(queued), Timestamp::now());
+        self.record(delta);
+    }
+
+    /// Records what changed, if anything did, with the present numbers of dependents.
+    fn record(&mut self, delta: Option<Delta>) {
+        let delta = delta.map(|delta| self.ledger.counted(delta));
         self.recording.record(delta);
     }
 
@@ -125,7 +130,7 @@ impl Results {
     pub(super) fn forget(&mut self, context: ResultContext<'_>, key: &ObjectKey, uid: &str) {
         self.owned.unlink(key);
         let delta = self.ledger.forget(key);
-        self.recording.record(delta);
+        self.record(delta);
         self.reconsider_dependents(context, key, uid);
         self.exception_gone(key);
     }
@@ -152,10 +157,10 @@ impl Results {
         let handed_over = self.ledger.end_handovers(Instant::now());
         for key in &handed_over {
             let delta = self.reconsidered(context, key, None);
-            self.recording.record(delta);
+            self.record(delta);
         }
         for delta in self.ledger.recounted() {
-            self.recording.record(Some(delta));
+            self.record(Some(delta));
         }
         !handed_over.is_empty()
     }

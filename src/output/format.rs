@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use serde::Serialize;
 
 use super::tree::WorkTree;
 
@@ -123,18 +122,6 @@ impl Default for RenderOptions {
             report_name: None,
         }
     }
-}
-
-/// What happened to a violation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StreamEvent {
-    /// The object did not have it before.
-    Appeared,
-    /// The object no longer has it, or is gone.
-    Resolved,
-    /// It was about a transition, and does not stand.
-    Happened,
 }
 
 /// Returns `time` in UTC, to the millisecond.

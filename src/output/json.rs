@@ -10,11 +10,14 @@ use std::io;
 use serde::Serialize;
 
 use super::{
-    format::{StreamEvent, shown_time},
+    format::shown_time,
     safe::{write_json, write_json_pretty},
 };
 use crate::{
-    audit::result::{AuditResult, AuditScope, Entry, PolicySummary, Summary},
+    audit::{
+        ledger::Lifecycle,
+        result::{AuditResult, AuditScope, Entry, PolicySummary, Summary},
+    },
     judge::{bundle::Edition, rule_settings::SkippedRule, unjudged::Unjudged},
     model::{
         coverage::{Coverage, State},
@@ -52,7 +55,7 @@ struct LastLine<'a> {
 /// One line of the long run.
 #[derive(Serialize)]
 struct Streamed<'a> {
-    event: StreamEvent,
+    event: Lifecycle,
     time: String,
     #[serde(flatten)]
     entry: &'a Entry,
@@ -91,7 +94,7 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
 
 /// Writes what happened to one violation.
 pub(super) fn stream_line(
-    event: StreamEvent,
+    event: Lifecycle,
     entry: &Entry,
     time: jiff::Timestamp,
     out: &mut dyn io::Write,

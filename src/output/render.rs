@@ -4,12 +4,15 @@ use std::io;
 
 use super::{
     csv,
-    format::{Format, RenderOptions, StreamEvent},
+    format::{Format, RenderOptions},
     forms, json, page,
     safe::Guarded,
     text,
 };
-use crate::audit::result::{AuditResult, Entry};
+use crate::audit::{
+    ledger::Lifecycle,
+    result::{AuditResult, Entry},
+};
 
 /// Writes the whole result.
 pub fn render(
@@ -42,7 +45,7 @@ pub fn render(
 /// Writes one line about one violation of the long run. Formats that do not stream write nothing.
 pub fn stream_line(
     format: Format,
-    event: StreamEvent,
+    event: Lifecycle,
     entry: &Entry,
     time: jiff::Timestamp,
     options: &RenderOptions,

@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use clap::ColorChoice;
 
 use super::{
-    format::{RenderOptions, StreamEvent, Target},
+    format::{RenderOptions, Target},
     render::stream_line,
 };
-use crate::audit::result::Entry;
+use crate::audit::{ledger::Lifecycle, result::Entry};
 
 /// The targets of the long run: each violation is written when it appears and when it is resolved.
 pub struct Streams {
@@ -42,7 +42,7 @@ impl Streams {
     ///
     /// # Errors
     /// When a target does not take the line; the others have it.
-    pub fn line(&mut self, event: StreamEvent, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
+    pub fn line(&mut self, event: Lifecycle, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
         let mut failure = None;
         let mut line = Vec::new();
         self.sinks.retain_mut(|sink| {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn write(streams: &mut Streams, message: &str) -> anyhow::Result<bool> {
-        streams.line(StreamEvent::Appeared, &entry(message), jiff::Timestamp::UNIX_EPOCH)
+        streams.line(Lifecycle::Appeared, &entry(message), jiff::Timestamp::UNIX_EPOCH)
     }
 
     /// Returns the messages in a file, all of whose lines are whole.

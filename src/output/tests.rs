@@ -5,7 +5,10 @@ use std::{
 
 use super::*;
 use crate::{
-    audit::result::{About, AuditResult, Entry, PolicySummary, Summary},
+    audit::{
+        ledger::Lifecycle,
+        result::{About, AuditResult, Entry, PolicySummary, Summary},
+    },
     judge::excusable::Excusability,
     model::{
         coverage::{Coverage, State},
@@ -223,10 +226,10 @@ fn streams_have_one_line_for_each_change() {
     {
         let options = RenderOptions { color, width: 40, ..RenderOptions::default() };
         for (event, result) in [
-            (StreamEvent::Appeared, manifests()),
-            (StreamEvent::Resolved, manifests()),
-            (StreamEvent::Happened, manifests()),
-            (StreamEvent::Appeared, hostile()),
+            (Lifecycle::Appeared, manifests()),
+            (Lifecycle::Resolved, manifests()),
+            (Lifecycle::Happened, manifests()),
+            (Lifecycle::Appeared, hostile()),
         ] {
             stream_line(format, event, &result.results[0], time, &options, &mut out).unwrap();
         }
@@ -305,7 +308,7 @@ fn the_long_run_continues_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("violations.ndjson");
     let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];
-    for event in [StreamEvent::Appeared, StreamEvent::Resolved] {
+    for event in [Lifecycle::Appeared, Lifecycle::Resolved] {
         let mut streams = Streams::open(&targets, clap::ColorChoice::Auto).unwrap();
         assert!(streams.line(event, &manifests().results[0], jiff::Timestamp::UNIX_EPOCH).unwrap());
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    format::{RenderOptions, StreamEvent, shown_time},
+    format::{RenderOptions, shown_time},
     names::{Names, is_known, message, object_name, rule_name},
     rules::Rules,
     safe::shown_line,
@@ -20,7 +20,10 @@ use super::{
     tables::{namespace, tables},
 };
 use crate::{
-    audit::result::{AuditResult, Entry},
+    audit::{
+        ledger::Lifecycle,
+        result::{AuditResult, Entry},
+    },
     model::{
         object::{Location, ObjectRef},
         verdict::{Outcome, Severity},
@@ -158,7 +161,7 @@ fn short_name(entry: &Entry, rules: &Rules<'_>) -> String {
 
 /// Writes one line about one violation; a message of several lines becomes one.
 pub(super) fn stream_line(
-    event: StreamEvent,
+    event: Lifecycle,
     entry: &Entry,
     time: jiff::Timestamp,
     options: &RenderOptions,
@@ -166,9 +169,9 @@ pub(super) fn stream_line(
 ) -> io::Result<()> {
     let paint = Paint(options.color);
     let (word, style) = match event {
-        StreamEvent::Appeared => ("appeared", style_of(entry.result)),
-        StreamEvent::Resolved => ("resolved", GREEN),
-        StreamEvent::Happened => ("happened", style_of(entry.result)),
+        Lifecycle::Appeared => ("appeared", style_of(entry.result)),
+        Lifecycle::Resolved => ("resolved", GREEN),
+        Lifecycle::Happened => ("happened", style_of(entry.result)),
     };
     let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
     writeln!(

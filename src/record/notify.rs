@@ -33,9 +33,13 @@ use self::{
     receiver::Receiver,
     worker::{Surroundings, Worker},
 };
-use super::{health::Health, lifecycle::Lifecycle};
+use super::health::Health;
 use crate::{
-    audit::{command::Command, ledger::Delta, recorded::Recorded},
+    audit::{
+        command::Command,
+        ledger::{Delta, Lifecycle},
+        recorded::Recorded,
+    },
     metrics::Metrics,
 };
 
@@ -92,7 +96,7 @@ impl NotifySink {
             let notification = Arc::new(notification);
             let known = match notification.event {
                 Lifecycle::Resolved => self.notified.end(namespace, violation),
-                Lifecycle::Appeared | Lifecycle::Transient => None,
+                Lifecycle::Appeared | Lifecycle::Happened => None,
             };
             let is_notified = |receiver: &Receiver| {
                 let concerns = || receiver.matching.concerns(&notification);

@@ -79,8 +79,7 @@ impl Results {
         if self.owned.arrived(uid) || (delta.is_some() && self.owned.has(uid)) {
             self.reconsider_dependents(context, key, uid);
         }
-        let delta = delta.map(|delta| self.ledger.counted(delta));
-        self.recording.record(delta);
+        self.record(delta);
     }
 
     /// Reconsiders the results of everything that an object manages, directly or not.
@@ -100,7 +99,7 @@ impl Results {
     /// One owner that is `decided` is not waited for.
     pub(super) fn reconsider(&mut self, context: ResultContext<'_>, key: &ObjectKey, decided: Option<&ObjectKey>) {
         let delta = self.reconsidered(context, key, decided);
-        self.recording.record(delta);
+        self.record(delta);
     }
 
     /// The same, without recording it; returns what changed.

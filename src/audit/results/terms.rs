@@ -31,7 +31,7 @@ impl Results {
         }
         for delta in kept {
             let results = self.ledger.results(&delta.object, &delta.uid);
-            self.recording.record(Some(Delta { results, ..delta }));
+            self.record(Some(Delta { results, ..delta }));
         }
         true
     }
@@ -49,7 +49,7 @@ impl Results {
         for (key, uid) in unrecorded {
             let owners = self.owners(context, &key, None);
             let delta = self.ledger.recall(&key, &uid, Vec::new(), &owners);
-            self.recording.record(delta);
+            self.record(delta);
         }
         self.recall_former_kinds(context.objects);
     }
@@ -79,7 +79,7 @@ impl Results {
             } else {
                 Ledger::gone(key, uid, results, Lane::Snapshot)
             };
-            self.recording.record(delta);
+            self.record(delta);
         }
         keys
     }
@@ -92,7 +92,7 @@ impl Results {
         }
         for recorded in self.recording.recorded.take_unless(|group, kind| objects.expects(group, kind)) {
             let key = recorded.key(&recorded.former_kind());
-            self.recording.record(Ledger::gone(key, recorded.object.uid, recorded.results, Lane::Snapshot));
+            self.record(Ledger::gone(key, recorded.object.uid, recorded.results, Lane::Snapshot));
         }
     }
 }

@@ -15,11 +15,14 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    audit::{ledger::Delta, result::Entry},
+    audit::{
+        ledger::{Delta, Lifecycle},
+        result::Entry,
+    },
     blocking::spawn_blocking,
     metrics::Metrics,
     model::object::ObjectRef,
-    output::{StreamEvent, Streams},
+    output::Streams,
 };
 
 /// Lines that wait for the reader of standard output; more are dropped.
@@ -35,7 +38,7 @@ pub(super) fn write(
     metrics: &Arc<Metrics>,
     helpers: &mut JoinSet<()>,
 ) -> impl Fn(&Delta) + Send + Sync + use<> {
-    let (sender, mut lines) = mpsc::channel::<(StreamEvent, Entry, Timestamp)>(LINES);
+    let (sender, mut lines) = mpsc::channel::<(Lifecycle, Entry, Timestamp)>(LINES);
     let (slow, mut failed) = (Losses::new("slow_reader", metrics), Losses::new("failed", metrics));
     helpers.spawn(async move {
         let mut batch = Vec::new();
@@ -57,10 +60,7 @@ pub(super) fn write(
     });
     move |delta| {
         let (resource, now) = (Arc::new(ObjectRef::new(&delta.object, &delta.uid)), Timestamp::now());
-        let appeared = delta.appeared.iter().map(|violation| (StreamEvent::Appeared, violation));
-        let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
-        let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));
-        for (event, violation) in resolved.chain(transitions).chain(appeared) {
+        for (event, violation) in delta.changes() {
             match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
                 Ok(()) => slow.tell_when_due(),
                 Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),

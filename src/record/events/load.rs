@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     audit::{
-        ledger::{Id, Subject, Violation},
+        ledger::{Id, Lifecycle, Subject, Violation},
         recorded::{Recorded, RecordedObject},
     },
     cluster::error::describe,
@@ -38,7 +38,7 @@ use crate::{
     record::{
         earlier::{EarlierRecords, Refusals},
         failure::WriteFailure,
-        lifecycle::Lifecycle,
+        message_name::lifecycle_name_of,
     },
 };
 
@@ -214,7 +214,7 @@ impl Appearances {
         // An Event that anybody else wrote has another name, or is about an object elsewhere.
         let namespace = regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
         let is_own = annotation(AUDIT) == Some(audit)
-            && event.metadata.name == Some(lifecycle.message_name_of(id, since))
+            && event.metadata.name == Some(lifecycle_name_of(lifecycle, id, since))
             && event.metadata.namespace.as_deref() == Some(namespace);
         if !is_own || !self.has_room(namespace, &annotations, &regarding, event.note.as_deref().unwrap_or_default()) {
             return;
@@ -376,7 +376,7 @@ mod tests {
         let id = Id::new(Subject::SAMPLE, finding);
         let lifecycle = if reason == RESOLVED { Lifecycle::Resolved } else { Lifecycle::Appeared };
         let metadata = ObjectMeta {
-            name: Some(lifecycle.message_name_of(id, since.parse().unwrap())),
+            name: Some(lifecycle_name_of(lifecycle, id, since.parse().unwrap())),
             namespace: Some("shop".to_owned()),
             ..ObjectMeta::default()
         };

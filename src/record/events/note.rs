@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use crate::audit::ledger::Lifecycle;
 use crate::model::{
     text::{dependents, truncate},
     verdict::{Excused, Finding, RuleInfo},
 };
-use crate::record::lifecycle::Lifecycle;
 
 /// Longest name of a rule, and longest title, in bytes; as much of them is in the annotations, too.
 pub(super) const NAME_BYTES: usize = 512;
@@ -17,7 +17,7 @@ pub(super) fn note(finding: &Finding, dependents_of_it: usize, lifecycle: Lifecy
     let mut note = match (&finding.excused, lifecycle) {
         (Some(Excused { excuse, .. }), _) => format!("{excuse}; "),
         (None, Lifecycle::Resolved) => "resolved: ".to_owned(),
-        (None, Lifecycle::Appeared | Lifecycle::Transient) => String::new(),
+        (None, Lifecycle::Appeared | Lifecycle::Happened) => String::new(),
     };
     // Writing to a string cannot fail.
     let _infallible = write!(note, "{}: {}", heading(finding), finding.message);

@@ -19,9 +19,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 
 use crate::{
-    audit::{ledger::Violation, recording::MOST_TRANSITIONS},
+    audit::{
+        ledger::{Lifecycle, Violation},
+        recording::MOST_TRANSITIONS,
+    },
     model::object::ObjectKey,
-    record::lifecycle::Lifecycle,
     telemetry::Span,
 };
 
@@ -67,7 +69,7 @@ impl EventContent {
     }
 
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Violation(change) if change.lifecycle == Lifecycle::Transient)
+        matches!(self, Self::Violation(change) if change.lifecycle == Lifecycle::Happened)
     }
 }
 
@@ -518,7 +520,7 @@ mod tests {
     fn what_is_put_back_keeps_its_place() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         for message in ["a", "b", "c"] {
-            queue.push(event(message, 0, Lifecycle::Transient, Priority::Change));
+            queue.push(event(message, 0, Lifecycle::Happened, Priority::Change));
         }
         let (sequence, first) = queue.pop(now).unwrap();
         let later = now + Duration::from_secs(1);
@@ -526,7 +528,7 @@ mod tests {
         assert_eq!(text(&queue.pop(now).unwrap().1), "b");
         assert_eq!(drain(&mut queue, later), ["a", "c"]);
         let (_, first) = {
-            queue.push(event("d", 0, Lifecycle::Transient, Priority::Change));
+            queue.push(event("d", 0, Lifecycle::Happened, Priority::Change));
             queue.pop(now).unwrap()
         };
         queue.put_back(9, first, later);
@@ -538,7 +540,7 @@ mod tests {
     #[test]
     fn transitions_are_bounded() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
-        let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Transient, Priority::Change));
+        let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Happened, Priority::Change));
         assert!((0..MOST_TRANSITIONS).all(|_| more(&mut queue)) && !more(&mut queue));
         assert!(queue.pop(now).is_some() && more(&mut queue) && !more(&mut queue));
         assert!(queue.push(event("a", 0, Lifecycle::Appeared, Priority::Change)), "what stands is not dropped");

@@ -27,10 +27,7 @@ use super::{
     writer::{EventWriter, PostError},
 };
 use crate::{
-    cluster::identity::CONTROLLER,
-    metrics::Metrics,
-    record::{health::Health, lifecycle::Lifecycle},
-    telemetry::Span,
+    audit::ledger::Lifecycle, cluster::identity::CONTROLLER, metrics::Metrics, record::health::Health, telemetry::Span,
 };
 
 /// Writes in flight at a time.
@@ -209,7 +206,7 @@ impl EventRecorder {
     /// there is no time left to wait.
     fn wait_for_object(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         match &pending.content {
-            EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Transient => {
+            EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Happened => {
                 *self.dropped.entry(change.object.namespace.clone()).or_default() += 1;
                 self.metrics.recorder_dropped("events", "object_rate", 1);
                 self.queue.finish(sequence, &pending.content);

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
 use crate::{
     audit::{ledger::Delta, queue::Lane},
-    record::{exception_notice::ExceptionNotice, lifecycle::Lifecycle},
+    record::exception_notice::ExceptionNotice,
 };
 
 /// Takes deltas and never blocks.
@@ -38,7 +38,7 @@ impl EventSink {
     pub fn record(&self, delta: &Delta) {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
-        for (lifecycle, violation) in Lifecycle::of(delta) {
+        for (lifecycle, violation) in delta.changes() {
             let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
             let change = ViolationChange { object, uid, violation, lifecycle, at };
             let content = EventContent::Violation(Box::new(change));

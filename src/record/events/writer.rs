@@ -20,6 +20,7 @@ use super::{
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
 use crate::{
+    audit::ledger::Lifecycle,
     cluster::{
         error::describe,
         identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
@@ -28,7 +29,7 @@ use crate::{
     record::{
         exception_notice::ExceptionNotice,
         failure::WriteFailure,
-        lifecycle::{Lifecycle, message_name},
+        message_name::{lifecycle_name, message_name},
     },
 };
 
@@ -76,10 +77,10 @@ impl EventWriter {
         let finding = &violation.finding;
         let since = violation.since.to_string();
         let kind = match lifecycle {
-            Lifecycle::Appeared | Lifecycle::Transient => ("Warning", APPEARED),
+            Lifecycle::Appeared | Lifecycle::Happened => ("Warning", APPEARED),
             Lifecycle::Resolved => ("Normal", RESOLVED),
         };
-        let name = lifecycle.message_name(violation);
+        let name = lifecycle_name(*lifecycle, violation);
         let note = note(finding, violation.dependents, *lifecycle);
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
@@ -97,7 +98,7 @@ impl EventWriter {
         }
         violation.notified.iter().for_each(|receivers| drop(annotate(RECEIVERS, receivers)));
         // What a transition violates never stands, so there is no time that it stands since.
-        if *lifecycle != Lifecycle::Transient {
+        if *lifecycle != Lifecycle::Happened {
             annotate(SINCE, &since);
         }
         event

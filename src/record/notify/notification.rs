@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{
-        ledger::{Delta, Violation, dependents::Labels},
+        ledger::{Delta, Lifecycle, Violation, dependents::Labels},
         queue::Lane,
     },
     model::{
@@ -15,7 +15,7 @@ use crate::{
         text::{dependents, shortened},
         verdict::{Excused, Finding, Outcome, RuleInfo, Severity},
     },
-    record::lifecycle::{Lifecycle, message_name},
+    record::message_name::{lifecycle_name, message_name},
 };
 
 /// Longest message of a policy that is passed on, in bytes.
@@ -98,8 +98,7 @@ impl Notification {
     /// Makes those of a delta, each with its violation.
     pub(super) fn of(delta: &Delta, time: Timestamp) -> impl Iterator<Item = (Self, &Violation)> {
         let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
-        Lifecycle::of(delta)
-            .map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
+        delta.changes().map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
     }
 
     /// Makes those that tell again that what stands has appeared.
@@ -113,7 +112,7 @@ impl Notification {
         let Finding { rule, outcome, severity, message, excused, .. } = &violation.finding;
         let RuleInfo { title, id: rule_id, category } = RuleInfo::clone(&rule.info);
         Self {
-            id: event.message_name(violation),
+            id: lifecycle_name(event, violation),
             event,
             time,
             violation: violation.id.to_string(),
@@ -163,7 +162,7 @@ impl Notification {
 
     pub(crate) fn with(self, event: Lifecycle, message: &str) -> Self {
         let violation = Violation::sample(message);
-        let (id, violation) = (event.message_name(&violation), violation.id.to_string());
+        let (id, violation) = (lifecycle_name(event, &violation), violation.id.to_string());
         Self { id, event, violation, message: message.to_owned(), ..self }
     }
 }
@@ -213,7 +212,7 @@ impl Notification {
             excused: Some("excused by shop/legacy until 2027-01-31T00:00:00Z: replaced in spring".to_owned()),
             ..whole.clone()
         };
-        let passing = Self { event: Lifecycle::Transient, ..whole.clone() };
+        let passing = Self { event: Lifecycle::Happened, ..whole.clone() };
         vec![whole, bare, passing]
     }
 }

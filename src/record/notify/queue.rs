@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::notification::{Batch, Notification};
-use crate::{audit::queue::Lane, record::lifecycle::Lifecycle};
+use crate::audit::{ledger::Lifecycle, queue::Lane};
 
 /// How notifications are put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     use Lane::{Change, Snapshot};
-    use Lifecycle::{Appeared, Resolved, Transient};
+    use Lifecycle::{Appeared, Happened, Resolved};
 
     #[test]
     fn a_batch_waits_for_others_until_it_is_whole() {
@@ -164,7 +164,7 @@ mod tests {
         let (mut queue, now) = (queue(9, 10), Instant::now());
         queue.push(notification("a", Resolved, Snapshot), now);
         queue.push(notification("b", Appeared, Snapshot), now);
-        queue.push(notification("c", Transient, Change), now);
+        queue.push(notification("c", Happened, Change), now);
         queue.push(notification("a", Appeared, Change), now);
         assert_eq!(drain(&mut queue), ["c happened", "a resolved", "b appeared", "a appeared"]);
     }

@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::notification::Notification;
 use crate::{
+    audit::ledger::Lifecycle,
     judge::dialects::gatekeeper::matching::Wildcard,
     model::verdict::{Outcome, Severity},
-    record::lifecycle::Lifecycle,
 };
 
 /// Which notifications a receiver gets: those that fit in every way that is given.
@@ -111,7 +111,7 @@ fn results<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeSet
 }
 
 fn events<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<Lifecycle>, D::Error> {
-    words(deserializer, &[Lifecycle::Appeared, Lifecycle::Resolved, Lifecycle::Transient], Lifecycle::word)
+    words(deserializer, &[Lifecycle::Appeared, Lifecycle::Resolved, Lifecycle::Happened], Lifecycle::word)
 }
 
 /// Reads words of a list that stand for something.

@@ -24,10 +24,13 @@ use super::{
     receiver::Receiver,
 };
 use crate::{
-    audit::{command::Command, ledger::Delta},
+    audit::{
+        command::Command,
+        ledger::{Delta, Lifecycle},
+    },
     cluster::backoff::Backoff,
     metrics::Metrics,
-    record::{health::Health, lifecycle::Lifecycle},
+    record::health::Health,
     telemetry::{Span, count},
 };
 

@@ -13,8 +13,8 @@ use crate::record::notify::{
     notification::{Batch, Notification, Resource, Teller},
 };
 use crate::{
+    audit::ledger::Lifecycle,
     model::{text::shortened, verdict::Severity},
-    record::lifecycle::Lifecycle,
 };
 
 /// Resends after which an alert ends that was not sent again.
@@ -53,13 +53,11 @@ impl Alertmanager {
     }
 
     fn alert(&self, told: &Notification, teller: &Teller, now: Timestamp) -> Alert {
-        let starts = if told.event == Lifecycle::Transient { told.time } else { told.since };
+        let starts = if told.event == Lifecycle::Happened { told.time } else { told.since };
         let ends = match told.event {
             Lifecycle::Resolved => told.time,
             // A transition has no end of its own.
-            Lifecycle::Appeared | Lifecycle::Transient => {
-                now.saturating_add(self.resend_every * RESENDS).unwrap_or(now)
-            }
+            Lifecycle::Appeared | Lifecycle::Happened => now.saturating_add(self.resend_every * RESENDS).unwrap_or(now),
         };
         Alert {
             labels: self.labels(told, teller),

@@ -9,7 +9,7 @@ use crate::record::notify::{
     http::{Message, json},
     notification::{Batch, Notification, Teller},
 };
-use crate::{cluster::identity::API_VERSION, record::lifecycle::message_name};
+use crate::{cluster::identity::API_VERSION, record::message_name::message_name};
 
 const SPEC_VERSION: &str = "1.0";
 const JSON: &str = "application/json";

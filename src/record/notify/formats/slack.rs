@@ -11,8 +11,8 @@ use crate::record::notify::{
     notification::{Batch, Notification, Teller},
 };
 use crate::{
+    audit::ledger::Lifecycle,
     model::{text::shortened, verdict::Severity},
-    record::lifecycle::Lifecycle,
 };
 
 /// Slack shows longer texts badly, and cuts those of more than 40,000 characters.
@@ -46,7 +46,7 @@ fn text(batch: &Batch, teller: &Teller, external_url: Option<&str>) -> String {
     notifications.sort_by_key(|told| rank(told));
     let count = |event| notifications.iter().filter(|told| told.event == event).count();
     let counts =
-        [Lifecycle::Appeared, Lifecycle::Transient, Lifecycle::Resolved].map(|event| (count(event), event.word()));
+        [Lifecycle::Appeared, Lifecycle::Happened, Lifecycle::Resolved].map(|event| (count(event), event.word()));
     let counts = counts.iter().filter(|(number, _)| *number > 0).enumerate().map(|(place, (number, word))| {
         let violations = if *number == 1 { "violation" } else { "violations" };
         if place == 0 { format!("{number} {violations} {word}") } else { format!("{number} {word}") }
@@ -76,7 +76,7 @@ fn line(told: &Notification, external_url: Option<&str>) -> String {
     let sign = match told.event {
         Lifecycle::Resolved if told.excused.is_some() => "\u{2611}\u{fe0f} excused:",
         Lifecycle::Resolved => "\u{2705} resolved:",
-        Lifecycle::Appeared | Lifecycle::Transient => sign(told.severity),
+        Lifecycle::Appeared | Lifecycle::Happened => sign(told.severity),
     };
     let severity = told.severity.map_or(String::new(), |severity| format!(" *{}*", severity.word()));
     let title = told.resource.title();

@@ -80,7 +80,7 @@ fn shown(error: &minijinja::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::lifecycle::Lifecycle;
+    use crate::audit::ledger::Lifecycle;
 
     #[test]
     fn the_document_has_every_field_of_every_notification() {
