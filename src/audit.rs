@@ -1,4 +1,4 @@
-//! The audit: one task that owns the state, and what it knows and decides by.
+//! The audit: one task that owns the state, and the parts of that state.
 //!
 //! [`pipeline`] is that task. The other files are parts of its state, each with an invariant of its own, and what goes in
 //! ([`command`]) and comes out ([`overview`], [`result`]).

@@ -1,7 +1,7 @@
 //! The latest state of each object, as compact bytes.
 //!
-//! In: objects from the sources, and where a list begins and ends. Out: what really changed, and the object of a key when
-//! it is to be judged. Only the pipeline owns a cache; bodies are shared with the judges.
+//! In: objects from the sources, and where a list begins and ends. Out: which changes are real, and the object of a key when it
+//! is evaluated. Only the pipeline owns a cache; bodies are shared with the evaluation threads.
 
 mod objects;
 
@@ -24,11 +24,11 @@ use crate::{
 pub enum Effect {
     /// Nothing: the state was known.
     Same,
-    /// There is a new state of a known object; the one before.
+    /// A known object has a new state; this is the one before.
     Changed(Previous),
     /// The object was not known.
     New,
-    /// Another object has taken the name; the old one, whose uid this is, is gone.
+    /// Another object has taken the name; the old one, whose uid this is, was deleted.
     Replaced(Arc<str>),
 }
 
@@ -47,17 +47,17 @@ impl Previous {
         self.0.projection
     }
 
-    /// What managed it.
+    /// Its controller.
     pub fn controller(&self) -> Option<&Arc<Controller>> {
         self.0.controller.as_ref()
     }
 
-    /// Whether it was over.
+    /// Whether it was inactive.
     pub fn inactive(&self) -> bool {
         self.0.inactive
     }
 
-    /// Makes it an object again.
+    /// Converts it into an object with this key.
     pub fn into_object(self, key: ObjectKey) -> Object {
         self.0.into_object(key)
     }
@@ -75,7 +75,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct Entries {
     objects: Objects,
-    /// Counts lists; an entry that a complete list did not name is gone.
+    /// Counts lists; an object that a complete list did not name was deleted.
     listing: u32,
     /// How many of the objects the present list has named.
     listed: usize,
@@ -83,7 +83,7 @@ struct Entries {
     dropped: usize,
     /// How many of the objects are inactive.
     inactive: usize,
-    /// The controller of the object that came last: those that have the same one often come one after the other.
+    /// The controller of the last object: objects with the same controller often come one after the other.
     controller: Option<Arc<Controller>>,
 }
 
@@ -101,13 +101,13 @@ impl Entries {
         self.controller.clone()
     }
 
-    /// Counts an entry that came in.
+    /// Counts a new entry.
     fn entered(&mut self, entry: &Entry) {
         self.inactive += usize::from(entry.inactive);
         self.listed += usize::from(entry.listing == self.listing);
     }
 
-    /// No longer counts an entry that is out.
+    /// No longer counts a removed entry.
     fn left(&mut self, entry: &Entry) {
         self.inactive -= usize::from(entry.inactive);
         self.listed -= usize::from(entry.listing == self.listing);
@@ -121,12 +121,12 @@ impl Entries {
 }
 
 impl Cache {
-    /// Makes a cache that trains the dictionary of `packing` and compresses what is not yet.
+    /// Makes a cache that trains the dictionary of `packing`, and compresses objects that are not compressed yet.
     pub fn new(packing: Packing) -> Self {
         Self { packer: Packer::new(packing), ..Self::default() }
     }
 
-    /// Makes a cache that does not compress, for objects that are judged and dropped.
+    /// Makes a cache that does not compress, for objects that are evaluated once and dropped.
     pub fn unpacked() -> Self {
         Self { packer: Packer::off(), ..Self::default() }
     }
@@ -136,7 +136,7 @@ impl Cache {
         &self.usage
     }
 
-    /// Returns how many bytes an object takes that came before, and would take in its new state.
+    /// Returns how many bytes an object takes in its present state, and would take in its new state.
     pub fn growth(&self, scope: &WatchScope, object: &Object) -> (usize, usize) {
         let known = self.scopes.get(scope).and_then(|entries| entries.objects.get(&object.key));
         (known.map_or(0, Entry::bytes), objects::bytes(&object.body))
@@ -157,7 +157,7 @@ impl Cache {
         self.scopes.entry(scope).or_insert_with(|| Entries::new(kind));
     }
 
-    /// Takes a scope out; returns the keys and uids of its objects, which are dropped one after the other.
+    /// Removes a scope; returns the keys and uids of its objects, which are dropped one after the other.
     pub fn take(&mut self, scope: &WatchScope) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send + use<> {
         let taken = self.scopes.remove(scope);
         for (namespace, entry) in taken.iter().flat_map(|entries| entries.objects.entries()) {
@@ -179,7 +179,7 @@ impl Cache {
         }
     }
 
-    /// Ends a list: forgets what it did not name and returns the keys and uids of that.
+    /// Ends a list: removes the objects that it did not name, and returns their keys and uids.
     pub fn listed(&mut self, scope: &WatchScope) -> Vec<(ObjectKey, Arc<str>)> {
         let Some(entries) = self.scopes.get_mut(scope) else { return Vec::new() };
         if entries.listed == entries.objects.len() {
@@ -194,9 +194,9 @@ impl Cache {
         gone.into_iter().map(|(key, entry)| (key, entry.uid.text())).collect()
     }
 
-    /// Puts the present state of an object in; returns what is new about it.
+    /// Stores the present state of an object; returns what changed.
     pub fn apply(&mut self, scope: &WatchScope, mut object: Object) -> Effect {
-        // An unknown scope was dropped while this change was under way.
+        // An unknown scope was dropped before this change arrived.
         let Some(entries) = self.scopes.get_mut(scope) else { return Effect::Same };
         let listing = entries.listing;
         if let Some(known) = entries.objects.get_mut(&object.key).filter(|known| known.is(&object)) {
@@ -239,36 +239,36 @@ impl Cache {
         self.entry(key).map(|entry| entry.clone().into_object(key.clone()))
     }
 
-    /// Returns the uid of an object that is there.
+    /// Returns the uid of an object, if it exists.
     pub fn uid(&self, key: &ObjectKey) -> Option<Arc<str>> {
         self.entry(key).map(|entry| entry.uid.text())
     }
 
-    /// Whether an object is there that has this uid.
+    /// Whether an object with this key and uid exists.
     pub fn has(&self, key: &ObjectKey, uid: &str) -> bool {
         self.entry(key).is_some_and(|entry| entry.uid == *uid)
     }
 
-    /// Returns when an object was created, as the API server says.
+    /// Returns when the API server created an object.
     pub fn created(&self, key: &ObjectKey) -> Option<Timestamp> {
         self.entry(key)?.body.created()
     }
 
-    /// Returns what manages an object.
+    /// Returns the controller of an object.
     pub fn controller(&self, key: &ObjectKey) -> Option<&Arc<Controller>> {
         self.entry(key)?.controller.as_ref()
     }
 
-    /// Whether an object is there and over.
+    /// Whether an object exists and is inactive.
     pub fn is_inactive(&self, key: &ObjectKey) -> bool {
         self.entry(key).is_some_and(|entry| entry.inactive)
     }
 
-    /// Returns what controls an object, and what controls that in turn, up to the last that is there: the nearest first.
+    /// Returns the controller of an object, the controller of that, and so on up to the last one that exists: the nearest first.
     pub fn owners(&self, key: &ObjectKey) -> Vec<ObjectKey> {
         let mut owners: Vec<ObjectKey> = Vec::new();
         while let Some(owner) = self.owner(owners.last().unwrap_or(key)) {
-            // Whoever may write owners may write circles.
+            // Owner references are written by users and may be circular.
             if owners.len() == MOST_OWNERS || owner == *key || owners.contains(&owner) {
                 break;
             }
@@ -277,8 +277,8 @@ impl Cache {
         owners
     }
 
-    /// Whether the chain of an object's [owners](Self::owners) has a topmost one. It has none where it comes back to the object,
-    /// or is too long. One that comes back to another owner ends before that, as the owners in the circle have none.
+    /// Whether the chain of an object's [owners](Self::owners) has a topmost one. It has none if it comes back to the object, or
+    /// is too long. A chain that comes back to another owner ends before that one, as the owners in the circle have none.
     pub fn has_top(&self, key: &ObjectKey, owners: &[ObjectKey]) -> bool {
         let next = self.owner(owners.last().unwrap_or(key));
         next.is_none_or(|next| next != *key && owners.contains(&next))
@@ -290,7 +290,7 @@ impl Cache {
             |scope: &&WatchScope| *scope.kind.kind == *controller.kind && *scope.kind.group == *controller.group;
         let kinds = self.scopes.keys().filter(is_named).map(|scope| &scope.kind);
         let keys = kinds.flat_map(|kind| {
-            // What kind an owner is says whether it has a namespace; of manifests nobody knows.
+            // The kind of an owner decides whether it has a namespace; for kinds in manifests that is not known.
             [key.namespace.clone(), None].map(|namespace| ObjectKey {
                 kind: Arc::clone(kind),
                 namespace,
@@ -301,7 +301,7 @@ impl Cache {
         keys.into_iter().find(|owner| self.has(owner, &controller.uid))
     }
 
-    /// Returns which state of an object is there.
+    /// Returns which state of an object the cache has.
     pub fn state(&self, key: &ObjectKey) -> Option<State> {
         self.entry(key)?.resource_version.state()
     }
@@ -311,8 +311,8 @@ impl Cache {
         self.entry(key)?.location()
     }
 
-    /// Drops the JSON of an object that will not be judged again, but for the labels, by which it may be excused, and the time
-    /// of its creation.
+    /// Drops the JSON of an object that will not be evaluated again, except for its labels, which exceptions may select, and the
+    /// time of its creation.
     pub fn drop_body(&mut self, key: &ObjectKey) {
         let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
         if let Some(entry) = entry {
@@ -345,12 +345,12 @@ impl Cache {
         self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys())
     }
 
-    /// Returns the namespaces of the objects of a scope, `None` for those that are in none; in no order.
+    /// Returns the namespaces of the objects of a scope, `None` for objects of the cluster; in no order.
     pub fn namespaces(&self, scope: &WatchScope) -> impl Iterator<Item = Option<&Arc<str>>> {
         self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.namespaces())
     }
 
-    /// Returns the keys of the objects of a scope that are in a namespace, or in none, in no order.
+    /// Returns the keys of the objects of a scope in one namespace, or of the objects of the cluster, in no order.
     pub fn keys_in(&self, scope: &WatchScope, namespace: Option<&Arc<str>>) -> impl Iterator<Item = ObjectKey> {
         self.scopes.get(scope).into_iter().flat_map(move |entries| entries.objects.keys_in(namespace))
     }
@@ -379,7 +379,7 @@ impl Cache {
         self.scopes.get(&self.scope(key)?)?.objects.get(key)
     }
 
-    /// Trains a dictionary on the objects so far, and compresses those that are not yet.
+    /// Trains a dictionary on the objects so far, and compresses those that are not compressed yet.
     fn train(&mut self) {
         let count = self.scopes.values().map(|entries| entries.objects.len()).sum();
         let bodies = self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| &entry.body);
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_state_is_not_kept_is_not_gone() {
+    fn an_object_whose_state_is_not_kept_still_exists() {
         let mut cache = cache();
         for name in ["a", "b"] {
             cache.apply(&scope(), pod(name, name, 1));

@@ -1,4 +1,4 @@
-//! `--rejudge-every`: verdicts that depend on the clock are renewed as time goes by, a part of the objects at a time.
+//! `--rejudge-every`: objects whose results depend on the clock are evaluated again regularly, a part of them at a time.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// Says which part of the objects is judged again at which time.
+/// Decides which part of the objects is evaluated again at which time.
 #[derive(Debug)]
 pub(crate) struct Clock {
     stroke: Option<Duration>,
@@ -35,7 +35,7 @@ impl Slice {
 impl Clock {
     /// Makes a clock that goes through all objects once in `every`; `None` never does.
     pub(crate) fn new(every: Option<Duration>) -> Self {
-        // Each stroke goes through all keys, so there are no more strokes than are needed to spread the work.
+        // Each part needs a pass over all keys, so there are only as many parts as are needed to spread the work.
         let slices = every.map_or(1, |every| every.as_secs().clamp(1, 120));
         let stroke = every.map(|every| every / u32::try_from(slices).unwrap_or(1));
         Self { stroke, slices, next: stroke.map(|stroke| Instant::now() + stroke), slice: 0 }

@@ -1,14 +1,13 @@
-//! Compares two results: what appears, what changes, what resolves, what stays, and what cannot be compared.
+//! Compares two results: which violations appear, change, are resolved, stay, and cannot be compared.
 //!
 //! A violation is the same on both sides if its [`Fingerprint`](super::fingerprint::Fingerprint) is, and between two audits the
-//! numbers in its evidence as well. A violation that only one side lists appears or resolves if the other could have found it
-//! ([`Reach`]). Each violation is in one class, so those of the side
-//! after are what appears, changes and stays, and what is listed there and cannot be compared.
+//! numbers in its evidence as well. A violation that only one side lists appears or is resolved if the other side could have
+//! found it ([`Reach`]). Each violation is in one class: those of the second side appear, change, stay or cannot be compared.
 //!
-//! New policies may say the same in other words. Where both sides judged the same objects, what a rule finds in an object
-//! goes on in other words, as in the [ledger](super::ledger), if it has the details of what would otherwise resolve, or if as
-//! many would appear as would resolve. Between two audits the objects may have changed, so there other words are another
-//! violation.
+//! New policies may word a message differently. If both sides evaluated the same objects, a result of a rule is taken for a
+//! reworded one, as in the [ledger](super::ledger), if it has the details of one that would otherwise be resolved, or if as
+//! many would appear as would be resolved. Between two audits the objects may have changed, so there another message is
+//! another violation.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -36,7 +35,7 @@ use crate::{
 /// What two results have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
-    /// The objects: they were judged by two sets of policies.
+    /// The objects: they were evaluated with two sets of policies.
     Policies,
     /// Perhaps nothing: they are two audits, of different times.
     Audits,
@@ -50,7 +49,7 @@ pub struct AuditDiff {
     pub api_version: &'static str,
     /// Always `AuditDiff`.
     pub kind: &'static str,
-    /// Whether all that appears is listed: whatever is there after was judged, and could be compared.
+    /// Whether every new violation is listed: everything on the second side was evaluated, and could be compared.
     pub complete: bool,
     /// The first result.
     pub before: DiffedResult,
@@ -58,19 +57,19 @@ pub struct AuditDiff {
     pub after: DiffedResult,
     /// How many violations are in each class.
     pub summary: Tally,
-    /// Rules that are in force after, and were not before; as `policy/rule`, sorted.
+    /// Rules that are in force only on the second side; as `policy/rule`, sorted.
     pub added_rules: Vec<String>,
     /// The reverse.
     pub removed_rules: Vec<String>,
     /// By rule; those without a violation are left out.
     pub rules: Vec<RuleTally>,
-    /// By namespace; the first may be what is in none.
+    /// By namespace; the first may be that of objects of the cluster.
     pub namespaces: Vec<NamespaceTally>,
-    /// Violations that are there after, and were not before. Like all lists in the order of the results.
+    /// Violations that are only on the second side. Like all lists in the order of the results.
     pub appears: Vec<Entry>,
-    /// Violations with another result, another severity, or in other words.
+    /// Violations with another result, another severity, or another message.
     pub changes: Vec<ChangedEntry>,
-    /// Violations that were there before, and are not after; those that are excused after say by what.
+    /// Violations that are only on the first side; with the exception, if they are excused on the second.
     pub resolves: Vec<Entry>,
     /// Objects that a policy could not be evaluated for.
     pub errors: Vec<FailedEntry>,
@@ -83,7 +82,7 @@ pub struct AuditDiff {
 pub struct DiffedResult {
     /// As the user named it.
     pub name: String,
-    /// Whether everything was judged.
+    /// Whether everything was evaluated.
     pub complete: bool,
     /// Counts.
     pub summary: Summary,
@@ -109,7 +108,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether anything is not as it was.
+    /// Whether anything differs.
     pub fn differs(&self) -> bool {
         self.appears + self.changes + self.resolves + self.incomparable > 0
     }
@@ -130,23 +129,23 @@ pub struct RuleTally {
 /// The violations in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NamespaceTally {
-    /// `None` is what is in no namespace.
+    /// `None` for objects of the cluster.
     pub namespace: Option<Arc<str>>,
     /// How many there are.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// A violation that is there on both sides and differs.
+/// A violation that is on both sides and differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedEntry {
-    /// What it was.
+    /// The violation before.
     pub before: Told,
-    /// What it is.
+    /// The violation after.
     pub after: Entry,
 }
 
-/// What is said of a violation.
+/// What the two sides may differ in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "as in an entry")]
 pub struct Told {
@@ -197,7 +196,7 @@ pub fn compare(
     if compared == Compared::Policies {
         reword(&mut gone, &mut come, &mut pairs);
     }
-    // What an owner stands for on either side is told of at the owner.
+    // Results that an owner covers on either side are reported at the owner.
     let own = |entry: &Entry| entry.covered_by.is_none();
     pairs.retain(|(old, new)| own(old) && own(new));
     gone.retain(|entry| own(entry));
@@ -256,12 +255,12 @@ impl DiffedResult {
     }
 }
 
-/// What one side says of violations that only the other lists.
+/// What one side could have found of the violations that only the other lists.
 struct Judge<'r> {
     reach: Reach<'r>,
     result: &'r AuditResult,
     compared: Compared,
-    /// Why nothing can be compared: one looked at a cluster, the other at manifests.
+    /// Why nothing can be compared: one side checked a cluster, the other manifests.
     elsewhere: Option<String>,
 }
 
@@ -291,7 +290,7 @@ impl<'r> Judge<'r> {
             return self.elsewhere.clone();
         }
         let entry = BaselineEntry::from(entry);
-        // What a rule finds that only one set has is the difference between the sets, unless it is in a file that is refused.
+        // Results of a rule that only one set has are a difference, unless the rule's file is refused in the other set.
         let of_policies = self.compared == Compared::Policies && self.result.refused.is_empty();
         if of_policies && !self.reach.has_rule(&entry.policy, &entry.rule) {
             return None;
@@ -342,14 +341,14 @@ fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compa
     matching
 }
 
-/// What says the same in other words, if anything does: the findings of one rule in one object.
+/// The results of one rule for one object, among which reworded ones are paired.
 type Subject<'r> = (&'r str, &'r str, &'r ObjectRef, Option<&'r Location>);
 
 fn subject(entry: &Entry) -> Subject<'_> {
     (&entry.policy, &entry.rule, &entry.resource, entry.location.as_ref())
 }
 
-/// Pairs what goes on in other words, and takes it out of both lists.
+/// Pairs reworded results, and removes them from both lists.
 fn reword<'r>(old: &mut Vec<&'r Entry>, new: &mut Vec<&'r Entry>, pairs: &mut Vec<(&'r Entry, &'r Entry)>) {
     pair(old, new, pairs, |old, new| !old.details.is_empty() && old.details == new.details);
     let mut counts: BTreeMap<Subject<'_>, (usize, usize)> = BTreeMap::new();
@@ -362,7 +361,7 @@ fn reword<'r>(old: &mut Vec<&'r Entry>, new: &mut Vec<&'r Entry>, pairs: &mut Ve
     pair(old, new, pairs, |old, _| counts.get(&subject(old)).is_some_and(|(ended, begun)| ended == begun));
 }
 
-/// Pairs findings of one rule in one object, the first with the first, if `may` says so.
+/// Pairs results of one rule for one object, the first with the first, if `may` returns true.
 fn pair<'r>(
     old: &mut Vec<&'r Entry>,
     new: &mut Vec<&'r Entry>,
@@ -383,7 +382,7 @@ fn pair<'r>(
     new.sort_by(|a, b| a.order().cmp(&b.order()));
 }
 
-/// Whether nothing is said differently of a violation; numbers in its message are no difference.
+/// Whether a violation is the same in all that is compared; numbers in its message are no difference.
 fn is_same(old: &Entry, new: &Entry) -> bool {
     (old.id, old.result, old.severity) == (new.id, new.result, new.severity)
 }

@@ -1,6 +1,7 @@
-//! The violations that ended last: what is better than it was.
+//! The violations that were resolved last.
 //!
-//! In: every delta, whoever records. Out: what ended within [`KEPT`] and since this process began, as far as [`MOST`] reach.
+//! In: every delta, also while another process records. Out: the violations resolved within [`KEPT`] and since this process
+//! began, the newest [`MOST`] of them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,12 +18,12 @@ const MOST: usize = 1_000;
 /// For how long one is kept.
 pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(24);
 
-/// The violations that ended last, the newest first.
+/// The violations that were resolved last, the newest first.
 #[derive(Debug, Default)]
 pub(crate) struct EndedViolations(VecDeque<Ended>);
 
 impl EndedViolations {
-    /// Adds what a delta says has ended.
+    /// Adds the resolved violations of a delta.
     pub(crate) fn add(&mut self, delta: &Delta, at: Timestamp) {
         let overdue = |ended: &Ended| at.duration_since(ended.at) > KEPT;
         while self.0.back().is_some_and(overdue) {

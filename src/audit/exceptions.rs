@@ -1,7 +1,7 @@
-//! Exceptions: violations that somebody excused for a time, with a reason. Where one applies, the result is `skip`.
+//! Exceptions excuse violations for a time, with a reason. If one applies, the result is `skip`.
 //!
-//! In: `PolicyException`s, in files and in the cluster, and the policies in force. Out: findings with what excuses them. This
-//! is the only place that decides about it, so that reports, Events, metrics and every form of output say the same.
+//! In: `PolicyException`s, in files and in the cluster, and the policies in force. Out: results with the exception that excuses
+//! them. Nothing else decides this, so that reports, Events, metrics and all output formats agree.
 
 mod exception;
 mod listed;
@@ -46,16 +46,16 @@ use crate::{
     },
 };
 
-/// The longest message about an exception that cannot be read, in bytes: it may quote what is wrong.
+/// The longest message about an exception that cannot be parsed, in bytes: it may quote the text.
 const LONGEST_MESSAGE: usize = 1_024;
 
-/// How long before its end an exception is pointed at.
+/// How long before its end there is a warning about an exception.
 pub const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// All exceptions, and the rules that they can be about.
 #[derive(Debug, Clone, Default)]
 pub struct Exceptions {
-    /// Of whoever runs kaudit, with where they stand.
+    /// Those of `--exceptions`, each with its file and line.
     given: Vec<(Option<Location>, ListedException)>,
     /// Why the newest version of the files could not be loaded.
     refused_given: Option<String>,
@@ -123,7 +123,7 @@ impl Exceptions {
     /// # Errors
     /// Names each that is not, and the nearest rule.
     pub fn checked(mut self, policies: &PolicySet) -> anyhow::Result<Self> {
-        self.judged_by(policies);
+        self.set_policies(policies);
         let wrong = self.given.iter().filter_map(|(location, exception)| {
             let unknown = exception.named.unknown.as_ref()?;
             let place = place_of(location.as_ref(), "spec.policies");
@@ -157,7 +157,7 @@ impl Exceptions {
     }
 
     /// Notes which rules are in force.
-    pub fn judged_by(&mut self, policies: &PolicySet) {
+    pub fn set_policies(&mut self, policies: &PolicySet) {
         self.rules = RulesInForce::new(policies);
         self.resolve_given();
         self.found.readable_mut().for_each(|exception| exception.resolve(&self.rules));
@@ -193,8 +193,8 @@ impl Exceptions {
         self.given.iter().map(|(_, exception)| exception).chain(self.found.readable())
     }
 
-    /// Excuses what is excused at a time of what was found about an object, and nothing else, whatever was excused before.
-    /// `subjects` are the object and its owners, each with its JSON: what is excused for one of them is for the object.
+    /// Excuses the results of an object that an exception matches at a time, and only those, whatever was excused before.
+    /// `subjects` are the object and its owners, each with its JSON: an exception for any of them excuses the object.
     pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
         let subjects: Vec<_> = subjects.iter().map(|(key, body)| (key, LazyCell::new(move || body.labels()))).collect();
         let namespaces: BTreeSet<&str> = subjects.iter().filter_map(|(key, _)| key.namespace.as_deref()).collect();
@@ -221,21 +221,21 @@ impl Exceptions {
         }
     }
 
-    /// Whether any of them selects objects by their labels.
+    /// Whether an exception selects objects by their labels.
     pub(crate) fn select_by_labels(&self) -> bool {
         self.all().any(|exception| exception.selects_by_labels())
     }
 
-    /// Whether there are any.
+    /// Whether there are no exceptions.
     pub(crate) fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
 
-    /// Returns when, after a time, the next one ends or is pointed at.
+    /// Returns when, after a time, the next exception expires, or the warning about it is due.
     pub(crate) fn next_turn(&self, now: Timestamp) -> Option<Timestamp> {
         let turns = |exception: &ListedException| {
             let end = exception.expires;
-            // One that has less than `NOTICE` left is pointed at.
+            // There is a warning about an exception that expires within `NOTICE`.
             let notice =
                 end.checked_sub(NOTICE).ok().and_then(|from| from.checked_add(SignedDuration::from_nanos(1)).ok());
             let valid = self.longest.filter(|_| exception.author == Author::Team);
@@ -263,7 +263,7 @@ impl Exceptions {
             return Some((ExceptionProblem::UnknownRule, why.clone()));
         }
         if let Some(longest) = self.longest.filter(|_| self.is_too_long(exception, now)) {
-            // Says nothing that changes with time: it is in the status, which is written when it changes.
+            // Without a duration that changes with time: the text is in the status, which is written when it changes.
             let begins = exception.expires.checked_sub(longest).unwrap_or(Timestamp::MIN);
             let why = format!(
                 "spec.expiresAt: {:.0} is later than --max-exception-duration allows before {begins:.0}: choose an earlier end",
@@ -348,7 +348,7 @@ impl Exceptions {
     }
 }
 
-/// Reads the objects of a file; what is no object is an error.
+/// Reads the objects of a file; anything else in it is an error.
 fn objects(file: ManifestFile) -> anyhow::Result<Vec<Object>> {
     let (mut objects, mut problem) = (Vec::new(), None);
     manifest::read_with(&[file], &Selection::default(), Secrets::Redact, false, &mut |change| match change {

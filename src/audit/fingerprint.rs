@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_run_to_run_is_no_part() {
+    fn details_that_differ_between_runs_are_left_out() {
         let first = fingerprint("has 3 of 4", |_| {});
         assert_eq!(first, fingerprint("has 5 of 6", |object| object.uid = "other".into()));
         assert_eq!(first, fingerprint("has 5 of 6", |object| object.api_version = "apps/v1beta1".into()));

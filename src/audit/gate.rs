@@ -1,7 +1,7 @@
-//! What keeps judging shut until the initial sync is complete, and what is known of each kind's coverage.
+//! The gate, which holds evaluation back until the initial sync is complete, and the coverage of each kind.
 //!
-//! In: what the sources say of their scopes. Out: whether an object may be judged, and the coverage. Invariant: an
-//! object is never judged before the gate is open and its own scope has delivered one whole list.
+//! In: the state of each watch scope, from the sources. Out: whether an object may be evaluated, and the coverage. Invariant:
+//! an object is never evaluated before the gate is open and its own scope has delivered one whole list.
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +20,9 @@ use crate::{
     source::change::{Discovered, Unreadable, Unserved, WatchScope},
 };
 
-/// Longer than the list of any kind keeps those of others waiting.
+/// The longest time that the list of one kind may keep those of others waiting.
 const LONGEST_TURN: Duration = Duration::from_secs(30);
-/// The most unreadable objects that are kept of a scope; the others are counted.
+/// The most unreadable objects of a scope that are kept by name; the others are counted.
 const MOST_SKIPPED: usize = 1_000;
 /// The most of them that messages name.
 const MOST_NAMED: usize = 20;
@@ -33,9 +33,9 @@ struct ScopeState {
     message: String,
     /// It has delivered a whole list at least once.
     joined: bool,
-    /// When its first list began or delivered an unknown object last; `None` while the list waits for its turn.
+    /// When its first list began or delivered an unknown object last; `None` while the list waits for others.
     progress: Option<Instant>,
-    /// When its source said anything last.
+    /// When its source sent anything last.
     heard: Timestamp,
     /// Objects that could not be read, with the reason.
     skipped: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ impl ScopeState {
         self.skipped.is_empty() && self.more_skipped == 0
     }
 
-    /// Says why the scope is not complete; the first objects that could not be read are named.
+    /// Returns why the scope is not complete, with the names of the first objects that could not be read.
     fn messages(&self) -> Vec<String> {
         let whole = Some(&self.message).filter(|text| !text.is_empty()).cloned();
         let named = self.skipped.iter().take(MOST_NAMED).map(|(name, why)| format!("{name} could not be read: {why}"));
@@ -100,7 +100,7 @@ impl Gate {
         self.discovered = Some(discovered);
     }
 
-    /// Notes that a new list of `scope` begins: it will name the objects that cannot be read again.
+    /// Notes that a new list of `scope` begins: objects that cannot be read will be reported again.
     pub fn listing(&mut self, scope: &WatchScope, now: Instant) {
         let Some(known) = self.scopes.get_mut(scope) else { return };
         known.skipped.clear();
@@ -119,15 +119,15 @@ impl Gate {
         }
     }
 
-    /// Notes that the source of `scope` said something, were it that there is nothing to tell.
+    /// Notes that the source of `scope` sent something, if only that nothing changed.
     pub fn heard(&mut self, scope: &WatchScope, at: Timestamp) {
         if let Some(known) = self.scopes.get_mut(scope) {
             known.heard = at;
         }
     }
 
-    /// Returns when anything was last heard of each synced kind, given as group and plural: of the scope that has been silent
-    /// for longest.
+    /// Returns when the watch of each synced kind, given as group and plural, last sent anything; of several scopes, the one
+    /// that has been silent for longest.
     pub fn activity(&self) -> impl Iterator<Item = (&str, &str, Timestamp)> {
         let mut kinds: BTreeMap<(&str, &str), Timestamp> = BTreeMap::new();
         for (scope, known) in self.scopes.iter().filter(|(_, known)| known.state == State::Synced) {
@@ -172,7 +172,7 @@ impl Gate {
     /// it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
         for known in self.scopes.values_mut() {
-            // A kind whose list waits for its turn is not at fault: the turns of the others come to an end by themselves.
+            // A list that waits for others is not at fault: theirs are given up on if they make no progress.
             let (progress, limit) = match known.progress {
                 Some(progress) => (Some(progress), self.sync_timeout),
                 None => (self.progress, self.sync_timeout.max(LONGEST_TURN)),
@@ -187,12 +187,12 @@ impl Gate {
         ready && !std::mem::replace(&mut self.open, true)
     }
 
-    /// Whether judging has begun.
+    /// Whether evaluation has begun.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether objects of `scope` may be judged.
+    /// Whether objects of `scope` may be evaluated.
     pub fn lets_through(&self, scope: &WatchScope) -> bool {
         self.open && self.scopes.get(scope).is_some_and(|known| known.joined)
     }
@@ -202,12 +202,12 @@ impl Gate {
         self.scopes.keys()
     }
 
-    /// Returns the scopes whose objects may be judged.
+    /// Returns the scopes whose objects may be evaluated.
     pub fn joined(&self) -> impl Iterator<Item = &WatchScope> {
         self.scopes.iter().filter(|(_, known)| known.joined).map(|(scope, _)| scope)
     }
 
-    /// Returns of each scope whether its objects can be looked up.
+    /// Returns for each scope whether its objects can be looked up.
     pub fn read_states(&self) -> impl Iterator<Item = (&WatchScope, ReadState)> {
         self.scopes.iter().map(|(scope, known)| {
             let state = match known.state {
@@ -229,7 +229,7 @@ impl Gate {
         unread.find(|(scope, _)| !others(scope)).map(|(_, known)| reason(known.state))
     }
 
-    /// Returns what the last pass of discovery found beside the scopes.
+    /// Returns what the last pass of discovery found in addition to the scopes.
     pub fn beside_scopes(&self) -> Option<&Discovered> {
         self.discovered.as_ref()
     }
@@ -241,7 +241,7 @@ impl Gate {
             || unserved.into_iter().any(|down| down.group == group)
     }
 
-    /// Whether a kind that is not expected may still appear, as discovery has not confirmed yet that it is gone.
+    /// Whether a kind that is not expected may still appear, because discovery has not confirmed yet that it is not served.
     pub fn is_provisional(&self) -> bool {
         self.discovered.as_ref().is_none_or(|discovered| discovered.provisional)
     }
@@ -267,7 +267,7 @@ impl Gate {
             && self.scopes.iter().all(is_known)
     }
 
-    /// Returns the coverage by kind; `objects` says how many objects a scope holds, and how many of them are inactive.
+    /// Returns the coverage by kind; `objects` returns how many objects a scope holds, and how many of them are inactive.
     pub fn coverage(&self, objects: impl Fn(&WatchScope) -> (usize, usize)) -> Vec<Coverage> {
         let mut kinds: BTreeMap<&Kind, Coverage> = BTreeMap::new();
         for (scope, known) in &self.scopes {
@@ -295,7 +295,7 @@ impl Gate {
     }
 }
 
-/// Returns why a kind cannot be read, in words that stay the same from one attempt to the next.
+/// Returns why a kind cannot be read, in a text that is the same for each attempt.
 fn reason(state: State) -> &'static str {
     match state {
         State::Synced | State::Syncing => "not read yet",
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_on_joins_when_it_answers_and_stays_when_it_fails_later() {
+    fn scopes_given_up_on_join_when_they_answer_and_stay_when_they_fail_later() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(scope("secrets", None), now);
         gate.discovered(Discovered::default());

@@ -1,9 +1,9 @@
-//! Keeps the inventory in step with the cache: changes are collected, put in on a blocking thread, and come back as
-//! policies that can look other objects up.
+//! Keeps the inventory in step with the cache: changes are collected, put into it on a blocking thread, and come back as
+//! policies that can look up other objects.
 //!
-//! Invariants: every change that was marked is in the policies sooner or later, and then all objects whose verdicts may
-//! depend on it are judged again. What changed and depends on the inventory waits until the policies have everything that
-//! happened before, so that nothing is said about a state that the cluster never had.
+//! Invariants: every marked change is in the policies eventually, and then all objects whose results may depend on it are
+//! evaluated again. A changed object that depends on the inventory waits until the policies have everything that happened
+//! before it, so that no result is about a state that the cluster never had.
 
 use std::{
     any::Any,
@@ -42,14 +42,14 @@ use crate::{
 const REST: Duration = Duration::from_millis(100);
 /// A change does not wait longer than this, however many come after it.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// An object that changed waits this long for what happened before and comes later: each kind has a watch of its own.
+/// An object that changed waits this long for earlier changes that arrive later: each kind has a watch of its own.
 const SETTLE: Duration = Duration::from_millis(50);
-/// When an inventory that was lost is built again.
+/// How long after it was lost an inventory is built again.
 const REBUILD: Duration = Duration::from_secs(10);
-/// Updates take at most one part of the time in so many.
+/// Updates take at most this fraction of the time: one part in four.
 const SHARE: u32 = 4;
 
-/// Objects for which there is room to wait at any time.
+/// The number of waiting objects for which memory is always kept.
 const ROOM: usize = 1_024;
 
 /// The inventory, and the policies with it.
@@ -63,27 +63,27 @@ pub(crate) struct InventorySync {
     since: Option<(Instant, Instant)>,
     /// No update begins before this.
     not_before: Option<Instant>,
-    /// Objects that changed, in the order of that.
+    /// Objects that changed, in the order in which they did.
     waiting: VecDeque<Waiting>,
-    /// Objects that wait for kinds which are looked up and are being read.
+    /// Objects that wait for the first list of kinds that their policies look up.
     awaiting: Vec<(ObjectKey, Queued)>,
-    /// The keys of both: nothing else has them judged meanwhile.
+    /// The keys of both: nothing else queues them meanwhile.
     waiting_keys: HashSet<ObjectKey>,
-    /// Which kinds have been read; an update takes it in.
+    /// Which kinds have been read; the next update puts that into the policies.
     lookups: Arc<LookupState>,
-    /// Whether the policies do not know it yet.
+    /// Whether the policies do not have it yet.
     lookups_pending: bool,
     /// Which kinds had been read when the last update began: the policies have the objects of these.
     lookups_in_force: Arc<LookupState>,
     pub(crate) rounds: Rounds,
-    /// Objects on which there was a verdict since the update began that is under way: it may be about what was before.
+    /// Objects with a verdict since the running update began: it may be about the state before.
     judged: BTreeSet<ObjectKey>,
     /// The policies with the inventory; `None` before the first update.
     policies: Option<Arc<PolicySet>>,
-    /// Counts resets: an update that began before the last one is of no use.
+    /// Counts resets: an update that began before the last reset is dropped.
     generation: u64,
     updating: JoinSet<Updated>,
-    /// Why the policies could not take the last state; empty if they could.
+    /// Why the last update failed; empty if it did not.
     pub(crate) problem: String,
     /// What an update does; another function in tests.
     pub(crate) run: fn(Update, Vec<ObjectState>, bool) -> Updated,
@@ -94,7 +94,7 @@ pub(crate) struct InventorySync {
 pub(crate) struct Waiting {
     pub(crate) key: ObjectKey,
     pub(crate) queued: Queued,
-    /// When everything has come that happened before.
+    /// When everything that happened before has arrived.
     settled: Instant,
 }
 
@@ -103,14 +103,14 @@ pub(crate) struct Waiting {
 pub(crate) struct Updated {
     /// `None` if it was lost.
     inventory: Option<Inventory>,
-    /// The policies with it; or, if the update was lost, as they were loaded, and why.
+    /// The policies with it; or, if the update was lost, the policies as they were loaded, and why.
     policies: Result<Arc<PolicySet>, (Arc<PolicySet>, String)>,
-    /// What policies can see a difference in.
+    /// The objects whose results may change.
     touched: Touched,
     generation: u64,
     /// Which kinds had been read when the update began.
     lookups: Arc<LookupState>,
-    /// When the update began: it has all that was marked before.
+    /// When the update began: it has everything that was marked before.
     began: Instant,
     /// How long it took to put the objects in.
     pub(crate) took: Duration,
@@ -118,7 +118,7 @@ pub(crate) struct Updated {
     evaluated: Duration,
 }
 
-/// An object and its present state; `None` if it is gone.
+/// An object and its present state; `None` if it was deleted.
 pub(crate) type ObjectState = (ObjectKey, Option<Body>);
 
 impl InventorySync {
@@ -159,12 +159,12 @@ impl InventorySync {
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
-    /// Returns the policies to judge by, once they have what they look up.
+    /// Returns the policies to evaluate with, once they have the objects that they look up.
     pub(crate) fn policies(&self) -> Option<Arc<PolicySet>> {
         self.policies.clone()
     }
 
-    /// Whether the policies have everything that was marked, and what waited for that does not wait any more.
+    /// Whether the policies have everything that was marked, and no object waits for that any longer.
     pub(crate) fn is_current(&self) -> bool {
         self.has_everything() && self.waiting_keys.is_empty() && self.rounds.wanted.is_nothing()
     }
@@ -173,7 +173,7 @@ impl InventorySync {
         self.policies.is_some() && self.pending.is_empty() && !self.lookups_pending && self.updating.is_empty()
     }
 
-    /// Has an object wait that changed and looks something up. Returns it if it need not.
+    /// Lets a changed object wait whose policies look up others. Returns it if it need not wait.
     pub(crate) fn wait(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) -> Option<ObjectKey> {
         if self.waits(&key) {
             return None;
@@ -187,7 +187,7 @@ impl InventorySync {
         None
     }
 
-    /// Has an object wait for the first state of the inventory, or for kinds that are being read.
+    /// Lets an object wait for the first state of the inventory, or for kinds that are being read.
     pub(crate) fn wait_for_policies(&mut self, key: ObjectKey, queued: Queued, for_kinds: bool) {
         if self.waits(&key) {
             return;
@@ -232,12 +232,12 @@ impl InventorySync {
         self.waiting_keys.contains(key)
     }
 
-    /// Takes out what need not wait any more, as everything is in the policies.
+    /// Removes and returns the objects that need not wait any longer, because everything before them is in the policies.
     pub(crate) fn settled(&mut self, now: Instant) -> Vec<Waiting> {
         if self.has_everything() { self.release(now) } else { Vec::new() }
     }
 
-    /// Takes out what had settled by a time.
+    /// Removes and returns the objects that had settled by a time.
     fn release(&mut self, by: Instant) -> Vec<Waiting> {
         let settled = self.waiting.iter().take_while(|waiting| waiting.settled <= by).count();
         let settled: Vec<_> = self.waiting.drain(..settled).collect();
@@ -247,7 +247,7 @@ impl InventorySync {
         settled
     }
 
-    /// Gives back the room that those took that waited.
+    /// Gives back the memory of objects that no longer wait.
     pub(crate) fn shrink(&mut self) {
         self.waiting.shrink_to(ROOM);
         self.waiting_keys.shrink_to(ROOM);
@@ -266,7 +266,7 @@ impl InventorySync {
             return None;
         }
         if self.policies.is_none() {
-            // Nothing can be judged until then.
+            // Nothing can be evaluated until then.
             return Some(now);
         }
         if self.lookups_pending {
@@ -278,13 +278,14 @@ impl InventorySync {
         Some(self.not_before.map_or(due, |not_before| due.max(not_before)))
     }
 
-    /// Returns when to look again: an update is due, or what waits has settled, or a round is due.
+    /// Returns when to call again: an update is due, or waiting objects have settled, or a round is due.
     pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
         let settled = self.waiting.front().map(|waiting| waiting.settled).filter(|_| self.has_everything());
         self.due(now).into_iter().chain(settled).chain(self.rounds.due(now)).min()
     }
 
-    /// Begins anew if an update was lost, with what the policies have until then. Returns whether everything is to be marked.
+    /// Starts over with an empty inventory if an update was lost; until it is built, the policies keep what they have. Returns
+    /// whether everything has to be marked.
     pub(crate) fn rebuild(&mut self, now: Instant) -> bool {
         let lost = self.inventory.is_none() && self.updating.is_empty();
         if lost {
@@ -294,7 +295,7 @@ impl InventorySync {
         lost
     }
 
-    /// Takes out the objects that were marked.
+    /// Removes and returns the objects that were marked.
     pub(crate) fn take_pending(&mut self) -> BTreeSet<ObjectKey> {
         self.since = None;
         std::mem::take(&mut self.pending)
@@ -321,7 +322,7 @@ impl InventorySync {
         });
     }
 
-    /// Waits for the update that is under way; `None` if none is.
+    /// Waits for the running update; `None` if there is none.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -330,14 +331,15 @@ impl InventorySync {
         self.updating.join_next().await?.ok()
     }
 
-    /// Notes that there is a verdict on an object that looks something up.
-    pub(crate) fn note_judged(&mut self, key: &ObjectKey) {
+    /// Notes that there is a verdict about an object whose policies look up others.
+    pub(crate) fn note_evaluated(&mut self, key: &ObjectKey) {
         if !self.updating.is_empty() {
             self.judged.insert(key.clone());
         }
     }
 
-    /// Accepts an update, while some objects are being `judging` by the state before; returns what need not wait for it any more.
+    /// Accepts an update, while the objects in `judging` are being evaluated with the state before; returns those that need not
+    /// wait for it any longer.
     pub(crate) fn accept(&mut self, updated: Updated, judging: Vec<ObjectKey>, now: Instant) -> Vec<Waiting> {
         let judged = std::mem::take(&mut self.judged);
         if updated.generation != self.generation {
@@ -354,7 +356,7 @@ impl InventorySync {
             Err((policies, why)) => {
                 error!("Policies cannot look other objects up: {why}");
                 self.problem = format!("policies cannot look other objects up: {why}");
-                // The others judge all the same; the audit is not complete.
+                // Policies that look up nothing are evaluated all the same; the audit is not complete.
                 self.policies.take().unwrap_or(policies)
             }
         };
@@ -367,13 +369,13 @@ impl InventorySync {
             drop(spawn_blocking(move || drop(old)));
             self.rounds.wanted.add(updated.touched);
         }
-        // Before the first state nothing was judged, so every verdict has it.
+        // Before the first state nothing was evaluated, so every verdict is based on it.
         self.release(updated.began)
     }
 }
 
 impl Updated {
-    /// What is left of an update that panicked.
+    /// Returns the outcome of an update that panicked.
     fn lost(
         policies: Arc<PolicySet>,
         generation: u64,
@@ -423,7 +425,7 @@ impl Update {
                 continue;
             }
             self.inventory.note_seen(&key, hash);
-            // An object that cannot be read has a verdict that says so; it cannot be looked up.
+            // An object that cannot be parsed has an error as its result; it cannot be looked up.
             let object = json.and_then(|json| {
                 let read = |json: &[u8]| match &*projection {
                     Some(projection) if !all => projection.read(json),
@@ -471,7 +473,7 @@ impl Update {
     }
 }
 
-/// Returns the objects for which rules that relate objects have other results now.
+/// Returns the objects for which rules that relate objects have different results now.
 fn in_arrays(policies: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
     let key = |identity: Identity| {
         let Identity { api_version, kind, namespace, name } = identity;
@@ -490,7 +492,7 @@ mod tests {
     };
 
     #[test]
-    fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
+    fn only_the_read_fields_of_looked_up_objects_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let policy = "package p\n\nimport rego.v1\n\n\
                       deny contains name if {\n\tsome name\n\t\
@@ -533,7 +535,7 @@ mod tests {
         std::fs::write(rule.join("raw.rego"), module).unwrap();
     }
 
-    /// An object of the core group, or one that is gone.
+    /// An object of the core group, or a deleted one.
     fn state(kind: &str, namespace: &str, name: &str, app: Option<&str>) -> ObjectState {
         let plural = format!("{}s", kind.to_lowercase());
         let kind_of_key = Kind::sample("", &plural, kind);

@@ -23,21 +23,21 @@ const BATCH: usize = 32;
 
 type Evaluate = fn(&Job, &SharedVerdicts) -> Verdict;
 
-/// Blocking threads that judge, at most as many as the process may use cores.
+/// Blocking threads that evaluate objects, at most as many as the process may use cores.
 #[derive(Debug)]
 pub(crate) struct Judges {
-    batches: JoinSet<Vec<Judged>>,
+    batches: JoinSet<Vec<Evaluated>>,
     most: usize,
     shared: Arc<SharedVerdicts>,
     /// Evaluates one object; another function in tests.
     pub(crate) evaluate: Evaluate,
 }
 
-/// What a judge says.
+/// A verdict, and what it is about.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct Evaluated {
     pub(crate) verdict: Verdict,
-    /// The state of the object that was judged.
+    /// The state of the object that was evaluated.
     pub(crate) state: Option<State>,
     /// The verdict is about the object's deletion and not about its present state.
     pub(crate) deleted: bool,
@@ -60,10 +60,10 @@ impl Judges {
         (waiting / self.most).clamp(1, BATCH)
     }
 
-    /// Judges a batch on a thread of its own.
+    /// Evaluates a batch on a thread of its own.
     pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
         let (evaluate, shared) = (self.evaluate, Arc::clone(&self.shared));
-        let judge = move |job: &Job| Judged {
+        let judge = move |job: &Job| Evaluated {
             verdict: guarded(evaluate, job, &shared),
             state: job.object.state(),
             deleted: job.deleted,
@@ -71,16 +71,16 @@ impl Judges {
         spawn_blocking_in(&mut self.batches, move || jobs.iter().map(judge).collect());
     }
 
-    /// Waits for the next batch to be judged; `None` if none is under way.
+    /// Waits for the next batch; `None` if none is being evaluated.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Judged>, JoinError>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Evaluated>, JoinError>> {
         self.batches.join_next().await
     }
 }
 
-/// Judges an object; a panic costs only this object, and is its result.
+/// Evaluates an object; a panic becomes an error of this object only.
 fn guarded(evaluate: Evaluate, job: &Job, shared: &SharedVerdicts) -> Verdict {
     catch_unwind(AssertUnwindSafe(|| evaluate(job, shared))).unwrap_or_else(|panic| {
         let why = panic_text(&*panic);

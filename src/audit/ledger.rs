@@ -1,9 +1,9 @@
-//! The standing violations, and what a new verdict changes about them.
+//! The open violations, and what a new verdict changes about them.
 //!
-//! Invariant: for each time that a violation (uid, policy, rule, message) stands, one delta says that it appeared and one
-//! that it is resolved, however often its object is judged in between. New policies that say the same in other words end
-//! nothing and begin nothing ([`rewording`]). A violation that an owner shares is listed and reported there, and not at its
-//! dependents ([`rollup`]).
+//! Invariant: each time a violation (uid, policy, rule, message) is open, one delta reports that it appeared and one that it
+//! is resolved, however often its object is evaluated in between. New policies that only word a message differently resolve
+//! nothing and report nothing as new ([`rewording`]). A violation that an owner has as well is listed and reported at the
+//! owner, and not at its dependents ([`rollup`]).
 
 mod clean;
 pub mod counts;
@@ -61,17 +61,17 @@ pub struct Delta {
     pub uid: Arc<str>,
     /// Its topmost owner, if it has or had results.
     pub owner: Option<Arc<ObjectRef>>,
-    /// The labels of that owner, or its own if it has none, as far as anybody asks for them; `None` if they are not known.
+    /// Those labels of that owner that recorders need, or the object's own if it has no owner; `None` if they are not known.
     pub labels: Option<Labels>,
-    /// Violations that were not there before, or were not told of.
+    /// Violations that are new, or were not reported before.
     pub appeared: Vec<Violation>,
-    /// Violations that no longer stand.
+    /// Violations that are no longer open.
     pub resolved: Vec<Violation>,
-    /// What the transition violated: reported once, never standing.
+    /// Violations by the transition itself: reported once, never open.
     pub transitions: Vec<Violation>,
-    /// All present results that no owner covers, errors and excused ones too; none if the object is gone.
+    /// All present results that no owner covers, errors and excused ones too; none if the object was deleted.
     pub results: Vec<Violation>,
-    /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
+    /// Whether it follows a change of one object, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
     /// The span of the change that it follows, if that is traced.
     pub span: Span,
@@ -114,8 +114,8 @@ impl Delta {
     }
 
     /// Makes a delta in which nothing changed.
-    fn of(object: ObjectKey, standing: &Standing, results: Vec<Violation>) -> Self {
-        Self { results, ..Self::new(object, Arc::clone(&standing.uid), standing.ownership(), Lane::Snapshot) }
+    fn of(object: ObjectKey, known: &ObjectResults, results: Vec<Violation>) -> Self {
+        Self { results, ..Self::new(object, Arc::clone(&known.uid), known.ownership(), Lane::Snapshot) }
     }
 }
 
@@ -137,9 +137,9 @@ impl Violation {
     }
 }
 
-/// The verdict that stands on one object with results.
+/// The last verdict on one object that has results.
 #[derive(Debug)]
-pub struct Standing {
+pub struct ObjectResults {
     /// Its uid.
     pub uid: Arc<str>,
     /// Its topmost owner, if it has results.
@@ -150,13 +150,13 @@ pub struct Standing {
     pub results: Vec<Violation>,
     /// Rules that were evaluated without a result.
     pub passed: Arc<RuleNumbers>,
-    /// Number of the policy set that it was judged by.
+    /// The policy set that it was evaluated with, by its count.
     set: u32,
-    /// The state that it is about; `None` if that is not known.
+    /// The object's state that was evaluated; `None` if that is not known.
     state: Option<State>,
 }
 
-impl Standing {
+impl ObjectResults {
     fn ownership(&self) -> Ownership {
         (self.owner.clone(), self.labels.clone())
     }
@@ -170,11 +170,11 @@ impl Standing {
 /// Objects for which there is room at any time.
 const ROOM: usize = 1_024;
 
-/// All judged objects.
+/// The results of all evaluated objects.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Those with results.
-    objects: HashMap<ObjectKey, Standing>,
+    objects: HashMap<ObjectKey, ObjectResults>,
     /// Those without.
     clean: Clean,
     counts: Counts,
@@ -185,8 +185,8 @@ pub struct Ledger {
     excused: HashMap<Arc<str>, usize>,
     /// Number of the present policy set.
     set: u32,
-    /// Its policies whose results depend on nothing but the object that is judged.
-    looking_nowhere_else: HashSet<Arc<str>>,
+    /// Its policies whose results depend on nothing but the evaluated object.
+    object_only: HashSet<Arc<str>>,
     /// What owners cover.
     dependents: Dependents,
     /// Whether they cover anything.
@@ -206,17 +206,17 @@ impl Ledger {
     }
 
     /// Notes that verdicts are by other policies from now on.
-    pub fn judged_by(&mut self, policies: &PolicySet) {
+    pub fn set_policies(&mut self, policies: &PolicySet) {
         self.set += 1;
         self.counts.expect(policies.classes());
         let alone = policies.policies.iter().filter(|policy| policy.depends.is_object_alone());
-        self.looking_nowhere_else = alone.map(|policy| Arc::clone(&policy.name)).collect();
+        self.object_only = alone.map(|policy| Arc::clone(&policy.name)).collect();
     }
 
     /// Notes that an object is in another state of which no policy can see the difference: its verdict stays.
     pub fn holds_for(&mut self, key: &ObjectKey, state: Option<State>) {
-        if let Some(standing) = self.objects.get_mut(key).filter(|standing| standing.state.is_some()) {
-            standing.state = state;
+        if let Some(known) = self.objects.get_mut(key).filter(|known| known.state.is_some()) {
+            known.state = state;
         }
     }
 
@@ -227,12 +227,12 @@ impl Ledger {
 
     /// Returns how many bytes the results of an object take, and would take with this verdict.
     pub fn growth(&self, verdict: &Verdict) -> (usize, usize) {
-        let old = self.objects.get(&verdict.key).map_or(0, Standing::bytes);
+        let old = self.objects.get(&verdict.key).map_or(0, ObjectResults::bytes);
         (old, verdict.results.iter().map(violation::bytes).sum())
     }
 
     /// Enters a verdict by the present policies about a state of the object; returns what it changed. When another object has
-    /// taken the name of one that was judged, that one is to be forgotten first: the two have no violation in common.
+    /// taken the name of one that was evaluated, forget that one first: the two have no violation in common.
     pub fn record(
         &mut self,
         verdict: Verdict,
@@ -246,12 +246,12 @@ impl Ledger {
         let (mut results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
         undecided::mark(&mut results, &undecided);
         let passed = self.rules.shared(passed);
-        let standing = Standing { uid, owner: None, labels: None, results, passed, set: self.set, state };
-        self.settle(key, standing, transitions, owners, cause.into())
+        let known = ObjectResults { uid, owner: None, labels: None, results, passed, set: self.set, state };
+        self.settle(key, known, transitions, owners, cause.into())
     }
 
-    /// Enters what was recorded before about an object that exists, whether it has been judged by now or not; returns what
-    /// is not recorded yet.
+    /// Enters the violations recorded before of an object that exists, whether it has been evaluated by now or not; returns
+    /// what is not recorded yet.
     pub fn recall(
         &mut self,
         key: &ObjectKey,
@@ -262,7 +262,7 @@ impl Ledger {
         let judged = self.take(key);
         if !recorded.is_empty() {
             let (uid, set) = (uid.clone(), self.set);
-            let standing = Standing {
+            let known = ObjectResults {
                 uid,
                 owner: None,
                 labels: None,
@@ -271,13 +271,13 @@ impl Ledger {
                 set,
                 state: None,
             };
-            self.put(key.clone(), standing);
+            self.put(key.clone(), known);
         }
-        let judged = Standing { uid: uid.clone(), ..judged? };
+        let judged = ObjectResults { uid: uid.clone(), ..judged? };
         self.settle(key.clone(), judged, Vec::new(), owners, Lane::Snapshot.into())
     }
 
-    /// Has what stands of an object excused anew, and attributed to its owners anew; returns what that changed.
+    /// Applies exceptions and owners to an object's results again; returns what that changed.
     pub fn reconsider(
         &mut self,
         key: &ObjectKey,
@@ -285,7 +285,7 @@ impl Ledger {
         owners: &Owners,
         now: Timestamp,
     ) -> Option<Delta> {
-        let Standing { uid, results, passed, set, state, .. } = self.objects.get(key)?;
+        let ObjectResults { uid, results, passed, set, state, .. } = self.objects.get(key)?;
         let mut findings: Vec<Finding> = results.iter().map(|known| known.finding.clone()).collect();
         excuse(&mut findings);
         // What was recorded is known by ids that the words in the record need not lead to.
@@ -295,15 +295,15 @@ impl Ledger {
         };
         let results = results.iter().zip(findings).map(same).collect();
         let (uid, passed, set, state) = (Arc::clone(uid), Arc::clone(passed), *set, *state);
-        let standing = Standing { uid, owner: None, labels: None, results, passed, set, state };
-        self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot.into())
+        let known = ObjectResults { uid, owner: None, labels: None, results, passed, set, state };
+        self.settle(key.clone(), known, Vec::new(), owners, Lane::Snapshot.into())
     }
 
-    /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
+    /// Replaces the results of an object; one that it had before keeps the time when it was first seen.
     fn settle(
         &mut self,
         key: ObjectKey,
-        mut now: Standing,
+        mut now: ObjectResults,
         transitions: Vec<Violation>,
         owners: &Owners,
         cause: Cause,
@@ -312,18 +312,18 @@ impl Ledger {
         let only_policies_changed = before.as_ref().is_some_and(|before| {
             before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
         });
-        let (before, ownership_before) = before.map_or_else(Default::default, |standing| {
-            let Standing { results, owner, labels, .. } = standing;
+        let (before, ownership_before) = before.map_or_else(Default::default, |known| {
+            let ObjectResults { results, owner, labels, .. } = known;
             (results, (owner, labels))
         });
         now.results.extend(undecided::kept(&before, &now.results));
-        // What was told, and who stood for it, only what stood before can say.
+        // Whether a result was reported, and which owner covered it, is known from the results before.
         for result in &mut now.results {
             (result.unreported, result.covered_by) = (false, None);
         }
         tell_apart(&mut now.results);
         let comparison = rewording::compare(before, &mut now.results, |policy| {
-            only_policies_changed && self.looking_nowhere_else.contains(policy)
+            only_policies_changed && self.object_only.contains(policy)
         });
         let rewording::Comparison { mut appeared, mut resolved, mut changed } = comparison;
         now.owner = self.dependents.topmost(owners);
@@ -341,22 +341,23 @@ impl Ledger {
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { self.uncovered(&now) };
-        // Of an object without results nobody has asked for its owners.
+        // The owners of an object without results have not been looked up.
         let ownership = if now.results.is_empty() { ownership_before } else { now.ownership() };
         self.put(key.clone(), now);
         (!silent).then(|| Delta { appeared, resolved, transitions, results, ..Delta::new(key, uid, ownership, cause) })
     }
 
-    /// Counts an object without results that will not be judged again.
+    /// Counts an object without results that will not be evaluated again.
     pub fn record_clean(&mut self, passed: &RuleNumbers) {
         self.dropped += 1;
         self.rules.passed(passed);
     }
 
-    /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
+    /// Returns only the violations by the transition, of a verdict whose object was deleted or will be evaluated with newer
+    /// policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let transitions = violations(Subject::new(&verdict.key, &verdict.uid), verdict.transitions, now);
-        let ownership = self.objects.get(&verdict.key).map(Standing::ownership).unwrap_or_default();
+        let ownership = self.objects.get(&verdict.key).map(ObjectResults::ownership).unwrap_or_default();
         (!transitions.is_empty()).then(|| Delta {
             results: self.results(&verdict.key, &verdict.uid),
             transitions,
@@ -364,11 +365,11 @@ impl Ledger {
         })
     }
 
-    /// Knows an object by another key from now on: it is read in another API version.
+    /// Moves the results of an object to another key: it is read in another API version.
     pub fn rename(&mut self, old: &ObjectKey, new: ObjectKey) {
-        if let Some(standing) = self.objects.remove(old) {
-            self.dependents.rename(&standing.uid, &new);
-            self.objects.insert(new, standing);
+        if let Some(known) = self.objects.remove(old) {
+            self.dependents.rename(&known.uid, &new);
+            self.objects.insert(new, known);
         } else if let Some(passed) = self.clean.remove(old) {
             self.clean.insert(&new, passed);
         }
@@ -376,23 +377,23 @@ impl Ledger {
 
     /// Returns the results of the object with this key and uid that no owner covers.
     pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
-        let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
-        standing.map(|standing| self.uncovered(standing)).unwrap_or_default()
+        let known = self.objects.get(key).filter(|known| known.uid == *uid);
+        known.map(|known| self.uncovered(known)).unwrap_or_default()
     }
 
     /// Returns all results of the object with this key and uid, also those that its owner covers.
     pub fn results_of(&self, key: &ObjectKey, uid: &Arc<str>) -> &[Violation] {
-        let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
-        standing.map_or(&[], |standing| &standing.results)
+        let known = self.objects.get(key).filter(|known| known.uid == *uid);
+        known.map_or(&[], |known| &known.results)
     }
 
-    /// Forgets an object that is gone; returns what is resolved by that.
+    /// Forgets a deleted object; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
-        let Standing { uid, owner, labels, results, .. } = self.take(key)?;
+        let ObjectResults { uid, owner, labels, results, .. } = self.take(key)?;
         Self::ended(key.clone(), uid, (owner, labels), results, Lane::Change)
     }
 
-    /// Returns the delta of results whose object is gone.
+    /// Returns the delta of results whose object was deleted.
     pub fn gone(object: ObjectKey, uid: Arc<str>, results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         Self::ended(object, uid, Ownership::default(), results, lane)
     }
@@ -409,14 +410,14 @@ impl Ledger {
         (!silent).then(|| Delta { resolved, ..Delta::new(object, uid, ownership, lane) })
     }
 
-    fn put(&mut self, key: ObjectKey, standing: Standing) {
-        self.rules.passed(&standing.passed);
-        if standing.results.is_empty() {
-            return self.clean.insert(&key, self.rules.keep(&standing.passed));
+    fn put(&mut self, key: ObjectKey, known: ObjectResults) {
+        self.rules.passed(&known.passed);
+        if known.results.is_empty() {
+            return self.clean.insert(&key, self.rules.keep(&known.passed));
         }
-        self.rules.add(&standing.results);
-        self.usage.add(key.namespace.as_ref(), standing.bytes());
-        for result in &standing.results {
+        self.rules.add(&known.results);
+        self.usage.add(key.namespace.as_ref(), known.bytes());
+        for result in &known.results {
             match &result.covered_by {
                 None => self.counts.add(key.namespace.as_ref(), &result.finding.class()),
                 Some(cover) => self.dependents.add(cover),
@@ -425,21 +426,21 @@ impl Ledger {
                 *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
             }
         }
-        self.objects.insert(key, standing);
+        self.objects.insert(key, known);
     }
 
-    /// Takes out what stands of an object. Of one without results neither uid nor state are known, on which nothing
+    /// Removes and returns the results of an object. For one without results neither uid nor state are known, on which nothing
     /// depends.
-    fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
-        let standing = self.objects.remove(key).or_else(|| {
+    fn take(&mut self, key: &ObjectKey) -> Option<ObjectResults> {
+        let known = self.objects.remove(key).or_else(|| {
             let passed = self.rules.release(self.clean.remove(key)?);
             let (uid, results, set) = ("".into(), Vec::new(), self.set);
-            Some(Standing { uid, owner: None, labels: None, results, passed, set, state: None })
+            Some(ObjectResults { uid, owner: None, labels: None, results, passed, set, state: None })
         })?;
-        self.rules.not_passed(&standing.passed);
-        self.rules.remove(&standing.results);
-        self.usage.remove(key.namespace.as_ref(), standing.bytes());
-        for result in &standing.results {
+        self.rules.not_passed(&known.passed);
+        self.rules.remove(&known.results);
+        self.usage.remove(key.namespace.as_ref(), known.bytes());
+        for result in &known.results {
             match &result.covered_by {
                 None => self.counts.remove(key.namespace.as_ref(), &result.finding.class()),
                 Some(cover) => self.dependents.remove(cover),
@@ -449,10 +450,10 @@ impl Ledger {
                 *count -= 1;
             }
         }
-        Some(standing)
+        Some(known)
     }
 
-    /// Gives back the room of results that no longer stand.
+    /// Gives back the memory of results that no longer exist.
     pub fn shrink(&mut self) {
         if self.objects.capacity() > 4 * self.objects.len() + ROOM {
             self.objects.shrink_to(2 * self.objects.len());
@@ -461,33 +462,33 @@ impl Ledger {
     }
 
     /// Returns all objects that have results, in no order.
-    pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Standing)> {
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &ObjectResults)> {
         self.objects.iter()
     }
 
-    /// Returns all violations that no owner covers, as results of deltas in which nothing changed.
-    pub fn standing(&self) -> Vec<Delta> {
-        let violations = |(key, standing): (&ObjectKey, &Standing)| {
-            let mut results = self.uncovered(standing);
+    /// Returns all open violations that no owner covers, as results of deltas in which nothing changed.
+    pub fn open_violations(&self) -> Vec<Delta> {
+        let violations = |(key, known): (&ObjectKey, &ObjectResults)| {
+            let mut results = self.uncovered(known);
             results.retain(|result| result.finding.outcome.is_violation());
-            (!results.is_empty()).then(|| Delta::of(key.clone(), standing, results))
+            (!results.is_empty()).then(|| Delta::of(key.clone(), known, results))
         };
         self.objects.iter().filter_map(violations).collect()
     }
 
-    /// Whether an object was judged.
+    /// Whether an object was evaluated.
     pub fn knows(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key) || self.clean.has(key)
     }
 
     /// Whether some policy failed on an object. It may succeed the next time, even if nothing that it reads changed.
     pub fn has_errors(&self, key: &ObjectKey) -> bool {
-        let results = self.objects.get(key).into_iter().flat_map(|standing| &standing.results);
+        let results = self.objects.get(key).into_iter().flat_map(|known| &known.results);
         results.into_iter().any(|known| known.finding.outcome == Outcome::Error)
     }
 
-    /// Returns how many objects were judged.
-    pub fn judged(&self) -> usize {
+    /// Returns how many objects were evaluated.
+    pub fn evaluated(&self) -> usize {
         self.objects.len() + self.clean.len() + self.dropped
     }
 
@@ -496,7 +497,7 @@ impl Ledger {
         self.handovers.take_due(now)
     }
 
-    /// Whether a violation is not reported yet, as an owner covered it until a moment ago.
+    /// Whether a violation is not reported yet because an owner covered it until a moment ago.
     pub fn is_handed_over(&self, id: Id) -> bool {
         self.handovers.is_held(id)
     }
@@ -512,7 +513,7 @@ impl Ledger {
         self.counts.by_namespace()
     }
 
-    /// Returns how many standing results each exception excuses.
+    /// Returns how many results each exception excuses.
     pub fn excused(&self) -> &HashMap<Arc<str>, usize> {
         &self.excused
     }
@@ -546,7 +547,7 @@ fn stand(subject: Subject<'_>, findings: impl IntoIterator<Item = Finding>, sinc
     findings.into_iter().map(|finding| Violation::new(subject, finding, since)).collect()
 }
 
-/// Errors are counted when they happen; what a transition violates never stands.
+/// Errors are counted when they happen; violations by transitions are never open.
 fn violations(subject: Subject<'_>, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
     stand(subject, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }

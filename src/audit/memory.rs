@@ -28,7 +28,7 @@ impl MemoryUsage {
         }
     }
 
-    /// Counts bytes that are no longer kept.
+    /// Subtracts bytes that are no longer kept.
     pub(crate) fn remove(&mut self, namespace: Option<&Arc<str>>, bytes: usize) {
         self.all = self.all.saturating_sub(bytes);
         let Some(namespace) = namespace else { return };
@@ -64,14 +64,14 @@ pub(crate) struct MemoryBounds {
 }
 
 impl MemoryBounds {
-    /// Returns the bounds for a process with so many bytes of memory; `None` sets no bounds.
+    /// Returns the bounds for a process with this much memory, in bytes; `None` sets no bounds.
     pub(crate) fn of_process(memory: Option<u64>) -> Self {
         let part =
             |percent| memory.map_or(usize::MAX, |bytes| usize::try_from(bytes / 100 * percent).unwrap_or(usize::MAX));
         Self { namespace: part(NAMESPACE_PERCENT), all: part(ALL_PERCENT) }
     }
 
-    /// Whether there is room for `new` bytes in place of `old` ones, beside all that is in `use`. What does not grow always has
+    /// Whether there is room for `new` bytes in place of `old` ones, given all that is in `use`. What does not grow always has
     /// room.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     rego::LoadError,
 };
 
-/// How far the initial sync and the judging are, for readiness and the progress bar.
+/// The progress of the initial sync and of the evaluation, for readiness and the progress bar.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The gate is open.
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether everything that is known is judged.
+    /// Whether all known objects have been evaluated.
     pub fn is_settled(&self) -> bool {
         self.open && self.queue == 0
     }
@@ -36,9 +36,9 @@ impl Progress {
 pub struct Overview {
     /// The gate is open.
     pub synced: bool,
-    /// Everything that was there at the start has been evaluated.
+    /// Everything that existed at the start has been evaluated.
     pub evaluated: bool,
-    /// All that is in scope is known, and every policy ran.
+    /// Everything in scope was read, and every policy was evaluated.
     pub complete: bool,
     /// Results by outcome.
     pub summary: Summary,
@@ -54,7 +54,7 @@ pub struct Overview {
     pub exceptions: Vec<ExceptionSummary>,
     /// Why the newest policies are not in force, if they are not.
     pub policy_error: Option<LoadError>,
-    /// Why policies cannot look other objects up; empty if they can.
+    /// Why policies cannot look up other objects; empty if they can.
     pub inventory_error: String,
     /// Where no object was found; empty if there is one everywhere.
     pub nothing_found: String,

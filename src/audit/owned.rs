@@ -1,5 +1,4 @@
-//! Which objects are managed by which, as far as somebody will ask: those with results, and what is between them and their
-//! top owners.
+//! Which objects are managed by which, for objects with results and for those between them and their topmost owners.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,12 +12,12 @@ use crate::model::object::ObjectKey;
 pub(crate) struct OwnedObjects {
     owned: HashMap<Arc<str>, HashSet<ObjectKey>>,
     controllers: HashMap<ObjectKey, Arc<str>>,
-    /// Controllers that objects wait for: they are about to be judged, or to be known.
+    /// Controllers that objects wait for: they are about to be evaluated, or to be listed.
     awaited: HashSet<Arc<str>>,
 }
 
 impl OwnedObjects {
-    /// Notes what manages an object.
+    /// Notes the controller of an object.
     pub(crate) fn link(&mut self, key: &ObjectKey, controller: &Arc<str>) {
         match self.controllers.insert(key.clone(), Arc::clone(controller)) {
             Some(before) if before == *controller => return,
@@ -28,7 +27,7 @@ impl OwnedObjects {
         self.owned.entry(Arc::clone(controller)).or_default().insert(key.clone());
     }
 
-    /// Forgets what manages an object; returns whether that was known.
+    /// Forgets the controller of an object; returns whether it was known.
     pub(crate) fn unlink(&mut self, key: &ObjectKey) -> bool {
         let Some(before) = self.controllers.remove(key) else { return false };
         self.drop_from(&before, key);
@@ -55,17 +54,17 @@ impl OwnedObjects {
         self.awaited.remove(controller)
     }
 
-    /// Whether nothing is known to be managed.
+    /// Whether no object has a known controller.
     pub(crate) fn is_empty(&self) -> bool {
         self.owned.is_empty()
     }
 
-    /// Whether a controller manages anything that is known here.
+    /// Whether a controller manages objects that are known here.
     pub(crate) fn has(&self, controller: &str) -> bool {
         self.owned.contains_key(controller)
     }
 
-    /// Returns what a controller manages.
+    /// Returns the objects that a controller manages.
     pub(crate) fn of(&self, controller: &str) -> Vec<ObjectKey> {
         self.owned.get(controller).into_iter().flatten().cloned().collect()
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::fingerprint::Fingerprint;
 
-/// What tells violations of one id apart.
+/// What distinguishes violations of one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Distinction<'e> {
     /// Its evidence with the numbers; `None` if that is not known, and then any value is the same.
@@ -23,7 +23,7 @@ pub(crate) struct Distinction<'e> {
 /// Whether violations of one id with different values are the same violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherValues {
-    /// They are, since other policies write other numbers about the same objects.
+    /// They are, because other policies may report other numbers for the same objects.
     Same,
     /// They are not.
     New,

@@ -1,4 +1,4 @@
-//! What a panic said: work on other threads is caught, so that it costs only itself.
+//! The messages of panics: they are caught on other threads, so that only the work in which they happen is lost.
 
 use std::any::Any;
 

@@ -1,29 +1,29 @@
-//! The spans of the beginning: until everything is synced, and until everything is judged that was there then.
+//! The spans of the startup: the initial sync, and the evaluation of all objects that existed then.
 
 use crate::telemetry::Span;
 
-/// What the beginning is at. Nothing once it is over.
+/// The startup phase; empty spans after startup.
 #[derive(Debug)]
 pub(super) struct Phases {
-    /// What they belong to: it ends with the last of them if nobody else holds it.
+    /// The parent span: it ends with the last phase if nothing else holds it.
     whole: Span,
     now: Span,
 }
 
 impl Phases {
-    /// Begins to sync.
+    /// Begins the initial sync.
     pub(super) fn begin() -> Self {
         Self { whole: Span::current(), now: Span::begin("sync") }
     }
 
-    /// Everything is synced, and is judged now.
+    /// The initial sync is complete, and evaluation begins.
     pub(super) fn synced(&mut self) {
         self.now.end();
         self.now = self.whole.child("judge");
     }
 
-    /// Everything is judged.
-    pub(super) fn judged(&mut self) {
+    /// Everything has been evaluated.
+    pub(super) fn evaluated(&mut self) {
         self.now.end();
         (self.whole, self.now) = (Span::default(), Span::default());
     }

@@ -5,7 +5,7 @@
 //! can and count the rest.
 //!
 //! The state has five parts. [`WatchedObjects`] are what exists, [`Schedule`] is what is evaluated when, [`Results`] are what
-//! was found and is recorded, [`Agenda`] is what is left to do, and [`Publisher`] shows how far all that is. No part can change
+//! was found and is recorded, [`Agenda`] is what is left to do, and [`Publisher`] publishes the progress. No part can change
 //! another: the schedule reads the objects, the results read objects and schedule, and what concerns several is here.
 
 mod changes;
@@ -24,7 +24,7 @@ use tracing::{error, info};
 use super::{
     command::{Command, Reload, ResultQuery, Snapshot},
     exceptions::Exceptions,
-    judges::Judged,
+    judges::Evaluated,
     publisher::Publisher,
     queue::{QueuePriority, Queued},
     result::AuditResult,
@@ -120,8 +120,8 @@ impl Pipeline {
             }
             let has_room = !self.objects.are_streamed() || self.schedule.queue.waiting() < STREAMED;
             tokio::select! {
-                Some(judged) = self.schedule.judges.next(), if !busy => match judged {
-                    Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
+                Some(batch) = self.schedule.judges.next(), if !busy => match batch {
+                    Ok(batch) => batch.into_iter().for_each(|evaluated| self.evaluated(evaluated)),
                     // Panics are caught for each object; what comes here is the runtime shutting down.
                     Err(failed) => error!(%failed, "An evaluation thread died"),
                 },
@@ -135,7 +135,7 @@ impl Pipeline {
                 }
                 count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && !busy && has_room => {
                     self.agenda.received.extend(changes.drain(..));
-                    // The sources are done (files): only the judges are waited for.
+                    // The sources are done (files): only running evaluations are waited for.
                     changes_open = count > 0;
                     if !changes_open {
                         self.objects.sources_ended = true;
@@ -196,7 +196,7 @@ impl Pipeline {
                 let _unheard = answer.send(snapshot);
             }
             Command::Standing(answer) => {
-                let _unheard = answer.send(self.objects.gate.is_open().then(|| self.results.ledger.standing()));
+                let _unheard = answer.send(self.objects.gate.is_open().then(|| self.results.ledger.open_violations()));
             }
             Command::Reload(reload) => self.reload(reload),
             Command::Except(loaded) => {
@@ -240,7 +240,7 @@ impl Pipeline {
         self.results.recording.note_refused(&self.schedule.policies);
     }
 
-    /// Whether something came in that is not dealt with yet.
+    /// Whether something came in that is not processed yet.
     fn is_busy(&self) -> bool {
         !self.agenda.is_empty() || self.results.have_changed_exceptions()
     }
@@ -250,7 +250,7 @@ impl Pipeline {
         !self.is_busy() && self.schedule.is_idle()
     }
 
-    /// Hands waiting objects to the judges, unless something came in that is not dealt with yet; returns when to call again.
+    /// Starts the evaluation of waiting objects, unless something came in that is not processed yet; returns when to call again.
     fn dispatch(&mut self, now: Instant) -> Option<Instant> {
         let wake = if self.objects.gate.is_open() && !self.is_busy() {
             self.schedule.look_after_dependents(&self.objects, &mut self.agenda, now)
@@ -267,7 +267,7 @@ impl Pipeline {
     }
 
     /// Takes in a verdict: enters it into the ledger and records what it changed.
-    fn judged(&mut self, Judged { mut verdict, state, deleted }: Judged) {
+    fn evaluated(&mut self, Evaluated { mut verdict, state, deleted }: Evaluated) {
         let (queued, is_present) = self.schedule.take_evaluated(&self.objects, &verdict, deleted);
         self.publisher.note_changed();
         self.publisher.count(&verdict, queued.filter(|_| is_present));

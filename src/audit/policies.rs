@@ -11,7 +11,7 @@ use crate::{
     rego::{LoadError, problem::summed_up},
 };
 
-/// The policies in force. What they depend on is asked of each kind once.
+/// The policies in force. What they depend on is computed once for each kind.
 #[derive(Debug)]
 pub(crate) struct Policies {
     /// The policies as they were loaded, without an inventory.
@@ -33,20 +33,20 @@ impl Policies {
         *self = Self::new(set);
     }
 
-    /// Returns what verdicts on a kind depend on beside the object.
+    /// Returns what results for objects of a kind depend on in addition to the object.
     pub(crate) fn dependencies(&mut self, kind: &Arc<Kind>) -> Dependencies {
         let set = &self.set;
         *self.dependencies.entry(Arc::clone(kind)).or_insert_with(|| set.dependencies(kind))
     }
 
-    /// Whether policies can look an object up when they judge another.
+    /// Whether policies can look up an object when they evaluate another.
     pub(crate) fn look_up(&mut self, key: &ObjectKey) -> bool {
         let reads = self.set.inventory_reads();
         let place = (Arc::clone(&key.kind), key.namespace.is_some());
         *self.looked_up.entry(place).or_insert_with(|| reads.touches(&key.as_placed()))
     }
 
-    /// Returns how many files of the newest policies are refused, and a note that says which and what is in force instead.
+    /// Returns how many files of the newest policies are refused, and a note with their names and what is in force instead.
     pub(crate) fn refused(&self) -> (usize, String) {
         let (problems, instead) = match &self.error {
             Some(error) => (&error.problems, "the policies loaded before stay in force"),

@@ -54,7 +54,7 @@ pub struct Outputs {
     pub metrics: Arc<Metrics>,
 }
 
-/// Publishes how far a pipeline is and what it knows, if that changed.
+/// Publishes the progress and the overview of a pipeline when they changed.
 pub(crate) struct Publisher {
     pub(super) outputs: Outputs,
     pub(super) phases: Phases,
@@ -81,7 +81,7 @@ impl Publisher {
 
     /// Notes that everything that existed at the start has been evaluated.
     pub(super) fn note_evaluated(&mut self) {
-        self.phases.judged();
+        self.phases.evaluated();
         let was_evaluated = std::mem::replace(&mut self.evaluated, true);
         self.revision += u64::from(!was_evaluated);
     }
@@ -187,7 +187,7 @@ impl Publisher {
 
 /// Counts the results in a ledger.
 pub(super) fn summary(ledger: &Ledger) -> Summary {
-    let (objects, pass) = (ledger.judged(), ledger.passed());
+    let (objects, pass) = (ledger.evaluated(), ledger.passed());
     let mut summary = Summary { objects, pass, covered: ledger.covered(), ..Summary::default() };
     for (class, count) in ledger.counts() {
         *summary.of(class.outcome) += count;

@@ -50,8 +50,8 @@ impl QueuePriority {
     }
 }
 
-/// Whose turn it is, again and again: while keys of all priorities wait, changes get half of the turns. A turn of a priority
-/// without keys goes to the highest one that has some.
+/// The order of priorities, repeated: while keys of all priorities wait, every other key is that of a change. Instead of a
+/// priority without keys, the highest one with keys is next.
 const TURNS: [QueuePriority; 4] =
     [QueuePriority::Change, QueuePriority::Dependency, QueuePriority::Change, QueuePriority::Bulk];
 
@@ -59,7 +59,7 @@ const TURNS: [QueuePriority; 4] =
 /// results that it covers is known when it is reported.
 const DEPENDENTS_FIRST: Duration = Duration::from_secs(5);
 
-/// Keys for which there is room at any time.
+/// The number of keys for which memory is always kept.
 const ROOM: usize = 1_024;
 
 /// The place of a key among those of its priority: the lowest goes first. The number makes it unique.
@@ -72,7 +72,7 @@ pub struct Queue {
     order: [BTreeMap<QueuePosition, ObjectKey>; 3],
     waiting: HashMap<ObjectKey, WaitingKey>,
     judging: HashMap<ObjectKey, Queued>,
-    /// How many positions were given, and how many turns were taken.
+    /// How many positions were assigned, and how many keys were taken.
     positions: u64,
     turns: usize,
 }
@@ -89,7 +89,7 @@ struct WaitingKey {
 /// How a key came into the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// When its object, or what the verdict depends on, changed first.
+    /// When its object, or something that its results depend on, changed first.
     pub since: Instant,
     /// The highest priority that it was queued with.
     pub(crate) priority: QueuePriority,
@@ -171,7 +171,7 @@ impl Queue {
         self.has(key) || self.judging.contains_key(key)
     }
 
-    /// Removes a key whose object is gone.
+    /// Removes a key whose object was deleted.
     pub fn forget(&mut self, key: &ObjectKey) {
         if let Some(WaitingKey { queued, position: Some(position), .. }) = self.waiting.remove(key) {
             self.order[queued.priority as usize].remove(&position);
@@ -190,7 +190,7 @@ impl Queue {
         first.is_some_and(|((at, _), _)| *at <= time + DEPENDENTS_FIRST) || self.judging.values().any(dependency)
     }
 
-    /// Gives back the room that many keys took, when nothing waits.
+    /// Gives back the memory of many keys, when none waits.
     pub fn shrink(&mut self) {
         self.waiting.shrink_to(ROOM);
         self.judging.shrink_to(ROOM);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_never_judged_twice_at_a_time_and_its_last_change_is_not_lost() {
+    fn a_key_is_never_evaluated_twice_at_a_time_and_its_last_change_is_not_lost() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.push(key("a"), Change, now);
         assert_eq!(queue.pop(), Some(key("a")));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_change_is_done_when_its_keys_are_evaluated_and_not_when_the_queue_is_empty() {
+    fn a_round_ends_when_its_keys_are_evaluated_and_not_when_the_queue_is_empty() {
         let (mut queue, start) = (Queue::default(), Instant::now());
         queue.push(key("hot"), Change, start);
         queue.push(key("bulk"), Bulk, start);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_keys_took_is_given_back() {
+    fn memory_of_many_keys_is_given_back() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for number in 0..10 * ROOM {
             queue.push(key(&number.to_string()), Bulk, now);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_what_is_gone() {
+    fn deleted_objects_are_forgotten() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.push(key("a"), Bulk, now);
         queue.forget(&key("a"));

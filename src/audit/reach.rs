@@ -1,6 +1,6 @@
-//! What an audit could have found: without it, what it does not list would pass for what is not there.
+//! What an audit could have found: without it, a violation that it does not list would count as resolved.
 //!
-//! A violation that another audit lists is known to be gone only if this one judged the object by the rule. Where it did
+//! A violation that another audit lists is known to be resolved only if this one evaluated the object with the rule. If it did
 //! not, because of other policies, another scope, or a kind, document or policy that failed, the two cannot be compared.
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ pub struct Reach<'r> {
 }
 
 impl<'r> Reach<'r> {
-    /// Looks at a result.
+    /// Reads it from a result.
     pub fn of(result: &'r AuditResult) -> Self {
         let rules = |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
         let errors = result.results.iter().filter(|entry| entry.result == Outcome::Error);
@@ -55,7 +55,7 @@ impl<'r> Reach<'r> {
         self.rules.contains(&(policy, rule))
     }
 
-    /// Returns why the object was not judged by a rule that is in force; `None` if it was.
+    /// Returns why the object was not evaluated with a rule that is in force; `None` if it was.
     pub fn did_not_judge(&self, entry: &BaselineEntry) -> Option<String> {
         let BaselineEntry { kind, name, policy, .. } = entry;
         let namespace = name.split_once('/').map(|(namespace, _)| namespace);
@@ -68,7 +68,7 @@ impl<'r> Reach<'r> {
         })
     }
 
-    /// Returns why what is in a namespace was left out by choice.
+    /// Returns why a namespace was excluded on purpose.
     fn excluded(&self, namespace: &str) -> Option<String> {
         let glob = self.result.excluded_namespaces.iter().find(|glob| Glob::new(glob).matches(namespace))?;
         Some(format!("--exclude-namespace {glob} leaves it out"))
@@ -81,7 +81,7 @@ impl<'r> Reach<'r> {
             return Some(format!("a document could not be read: {}", gap.message));
         }
         let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
-        // A file in which a tool has its settings is left out, and no kind.
+        // Settings files of tools are left out; they are not objects of a kind.
         let about = |covered: &&Coverage| {
             covered.group == group && !covered.is_documents() && (covered.kind == kind || covered.kind == "*")
         };
@@ -91,7 +91,7 @@ impl<'r> Reach<'r> {
     }
 }
 
-/// Returns why what is in a namespace, or in none, is not in a scope.
+/// Returns why a namespace, or objects of the cluster, are not in a scope.
 fn outside(scope: &AuditScope, namespace: Option<&str>) -> Option<String> {
     let AuditScope { namespaces, shard, selector, .. } = scope;
     if let Some(selector) = selector {

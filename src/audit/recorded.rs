@@ -1,7 +1,7 @@
-//! What was recorded before: by an earlier run, or by the replica that led before.
+//! What was recorded before: by an earlier run, or by the replica that was the leader before.
 //!
-//! Recorders read it from the cluster, and the pipeline compares it with its verdicts as the kinds become known. What is
-//! left belongs to kinds that cannot be read, and stays as it was recorded.
+//! Recorders read it from the cluster, and the pipeline compares it with its verdicts as kinds are listed. The rest belongs to
+//! kinds that cannot be read, and stays as it was recorded.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -35,11 +35,11 @@ pub struct RecordedObject {
     pub results: Vec<Violation>,
 }
 
-/// How far the clocks of an API server and of kaudit may be apart.
+/// How much the clocks of an API server and of kaudit may differ.
 const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(1);
 
 impl RecordedObject {
-    /// Moves times before the object was created to its creation: who may write Events or reports can write any time.
+    /// Moves times before the object was created to its creation: users who may write Events or reports can write any time.
     pub fn correct_times(&mut self, created: Option<Timestamp>) {
         let Some(created) = created else { return };
         for result in &mut self.results {
@@ -55,7 +55,7 @@ impl RecordedObject {
         ObjectKey { kind: Arc::clone(kind), namespace, name, copy: 0 }
     }
 
-    /// Returns its kind as far as a record has it, for kinds that are no longer served.
+    /// Returns its kind, as completely as a record has it, for kinds that are no longer served.
     pub fn former_kind(&self) -> Arc<Kind> {
         Arc::new(Kind {
             group: self.object.group().to_owned(),
@@ -110,7 +110,7 @@ impl Recorded {
         other.kinds.into_values().flat_map(BTreeMap::into_values).for_each(|object| self.add(object));
     }
 
-    /// Keeps only the objects in the namespaces for which `keeps` is true; `None` stands for cluster-scoped objects.
+    /// Keeps only the objects in the namespaces for which `keeps` is true; `None` means cluster-scoped objects.
     pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
         for objects in self.kinds.values_mut() {
             objects.retain(|_, recorded| keeps(recorded.object.namespace.as_deref()));

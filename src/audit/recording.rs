@@ -1,4 +1,4 @@
-//! Who records at present, and what was recorded before of kinds that are not known yet.
+//! The term of recording: what takes deltas at present, and what was recorded before of kinds that are not known yet.
 
 use std::sync::Arc;
 
@@ -14,39 +14,39 @@ use super::{
 };
 use crate::metrics::Metrics;
 
-/// Violations of transitions that may wait to be recorded: nothing that stands bounds them.
+/// The most violations by transitions that may wait to be recorded: unlike open ones, the objects do not bound them.
 pub(crate) const MOST_TRANSITIONS: usize = 10_000;
 
 /// The present term of recording, if there is one.
 pub(crate) struct Recording {
     recorder: Recorder,
-    /// What was recorded before, as far as it was not compared with verdicts yet.
+    /// What was recorded before and has not been compared with verdicts yet.
     pub(crate) recorded: Recorded,
-    /// What ended, whoever recorded that.
+    /// Violations that were resolved lately, also while another process records.
     pub(crate) ended: EndedViolations,
     metrics: Arc<Metrics>,
-    /// Wakes who waits for the next delta.
+    /// Notified of each delta.
     told: watch::Sender<()>,
 }
 
 /// What takes deltas.
 enum Recorder {
-    /// Nobody, as another process records or none.
+    /// Nothing: another process records, or none.
     None,
-    /// Nobody yet. What stands is compared when the term begins; the transitions until then are kept.
+    /// Nothing yet. Open violations are compared when the term begins; transitions until then are kept.
     Awaited(Vec<Delta>),
     Present(Box<dyn Record>),
 }
 
 impl Recording {
-    /// Makes it without a term. Each delta is announced to `told`, whoever records.
+    /// Makes it without a term. `told` is notified of each delta, also while another process records.
     pub(crate) fn new(metrics: Arc<Metrics>, told: watch::Sender<()>) -> Self {
         let (recorded, ended) = (Recorded::default(), EndedViolations::default());
         Self { recorder: Recorder::None, recorded, ended, metrics, told }
     }
 
-    /// Turns to another state of the term; `owns` says which namespaces are this process's to record. Returns what was kept
-    /// and is to be recorded now.
+    /// Begins or ends a term; `owns` returns whether this process records what is in a namespace. Returns the transitions that
+    /// were kept for the term and are recorded now.
     pub(crate) fn turn(&mut self, term: Term, owns: impl Fn(Option<&str>) -> bool) -> Vec<Delta> {
         self.recorded = Recorded::default();
         let now = match term {
@@ -55,7 +55,7 @@ impl Recording {
                 Recorder::None | Recorder::Present(_) => Recorder::Awaited(Vec::new()),
             },
             Term::Begin(mut before, recorder) => {
-                // The objects of another shard are neither known here nor gone.
+                // Objects of another shard are not in this process's cache, but that does not mean that they were deleted.
                 before.keep(owns);
                 self.recorded = before;
                 Recorder::Present(recorder)
@@ -94,7 +94,7 @@ impl Recording {
         }
     }
 
-    /// Counts what is told.
+    /// Counts what is recorded.
     fn count(&self, delta: &Delta) {
         if self.is_on() {
             let lane = delta.lane.as_str();
@@ -134,9 +134,9 @@ mod tests {
 
     fn delta(transitions: usize) -> Delta {
         Delta {
-            appeared: vec![Violation::sample("stands")],
+            appeared: vec![Violation::sample("open")],
             transitions: (0..transitions).map(|number| Violation::sample(&number.to_string())).collect(),
-            results: vec![Violation::sample("stands")],
+            results: vec![Violation::sample("open")],
             ..Delta::sample()
         }
     }
@@ -146,7 +146,7 @@ mod tests {
         let metrics = Arc::<Metrics>::default();
         let mut recording = Recording::new(Arc::clone(&metrics), watch::Sender::default());
         let begin = || Term::Begin(Recorded::default(), Box::new(Nobody));
-        // Nobody waits where another records.
+        // Nothing is kept while another process records.
         recording.record(Some(delta(1)));
         assert!(recording.turn(begin(), |_| true).is_empty() && recording.turn(Term::End, |_| true).is_empty());
         recording.turn(Term::Awaited, |_| true);
@@ -155,10 +155,13 @@ mod tests {
         }
         let kept = recording.turn(begin(), |_| true);
         assert_eq!(kept.iter().map(|delta| delta.transitions.len()).collect::<Vec<_>>(), [6_000, 4_000]);
-        assert!(kept.iter().all(|delta| delta.appeared.is_empty() && delta.results.is_empty()), "as it stands then");
+        assert!(
+            kept.iter().all(|delta| delta.appeared.is_empty() && delta.results.is_empty()),
+            "only transitions are kept"
+        );
         let dropped = r#"kaudit_recorder_drops_total{recorder="events",reason="overflow"} 1"#;
         assert!(metrics.encode().lines().any(|line| line == dropped));
-        // Whoever loses the term before it begins has nothing to tell.
+        // A process that loses the term before it begins has nothing to record.
         recording.turn(Term::Awaited, |_| true);
         recording.record(Some(delta(1)));
         recording.turn(Term::End, |_| true);

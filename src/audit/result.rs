@@ -41,13 +41,13 @@ pub const KIND: &str = "AuditResult";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditResult {
-    /// [`API_VERSION`]; to be checked by whoever reads one.
+    /// [`API_VERSION`]; readers have to check it.
     #[serde(skip_deserializing, default = "api_version")]
     pub api_version: &'static str,
-    /// [`KIND`]; to be checked likewise.
+    /// [`KIND`]; readers have to check it.
     #[serde(skip_deserializing, default = "kind")]
     pub kind: &'static str,
-    /// What was judged, if the audit ended by itself.
+    /// What was checked, if the audit ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<AuditScope>,
     /// Whether every kind in scope was read and every policy ran.
@@ -64,7 +64,7 @@ pub struct AuditResult {
     /// Why policy files were refused; sorted by file and line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
-    /// Policies that are valid but not judged by, e.g. templates in CEL; sorted by name.
+    /// Policies that are valid but not evaluated, e.g. templates in CEL; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
     /// Rules that are switched off; sorted by policy and name.
@@ -76,18 +76,18 @@ pub struct AuditResult {
     /// Namespaces whose objects are not checked, as globs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_namespaces: Vec<String>,
-    /// The exceptions, and what is to be said of each; sorted by name.
+    /// The exceptions, with their states; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionSummary>,
-    /// What the baseline says and is not so any more, if one was given.
+    /// How the baseline compares with this result, if one was given.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
-    /// Violations that ended within a day and since this process began, the newest first, as far as they are kept.
+    /// Violations that were resolved within a day and since this process began, the newest first; at most 1,000.
     #[serde(skip)]
     pub ended: Vec<Ended>,
-    /// Objects in each namespace that was checked, as far as that is known; `None` is what is in none.
+    /// Objects in each namespace that was checked, if that is known; `None` counts objects of the cluster.
     #[serde(skip)]
     pub namespaces: BTreeMap<Option<Arc<str>>, usize>,
     /// Objects that more than one document of the manifests defines.
@@ -95,22 +95,22 @@ pub struct AuditResult {
     pub repeated: HashSet<ObjectName>,
 }
 
-/// A violation that no longer stands.
+/// A violation that was resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
-    /// When it ended.
+    /// When it was resolved.
     pub at: Timestamp,
     /// The violation.
     pub entry: Entry,
 }
 
 impl AuditResult {
-    /// Sorts the results, which come in no order out of a pipeline.
+    /// Sorts the results, which a pipeline returns in no order.
     pub fn sort(&mut self) {
         self.results.sort_by(|a, b| a.order().cmp(&b.order()));
     }
 
-    /// Returns it as people read it: without the results that an owner covers.
+    /// Returns it without the results that an owner covers, as people read it.
     pub fn rolled_up(&self) -> Cow<'_, Self> {
         if self.results.iter().all(|entry| entry.covered_by.is_none()) {
             return Cow::Borrowed(self);
@@ -129,7 +129,7 @@ impl AuditResult {
         entry.resource.namespace.is_some() && excusable.allows(entry.severity)
     }
 
-    /// Counts the objects of which rules have results again, after results have become others or were left out.
+    /// Counts the objects with results of each rule again, after results were changed or left out.
     pub(crate) fn count_objects(&mut self) {
         let mut rules: BTreeMap<(&str, &str), BTreeMap<&ObjectRef, ObjectOutcome>> = BTreeMap::new();
         for entry in self.results.iter().filter(|entry| entry.covered_by.is_none()) {
@@ -187,7 +187,7 @@ fn kind() -> &'static str {
     KIND
 }
 
-/// What an audit judged; which kinds is in the coverage.
+/// What an audit checked; the kinds are in the coverage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditScope {
     /// The clusters, by their contexts, if there are several.
@@ -234,7 +234,7 @@ impl fmt::Display for ObjectSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say all")]
 pub struct Summary {
-    /// Objects that were judged.
+    /// Objects that were evaluated.
     pub objects: usize,
     /// (object, rule) pairs that were evaluated without a result.
     pub pass: usize,
@@ -290,7 +290,7 @@ pub struct BaselineEntry {
     pub id: Fingerprint,
     /// In the words of the policy.
     pub message: String,
-    /// Tells it apart from others of its id; baselines of earlier versions have none.
+    /// Distinguishes it from others of its id; baselines of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Fingerprint>,
     /// File of the manifest.
@@ -306,7 +306,7 @@ impl BaselineEntry {
     }
 }
 
-/// A violation in a baseline of which it is not known whether it stands.
+/// A violation in a baseline of which it is not known whether it is still open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IncomparableEntry {
     /// The violation.
@@ -366,7 +366,7 @@ pub struct About {
     /// `related_resources`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
-    /// `custom.recommended_action`, as Trivy's checks say how to mend what they find.
+    /// `custom.recommended_action`: how to fix the violation, in Trivy's checks.
     #[serde(rename = "recommendedAction", default, skip_serializing_if = "Option::is_none")]
     pub recommended_action: Option<Arc<str>>,
     /// `custom.long_id`.
@@ -427,7 +427,7 @@ pub struct Entry {
     pub category: Option<Arc<str>>,
     /// In the words of the policy.
     pub message: Arc<str>,
-    /// The object that was judged.
+    /// The object that was evaluated.
     pub resource: Arc<ObjectRef>,
     /// What controls the object, directly or through others: the topmost such object that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -443,9 +443,9 @@ pub struct Entry {
     /// What excuses it, if the result is skip and it is not the policy itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excuse: Option<Arc<Excuse>>,
-    /// Where the rule stands.
+    /// File and line of the rule.
     pub source: Source,
-    /// Where the manifest stands; only with `-f`.
+    /// File and line of the manifest; only with `-f`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<Location>,
     /// The line of the field that the result is about, in the file of the manifest; only with `-f`.

@@ -44,7 +44,7 @@ pub(crate) struct Results {
     labels: BTreeSet<String>,
 }
 
-/// What results depend on beside verdicts.
+/// What results depend on in addition to verdicts.
 #[derive(Clone, Copy)]
 pub(super) struct ResultContext<'a> {
     /// An object's owners and their contents.
@@ -62,9 +62,9 @@ impl Results {
         labels: BTreeSet<String>,
         (metrics, told): (Arc<Metrics>, watch::Sender<()>),
     ) -> Self {
-        exceptions.judged_by(policies);
+        exceptions.set_policies(policies);
         let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces, settings.handover);
-        ledger.judged_by(policies);
+        ledger.set_policies(policies);
         Self {
             ledger,
             owned: OwnedObjects::default(),
@@ -78,9 +78,9 @@ impl Results {
 
     /// Takes in that other policies are in force; `same` says whether they evaluate alike.
     pub(super) fn replace_policies(&mut self, set: &PolicySet, same: bool) {
-        self.exceptions.judged_by(set);
+        self.exceptions.set_policies(set);
         if !same {
-            self.ledger.judged_by(set);
+            self.ledger.set_policies(set);
         }
     }
 

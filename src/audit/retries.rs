@@ -1,4 +1,4 @@
-//! Objects whose verdict may be another although nothing changed: a rule ran out of time, or kaudit failed.
+//! Objects whose results may differ the next time although nothing changed: a rule ran out of time, or kaudit failed.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,7 +12,7 @@ use crate::{cluster::backoff::Backoff, model::object::ObjectKey};
 
 const BACKOFF: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_mins(10));
 
-/// When such objects are judged again: later after each attempt.
+/// When such objects are evaluated again: with a longer delay after each attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Retries {
     due: DelayQueue<ObjectKey>,
@@ -21,7 +21,7 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// Notes how judging an object ended, or that it is gone.
+    /// Notes whether the evaluation of an object is unfinished; `false` also if the object was deleted.
     pub(crate) fn note(&mut self, key: &ObjectKey, unfinished: bool) {
         if !unfinished {
             self.attempts.remove(key);
@@ -37,14 +37,14 @@ impl Retries {
         }
     }
 
-    /// Waits until an object is to be judged again; `None` if none is.
+    /// Waits until an object is due and returns it; `None` if there is none.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Option<ObjectKey> {
         loop {
             let key = poll_fn(|context| self.due.poll_expired(context)).await?.into_inner();
-            // Judged well meanwhile, or gone.
+            // Objects without attempts were evaluated meanwhile, or deleted.
             if let Some((_, waits)) = self.attempts.get_mut(&key) {
                 *waits = false;
                 return Some(key);
@@ -72,7 +72,7 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..8 {
             retries.note(&key("slow"), true);
-            // A change has it judged once more meanwhile, with the same end.
+            // A change causes another evaluation meanwhile, which is unfinished as well.
             retries.note(&key("slow"), true);
             let begin = Instant::now();
             assert_eq!(retries.next().await, Some(key("slow")));

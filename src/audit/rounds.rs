@@ -1,4 +1,4 @@
-//! Rounds: when objects are judged again because the policies see something else in the inventory, and which ones.
+//! Rounds: when objects are evaluated again because the inventory changed, and which ones.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use crate::model::object::{Kind, ObjectKey};
 
 /// Rounds do not begin more often than this.
 const EVERY: Duration = Duration::from_secs(1);
-/// The longest pause between two rounds, however long they take.
+/// The longest delay between two rounds, however long they take.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// More changed places than this count as if everything had changed.
@@ -19,19 +19,19 @@ const PLACES: usize = 256;
 /// A kind whose objects changed in the inventory, and the namespace that they are in.
 pub(crate) type ChangedPlace = (Arc<Kind>, Option<Arc<str>>);
 
-/// Objects whose verdicts may depend on what changed in the inventory.
+/// Objects whose results may depend on what changed in the inventory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// Whether all objects are touched that look something up.
+    /// Whether it is all objects whose policies look up others.
     pub(crate) all: bool,
-    /// Those that look something up in one of these places.
+    /// Those whose policies look up objects in one of these places.
     pub(crate) places: BTreeSet<ChangedPlace>,
     /// These objects.
     pub(crate) objects: BTreeSet<ObjectKey>,
 }
 
 impl Touched {
-    /// Returns all objects that look something up.
+    /// Returns all objects whose policies look up others.
     pub(crate) fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
@@ -40,7 +40,7 @@ impl Touched {
         *self == Self::default()
     }
 
-    /// Adds what was touched by another change.
+    /// Adds the objects that depend on another change.
     pub(crate) fn add(&mut self, more: Self) {
         self.all |= more.all;
         self.places.extend(more.places);
@@ -51,18 +51,18 @@ impl Touched {
     }
 }
 
-/// When objects that look something up are evaluated again: as soon as the policies see something else, but for rounds that
-/// take long only half of the time.
+/// When objects whose policies look up others are evaluated again: as soon as the inventory changed, but rounds that take long
+/// take at most half of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     pub(crate) wanted: Touched,
-    /// When the round that is under way began, and by when all of its objects were queued.
+    /// When the running round began, and by when all of its objects were queued.
     under_way: Option<(Instant, Option<Instant>)>,
     not_before: Option<Instant>,
 }
 
 impl Rounds {
-    /// Returns when the next one is due; `None` if none is wanted, or one is under way.
+    /// Returns when the next one is due; `None` if none is wanted, or one is running.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         (!self.wanted.is_nothing() && self.under_way.is_none()).then(|| self.not_before.unwrap_or(now))
     }
@@ -74,8 +74,8 @@ impl Rounds {
         Some(std::mem::take(&mut self.wanted))
     }
 
-    /// Ends the round that is under way if its objects have been evaluated: all of them are queued, and `waits` says whether
-    /// one that was queued up to a time still waits. What else is in the queue does not matter.
+    /// Ends the running round if its objects have been evaluated: all of them have been queued, and `waits` returns whether one
+    /// that was queued up to a time still waits. What else is in the queue does not matter.
     pub(crate) fn end(&mut self, now: Instant, waits: impl FnOnce(Instant) -> bool) {
         let Some((began, queued)) = &mut self.under_way else { return };
         if !waits(*queued.get_or_insert(now)) {

@@ -131,7 +131,7 @@ impl Schedule {
         self.retries.note(key, false);
     }
 
-    /// Hands waiting objects to the judges; returns those that waited and are no longer to be evaluated.
+    /// Starts the evaluation of waiting objects; returns those that waited and must no longer be evaluated.
     pub(super) fn dispatch(&mut self, objects: &WatchedObjects) -> Vec<ObjectKey> {
         let mut unevaluated = Vec::new();
         let ready = self.inventory.policies();
@@ -213,7 +213,7 @@ impl Schedule {
     /// Notes that there was a verdict about an object.
     pub(super) fn note_evaluated(&mut self, key: &ObjectKey) {
         if self.policies.dependencies(&key.kind).inventory {
-            self.inventory.note_judged(key);
+            self.inventory.note_evaluated(key);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Earlier states of objects, for policies that compare the state before a change with the one after it (`oldObject`,
 //! `operation`).
 //!
-//! Only what a watch reports is a transition. What a list brings happened at some time in the past, and several changes
-//! may lie between the two states.
+//! Only a change that a watch reports is a transition. A change found by a list happened at some time in the past, and there
+//! may have been several between the two states.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,12 +11,12 @@ use crate::{
     source::change::WatchScope,
 };
 
-/// States that are gone from the cache and still to be judged.
+/// Earlier states of objects, which are no longer in the cache and still have to be evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Transitions {
-    /// Scopes whose list is under way.
+    /// Scopes that are being listed.
     listing: HashSet<WatchScope>,
-    /// The state before the oldest change that was not judged yet.
+    /// The state before the oldest change that was not evaluated yet.
     previous: HashMap<ObjectKey, Object>,
     /// The last states of deleted objects.
     deleted: VecDeque<Object>,
@@ -30,7 +30,7 @@ impl Transitions {
         self.listing.insert(scope);
     }
 
-    /// Notes that the list of `scope` is complete, or that the scope is gone.
+    /// Notes that the list of `scope` is complete, or that the scope was dropped.
     pub(crate) fn end_list(&mut self, scope: &WatchScope) {
         self.listing.remove(scope);
     }
@@ -40,7 +40,7 @@ impl Transitions {
         !self.listing.contains(scope)
     }
 
-    /// Keeps the state before a change, unless an older one still waits to be judged.
+    /// Keeps the state before a change, unless an older one still waits to be evaluated.
     pub(crate) fn update(&mut self, previous: Object) {
         self.previous.entry(previous.key.clone()).or_insert(previous);
     }
@@ -50,12 +50,12 @@ impl Transitions {
         self.deleted.push_back(last);
     }
 
-    /// Takes out the state before the changes of an object that is judged now.
+    /// Removes and returns the state before the changes of an object that is evaluated now.
     pub(crate) fn take_previous(&mut self, key: &ObjectKey) -> Option<Object> {
         self.previous.remove(key)
     }
 
-    /// Takes out the deleted object that has waited longest; while `others_wait`, not twice in a row.
+    /// Removes and returns the deleted object that has waited longest; while `others_wait`, not twice in a row.
     pub(crate) fn next_deleted(&mut self, others_wait: bool) -> Option<Object> {
         let skipped = others_wait && self.last_was_deletion;
         let deleted = if skipped { None } else { self.deleted.pop_front() };
@@ -63,7 +63,7 @@ impl Transitions {
         deleted
     }
 
-    /// How many deletions wait to be judged.
+    /// Returns how many deletions wait to be evaluated.
     pub(crate) fn deletions(&self) -> usize {
         self.deleted.len()
     }

@@ -1,4 +1,4 @@
-//! Objects that were there before the audit began and are not judged until they change: `--initial=skip`.
+//! Objects that existed before the audit began and are not evaluated until they change: `--initial=skip`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ pub(crate) struct Unchanged {
 }
 
 impl Unchanged {
-    /// Has the objects of the first list of `scope` wait for a change.
+    /// Lets the objects of the first list of `scope` wait for a change.
     pub(crate) fn expect(&mut self, scope: WatchScope) {
         self.scopes.insert(scope);
     }
@@ -33,14 +33,14 @@ impl Unchanged {
         self.objects.contains(key)
     }
 
-    /// Knows an object by another key from now on.
+    /// Gives an object another key.
     pub(crate) fn rename(&mut self, old: &ObjectKey, new: ObjectKey) {
         if self.objects.remove(old) {
             self.objects.insert(new);
         }
     }
 
-    /// Takes an object out that changed or is gone.
+    /// Removes an object that changed or was deleted.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }

@@ -18,45 +18,45 @@ use crate::{
     source::change::{Change, WatchScope},
 };
 
-/// Objects that are dealt with before the task looks for something else to do: some milliseconds.
+/// Objects that are processed before the task checks its inputs: some milliseconds.
 pub(crate) const TURN: usize = 1_024;
-/// A change takes as long as so many of them: its object may be compressed.
+/// A change takes as long as this many of them: its object may be compressed.
 pub(crate) const CHANGE: usize = 4;
 
-/// Something that concerns many objects, as far as it is left to do.
+/// Work about many objects, or the rest of it.
 pub(crate) enum Work {
-    /// Look at objects that are there.
+    /// Process objects for a purpose.
     Look(Purpose, Objects),
-    /// Forget objects that are gone, with these uids.
+    /// Forget deleted objects with these uids.
     Forget(Box<dyn Iterator<Item = (ObjectKey, Arc<str>)> + Send>),
-    /// Know objects by the keys that they have in the version of a scope.
+    /// Give objects the keys that they have in the version of a scope.
     Rename(vec::IntoIter<ObjectKey>, WatchScope),
-    /// Excuse anew what stands of objects.
+    /// Apply exceptions to the results of objects again.
     Excuse(vec::IntoIter<ObjectKey>),
-    /// Have objects judged that waited for the inventory.
+    /// Evaluate objects that waited for the inventory.
     Judge(vec::IntoIter<Waiting>),
-    /// Look up the states of objects that changed, then bring the inventory up to date with them.
+    /// Collect the states of objects that changed, then update the inventory with them.
     Update(btree_set::IntoIter<ObjectKey>, Vec<ObjectState>),
 }
 
-/// Why objects are looked at.
+/// Why objects are processed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
-    /// Those of a complete list may be judged from now on.
+    /// Their list is complete, so they may be evaluated from now on.
     Admit,
-    /// Those of a complete list are judged when they change.
+    /// Their list is complete, and they are evaluated when they change.
     Skip,
     /// There are new policies.
     Renew,
-    /// The inventory is built anew.
+    /// The inventory is built again.
     Mark,
-    /// Something that their verdicts depend on changed.
+    /// Something that their results depend on changed.
     Judge,
     /// The same, for a part of them.
     JudgeSlice(Slice),
 }
 
-/// The keys of the objects of some places, one after the other.
+/// The keys of the objects in some scopes and namespaces, one after the other.
 #[derive(Debug)]
 pub(crate) struct Objects {
     places: vec::IntoIter<(WatchScope, Option<Arc<str>>)>,
@@ -64,7 +64,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Returns those in scopes.
+    /// Returns the keys in scopes.
     pub(crate) fn of(cache: &Cache, scopes: impl IntoIterator<Item = WatchScope>) -> Self {
         let places = scopes.into_iter().flat_map(|scope| {
             let namespaces = cache.namespaces(&scope).map(|namespace| (scope.clone(), namespace.cloned()));
@@ -73,14 +73,14 @@ impl Objects {
         Self::at(places.collect())
     }
 
-    /// Returns those in a namespace.
+    /// Returns the keys of scopes in a namespace.
     pub(crate) fn in_namespace(scopes: impl IntoIterator<Item = WatchScope>, namespace: &Arc<str>) -> Self {
         let reach = |scope: &WatchScope| scope.namespace.as_ref().is_none_or(|only| only == namespace);
         let scopes = scopes.into_iter().filter(reach);
         Self::at(scopes.map(|scope| (scope, Some(Arc::clone(namespace)))).collect())
     }
 
-    /// Returns those in scopes and namespaces.
+    /// Returns the keys in pairs of scope and namespace.
     pub(crate) fn at(places: Vec<(WatchScope, Option<Arc<str>>)>) -> Self {
         Self { places: places.into_iter(), keys: Vec::new().into_iter() }
     }
@@ -125,12 +125,12 @@ impl Agenda {
         self.work.push_back(work);
     }
 
-    /// Adds looking at objects for a purpose.
+    /// Adds processing objects for a purpose.
     pub(super) fn look(&mut self, purpose: Purpose, objects: Objects) {
         self.add(Work::Look(purpose, objects));
     }
 
-    /// Adds evaluating those of some objects again that may be evaluated.
+    /// Adds another evaluation of those of some objects that may be evaluated.
     pub(super) fn look_again(&mut self, objects: &WatchedObjects, keys: BTreeSet<ObjectKey>) {
         let keys: Vec<ObjectKey> = keys.into_iter().filter(|key| objects.is_admitted(key)).collect();
         self.look(Purpose::Judge, Objects::from(keys));

@@ -1,8 +1,8 @@
-//! What is kept of the objects of one scope, by namespace: what happens to a Namespace concerns those in it, and nobody
-//! should have to look through all others for them.
+//! The objects of one scope as the cache keeps them, by namespace: a change of a Namespace concerns the objects in it, which
+//! can be found without a search through all others.
 //!
-//! There may be hundreds of thousands, so each has one allocation of its own and what many have in common is shared: the kind
-//! and the namespace stand here once.
+//! There may be hundreds of thousands, so each has one allocation of its own, and what many have in common is shared: the kind
+//! and the namespace are stored once.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use crate::model::{
     object::{Controller, Kind, Location, Object, ObjectKey, ResourceVersion, Uid},
 };
 
-/// What the key of an object takes beside its entry, and the allocator for both.
+/// The bytes that the key of an object takes in addition to its entry, with the allocator's share for both.
 const KEY_BYTES: usize = 144;
 
 /// Returns about how many bytes of memory the entry with a body takes.
@@ -26,7 +26,7 @@ pub(super) fn bytes(body: &Body) -> usize {
     size_of::<Named>() + KEY_BYTES + body.bytes().len()
 }
 
-/// What is kept of one object.
+/// One object.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) uid: Uid,
@@ -50,7 +50,7 @@ pub(super) struct Origin {
 }
 
 impl Entry {
-    /// Takes an object of a scope apart.
+    /// Makes the entry of an object.
     pub(super) fn new(object: Object, kind: &Arc<Kind>, listing: u32) -> (ObjectKey, Self) {
         let Object { key, uid, resource_version, body, location, controller, inactive, .. } = object;
         let own_kind = !Arc::ptr_eq(&key.kind, kind) && key.kind.kind != kind.kind;
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// An entry with what is its own of the key.
+/// An entry with the part of the key that only it has.
 #[derive(Debug)]
 struct Named {
     name: Arc<str>,
@@ -141,7 +141,7 @@ impl Objects {
         Some(&mut self.namespaces.get_mut(&key.namespace)?.find_mut(hash, |named| named.is(key))?.entry)
     }
 
-    /// Puts an entry in; returns the one that it replaces.
+    /// Adds an entry; returns the one that it replaces.
     pub(super) fn insert(&mut self, key: ObjectKey, entry: Entry) -> Option<Entry> {
         if let Some(known) = self.get_mut(&key) {
             return Some(std::mem::replace(known, entry));
@@ -154,7 +154,7 @@ impl Objects {
         None
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry> {
         let hash = self.hasher.hash_one(&*key.name);
         let entries = self.namespaces.get_mut(&key.namespace)?;
@@ -166,7 +166,7 @@ impl Objects {
         Some(named.entry)
     }
 
-    /// Takes out the entries for which `gone` is true.
+    /// Removes the entries for which `gone` is true.
     pub(super) fn extract(&mut self, gone: impl Fn(&Entry) -> bool) -> Vec<(ObjectKey, Entry)> {
         let mut extracted = Vec::new();
         self.namespaces.retain(|namespace, entries| {

@@ -95,7 +95,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_appears_is_what_was_not_there() {
+fn only_new_violations_appear() {
     let message = |entries: &[Entry]| entries.iter().map(|entry| entry.message.to_string()).collect::<Vec<_>>();
     let diff = compare(
         ("a", &audit(&[("a", "opens port 80"), ("b", "x")])),
@@ -117,7 +117,7 @@ fn what_appears_is_what_was_not_there() {
 }
 
 #[test]
-fn what_the_other_could_not_have_found_is_kept_apart() {
+fn violations_that_the_other_could_not_have_found_are_kept_apart() {
     let (before, after) = (audit(&[("a", "x")]), audit(&[("b", "x")]));
     let with = |change: fn(&mut AuditResult)| {
         let mut before = before.clone();
@@ -153,7 +153,7 @@ fn what_the_other_could_not_have_found_is_kept_apart() {
 }
 
 #[test]
-fn what_an_owner_stands_for_is_told_of_at_the_owner() {
+fn covered_results_are_reported_at_the_owner() {
     let covered = |names: &[&str]| {
         let mut audit = audit(&[("web", "x"), ("web-1", "y"), ("web-2", "y")]);
         let owner = Arc::clone(&audit.results[0].resource);
@@ -165,7 +165,7 @@ fn what_an_owner_stands_for_is_told_of_at_the_owner() {
     let names = |entries: &[Entry]| entries.iter().map(|entry| entry.resource.name.to_string()).collect::<Vec<_>>();
     let diff = compare(("a", &audit(&[])), ("b", &covered(&["web-1", "web-2"])), Compared::Policies);
     assert_eq!((names(&diff.appears), diff.summary.appears), (vec!["web".to_owned()], 1));
-    // That they come to stand for themselves, or do no longer, is no difference.
+    // Whether owners cover them makes no difference.
     let diff = compare(("a", &covered(&["web-1"])), ("b", &covered(&["web-2"])), Compared::Policies);
     assert_eq!((diff.summary.stays, diff.summary.differs()), (1, false));
 }

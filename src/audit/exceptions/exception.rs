@@ -23,9 +23,9 @@ use crate::{
 /// Who wrote an exception, which decides what it may excuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// Whoever runs kaudit, who may excuse anything.
+    /// The operator of kaudit, who may excuse anything.
     Operator,
-    /// Whoever may write into a namespace: only what is in it, and only for policies that allow it.
+    /// A user with write access to a namespace: excuses only objects in it, and only for policies that allow it.
     Team,
 }
 
@@ -261,7 +261,7 @@ fn end(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Says what is wrong without the place in a text that nobody wrote.
+/// Returns an error without its position, which is in a text that the user did not write.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).replace('`', "")

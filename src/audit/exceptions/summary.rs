@@ -17,16 +17,16 @@ use crate::model::{
 pub struct ExceptionSummary {
     /// `namespace/name`, or `name`.
     pub name: String,
-    /// Whether it applies, and whether somebody should look at it.
+    /// Whether it applies, and whether it needs attention.
     pub state: ExceptionState,
-    /// In the words of whoever wrote it.
+    /// The reason that its author gave.
     pub reason: Arc<str>,
     /// When it ends; `None` if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// Results that it excuses.
     pub results: usize,
-    /// Where it stands, if it was read from a file.
+    /// Its file and line, if it was read from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<Location>,
     /// What is wrong with it, or when it ends; empty if there is nothing to say.
@@ -53,7 +53,7 @@ impl ExceptionSummary {
         }
     }
 
-    /// Whether it stands for the files of `--exceptions`, which could not be loaded.
+    /// Whether it represents the files of `--exceptions`, which could not be loaded.
     pub fn is_of_files(&self) -> bool {
         self.object.is_none() && self.problem == Some(ExceptionProblem::Unreadable)
     }

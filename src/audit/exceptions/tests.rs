@@ -78,7 +78,7 @@ fn a_violation_is_excused_until_the_end_of_the_last_day() {
 }
 
 #[test]
-fn all_that_is_said_of_an_object_must_hold() {
+fn all_conditions_of_a_selector_must_match() {
     let now = "2027-01-01T00:00:00Z";
     for (matching, wanted) in [
         ("", [true, true, true]),
@@ -105,7 +105,7 @@ fn all_that_is_said_of_an_object_must_hold() {
 }
 
 #[test]
-fn what_cannot_be_an_exception_is_refused_with_its_place() {
+fn invalid_exceptions_are_refused_with_file_and_line() {
     let good = document("good", "", FULL);
     for (spec, why) in [
         (
@@ -171,7 +171,7 @@ fn put_nowhere(exceptions: &mut Exceptions, name: &str, spec: &str) {
 #[test]
 fn an_exception_of_a_team_without_a_namespace_is_for_the_namespace_default() {
     let mut exceptions = Exceptions::default();
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     put_nowhere(&mut exceptions, "all", FULL);
     let now = "2027-01-01T00:00:00Z";
     let cluster_scoped = ObjectKey { namespace: None, ..key("Node", "", "a") };
@@ -189,7 +189,7 @@ fn an_exception_of_a_team_that_ends_too_late_is_invalid_until_its_end_is_near_en
     let longest = Some(SignedDuration::from_hours(90 * 24));
     let object = key("Pod", "shop", "a");
     let mut exceptions = Exceptions::default().limited(longest);
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     put(&mut exceptions, "long", "policies: [{name: p}], reason: r, expiresAt: \"2027-05-01T00:00:00Z\"");
     let (early, late) = ("2027-01-30T23:59:59Z", "2027-01-31T00:00:00Z");
     assert_eq!(excused(&exceptions, &object, "{}", early), None);
@@ -224,7 +224,7 @@ fn the_last_days_of_the_calendar_are_ends() {
 }
 
 #[test]
-fn directories_are_read_and_a_name_stands_for_one_exception() {
+fn directories_are_read_and_names_of_exceptions_are_unique() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("b")).unwrap();
     std::fs::write(folder.path().join("a.yaml"), document("one", "", FULL)).unwrap();
@@ -240,7 +240,7 @@ fn directories_are_read_and_a_name_stands_for_one_exception() {
 }
 
 #[test]
-fn an_exception_for_what_another_excuses_says_so() {
+fn an_exception_that_overlaps_another_names_it() {
     let exceptions = load(&[document("a", "", FULL), document("b", "", FULL)].join("---\n")).unwrap();
     let now = "2026-12-01T00:00:00Z";
     let message = |exceptions: &Exceptions| exceptions.summaries(&HashMap::new(), time(now)).remove(1).message;
@@ -252,7 +252,7 @@ fn an_exception_for_what_another_excuses_says_so() {
 #[test]
 fn a_team_may_excuse_only_what_policies_allow_and_only_in_its_namespace() {
     let mut exceptions = Exceptions::default();
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     let (now, object) = ("2027-01-01T00:00:00Z", key("Pod", "shop", "a"));
     put(&mut exceptions, "both", "policies: [{name: p}, {name: q}], reason: r, expiresAt: 2027-01-31");
     assert!(excused(&exceptions, &object, "{}", now).is_some());
@@ -277,7 +277,7 @@ fn a_team_may_excuse_only_what_policies_allow_and_only_in_its_namespace() {
 }
 
 #[test]
-fn each_exception_says_how_it_stands() {
+fn each_exception_has_its_state() {
     let exceptions = load(&document("e", "", FULL)).unwrap();
     let state = |now: &str, results: usize| {
         let excused = HashMap::from([("e".into(), results)]);
@@ -294,7 +294,7 @@ fn each_exception_says_how_it_stands() {
     let mut exceptions = exceptions;
     let mut none = policies();
     none.policies.clear();
-    exceptions.judged_by(&none);
+    exceptions.set_policies(&none);
     let summary = exceptions.summaries(&HashMap::new(), time("2026-12-01T00:00:00Z")).remove(0);
     assert_eq!((summary.state, &*summary.message), (ExceptionState::Invalid, "there is no policy p"));
 }
@@ -333,7 +333,7 @@ const TEXTS: [(&str, &str, usize); 7] = [
 fn an_exception_of_a_team_beyond_the_bounds_is_invalid_and_one_of_the_operator_is_not() {
     let now = time("2027-01-01T00:00:00Z");
     let mut exceptions = Exceptions::default();
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     let mut message = |spec: &serde_json::Value| {
         put(&mut exceptions, "e", spec.to_string().trim_matches(['{', '}']));
         exceptions.summaries(&HashMap::new(), now).remove(0)
@@ -410,7 +410,7 @@ fn put_largest(exceptions: &mut Exceptions, namespace: &str, number: usize) {
 fn the_largest_exceptions_of_one_namespace_cost_others_nothing_and_itself_little() {
     let now = "2027-01-01T00:00:00Z";
     let (mut exceptions, began) = (Exceptions::default(), std::time::Instant::now());
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     put_largest(&mut exceptions, "attacker", 1_000);
     assert_eq!(exceptions.found.readable().count(), 1_000);
     for _ in 0..100 {
@@ -443,7 +443,7 @@ fn names_of_policies_and_rules_may_be_globs_and_ids() {
     let (now, object) = (time("2027-01-01T00:00:00Z"), key("Pod", "shop", "a"));
     let excused = |policies_of_spec: &str| {
         let mut exceptions = Exceptions::default();
-        exceptions.judged_by(&policies);
+        exceptions.set_policies(&policies);
         put(&mut exceptions, "e", &format!("policies: {policies_of_spec}, reason: r, expiresAt: 2027-01-31"));
         let all = [("a.b", "deny_x"), ("a.b", "deny_y"), ("a.c", "deny_x"), ("a.c", "deny_y")];
         let mut findings = all.map(|(policy, rule)| Finding::sample_of(policy, rule, "x"));
@@ -479,7 +479,7 @@ fn names_of_policies_and_rules_may_be_globs_and_ids() {
 #[test]
 fn a_write_of_the_status_changes_nothing_about_an_exception() {
     let mut exceptions = Exceptions::default();
-    exceptions.judged_by(&policies());
+    exceptions.set_policies(&policies());
     let state = |generation: i64, results: usize| {
         let metadata = serde_json::json!({"name": "e", "namespace": "shop", "uid": "u", "generation": generation});
         let condition = serde_json::json!({"type": "Accepted", "status": "True", "reason": "Active", "message": "",

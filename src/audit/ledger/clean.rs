@@ -1,4 +1,4 @@
-//! Judged objects without results: nearly all of a cluster, so they are kept in a few bytes each.
+//! Evaluated objects without results: nearly all of a cluster, so each takes only a few bytes.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// For each object the number of the set of rules that it passed. The key is a hash with a secret of this process, so that no
-/// two objects can be made to share one on purpose.
+/// The set of rules that each object passed, by its index. The key is a hash with a secret of this process, so that two objects
+/// cannot be made to share one on purpose.
 #[derive(Debug, Default)]
 pub(super) struct Clean {
     hasher: RandomState,
@@ -26,7 +26,7 @@ impl Clean {
         self.passed.insert(self.hash(key), passed);
     }
 
-    /// Takes an object out; returns the number of its set.
+    /// Removes an object; returns the index of its set.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<u32> {
         self.passed.remove(&self.hash(key))
     }
@@ -35,7 +35,7 @@ impl Clean {
         self.passed.contains_key(&self.hash(key))
     }
 
-    /// Gives back the room of those that are gone, but for a little.
+    /// Gives back the memory of removed objects, but for `room` entries.
     pub(super) fn shrink(&mut self, room: usize) {
         if self.passed.capacity() > 4 * self.passed.len() + room {
             self.passed.shrink_to(2 * self.passed.len());

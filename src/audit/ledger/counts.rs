@@ -1,6 +1,6 @@
-//! How many results stand, in all and by namespace. Metrics can show only so many namespaces.
+//! How many results there are, in all and by namespace. Metrics show a limited number of namespaces.
 //!
-//! Invariant: what [`Counts::by_namespace`] says of a class adds up to its total, whichever namespaces are shown.
+//! Invariant: the counts of a class in [`Counts::by_namespace`] add up to its total, whichever namespaces are shown.
 
 use std::{
     cmp::Reverse,
@@ -13,16 +13,16 @@ use crate::{metrics::recent::OTHER, model::verdict::Class};
 /// How many results there are of each class.
 pub type Totals = BTreeMap<Class, usize>;
 
-/// Counts of what stands.
+/// Counts of results.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// In all. What fell to zero stays.
+    /// In all. A class that fell to zero stays.
     totals: Totals,
-    /// How many namespaces are shown; with none nothing is counted by namespace.
+    /// How many namespaces are shown; with 0 nothing is counted by namespace.
     most: usize,
-    /// Those in which something stands.
+    /// The namespaces that have results.
     namespaces: HashMap<Arc<str>, Namespace>,
-    /// What is in no namespace.
+    /// Results of objects of the cluster.
     outside: Totals,
     /// The namespaces that are shown.
     shown: BTreeSet<Arc<str>>,
@@ -35,7 +35,7 @@ struct Namespace {
 }
 
 impl Counts {
-    /// Makes them for so many namespaces.
+    /// Makes them for at most `most` namespaces.
     pub(super) fn new(most: usize) -> Self {
         Self { most, ..Self::default() }
     }
@@ -44,7 +44,7 @@ impl Counts {
         &self.totals
     }
 
-    /// Counts also what can stand and does not, and no longer what only could before.
+    /// Also shows these classes with a count of zero, and no longer those of an earlier call that have none.
     pub(super) fn expect(&mut self, classes: impl IntoIterator<Item = Class>) {
         self.totals.retain(|_, count| *count > 0);
         for class in classes {
@@ -93,8 +93,8 @@ impl Counts {
         self.shown = ranks.into_iter().map(|(_, _, name)| Arc::clone(name)).collect();
     }
 
-    /// Returns all counts by namespace: what is in none, or all where nothing is counted by namespace, has the name "" and is
-    /// there also if it is 0; the rest only if it is not.
+    /// Returns all counts by namespace. Results of objects of the cluster, or all if nothing is counted by namespace, have the
+    /// name "" and are listed even if there are 0; those of namespaces only if there are some.
     pub(super) fn by_namespace(&mut self) -> Vec<(Arc<str>, Class, usize)> {
         self.choose();
         let mut left = self.totals.clone();
@@ -117,7 +117,7 @@ impl Counts {
     }
 }
 
-/// Takes one away.
+/// Subtracts one.
 fn take(totals: &mut Totals, class: &Class) {
     if let Some(count) = totals.get_mut(class) {
         *count -= 1;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_policies_could_find_is_counted_as_long_as_it_stands() {
+    fn classes_of_former_policies_are_counted_while_they_have_results() {
         let kept = &mut counts(1);
         add(kept, "", 1, Outcome::Warn);
         kept.expect([]);

@@ -26,13 +26,13 @@ pub type Labels = Arc<BTreeMap<String, String>>;
 pub struct Owners {
     /// Each with its uid, the topmost first.
     pub chain: Vec<(ObjectKey, Arc<str>)>,
-    /// One of them that is about to be judged.
+    /// One of them that is about to be evaluated.
     pub awaited: Option<Arc<str>>,
-    /// The labels of the topmost, or of the object if it has none, as far as anybody asks for them.
+    /// Those labels of the topmost that recorders need, or of the object if it has no owner.
     pub labels: Option<Labels>,
 }
 
-/// Topmost owners that are kept without a look at whether they are needed.
+/// Topmost owners that are kept without checking whether they are still needed.
 const TOPMOST: usize = 1_024;
 
 /// What owners cover.
@@ -40,13 +40,13 @@ const TOPMOST: usize = 1_024;
 pub(super) struct Dependents {
     /// By the uid of the owner.
     owners: HashMap<Arc<str>, Owner>,
-    /// All of these results.
+    /// How many results are covered in all.
     covered: usize,
-    /// Those whose numbers changed since they were asked for.
+    /// Owners whose counts changed since [`Dependents::take_changed`].
     changed: BTreeSet<Arc<str>>,
     /// The topmost owners of objects with results, by uid: many objects have the same.
     topmost: HashMap<Arc<str>, Arc<ObjectRef>>,
-    /// How many of those were needed when that was looked at last.
+    /// How many of those were needed when that was checked last.
     kept: usize,
 }
 
@@ -58,7 +58,7 @@ struct Owner {
 }
 
 impl Dependents {
-    /// Knows the key of an owner that covers a result from now on.
+    /// Notes the key of an owner that covers a result from now on.
     pub(super) fn know(&mut self, uid: &Arc<str>, owners: &Owners) {
         if !self.owners.contains_key(uid)
             && let Some((key, _)) = owners.chain.iter().find(|(_, owner)| owner == uid)
@@ -88,7 +88,7 @@ impl Dependents {
         }
     }
 
-    /// Counts it no more.
+    /// Counts it no longer.
     pub(super) fn remove(&mut self, cover: &Cover) {
         self.covered -= 1;
         if let Some((owner, result)) = self.covering(cover) {
@@ -112,7 +112,7 @@ impl Dependents {
         self.covered
     }
 
-    /// Returns the owners whose numbers changed since this was called last, with their uids.
+    /// Returns the owners whose counts changed since this was called last, with their uids.
     pub(super) fn take_changed(&mut self) -> Vec<(ObjectKey, Arc<str>)> {
         let changed = std::mem::take(&mut self.changed);
         let known = |uid: &Arc<str>| Some((self.owners.get(uid)?.key.clone(), Arc::clone(uid)));
@@ -129,7 +129,7 @@ impl Dependents {
         keys
     }
 
-    /// Knows an owner by another key from now on.
+    /// Gives an owner another key.
     pub(super) fn rename(&mut self, uid: &str, key: &ObjectKey) {
         if let Some(owner) = self.owners.get_mut(uid) {
             owner.key = key.clone();

@@ -1,6 +1,6 @@
-//! Violations that an owner covered until a moment ago. Most of them end soon: an old revision is scaled down when its
-//! Deployment is fixed, and dependents are deleted after their owner. So they are listed at once, as nothing covers them any
-//! more, and reported as new only if they are still there after a pause.
+//! Violations that an owner covered until a moment ago. Most of them are soon resolved: an old revision is scaled down when
+//! its Deployment is fixed, and dependents are deleted after their owner. So they are listed at once, because nothing covers
+//! them any more, but reported as new only if they are still open after a delay.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,26 +10,26 @@ use std::{
 use super::violation::{Id, Violation};
 use crate::model::object::ObjectKey;
 
-/// How long the report of a violation waits that an owner covered.
+/// How long the report of a violation is delayed that an owner covered.
 pub const HANDOVER: Duration = Duration::from_mins(1);
 
-/// Violations whose report waits.
+/// Violations whose report is delayed.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
     pause: Duration,
-    /// Until when each waits.
+    /// Until when each is delayed.
     held: HashMap<Id, Instant>,
     /// The same with their objects, in order of time. Entries of violations that ended or were held again are outdated.
     queue: VecDeque<(Instant, Id, ObjectKey)>,
 }
 
 impl Handovers {
-    /// Makes it for a pause.
+    /// Makes it with this delay.
     pub(super) fn new(pause: Duration) -> Self {
         Self { pause, ..Self::default() }
     }
 
-    /// Takes those whose report waits out of the violations of an object that appeared, and marks them as not reported.
+    /// Removes the violations whose report is delayed from those that appeared, and marks them as not reported.
     pub(super) fn hold(&mut self, key: &ObjectKey, appeared: &mut Vec<Violation>, results: &mut [Violation]) {
         appeared.retain_mut(|new| {
             let was_covered = new.covered_by.take().is_some_and(|cover| cover.result.is_some());
@@ -46,19 +46,19 @@ impl Handovers {
         });
     }
 
-    /// Whether the report of a violation waits.
+    /// Whether the report of a violation is delayed.
     pub(super) fn is_held(&self, id: Id) -> bool {
         self.held.contains_key(&id)
     }
 
-    /// Forgets violations that ended: their next appearance is another.
+    /// Forgets resolved violations: when they appear again, that is another violation.
     pub(super) fn end<'a>(&mut self, resolved: impl IntoIterator<Item = &'a Violation>) {
         for ended in resolved {
             self.held.remove(&ended.id);
         }
     }
 
-    /// Ends the pauses that are over; returns the objects with violations that may be reported now.
+    /// Returns the objects with violations whose delay has passed, and forgets the delay.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         while self.queue.front().is_some_and(|(due, ..)| *due <= now)

@@ -1,18 +1,18 @@
-//! Compares the results that an object had with those that it has now: what appeared, what is resolved, what goes on.
+//! Compares the results that an object had with those that it has now: which are new, which are resolved, which stay.
 //!
-//! A result goes on when policy, rule, outcome and message are those of one that stood. New policies may also say the same
-//! in other words. That cannot be told from a violation that ends while another begins, unless nothing but the policies
-//! changed: then whatever a rule finds, it finds in what it saw before. So where the same state of an object is judged by
-//! another set, a result of a policy that looks at nothing but the object goes on in other words if, among the results of
-//! its rule and outcome that are otherwise new,
+//! A result stays if policy, rule, outcome and message are those of one before. New policies may also word the message
+//! differently. From the results alone that looks like one violation that is resolved and another that appears, unless only
+//! the policies changed: then a rule finds everything in the same object as before. So if the same state of an object is
+//! evaluated with another policy set, a result of a policy that reads nothing but the object is taken for a reworded one if,
+//! among the results of its rule and outcome that are otherwise new,
 //!
 //! 1. it has the details of one that would otherwise be resolved, and there are some; or
-//! 2. as many are left as would otherwise be resolved: then they go on in their order, which is that of the messages.
+//! 2. as many are left as would otherwise be resolved: then they are paired in their order, which is that of the messages.
 //!
-//! A rule that is rewritten to find as many other things in the same object cannot be told from one in other words, and is
-//! taken for that: the reports say what it finds now, and no Event does.
+//! A rule that is rewritten to find an equal number of other problems in the same object looks the same, and is treated the
+//! same: the reports have its new results, but no Event is written.
 //!
-//! Of what happened while kaudit did not run it is not known whether only the policies changed, so all that differs is told.
+//! After a restart it is not known whether only the policies changed, so every difference is reported.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -24,16 +24,16 @@ use super::{
 
 /// What differs between two verdicts on one object.
 pub(super) struct Comparison {
-    /// Results that were not there before, or were not told of.
+    /// Results that are new, or were not reported before.
     pub(super) appeared: Vec<Violation>,
-    /// Results that are not there any more.
+    /// Results that the object no longer has.
     pub(super) resolved: Vec<Violation>,
-    /// Whether anything differs at all, of results that go on too.
+    /// Whether anything differs, also in results that stay.
     pub(super) changed: bool,
 }
 
-/// Compares results, and makes those in `now` that go on later looks at those `before`. `only_reworded` is given a policy,
-/// and says whether nothing but the words can have changed of what it found.
+/// Compares results; those in `now` that stay get the id and the times of those `before`. `only_reworded` returns for a
+/// policy whether nothing but the wording of its results can have changed.
 pub(super) fn compare(
     before: Vec<Violation>,
     now: &mut [Violation],
@@ -42,7 +42,7 @@ pub(super) fn compare(
     let open = (0..now.len()).collect();
     let mut pairing = Pairing { before, now, open, unreported: Vec::new(), changed: false };
     pairing.pair(|known, result| known.fingerprint == result.fingerprint);
-    // A replica that has no record of a result knows it by the words of its own time.
+    // A replica that has no record of a result gave it an id by the wording that it saw first.
     pairing.pair(|known, result| known.id == result.id);
     pairing.pair(unlisted::is_same_count);
     if !pairing.before.is_empty() && !pairing.open.is_empty() {
@@ -61,11 +61,11 @@ struct Pairing<'a> {
     /// Those that have no counterpart yet, in order.
     before: Vec<Violation>,
     now: &'a mut [Violation],
-    /// The places in `now` of those that have no counterpart yet, in order.
+    /// The indexes in `now` of those that have no counterpart yet, in order.
     open: Vec<usize>,
-    /// The places of those that go on and were not told of before.
+    /// The indexes of those that stay and were not reported before.
     unreported: Vec<usize>,
-    /// Some result goes on and differs all the same.
+    /// Whether a result stays and still differs.
     changed: bool,
 }
 
@@ -78,7 +78,7 @@ impl Pairing<'_> {
             let known = before.remove(place);
             *changed |= known.finding != result.finding;
             unreported.extend(known.unreported.then_some(*index));
-            result.goes_on(&known);
+            result.continue_from(&known);
             false
         });
     }
@@ -100,7 +100,7 @@ impl Pairing<'_> {
         self.pair(|known, result| may(known, result) && as_many(result));
     }
 
-    /// Gives what appeared in the first words of another result, which goes on in other words, an id of its own.
+    /// Gives a new result an id of its own if it has the first wording of another result that stays.
     fn keep_apart(&mut self) {
         if self.now.iter().all(|result| result.id == result.fingerprint) {
             return;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_of_as_many_results_go_on_in_order() {
+    fn equally_many_reworded_results_are_paired_in_order() {
         let before = [some("deny", &["a: x", "b: x"], 1), some("other", &["c"], 1)].concat();
         let mut now = [some("deny", &["a: y", "b: y"], 2), some("other", &["c", "d"], 2)].concat();
         let comparison = compare(before.clone(), &mut now, |_| true);
@@ -163,18 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_another_violation_is_told() {
+    fn possibly_different_violations_are_reported() {
         let change = |only_reworded: bool, now: &[&str]| {
             let mut now = some("deny", now, 2);
             let comparison = compare(some("deny", &["a", "b"], 1), &mut now, |_| only_reworded);
             (messages(&comparison.appeared).join(" "), messages(&comparison.resolved).join(" "))
         };
-        let told = |appeared: &str, resolved: &str| (appeared.to_owned(), resolved.to_owned());
-        assert_eq!(change(false, &["a", "c"]), told("c", "b"), "the object changed");
-        assert_eq!(change(true, &["a", "c"]), told("", ""));
-        assert_eq!(change(true, &["a", "c", "d"]), told("c d", "b"), "another number of them");
-        assert_eq!(change(true, &["c"]), told("c", "a b"));
-        assert_eq!(change(true, &[]), told("", "a b"));
+        let changes = |appeared: &str, resolved: &str| (appeared.to_owned(), resolved.to_owned());
+        assert_eq!(change(false, &["a", "c"]), changes("c", "b"), "the object changed");
+        assert_eq!(change(true, &["a", "c"]), changes("", ""));
+        assert_eq!(change(true, &["a", "c", "d"]), changes("c d", "b"), "another number of them");
+        assert_eq!(change(true, &["c"]), changes("c", "a b"));
+        assert_eq!(change(true, &[]), changes("", "a b"));
         // Another rule or outcome is another violation.
         let mut now = some("warn", &["c"], 2);
         assert_eq!(compare(some("deny", &["a"], 1), &mut now, |_| true).appeared.len(), 1);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_of_is_told_while_it_stands() {
+    fn unreported_violations_are_reported_while_they_are_open() {
         let mut before = some("deny", &["a", "b", "c"], 1);
         before[1].unreported = true;
         let mut now = some("deny", &["a", "b"], 2);
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn no_two_that_stand_have_one_id() {
+    fn no_two_open_results_have_the_same_id() {
         let mut now = some("deny", &["b"], 2);
         compare(some("deny", &["a"], 1), &mut now, |_| true);
-        // The first words come back, beside the new ones.
+        // The first wording comes back, in addition to the new one.
         let mut both = some("deny", &["a", "b"], 3);
         let comparison = compare(now.clone(), &mut both, |_| false);
         assert_eq!((messages(&comparison.appeared), both[1].id), (vec!["a"], now[0].id));
@@ -230,31 +230,31 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order of changes of an object and of policies: what stands is told as often as it appeared and not
-        /// resolved, ids are unique, and where the object changed no violation takes the place of another.
+        /// In whatever order objects and policies change, the open results are those reported to appear and not to be resolved,
+        /// ids are unique, and if the object changed no violation replaces another.
         #[test]
-        fn told_and_standing_agree(steps in prop::collection::vec((prop::collection::btree_set(0u8..6, 0..4), 0u8..3, any::<bool>()), 1..12)) {
-            let (mut standing, mut open) = (Vec::new(), BTreeSet::new());
+        fn reports_and_open_results_agree(steps in prop::collection::vec((prop::collection::btree_set(0u8..6, 0..4), 0u8..3, any::<bool>()), 1..12)) {
+            let (mut results, mut open) = (Vec::new(), BTreeSet::new());
             for (time, (found, words, only_policies)) in steps.into_iter().enumerate() {
                 let words: Vec<String> = found.iter().map(|number| format!("{number} {words}")).collect();
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let mut now = some("deny", &words, i64::try_from(time).unwrap());
-                let before = std::mem::take(&mut standing);
+                let before = std::mem::take(&mut results);
                 let comparison = compare(before.clone(), &mut now, |_| only_policies);
                 for resolved in &comparison.resolved {
-                    prop_assert!(open.remove(&(resolved.id, resolved.since)), "resolved and never told");
+                    prop_assert!(open.remove(&(resolved.id, resolved.since)), "resolved and never reported");
                 }
                 for appeared in &comparison.appeared {
-                    prop_assert!(open.insert((appeared.id, appeared.since)), "told twice");
+                    prop_assert!(open.insert((appeared.id, appeared.since)), "reported twice");
                 }
-                let stands: BTreeSet<_> = now.iter().map(|result| (result.id, result.since)).collect();
-                prop_assert_eq!(&stands, &open);
+                let ids: BTreeSet<_> = now.iter().map(|result| (result.id, result.since)).collect();
+                prop_assert_eq!(&ids, &open);
                 prop_assert_eq!(now.iter().map(|result| result.id).collect::<HashSet<_>>().len(), now.len());
                 if !only_policies {
                     let new = |result: &&Violation| before.iter().all(|known| known.fingerprint != result.fingerprint && known.id != result.fingerprint);
                     prop_assert!(now.iter().filter(new).all(|result| comparison.appeared.contains(result)), "hidden");
                 }
-                standing = now;
+                results = now;
             }
         }
     }

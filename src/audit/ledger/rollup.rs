@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use super::{
-    Delta, Ledger, Standing, Violation,
+    Delta, Ledger, ObjectResults, Violation,
     cover::{Cover, ResultDigest},
     dependents::Owners,
     same_violation::{OwnerPair, PathEquality},
@@ -60,8 +60,8 @@ impl Ledger {
     fn covers(&self, key: &ObjectKey, results: &[Violation], owners: &Owners) -> Vec<Option<Cover>> {
         let mut covers = vec![None; results.len()];
         for (owner, uid) in &owners.chain {
-            let Some(standing) = self.objects.get(owner).filter(|standing| standing.uid == *uid) else { continue };
-            let mut listed: Vec<&Finding> = standing.uncovered().map(|known| &known.finding).collect();
+            let Some(known) = self.objects.get(owner).filter(|known| known.uid == *uid) else { continue };
+            let mut listed: Vec<&Finding> = known.uncovered().map(|known| &known.finding).collect();
             let pair = OwnerPair { dependent: key, owner };
             for paths in [PathEquality::Exact, PathEquality::AnyIndex] {
                 for (cover, result) in covers.iter_mut().zip(results).filter(|(cover, _)| cover.is_none()) {
@@ -86,13 +86,13 @@ impl Ledger {
         self.dependents.covered()
     }
 
-    /// Returns the results that no owner covers, with the number of those that each covers.
-    pub(super) fn uncovered(&self, standing: &Standing) -> Vec<Violation> {
-        let number = |result: &Violation| self.dependents(&standing.uid, &result.finding);
-        standing.uncovered().map(|result| Violation { dependents: number(result), ..result.clone() }).collect()
+    /// Returns the results that no owner covers, each with how many results of dependents it covers.
+    pub(super) fn uncovered(&self, known: &ObjectResults) -> Vec<Violation> {
+        let number = |result: &Violation| self.dependents(&known.uid, &result.finding);
+        known.uncovered().map(|result| Violation { dependents: number(result), ..result.clone() }).collect()
     }
 
-    /// Brings the numbers in a delta up to date.
+    /// Sets how many results of dependents each result in a delta covers.
     #[must_use]
     pub fn counted(&self, mut delta: Delta) -> Delta {
         for result in delta.appeared.iter_mut().chain(&mut delta.results) {
@@ -101,19 +101,19 @@ impl Ledger {
         delta
     }
 
-    /// Returns the deltas of the owners whose numbers changed since this was called last.
+    /// Returns the deltas of the owners whose counts changed since this was called last.
     pub fn recounted(&mut self) -> Vec<Delta> {
         let changed = self.dependents.take_changed();
         let deltas = changed.into_iter().filter_map(|(object, uid)| {
-            let standing = self.objects.get(&object).filter(|standing| standing.uid == uid)?;
-            let results = self.uncovered(standing);
-            (!results.is_empty()).then(|| Delta::of(object, standing, results))
+            let known = self.objects.get(&object).filter(|known| known.uid == uid)?;
+            let results = self.uncovered(known);
+            (!results.is_empty()).then(|| Delta::of(object, known, results))
         });
         deltas.collect()
     }
 }
 
-impl Standing {
+impl ObjectResults {
     /// Returns the results that no owner covers.
     pub(super) fn uncovered(&self) -> impl Iterator<Item = &Violation> {
         self.results.iter().filter(|result| result.covered_by.is_none())

@@ -14,7 +14,7 @@ use crate::model::{
 /// The counts of all rules.
 #[derive(Debug, Default)]
 pub(super) struct RuleTallies {
-    /// How many objects passed each rule, by its number.
+    /// How many objects passed each rule, by its index.
     passes: Vec<usize>,
     /// The sum of these.
     pass: usize,
@@ -22,7 +22,7 @@ pub(super) struct RuleTallies {
     others: BTreeMap<RuleName, RuleCounts>,
     /// The sets of rules that objects passed. Most objects share theirs with many others.
     sets: HashMap<Arc<RuleNumbers>, u32>,
-    /// The same by number, each with how many clean objects have it; those that none has may get another set.
+    /// The same by index, each with how many clean objects have it; an entry that none has may be reused for another set.
     numbered: Vec<(Arc<RuleNumbers>, usize)>,
     unused: Vec<u32>,
 }
@@ -56,7 +56,7 @@ impl RuleTallies {
         }
     }
 
-    /// Returns a number for the set that a clean object passed, until [`RuleTallies::release`] is called once for each call.
+    /// Returns the index of the set that a clean object passed, valid until [`RuleTallies::release`] is called as often as this.
     pub(super) fn keep(&mut self, passed: &Arc<RuleNumbers>) -> u32 {
         if let Some(number) = self.sets.get(passed) {
             self.numbered[*number as usize].1 += 1;
@@ -73,7 +73,7 @@ impl RuleTallies {
         number
     }
 
-    /// Returns the set of a number that a clean object had.
+    /// Returns the set with the index that a clean object had.
     pub(super) fn release(&mut self, number: u32) -> Arc<RuleNumbers> {
         let (passed, objects) = &mut self.numbered[number as usize];
         *objects -= 1;

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::digest::Digest;
 use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::OBJECT_RULE};
 
-/// The state that an object is in as long as nothing else is said.
+/// The state of an object unless a test says otherwise.
 const STATE: Option<State> = Some(State::sample(1));
 
 /// What the verdicts here are about.
@@ -65,7 +65,7 @@ fn tells_each_violation_once_and_again_when_it_comes_back() {
     );
     assert_eq!(reported(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
     assert!(ledger.forget(&verdict(&[]).key).is_none());
-    assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
+    assert_eq!((ledger.passed(), ledger.evaluated(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn clean_objects_are_counted_and_not_kept() {
         ledger.record(verdict(messages), STATE, &Owners::default(), Lane::Change, now)
     };
     let key = verdict(&[]).key;
-    let numbers = |ledger: &Ledger| (ledger.objects().count(), ledger.judged(), ledger.passed(), ledger.knows(&key));
+    let numbers = |ledger: &Ledger| (ledger.objects().count(), ledger.evaluated(), ledger.passed(), ledger.knows(&key));
     for _ in 0..2 {
         assert!(record(&mut ledger, &[]).is_none());
         assert_eq!(numbers(&ledger), (0, 1, 2, true));
@@ -92,7 +92,7 @@ fn clean_objects_are_counted_and_not_kept() {
 }
 
 #[test]
-fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
+fn recorded_violations_of_an_object_without_results_are_resolved() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     let clean = verdict(&[]);
     let (key, uid) = (clean.key.clone(), clean.uid.clone());
@@ -101,11 +101,11 @@ fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
     let delta = ledger.recall(&key, &uid, recorded, &Owners::default()).unwrap();
     assert_eq!(delta.uid, uid);
     assert_eq!(reported(Some(delta)), (vec![], texts(&["x"])));
-    assert_eq!((ledger.objects().count(), ledger.judged(), ledger.passed()), (0, 1, 2));
+    assert_eq!((ledger.objects().count(), ledger.evaluated(), ledger.passed()), (0, 1, 2));
 }
 
 #[test]
-fn objects_are_counted_by_rule_and_by_the_worst_that_it_says_of_them() {
+fn objects_are_counted_by_rule_and_its_worst_result_for_them() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     let mut record = |name: &str, results: &[(&str, Outcome)], passing: &[&str]| {
         let found =
@@ -142,13 +142,13 @@ fn keeps_the_time_of_first_sight() {
     let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, first);
     ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, first + jiff::Span::new().seconds(9));
-    let (_, standing) = ledger.objects().next().unwrap();
-    let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
+    let (_, known) = ledger.objects().next().unwrap();
+    let seconds: Vec<_> = known.results.iter().map(|one| one.since.as_second()).collect();
     assert_eq!(seconds, [0, 9]);
 }
 
 #[test]
-fn errors_stand_and_are_no_violations() {
+fn errors_are_kept_and_are_not_violations() {
     let mut ledger = Ledger::default();
     let mut failed = verdict(&[]);
     failed.results = vec![finding("boom", Outcome::Error)];
@@ -160,17 +160,17 @@ fn errors_stand_and_are_no_violations() {
 }
 
 #[test]
-fn what_was_recorded_before_is_not_told_again() {
+fn violations_recorded_before_are_not_reported_again() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
     let recorded = |messages: &[&str]| stand(SUBJECT, verdict(messages).results, first);
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
-    // Recalled, then judged.
+    // Recalled, then evaluated.
     let mut ledger = Ledger::default();
     assert!(ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).is_none());
     let delta = ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
     assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
     assert_eq!(reported(Some(delta)), (texts(&["z"]), texts(&["x"])));
-    // Judged, then recalled.
+    // Evaluated, then recalled.
     let mut ledger = Ledger::default();
     ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now);
     let delta = ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).unwrap();
@@ -183,7 +183,7 @@ fn what_was_recorded_before_is_not_told_again() {
 }
 
 #[test]
-fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
+fn open_violations_that_an_earlier_run_did_not_report_are_reported() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
@@ -201,14 +201,14 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
 }
 
 #[test]
-fn what_may_have_ended_before_goes_on_or_ends_without_a_word() {
+fn violations_that_may_have_ended_stay_or_end_silently() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
         let doubtful = |known: Violation| Violation { may_have_ended: true, ..known };
         stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(doubtful).collect()
     };
-    // Judged before or after it is known what was recorded.
+    // Evaluated before or after it is known what was recorded.
     let mut before = Ledger::default();
     before.recall(&key, &uid, recorded(), &Owners::default());
     let delta = before.record(verdict(&["y"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
@@ -217,7 +217,7 @@ fn what_may_have_ended_before_goes_on_or_ends_without_a_word() {
     let late = after.recall(&key, &uid, recorded(), &Owners::default()).unwrap();
     for (mut ledger, delta) in [(before, delta), (after, late)] {
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first]);
-        assert_eq!(reported(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is over");
+        assert_eq!(reported(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is resolved");
         assert_eq!(reported(ledger.forget(&key)), (vec![], texts(&["y"])), "by now it is known that it was open");
     }
     assert_eq!(reported(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
@@ -234,7 +234,7 @@ fn ids_are_read_as_they_are_written() {
 }
 
 #[test]
-fn what_the_change_violated_is_told_once_and_never_stands() {
+fn violations_by_a_transition_are_reported_once_and_never_open() {
     let mut ledger = Ledger::default();
     let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
     let delta = ledger.record(denied("no"), STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
@@ -245,41 +245,41 @@ fn what_the_change_violated_is_told_once_and_never_stands() {
     );
     assert_eq!(ledger.counts().values().sum::<usize>(), 1);
     let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
-    assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+    assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "open violations stay open");
     assert!(ledger.transitions(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
     ledger.forget(&verdict(&[]).key);
     assert!(ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
 }
 
-/// What a ledger tells when an object is judged in this state.
-fn tell(ledger: &mut Ledger, messages: &[&str], state: Option<u64>) -> (usize, usize) {
+/// What a ledger reports when an object is evaluated in this state.
+fn report(ledger: &mut Ledger, messages: &[&str], state: Option<u64>) -> (usize, usize) {
     let state = state.map(State::sample);
     let delta = ledger.record(verdict(messages), state, &Owners::default(), Lane::Snapshot, Timestamp::UNIX_EPOCH);
     delta.map_or((0, 0), |delta| (delta.appeared.len(), delta.resolved.len()))
 }
 
 #[test]
-fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
+fn rewording_is_expected_once_from_new_policies_for_the_same_state() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("p.rego"), "package p\ndeny contains \"x\" if input.kind == \"Pod\"").unwrap();
     let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap();
     let judged = |state| {
         let mut ledger = Ledger::default();
-        tell(&mut ledger, &["a"], state);
-        ledger.judged_by(&policies);
+        report(&mut ledger, &["a"], state);
+        ledger.set_policies(&policies);
         ledger
     };
-    assert_eq!(tell(&mut judged(Some(1)), &["b"], Some(1)), (0, 0));
-    assert_eq!(tell(&mut judged(Some(1)), &["b"], Some(2)), (1, 1), "the object changed, too");
-    assert_eq!(tell(&mut judged(None), &["b"], None), (1, 1), "nobody knows whether it changed");
-    // Once it is judged by the new policies, other words are another violation.
+    assert_eq!(report(&mut judged(Some(1)), &["b"], Some(1)), (0, 0));
+    assert_eq!(report(&mut judged(Some(1)), &["b"], Some(2)), (1, 1), "the object changed, too");
+    assert_eq!(report(&mut judged(None), &["b"], None), (1, 1), "it is not known whether it changed");
+    // Once it has been evaluated with the new policies, another message is another violation.
     let mut ledger = judged(Some(1));
-    tell(&mut ledger, &["a"], Some(1));
-    assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));
+    report(&mut ledger, &["a"], Some(1));
+    assert_eq!(report(&mut ledger, &["b"], Some(1)), (1, 1));
     // No policy saw that the state was another.
     let mut ledger = judged(Some(1));
     ledger.holds_for(&verdict(&[]).key, Some(State::sample(2)));
-    assert_eq!(tell(&mut ledger, &["b"], Some(2)), (0, 0));
+    assert_eq!(report(&mut ledger, &["b"], Some(2)), (0, 0));
     // What was recorded by an earlier run is of a state that is not known.
     let mut ledger = Ledger::default();
     ledger.recall(
@@ -288,9 +288,9 @@ fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
         stand(SUBJECT, verdict(&["a"]).results, Timestamp::UNIX_EPOCH),
         &Owners::default(),
     );
-    ledger.judged_by(&policies);
+    ledger.set_policies(&policies);
     ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
-    assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));
+    assert_eq!(report(&mut ledger, &["b"], Some(1)), (1, 1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Results that are kept because their rules could not be evaluated.
 //!
-//! A rule that ran out of time, or whose lookups could not be read, decides nothing about its results: they stay open as they
-//! were, beside the error. An error that the same object always has is a decision, and ends them.
+//! A rule that ran out of time, or whose lookups could not be read, decides nothing about its earlier results: they stay as
+//! they were, and the error is added. An error that the same object always has is a decision, and resolves them.
 
 use std::sync::Arc;
 

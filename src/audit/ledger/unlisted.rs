@@ -1,8 +1,8 @@
 //! Results that are no longer listed because an object has too many.
 //!
 //! Of a rule or an object with very many results the first are listed and the others counted. A violation that leaves the list
-//! then may be there still, and only others come before it: it is reported neither as resolved nor as open. When it is listed
-//! again, it is reported as new.
+//! may still be open, with others sorted before it: it is reported neither as resolved nor as open. When it is listed again, it
+//! is reported as new.
 
 use super::Violation;
 use crate::model::verdict::Finding;

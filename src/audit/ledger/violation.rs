@@ -77,10 +77,10 @@ impl<'a> From<&'a ObjectRef> for Subject<'a> {
     }
 }
 
-/// A finding that stands. Its outcome says whether it is a violation: errors and exceptions stand, too.
+/// A result of an object as the ledger keeps it. Errors and excused results are kept, too; the outcome tells them apart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
-    /// The same for as long as it stands, over restarts and other words for it, too.
+    /// Stays the same while it is open, over restarts and when its message is reworded.
     pub id: Id,
     /// What the id would be of the words that are used now.
     pub fingerprint: Id,
@@ -131,8 +131,8 @@ impl Violation {
         }
     }
 
-    /// Makes this a later look at one that stands already.
-    pub(super) fn goes_on(&mut self, known: &Self) {
+    /// Takes over id and times from the same result of an earlier evaluation.
+    pub(super) fn continue_from(&mut self, known: &Self) {
         (self.id, self.since) = (known.id, known.since);
         self.covered_by.clone_from(&known.covered_by);
     }

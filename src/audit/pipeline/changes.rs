@@ -176,7 +176,7 @@ impl Pipeline {
             return self.agenda.look(Purpose::Mark, keys);
         }
         self.results.recall(ResultContext { objects: &self.objects, schedule: &self.schedule }, scope);
-        // A scope that replaced another knows already which of its objects have not changed.
+        // For a scope that replaced another, it is already known which of its objects have not changed.
         let skipped = self.settings.initial == InitialObjects::Skip && self.schedule.unchanged.covers(scope);
         self.agenda.look(if skipped { Purpose::Skip } else { Purpose::Admit }, keys);
         if scope.kind.is("", "Namespace") {

@@ -23,19 +23,19 @@ impl Pipeline {
         let summary = summary(ledger);
         let Summary { fail, warn, error, skip, covered, .. } = summary;
         let mut results: Vec<Entry> = Vec::with_capacity(fail + warn + error + skip + covered);
-        let with_results = ledger.objects().map(|(key, standing)| {
-            ((ObjectRef::new(key, &standing.uid), objects.cache.location(key)), (key, standing))
-        });
+        let with_results = ledger
+            .objects()
+            .map(|(key, kept)| ((ObjectRef::new(key, &kept.uid), objects.cache.location(key)), (key, kept)));
         let mut with_results: Vec<_> = with_results.collect();
         // Sorting results that are in order takes no memory; otherwise it takes half as much again as they do.
         with_results.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for ((resource, location), (key, standing)) in with_results {
+        for ((resource, location), (key, kept)) in with_results {
             let resource = Arc::new(resource);
-            results.extend(standing.results.iter().map(|known| {
+            results.extend(kept.results.iter().map(|known| {
                 let covered_by = known.covered_by.as_ref().and_then(|cover| objects.owner_reference(key, &cover.uid));
                 let is_handed_over = ledger.is_handed_over(known.id);
-                let dependents = ledger.dependents(&standing.uid, &known.finding);
-                let entry = Entry::new(&known.finding, &resource, location, standing.owner.as_ref());
+                let dependents = ledger.dependents(&kept.uid, &known.finding);
+                let entry = Entry::new(&known.finding, &resource, location, kept.owner.as_ref());
                 Entry { covered_by, dependents, is_handed_over, since: Some(known.since), ..entry }
             }));
         }

@@ -1,4 +1,4 @@
-//! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
+//! A pipeline fed by hand: what is evaluated when, and that in the end its results are those of a fresh pipeline.
 
 mod exceptions;
 mod library;
@@ -316,8 +316,9 @@ impl Live {
     }
 
     fn transitions(&self) -> Vec<String> {
-        let told = self.reported.lock().unwrap();
-        told.iter()
+        let reported = self.reported.lock().unwrap();
+        reported
+            .iter()
             .flat_map(|delta| &delta.transitions)
             .map(|transition| transition.finding.message.to_string())
             .collect()
@@ -339,7 +340,7 @@ impl Live {
         drop(self.running.await);
     }
 
-    /// Ends the sources, as files do, and returns what is known when everything is judged.
+    /// Ends the sources, as files do, and returns the result when everything has been evaluated.
     async fn end(self) -> AuditResult {
         drop(self.changes);
         self.running.await.unwrap()
@@ -352,7 +353,7 @@ fn texts(result: &AuditResult) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_looks_others_up_follows_them() {
+async fn lookups_of_other_objects_are_followed() {
     let live = Live::start(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS);
     live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "y")]).await;
     live.until(&[]).await;
@@ -432,7 +433,7 @@ async fn a_reload_that_looks_up_other_kinds_has_them() {
 }
 
 #[tokio::test]
-async fn who_depends_on_a_namespace_follows_its_labels() {
+async fn objects_that_depend_on_a_namespace_follow_its_labels() {
     let live = Live::start(load(&[("prod.yaml", IN_PROD)]), SETTINGS);
     let namespace = |version, labels| object("Namespace", "", "n", version, &json!({"metadata": {"labels": labels}}));
     live.sync(vec![namespace(1, json!({})), object("Pod", "n", "p", 2, &json!({}))]).await;
@@ -453,7 +454,7 @@ async fn who_depends_on_a_namespace_follows_its_labels() {
 }
 
 #[tokio::test]
-async fn who_depends_on_a_namespace_follows_only_what_is_read_of_it() {
+async fn objects_that_depend_on_a_namespace_follow_only_the_fields_that_are_read() {
     let owned = IN_PROD.replace("notinprod", "owned").replace("NotInProd", "Owned").replace(
         "violation[{\"msg\": msg}] { ",
         "violation[{\"msg\": msg}] { not input.review.namespaceObject.metadata.annotations.owner; ",
@@ -483,7 +484,7 @@ async fn who_depends_on_a_namespace_follows_only_what_is_read_of_it() {
 }
 
 #[tokio::test]
-async fn changes_are_told_once_and_never_those_of_a_list() {
+async fn transitions_are_reported_once_and_never_for_lists() {
     let live = Live::start(load(&[("changes.rego", CHANGES)]), SETTINGS);
     let kept = |version, host| {
         object("Ingress", "n", "a", version, &json!({"metadata": {"labels": {"keep": "yes"}}, "spec": {"host": host}}))
@@ -492,7 +493,7 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.until_evaluated(1).await;
     live.seen(kept(2, "y")).await;
     live.until_evaluated(2).await;
-    // What a list finds changed or gone happened at some time that nobody saw.
+    // A change or deletion that a list finds happened at an unknown time.
     live.send(Change::Listing(scope("Ingress"))).await;
     live.seen(kept(3, "z")).await;
     live.send(Change::Synced(scope("Ingress"))).await;
@@ -507,13 +508,13 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.send(Change::Synced(scope("Ingress"))).await;
     live.until(&[]).await;
     assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
-    let told =
+    let transitions =
         live.reported.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
-    assert_eq!(told, 0, "nothing of it stands");
+    assert_eq!(transitions, 0, "none is open");
 }
 
 #[tokio::test]
-async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
+async fn several_changes_before_an_evaluation_are_one_from_the_first_state() {
     let live = Live::start(load(&[("changes.rego", CHANGES)]), SETTINGS);
     live.sync(vec![ingress("n", "a", 1, "x")]).await;
     live.until_evaluated(1).await;
@@ -528,12 +529,12 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
         !transitions.is_empty() && transitions.iter().all(|transition| transition == "spec.host is fixed"),
         "{transitions:?}"
     );
-    let told = live.reported.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
-    assert_eq!(told, transitions.len());
+    let reported = live.reported.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
+    assert_eq!(reported, transitions.len());
 }
 
 #[tokio::test]
-async fn the_clock_is_a_reason_to_judge_again() {
+async fn results_that_depend_on_the_clock_are_evaluated_again() {
     let clock = "package clock\ndeny contains \"late\" if { input.kind == \"Pod\"; time.now_ns() < 0 }\n";
     let settings = PipelineSettings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
     let live = Live::start(load(&[("clock.rego", clock)]), settings);
@@ -543,11 +544,11 @@ async fn the_clock_is_a_reason_to_judge_again() {
     never.sync(vec![object("Pod", "n", "p", 1, &json!({}))]).await;
     never.until_evaluated(1).await;
     live.until_evaluated(8).await;
-    assert_eq!(never.metric("kaudit_evaluations_total"), 1, "it does not ask for the time");
+    assert_eq!(never.metric("kaudit_evaluations_total"), 1, "it does not depend on the time");
 }
 
 #[tokio::test]
-async fn an_object_that_was_left_out_at_the_start_is_judged_at_any_change() {
+async fn an_object_skipped_at_the_start_is_evaluated_at_any_change() {
     let settings = PipelineSettings { initial: InitialObjects::Skip, ..SETTINGS };
     let live = Live::start(load(&[("budgets.rego", BUDGET)]), settings);
     let pod = |version, phase| object("Pod", "n", "p", version, &json!({"status": {"phase": phase}}));
@@ -568,7 +569,7 @@ fn with_status(kind: &str, version: u64, spec: &Value) -> Object {
 }
 
 #[tokio::test]
-async fn what_no_policy_can_see_is_not_judged_and_nobody_follows() {
+async fn changes_that_no_policy_reads_cause_no_evaluation() {
     let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)];
     for update_filter in [true, false] {
         let live = Live::start(load(&files), PipelineSettings { update_filter, ..SETTINGS });
@@ -615,7 +616,7 @@ async fn an_error_that_a_fresh_evaluation_has_too_ends_the_violations_of_its_rul
     live.until(&["p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known"]).await;
 }
 
-/// Random changes, told to a live pipeline; in the end it stands where a fresh one does that only sees the last states.
+/// Random changes of a live pipeline; in the end its results are those of a fresh one that only sees the last states.
 #[tokio::test]
 async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
     let seed =
@@ -679,7 +680,7 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
     }
 }
 
-/// What a report would keep of a standing result.
+/// The part of an open result that a report keeps.
 fn recorded_object(delta: &Delta) -> RecordedObject {
     RecordedObject { object: ObjectRef::new(&delta.object, &delta.uid), results: delta.results.clone() }
 }
@@ -725,7 +726,7 @@ async fn a_term_begins_where_the_last_one_ended() {
         recorded
     };
     let unread = WatchScope { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
-    // Another replica: it has seen that `c` has gone, and tells nothing until its term.
+    // Another replica: it has seen that `c` was deleted, and reports nothing until its term.
     let second = Live::start(Arc::clone(&policies), SETTINGS);
     second.send(Change::Appeared(unread.clone())).await;
     second.send(Change::Unreadable(unread, Unreadable { state: State::Forbidden, message: "no".into() })).await;
@@ -744,15 +745,15 @@ async fn a_term_begins_where_the_last_one_ended() {
     wanted.extend(former.results.iter().map(|result| gone_kind(&format!("x: {}", result.finding.message))));
     wanted.sort();
     let begun = Instant::now();
-    let mut all_told = Vec::new();
-    while all_told.len() < wanted.len() {
-        assert!(begun.elapsed() < PATIENCE, "{all_told:#?}");
-        all_told.extend(reported(&second));
+    let mut all_reported = Vec::new();
+    while all_reported.len() < wanted.len() {
+        assert!(begun.elapsed() < PATIENCE, "{all_reported:#?}");
+        all_reported.extend(reported(&second));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    all_told.sort();
-    assert_eq!(all_told, wanted);
-    // A third, that begins its term before it knows anything, has nothing to add.
+    all_reported.sort();
+    assert_eq!(all_reported, wanted);
+    // A third, which begins its term before it has read anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
     third.term(Term::Begin(recorded(), Box::new(ReportSink(Arc::clone(&third.reported))))).await;
     third.heard().await;

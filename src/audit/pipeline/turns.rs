@@ -1,7 +1,7 @@
 //! What concerns many objects is done a part at a time, so that the task that owns the state is never held for long.
 //!
-//! Invariant: until all of it is done, nothing else comes in but questions for the result, and nothing is handed to the judges.
-//! So whatever is done in parts might as well have been done at once.
+//! Invariant: until all of it is done, nothing else is processed but queries for the result, and no evaluation is started. So
+//! the outcome is the same as if all of it had been done at once.
 
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ impl Pipeline {
         }
     }
 
-    /// Does the oldest work, for at most so many objects; returns how many of those are left.
+    /// Does the oldest work, for at most `left` objects; returns how many of these are left.
     fn work(&mut self, mut left: usize, now: Instant) -> usize {
         let Some(mut work) = self.agenda.work.pop_front() else { return left };
         while left > 0 {

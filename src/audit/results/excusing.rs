@@ -124,8 +124,8 @@ impl Results {
     /// Returns the objects in a scope that have errors: some of their violations may have waited for exceptions to be read.
     pub(in crate::audit) fn withheld(&self, scope: &WatchScope) -> BTreeSet<ObjectKey> {
         let in_scope = |key: &ObjectKey| scope.namespace.is_none() || scope.namespace == key.namespace;
-        let undecided = self.ledger.objects().filter(|(key, standing)| {
-            in_scope(key) && standing.results.iter().any(|known| known.finding.outcome == Outcome::Error)
+        let undecided = self.ledger.objects().filter(|(key, object)| {
+            in_scope(key) && object.results.iter().any(|known| known.finding.outcome == Outcome::Error)
         });
         undecided.map(|(key, _)| key.clone()).collect()
     }

@@ -40,7 +40,7 @@ impl Results {
     fn compare_recorded(&mut self, context: ResultContext<'_>) {
         let judged = self.ledger.objects();
         let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
-            judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();
+            judged.map(|(key, object)| (key.clone(), Arc::clone(&object.uid))).collect();
         for scope in context.objects.evaluated_scopes() {
             for key in self.recall(context, &scope) {
                 unrecorded.remove(&key);

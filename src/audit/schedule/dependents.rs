@@ -72,7 +72,7 @@ impl Schedule {
         old.is_some() && old == read(new)
     }
 
-    /// Has the present state of an object put into the inventory, if policies can look it up.
+    /// Marks an object for the next update of the inventory, if policies can look it up.
     pub(in crate::audit) fn mark_for_inventory(&mut self, key: &ObjectKey, now: Instant) {
         if self.policies.look_up(key) {
             self.inventory.mark(key, now);

@@ -23,7 +23,7 @@ impl WatchedObjects {
         if reads.is_empty() || self.are_streamed() {
             return LookupState::default();
         }
-        // Of files all namespaces are read together, and only what is in those that are asked for is kept.
+        // In files all namespaces are read together, and only objects in the selected ones are kept.
         let of_files =
             self.selection.as_ref().filter(|selection| selection.of_files && !selection.namespaces.is_empty());
         let own_namespaces: BTreeMap<Arc<str>, ReadState> = of_files
@@ -47,13 +47,13 @@ impl WatchedObjects {
             }
         }
         let beside = self.gate.beside_scopes().filter(|_| self.selection.is_some());
-        // Documents without objects are no kind.
+        // The entry for documents without objects is not a kind.
         let excluded = beside.iter().flat_map(|found| &found.excluded).map(|(kind, _)| kind);
         let excluded = excluded.filter(|kind| *kind.plural != *"*");
         for kind in excluded.filter(|kind| reads.touches(kind)) {
             let state = match self.role(kind, policies) {
                 KindRole::Evaluated if of_files.is_some() => ReadState::Unread(NOT_WITH_NAMESPACE.into()),
-                // The source has not read it yet, as the policies are new to it.
+                // The source has not read it yet, because the policies are new.
                 KindRole::Evaluated | KindRole::LookedUp => self.awaited(ReadState::Awaited),
                 KindRole::Excluded(exclusion) => ReadState::Unread(exclusion.unread().into()),
             };

@@ -55,7 +55,7 @@ async fn until_outcomes(live: &Live, wanted: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_is_excused_is_resolved_and_appears_again_when_the_exception_goes() {
+async fn excused_violations_are_resolved_and_appear_again_when_the_exception_is_deleted() {
     let live = start(vec![bad("n", "a"), bad("m", "b")], vec![]).await;
     until_outcomes(&live, &["a fail", "b fail"]).await;
     assert_eq!(reported(&live), ["+ a: bad", "+ b: bad"]);
@@ -69,7 +69,7 @@ async fn what_is_excused_is_resolved_and_appears_again_when_the_exception_goes()
 }
 
 #[tokio::test]
-async fn what_is_excused_from_the_beginning_is_never_told_and_the_end_of_it_is_seen() {
+async fn violations_excused_from_the_start_are_never_reported_until_the_exception_ends() {
     let soon = Timestamp::now() + Duration::from_secs(3);
     let live = start(vec![bad("n", "a")], vec![exception("n", 1, &soon.to_string())]).await;
     until_outcomes(&live, &["a skip"]).await;
@@ -84,7 +84,7 @@ async fn what_is_excused_from_the_beginning_is_never_told_and_the_end_of_it_is_s
 }
 
 #[tokio::test]
-async fn manifests_are_excused_by_what_stands_behind_them() {
+async fn exceptions_read_after_a_manifest_excuse_it() {
     let live =
         Live::start(load(&[("bad.rego", EXCUSABLE)]), PipelineSettings { initial: InitialObjects::Stream, ..SETTINGS });
     let pods = scope("Pod");
@@ -125,7 +125,7 @@ async fn labels_that_only_an_exception_reads_are_followed() {
 }
 
 #[tokio::test]
-async fn what_is_excused_for_an_owner_is_for_its_dependents() {
+async fn an_exception_for_an_owner_excuses_its_dependents() {
     let web = |version: u64, team: &str| {
         object("Ingress", "n", "web", version, &json!({"metadata": {"labels": {"team": team}}}))
     };
@@ -217,7 +217,7 @@ fn controlled(owner: &str, name: &str) -> Object {
 }
 
 #[tokio::test]
-async fn what_an_owner_covers_is_not_reported_when_an_exception_for_both_ends_or_is_deleted() {
+async fn covered_violations_are_not_reported_when_an_exception_for_owner_and_dependent_ends() {
     let owners = ["a", "b", "c", "d", "e", "f"];
     let objects: Vec<Object> = owners
         .iter()

@@ -123,7 +123,7 @@ fn trees(pod: &Value) -> Vec<Vec<Object>> {
 }
 
 #[tokio::test]
-async fn what_a_workload_shares_with_its_pods_is_one_violation_for_every_shipped_rule() {
+async fn violations_of_a_workload_and_its_pods_are_one_for_every_shipped_rule() {
     let policies = Arc::new(PolicySet::load(&[PolicySource::Builtin(String::new())]).unwrap());
     let mut rules: BTreeSet<String> = BTreeSet::new();
     for policy in policies.policies.iter().filter(|policy| PACKAGES.contains(&&*policy.name)) {

@@ -110,7 +110,7 @@ fn unreadable(state: State) -> Unreadable {
     Unreadable { state, message: "the server says why".into() }
 }
 
-/// Begins with Pods that have been read, of which the other kind has not.
+/// Begins with Pods that have been read, while the other kind has not.
 async fn with_pods(live: &Live, other: &WatchScope, excluded: bool) {
     live.send(Change::Appeared(scope("Pod"))).await;
     if !excluded {
@@ -147,7 +147,7 @@ async fn until_messages(live: &Live, outcome: Outcome, wanted: &[&str]) {
 }
 
 #[tokio::test]
-async fn rules_that_look_up_what_cannot_be_read_are_errors_until_it_can() {
+async fn rules_that_look_up_unreadable_kinds_are_errors_until_they_can_be_read() {
     for (state, word) in [(State::Forbidden, "forbidden"), (State::Failed, "failed"), (State::TimedOut, "timed out")] {
         let live = Live::start(load(&LOOKUPS), SETTINGS);
         let budgets = scope("PodDisruptionBudget");
@@ -268,7 +268,7 @@ async fn a_lookup_in_the_own_namespace_is_no_reason_to_evaluate_objects_of_other
 }
 
 #[tokio::test]
-async fn what_is_left_out_on_purpose_makes_an_error_and_an_audit_that_is_not_complete() {
+async fn lookups_of_excluded_kinds_are_errors_and_the_audit_is_incomplete() {
     let namespaces = BTreeSet::from(["n".to_owned()]);
     let in_namespace = Selection { namespaces, ..Selection::default() };
     let excluding = Selection {
@@ -299,7 +299,7 @@ async fn what_is_left_out_on_purpose_makes_an_error_and_an_audit_that_is_not_com
 }
 
 #[tokio::test]
-async fn in_one_namespace_rules_are_decided_that_look_no_further() {
+async fn in_one_namespace_rules_with_lookups_in_it_are_decided() {
     let selection = Selection { namespaces: BTreeSet::from(["n".to_owned()]), ..Selection::default() };
     let policies =
         [("a.rego", BUDGET), ("b.rego", BUDGET_AS_GATEKEEPER), ("c.yaml", BUDGET_TEMPLATE), ("h.rego", UNIQUE_HOST)];
@@ -327,7 +327,7 @@ async fn a_kind_that_is_left_out_by_default_is_read_for_lookups_only_and_new_pol
     live.until_evaluated(2).await;
     live.reload(Ok(load(&[("s.rego", SLICES)]))).await;
     live.heard().await;
-    // The source knows the new policies later, and has not read the kind yet.
+    // The source gets the new policies later, and has not read the kind yet.
     assert_eq!(texts(&live.result().await), Vec::<String>::new());
     reported_once_slices_are_read(&live).await;
     let result = live.result().await;
@@ -338,7 +338,7 @@ async fn a_kind_that_is_left_out_by_default_is_read_for_lookups_only_and_new_pol
 }
 
 #[tokio::test]
-async fn what_was_recorded_stays_while_a_lookup_cannot_be_read() {
+async fn recorded_violations_stay_while_a_lookup_cannot_be_read() {
     let recorded = Arc::<Mutex<Vec<Delta>>>::default();
     let live = Live::start(load(&[("b.rego", BUDGET)]), SETTINGS);
     live.sync(vec![pod("p", 1)]).await;

@@ -29,7 +29,7 @@ fn reported(what: &str, lane: &str) -> String {
 }
 
 #[tokio::test]
-async fn violations_are_counted_by_namespace_and_as_they_are_told() {
+async fn violations_are_counted_by_namespace_and_as_they_are_reported() {
     let live = Live::start(load(&[("hosts.rego", BAD_HOST)]), SETTINGS);
     until(&live, &violations(""), 0).await;
     for lane in ["change", "snapshot"] {
@@ -75,7 +75,7 @@ async fn new_violations_are_counted_where_they_are_as_far_as_namespaces_are_name
 }
 
 #[tokio::test]
-async fn who_records_nothing_tells_nothing() {
+async fn without_a_term_nothing_is_recorded() {
     let live = Live::recording(load(&[("hosts.rego", BAD_HOST)]), SETTINGS, None);
     live.sync(vec![ingress("a", "1", 1, "bad")]).await;
     until(&live, &violations("a"), 1).await;

@@ -37,7 +37,7 @@ fn bad() -> Value {
     json!({"bad": "yes"})
 }
 
-/// What stands where people read, each `name: message` with the number of dependents.
+/// The uncovered results, each as `name: message` with the number of dependents.
 fn shown(result: &AuditResult) -> Vec<String> {
     let result = result.rolled_up();
     let entry = |entry: &crate::audit::result::Entry| {
@@ -59,7 +59,7 @@ async fn until_shown(live: &Live, wanted: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_an_owner_violates_too_is_told_at_the_topmost() {
+async fn violations_of_owners_are_reported_at_the_topmost() {
     let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
     let with_sidecar = json!({"bad": "yes", "sidecar": "yes"});
     live.sync(vec![pod("a", 1, &bad()), pod("b", 1, &with_sidecar), revision(1, &bad()), web(1, &bad())]).await;
@@ -70,7 +70,7 @@ async fn what_an_owner_violates_too_is_told_at_the_topmost() {
     let owner = |entry: &crate::audit::result::Entry| entry.owner.as_ref().map(|owner| owner.name.to_string());
     let owners: Vec<_> = result.results.iter().map(owner).collect();
     assert_eq!(owners.iter().flatten().count(), 4, "all but the topmost have an owner: {owners:?}");
-    // It is mended; what is left of the revision stands at the revision, and is told there.
+    // It is fixed; the rest of the revision's violations are open at the revision, and are reported there.
     live.seen(web(2, &json!({}))).await;
     until_shown(&live, &["web-1: PodDisruptionBudget web-1 is marked +2", "b: has a sidecar +0"]).await;
     assert_eq!(reported(&live), ["+ web-1: PodDisruptionBudget web-1 is marked", "- web: Ingress web is marked"]);
@@ -92,10 +92,10 @@ async fn an_owner_that_comes_later_ends_nothing_and_repeats_nothing() {
     live.seen(revision(1, &json!({}))).await;
     live.seen(web(1, &bad())).await;
     until_shown(&live, &["web: Ingress web is marked +1"]).await;
-    assert_eq!(reported(&live), ["+ web: Ingress web is marked"], "the Pod was told of, and is not resolved");
+    assert_eq!(reported(&live), ["+ web: Ingress web is marked"], "the Pod's was reported, and is not resolved");
     live.seen(web(2, &json!({}))).await;
     until_shown(&live, &["a: Pod a is marked +0"]).await;
-    assert_eq!(reported(&live), ["- web: Ingress web is marked"], "the Pod was told of already");
+    assert_eq!(reported(&live), ["- web: Ingress web is marked"], "the Pod's was reported already");
     live.gone(pod("a", 1, &bad())).await;
     until_shown(&live, &[]).await;
     assert_eq!(reported(&live), ["- a: Pod a is marked"]);
@@ -159,7 +159,7 @@ deny contains {"msg": sprintf("part %v of %v", [part, input.metadata.name]), "de
 "#;
 
 #[tokio::test]
-async fn what_only_a_dependent_has_is_listed_there() {
+async fn violations_that_only_a_dependent_has_are_listed_at_it() {
     let of = |kind_name: &str, name: &str, owner: Option<&str>, parts: &[&str]| {
         let at = if kind_name == "Pod" { "" } else { "spec.template." };
         let mut object = owned(kind_name, name, 1, owner.map(|owner| ("Ingress", owner)), &json!({}));
@@ -184,7 +184,7 @@ async fn what_only_a_dependent_has_is_listed_there() {
 }
 
 #[tokio::test]
-async fn what_ends_soon_after_its_owner_is_listed_and_never_reported() {
+async fn violations_that_end_soon_after_their_owner_are_listed_and_never_reported() {
     let settings = PipelineSettings { handover: PATIENCE, ..SETTINGS };
     let live = Live::start(load(&[("marked.rego", MARKED)]), settings);
     live.sync(vec![pod("a", 1, &bad()), revision(1, &bad()), web(1, &bad())]).await;
@@ -206,7 +206,7 @@ async fn what_ends_soon_after_its_owner_is_listed_and_never_reported() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_a_fixed_owner_is_reported_once_after_the_pause() {
+async fn violations_left_after_their_owner_is_fixed_are_reported_once_after_the_delay() {
     let settings = PipelineSettings { handover: Duration::from_millis(300), ..SETTINGS };
     let live = Live::start(load(&[("marked.rego", MARKED)]), settings);
     live.sync(vec![revision(1, &bad()), web(1, &bad())]).await;
@@ -233,7 +233,7 @@ async fn what_is_left_of_a_fixed_owner_is_reported_once_after_the_pause() {
 }
 
 #[tokio::test]
-async fn without_roll_up_every_object_stands_for_itself() {
+async fn without_roll_up_every_object_lists_its_own_violations() {
     let live = Live::start(load(&[("marked.rego", MARKED)]), PipelineSettings { roll_up: false, ..SETTINGS });
     live.sync(vec![revision(1, &bad()), web(1, &bad())]).await;
     until_shown(&live, &["web: Ingress web is marked +0", "web-1: PodDisruptionBudget web-1 is marked +0"]).await;
@@ -242,7 +242,7 @@ async fn without_roll_up_every_object_stands_for_itself() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_counted_and_not_judged() {
+async fn inactive_objects_are_counted_and_not_evaluated() {
     let finished = |version: u64| {
         let rest = json!({"metadata": {"labels": bad()}, "status": {"phase": "Succeeded"}});
         object("Pod", "n", "done", version, &rest)

@@ -1,4 +1,4 @@
-//! What is told when a term of recording begins late, and when policies change.
+//! What is reported when a term of recording begins late, and when policies change.
 
 use super::*;
 use crate::model::verdict::Source;
@@ -8,7 +8,7 @@ fn begin(reported: &Arc<Mutex<Vec<Delta>>>) -> Term {
 }
 
 #[tokio::test]
-async fn what_changes_violate_before_a_term_begins_is_told_then_unless_another_leads() {
+async fn transitions_before_a_term_are_reported_when_it_begins_unless_another_leads() {
     for leads in [true, false] {
         let policies = load(&[("changes.rego", CHANGES)]);
         let live = Live::recording(policies, SETTINGS, None);
@@ -37,7 +37,7 @@ async fn what_changes_violate_before_a_term_begins_is_told_then_unless_another_l
 }
 
 #[tokio::test]
-async fn kinds_that_one_pass_of_discovery_lacks_are_not_gone_yet() {
+async fn kinds_missing_in_one_pass_of_discovery_are_kept_until_the_next() {
     let provisional = || Change::Discovered(Discovered { provisional: true, ..Discovered::default() });
     let recorded = || {
         let mut recorded = Recorded::default();
@@ -162,7 +162,7 @@ fn pod(version: u64, phase: &str, items: &[&str]) -> Object {
 }
 
 #[tokio::test]
-async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
+async fn a_reload_that_rewords_messages_reports_nothing() {
     let live = Live::start(load(&[("items.rego", &items("is wrong"))]), SETTINGS);
     live.sync(vec![pod(1, "Pending", &["a", "b"])]).await;
     live.until(&["p: item a is wrong", "p: item b is wrong"]).await;
@@ -176,7 +176,7 @@ async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
     assert!(delta.appeared.is_empty() && delta.resolved.is_empty());
     assert!(delta.results.iter().all(|result| result.id != result.fingerprint), "reports have the new words");
 
-    // What really changed is told, with the words and the identity that it has.
+    // Real changes are reported, with their message and id.
     live.seen(pod(3, "Running", &["a", "c"])).await;
     live.until(&["p: item a must go", "p: item c must go"]).await;
     let deltas = std::mem::take(&mut *live.reported.lock().unwrap());
@@ -184,7 +184,7 @@ async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
     assert_eq!((change.appeared.len(), change.resolved.len()), (1, 1));
     assert_eq!((&change.resolved[0].id, &change.resolved[0].since), (&delta.results[1].id, &delta.results[1].since));
 
-    // What is recorded of it is recognised by whoever begins to record.
+    // The next process that records recognises what was recorded of it.
     let mut recorded = Recorded::default();
     recorded.add(recorded_object(change));
     live.term(Term::End).await;
@@ -202,14 +202,14 @@ async fn a_reload_hides_no_change_that_comes_with_it() {
     live.seen(pod(2, "", &["b"])).await;
     live.until(&["i: p is wrong", "p: item b is wrong"]).await;
     reported(&live);
-    // The object changes with the policies; and of a policy that looks others up it is not known why it says otherwise.
+    // The object changes with the policies; and for a policy with lookups it is not known why its results changed.
     live.reload(Ok(policies("must go"))).await;
     live.seen(pod(3, "", &["c"])).await;
     live.until(&["i: p must go", "p: item c must go"]).await;
     let all = reported(&live);
-    let has = |text: &str| all.iter().any(|told| told == text);
+    let has = |text: &str| all.iter().any(|change| change == text);
     assert!(has("+ i: p must go") && has("- i: p is wrong"), "{all:#?}");
     // In the old words or the new ones, whichever came first.
-    let count = |start: &str| all.iter().filter(|told| told.starts_with(start)).count();
+    let count = |start: &str| all.iter().filter(|change| change.starts_with(start)).count();
     assert_eq!((count("+ p: item c"), count("- p: item c"), count("+ p: item b"), count("- p: item b")), (1, 0, 0, 1));
 }

@@ -99,7 +99,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Ends a step when nothing is left to be judged, and `evaluated` objects were.
+    /// Ends a step when nothing is left to be evaluated, and `evaluated` objects have been.
     async fn end(&mut self, step: &str, evaluated: u64) {
         while self.live.metric("kaudit_evaluations_total") < evaluated
             || self.live.metric("kaudit_queue_length") > 0
@@ -123,7 +123,7 @@ const OTHER: &str = "package image\ndeny contains \"no name\" if {\n\tinput.kind
 const SOME: &str = "package image\ndeny contains \"latest\" if {\n\tinput.kind == \"Pod\"\n\tsome container in \
                     input.spec.containers\n\tendswith(container.image, \":latest\")\n}\n";
 
-/// A pipeline that does not run, but does what is asked of it.
+/// A pipeline that does not run by itself.
 fn still(policies: Arc<PolicySet>) -> Pipeline {
     let outputs = Outputs {
         progress: watch::channel(Progress::default()).0,
@@ -162,7 +162,7 @@ fn turns(pipeline: &mut Pipeline, changes: impl IntoIterator<Item = Change>) -> 
 
 /// What holds the task with hundreds of thousands of objects is done in parts, here of few objects.
 #[test]
-fn what_concerns_many_objects_is_done_in_parts() {
+fn work_about_many_objects_is_done_in_parts() {
     const OBJECTS: usize = 3 * TURN;
     let mut pipeline = still(load(&[("image.rego", REQUIRED), ("prod.yaml", IN_PROD)]));
     let stage = |version, stage: &str| namespace(0, version, &json!({"stage": stage}), &json!({}));
@@ -182,7 +182,7 @@ fn what_concerns_many_objects_is_done_in_parts() {
     empty(&mut pipeline);
     let annotated = namespace(0, 2, &json!({"stage": "test"}), &json!({"note": "x"}));
     assert_eq!(turns(&mut pipeline, [seen(annotated)]), 1);
-    assert_eq!(pipeline.schedule.queue.waiting(), 0, "what nobody reads of a Namespace concerns nobody");
+    assert_eq!(pipeline.schedule.queue.waiting(), 0, "no policy reads that field of a Namespace");
     assert!(turns(&mut pipeline, [seen(stage(3, "prod"))]) > 3, "a Namespace has other labels");
     assert_eq!(pipeline.schedule.queue.waiting(), OBJECTS);
     empty(&mut pipeline);
@@ -227,7 +227,7 @@ async fn what_many_objects_cost() {
     steps.end("start", NAMESPACES as u64).await;
     let before = resident();
     let mut evaluated = steps.live.metric("kaudit_evaluations_total");
-    // A list that comes when the gate is open is judged at its end, as all are when it opens.
+    // A list that arrives when the gate is open is evaluated at its end, as all are when it opens.
     let pod_scope = WatchScope { kind: Arc::clone(&pods.kind), namespace: None };
     let mut body = 0;
     for round in 0..2 {
@@ -242,18 +242,18 @@ async fn what_many_objects_cost() {
         steps.end("objects are read", evaluated).await;
         steps.live.send(Change::Synced(pod_scope.clone())).await;
         evaluated += evaluations;
-        steps.end("the list is complete, all are judged", evaluated).await;
+        steps.end("the list is complete, all are evaluated", evaluated).await;
         if round == 0 {
             let each = (resident() - before) / evaluations;
             println!("each object of {} bytes: {each} bytes", body / objects);
             steps.live.send(Change::Vanished(pod_scope.clone())).await;
-            steps.end("the kind is gone", evaluated).await;
+            steps.end("the kind is no longer served", evaluated).await;
         }
     }
     for number in 0..objects {
         steps.live.seen(pods.pod(number, objects)).await;
     }
-    steps.end("each changed in what nobody reads", evaluated).await;
+    steps.end("each changed in a field that no policy reads", evaluated).await;
     for namespace in namespaces(2, stage("test"), json!({"note": "other"})) {
         steps.live.seen(namespace).await;
     }
@@ -281,5 +281,5 @@ async fn what_many_objects_cost() {
     steps.end("other exceptions", evaluated).await;
     steps.live.reload(Ok(policies(REQUIRED))).await;
     evaluated += evaluations;
-    steps.end("policies that nobody violates", evaluated).await;
+    steps.end("policies without violations", evaluated).await;
 }

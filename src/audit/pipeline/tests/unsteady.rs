@@ -71,7 +71,7 @@ async fn an_object_that_is_read_in_another_version_is_the_same_object() {
 }
 
 #[tokio::test]
-async fn what_the_version_shows_is_judged_in_the_new_one() {
+async fn a_new_version_of_a_kind_is_evaluated_in_its_own_form() {
     let live = Live::start(load(&[("bad.rego", BAD)]), SETTINGS);
     live.sync(vec![labelled(&scope("Ingress"), "a", 1, true)]).await;
     live.until(&["a: bad", "a: networking.k8s.io/v1 is bad"]).await;
@@ -85,7 +85,7 @@ async fn what_the_version_shows_is_judged_in_the_new_one() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_about_a_state_that_the_cluster_never_had() {
+async fn no_result_is_about_a_state_that_the_cluster_never_had() {
     let live = Live::start(load(&[("budgets.rego", BUDGET)]), SETTINGS);
     live.sync(vec![]).await;
     live.until(&[]).await;
@@ -93,11 +93,11 @@ async fn nothing_is_said_about_a_state_that_the_cluster_never_had() {
     let budget = |name: &str, version| {
         object("PodDisruptionBudget", "n", name, version, &json!({"spec": {"selector": {"app": name}}}))
     };
-    // A busy machine may hold the second change back for longer than anybody waits, so not every attempt counts.
+    // A busy machine may delay the second change for longer than the test waits, so not every attempt counts.
     let mut evaluated = 0;
     let mut attempts = 0..5;
     let attempt = loop {
-        let attempt = attempts.next().expect("no attempt without a word");
+        let attempt = attempts.next().expect("every attempt was too slow");
         for number in 0..10 {
             let name = format!("pod-{attempt}-{number}");
             let (pod, budget) = (object("Pod", "n", &name, 1, &label(&name)), budget(&name, 1));
@@ -120,7 +120,7 @@ async fn nothing_is_said_about_a_state_that_the_cluster_never_had() {
 }
 
 #[tokio::test]
-async fn a_judge_that_panics_costs_one_object_for_a_while() {
+async fn a_panic_in_the_evaluation_affects_one_object_until_it_is_retried() {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     fn evaluate(job: &Job, _: &SharedVerdicts) -> Verdict {
         assert!(&*job.object.key.name != "odd" || PANICS.fetch_add(1, Ordering::Relaxed) > 0, "it is odd");
@@ -159,7 +159,7 @@ async fn an_inventory_that_is_lost_is_built_again() {
 }
 
 #[tokio::test]
-async fn who_looks_nothing_up_does_not_wait_for_the_inventory() {
+async fn policies_without_lookups_do_not_wait_for_the_inventory() {
     static HELD: AtomicBool = AtomicBool::new(true);
     let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("bad.rego", BAD_NAMESPACE)];
     let live = Live::start_with(load(&files), SETTINGS, |pipeline| {
