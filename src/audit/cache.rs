@@ -9,7 +9,7 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
 use jiff::Timestamp;
 
-use self::objects::{Entry, Objects};
+use self::objects::{CacheEntry, ScopeObjects};
 use super::memory::MemoryUsage;
 use crate::{
     model::{
@@ -34,7 +34,7 @@ pub enum Effect {
 
 /// The state of an object before it changed.
 #[derive(Debug)]
-pub struct Previous(Entry);
+pub struct Previous(CacheEntry);
 
 impl Previous {
     /// The JSON of the object.
@@ -74,7 +74,7 @@ pub struct Cache {
 
 #[derive(Debug)]
 struct Entries {
-    objects: Objects,
+    objects: ScopeObjects,
     /// Counts lists; an object that a complete list did not name was deleted.
     listing: u32,
     /// How many of the objects the present list has named.
@@ -89,7 +89,7 @@ struct Entries {
 
 impl Entries {
     fn new(kind: Arc<Kind>) -> Self {
-        Self { objects: Objects::new(kind), listing: 0, listed: 0, dropped: 0, inactive: 0, controller: None }
+        Self { objects: ScopeObjects::new(kind), listing: 0, listed: 0, dropped: 0, inactive: 0, controller: None }
     }
 
     /// Returns the same controller as another object has, if it is the same.
@@ -102,18 +102,18 @@ impl Entries {
     }
 
     /// Counts a new entry.
-    fn entered(&mut self, entry: &Entry) {
+    fn entered(&mut self, entry: &CacheEntry) {
         self.inactive += usize::from(entry.inactive);
         self.listed += usize::from(entry.listing == self.listing);
     }
 
     /// No longer counts a removed entry.
-    fn left(&mut self, entry: &Entry) {
+    fn left(&mut self, entry: &CacheEntry) {
         self.inactive -= usize::from(entry.inactive);
         self.listed -= usize::from(entry.listing == self.listing);
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<Entry> {
+    fn remove(&mut self, key: &ObjectKey) -> Option<CacheEntry> {
         let entry = self.objects.remove(key)?;
         self.left(&entry);
         Some(entry)
@@ -139,7 +139,7 @@ impl Cache {
     /// Returns how many bytes an object takes in its present state, and would take in its new state.
     pub fn growth(&self, scope: &WatchScope, object: &Object) -> (usize, usize) {
         let known = self.scopes.get(scope).and_then(|entries| entries.objects.get(&object.key));
-        (known.map_or(0, Entry::bytes), objects::bytes(&object.body))
+        (known.map_or(0, CacheEntry::bytes), objects::bytes(&object.body))
     }
 
     /// Notes that a list has named an object whose new state is not kept: the one before stays, if it is the same object.
@@ -205,7 +205,7 @@ impl Cache {
         }
         object.body = self.packer.pack(object.body);
         object.controller = entries.shared(object.controller);
-        let (key, entry) = Entry::new(object, entries.objects.kind(), listing);
+        let (key, entry) = CacheEntry::new(object, entries.objects.kind(), listing);
         let (uid, namespace, bytes) = (entry.uid.clone(), key.namespace.clone(), entry.bytes());
         entries.entered(&entry);
         let before = entries.objects.insert(key, entry);
@@ -230,7 +230,7 @@ impl Cache {
         let Some(entries) = self.scopes.get_mut(scope) else { return false };
         let is_known = entries.objects.get(key).is_some_and(|entry| entry.uid == *uid);
         let removed = if is_known { entries.remove(key) } else { None };
-        self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, Entry::bytes));
+        self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, CacheEntry::bytes));
         removed.is_some()
     }
 
@@ -328,7 +328,7 @@ impl Cache {
         if let Some(entries) = entries {
             let removed = entries.remove(key);
             entries.dropped += usize::from(removed.is_some());
-            self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, Entry::bytes));
+            self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, CacheEntry::bytes));
         }
     }
 
@@ -375,7 +375,7 @@ impl Cache {
         self.scopes.contains_key(&part).then_some(part)
     }
 
-    fn entry(&self, key: &ObjectKey) -> Option<&Entry> {
+    fn entry(&self, key: &ObjectKey) -> Option<&CacheEntry> {
         self.scopes.get(&self.scope(key)?)?.objects.get(key)
     }
 

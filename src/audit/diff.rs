@@ -140,7 +140,7 @@ pub struct NamespaceTally {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedEntry {
     /// The violation before.
-    pub before: Told,
+    pub before: EarlierResult,
     /// The violation after.
     pub after: Entry,
 }
@@ -148,7 +148,7 @@ pub struct ChangedEntry {
 /// What the two sides may differ in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "as in an entry")]
-pub struct Told {
+pub struct EarlierResult {
     pub id: Fingerprint,
     pub result: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub fn compare(
     (new, after): (&str, &AuditResult),
     compared: Compared,
 ) -> AuditDiff {
-    let Matching { mut pairs, old: mut gone, new: mut come } = same_ids(before, after, compared);
+    let PairedEntries { mut pairs, old: mut gone, new: mut come } = same_ids(before, after, compared);
     if compared == Compared::Policies {
         reword(&mut gone, &mut come, &mut pairs);
     }
@@ -205,8 +205,8 @@ pub fn compare(
     let mut changes: Vec<ChangedEntry> = others.into_iter().map(|(old, new)| ChangedEntry::new(old, new)).collect();
     changes.sort_by(|a, b| a.after.order().cmp(&b.after.order()));
     let mut incomparable = Vec::new();
-    let mut resolves = Judge::new(after, before, compared).keep_apart(gone, Side::Before, &mut incomparable);
-    let appears = Judge::new(before, after, compared).keep_apart(come, Side::After, &mut incomparable);
+    let mut resolves = OtherSide::new(after, before, compared).keep_apart(gone, Side::Before, &mut incomparable);
+    let appears = OtherSide::new(before, after, compared).keep_apart(come, Side::After, &mut incomparable);
     excuse(&mut resolves, after);
     let mut tallies = Tallies::default();
     tallies.add(same.into_iter().map(|(_, new)| new), |tally| &mut tally.stays);
@@ -237,7 +237,7 @@ pub fn compare(
 impl ChangedEntry {
     fn new(old: &Entry, new: &Entry) -> Self {
         let Entry { id, result, severity, message, .. } = old;
-        let before = Told { id: *id, result: *result, severity: *severity, message: Arc::clone(message) };
+        let before = EarlierResult { id: *id, result: *result, severity: *severity, message: Arc::clone(message) };
         Self { before, after: new.clone() }
     }
 }
@@ -256,7 +256,7 @@ impl DiffedResult {
 }
 
 /// What one side could have found of the violations that only the other lists.
-struct Judge<'r> {
+struct OtherSide<'r> {
     reach: Reach<'r>,
     result: &'r AuditResult,
     compared: Compared,
@@ -264,7 +264,7 @@ struct Judge<'r> {
     elsewhere: Option<String>,
 }
 
-impl<'r> Judge<'r> {
+impl<'r> OtherSide<'r> {
     fn new(result: &'r AuditResult, other: &AuditResult, compared: Compared) -> Self {
         let source = |result: &AuditResult| result.scope.as_ref().map(|scope| scope.source);
         let elsewhere = source(result).filter(|own| source(other).is_some_and(|other| other != *own));
@@ -300,7 +300,7 @@ impl<'r> Judge<'r> {
 }
 
 /// Violations that are the same, and those that are on one side only, in their order.
-struct Matching<'r> {
+struct PairedEntries<'r> {
     pairs: Vec<(&'r Entry, &'r Entry)>,
     old: Vec<&'r Entry>,
     new: Vec<&'r Entry>,
@@ -311,7 +311,7 @@ fn violations(result: &AuditResult) -> impl Iterator<Item = &Entry> {
 }
 
 /// Pairs violations by their ids; of several of one id those that are most alike.
-fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compared) -> Matching<'r> {
+fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compared) -> PairedEntries<'r> {
     let others = match compared {
         Compared::Policies => OtherValues::Same,
         Compared::Audits => OtherValues::New,
@@ -322,7 +322,7 @@ fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compa
             ids.entry(entry.id).or_default()[side].push(entry);
         }
     }
-    let mut matching = Matching { pairs: Vec::new(), old: Vec::new(), new: Vec::new() };
+    let mut matching = PairedEntries { pairs: Vec::new(), old: Vec::new(), new: Vec::new() };
     for sides in ids.values() {
         let [old, new] = sides.each_ref().map(|side| side.iter().map(|entry| entry.distinction()).collect::<Vec<_>>());
         let found = pairing::pairs(&old, &new, others);
@@ -342,16 +342,16 @@ fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compa
 }
 
 /// The results of one rule for one object, among which reworded ones are paired.
-type Subject<'r> = (&'r str, &'r str, &'r ObjectRef, Option<&'r Location>);
+type DiffSubject<'r> = (&'r str, &'r str, &'r ObjectRef, Option<&'r Location>);
 
-fn subject(entry: &Entry) -> Subject<'_> {
+fn subject(entry: &Entry) -> DiffSubject<'_> {
     (&entry.policy, &entry.rule, &entry.resource, entry.location.as_ref())
 }
 
 /// Pairs reworded results, and removes them from both lists.
 fn reword<'r>(old: &mut Vec<&'r Entry>, new: &mut Vec<&'r Entry>, pairs: &mut Vec<(&'r Entry, &'r Entry)>) {
     pair(old, new, pairs, |old, new| !old.details.is_empty() && old.details == new.details);
-    let mut counts: BTreeMap<Subject<'_>, (usize, usize)> = BTreeMap::new();
+    let mut counts: BTreeMap<DiffSubject<'_>, (usize, usize)> = BTreeMap::new();
     for entry in &*old {
         counts.entry(subject(entry)).or_default().0 += 1;
     }
@@ -368,7 +368,7 @@ fn pair<'r>(
     pairs: &mut Vec<(&'r Entry, &'r Entry)>,
     may: impl Fn(&Entry, &Entry) -> bool,
 ) {
-    let mut open: BTreeMap<Subject<'r>, Vec<&'r Entry>> = BTreeMap::new();
+    let mut open: BTreeMap<DiffSubject<'r>, Vec<&'r Entry>> = BTreeMap::new();
     for entry in new.drain(..) {
         open.entry(subject(entry)).or_default().push(entry);
     }

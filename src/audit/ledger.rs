@@ -93,11 +93,11 @@ impl From<Lane> for Cause {
 }
 
 /// The topmost owner of an object, and labels, as in a [`Delta`].
-type Ownership = (Option<Arc<ObjectRef>>, Option<Labels>);
+type DeltaOwner = (Option<Arc<ObjectRef>>, Option<Labels>);
 
 impl Delta {
     /// Makes a delta in which nothing changed, of an object without results.
-    fn new(object: ObjectKey, uid: Arc<str>, (owner, labels): Ownership, cause: impl Into<Cause>) -> Self {
+    fn new(object: ObjectKey, uid: Arc<str>, (owner, labels): DeltaOwner, cause: impl Into<Cause>) -> Self {
         let Cause { lane, span } = cause.into();
         Self {
             object,
@@ -157,7 +157,7 @@ pub struct ObjectResults {
 }
 
 impl ObjectResults {
-    fn ownership(&self) -> Ownership {
+    fn ownership(&self) -> DeltaOwner {
         (self.owner.clone(), self.labels.clone())
     }
 
@@ -325,7 +325,7 @@ impl Ledger {
         let comparison = rewording::compare(before, &mut now.results, |policy| {
             only_policies_changed && self.object_only.contains(policy)
         });
-        let rewording::Comparison { mut appeared, mut resolved, mut changed } = comparison;
+        let rewording::ResultComparison { mut appeared, mut resolved, mut changed } = comparison;
         now.owner = self.dependents.topmost(owners);
         now.labels.clone_from(&owners.labels);
         changed |= self.roll_up(&key, &mut now.results, &mut appeared, owners);
@@ -395,13 +395,13 @@ impl Ledger {
 
     /// Returns the delta of results whose object was deleted.
     pub fn gone(object: ObjectKey, uid: Arc<str>, results: Vec<Violation>, lane: Lane) -> Option<Delta> {
-        Self::ended(object, uid, Ownership::default(), results, lane)
+        Self::ended(object, uid, DeltaOwner::default(), results, lane)
     }
 
     fn ended(
         object: ObjectKey,
         uid: Arc<str>,
-        ownership: Ownership,
+        ownership: DeltaOwner,
         mut resolved: Vec<Violation>,
         lane: Lane,
     ) -> Option<Delta> {

@@ -31,7 +31,7 @@ use super::{
     results::{ResultContext, Results},
     schedule::Schedule,
     watched::WatchedObjects,
-    work::{Agenda, Objects, Purpose},
+    work::{Agenda, ObjectKeys, Purpose},
 };
 pub use super::{
     publisher::Outputs,
@@ -232,7 +232,7 @@ impl Pipeline {
                     self.schedule.policies.replace(set);
                 } else {
                     self.schedule.replace_policies(set);
-                    let objects = Objects::of(&self.objects.cache, self.objects.evaluated_scopes());
+                    let objects = ObjectKeys::of(&self.objects.cache, self.objects.evaluated_scopes());
                     self.agenda.look(Purpose::Renew, objects);
                 }
             }

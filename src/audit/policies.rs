@@ -13,7 +13,7 @@ use crate::{
 
 /// The policies in force. What they depend on is computed once for each kind.
 #[derive(Debug)]
-pub(crate) struct Policies {
+pub(crate) struct PoliciesInForce {
     /// The policies as they were loaded, without an inventory.
     pub(crate) set: Arc<PolicySet>,
     /// Why the newest policies are not in force.
@@ -23,7 +23,7 @@ pub(crate) struct Policies {
     looked_up: HashMap<(Arc<Kind>, bool), bool>,
 }
 
-impl Policies {
+impl PoliciesInForce {
     pub(crate) fn new(set: Arc<PolicySet>) -> Self {
         Self { set, error: None, dependencies: HashMap::new(), looked_up: HashMap::new() }
     }
@@ -54,6 +54,6 @@ impl Policies {
         };
         let refused = problems.iter().filter(|problem| problem.is_refusal());
         let files: BTreeSet<_> = refused.map(|problem| &problem.file).collect();
-        (files.len(), format!("Policies are refused, {instead}: {}", summed_up(problems)))
+        (files.len(), format!("PoliciesInForce are refused, {instead}: {}", summed_up(problems)))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     command::{Record, Term},
     ended::EndedViolations,
     ledger::Delta,
-    policies::Policies,
+    policies::PoliciesInForce,
     recorded::Recorded,
 };
 use crate::metrics::Metrics;
@@ -108,7 +108,7 @@ impl Recording {
     }
 
     /// Counts the policy files that are refused, and has a note about them recorded.
-    pub(crate) fn note_refused(&mut self, policies: &Policies) {
+    pub(crate) fn note_refused(&mut self, policies: &PoliciesInForce) {
         let (files, note) = policies.refused();
         self.metrics.set_policies_refused(files);
         if let Recorder::Present(recorder) = &mut self.recorder

@@ -12,14 +12,14 @@ use super::{
     clock::Clock,
     inventory::{InventorySync, ObjectState, Updated, Waiting},
     judges::Judges,
-    policies::Policies,
+    policies::PoliciesInForce,
     queue::{Queue, QueuePriority, Queued},
     retries::Retries,
     settings::PipelineSettings,
     transitions::Transitions,
     unchanged::Unchanged,
     watched::WatchedObjects,
-    work::{Agenda, Objects, Purpose, Work},
+    work::{Agenda, ObjectKeys, Purpose, Work},
 };
 use crate::{
     judge::{evaluate::Job, set::PolicySet},
@@ -33,8 +33,7 @@ use crate::{
 
 /// Which objects are evaluated when, and by what.
 pub(crate) struct Schedule {
-    /// The policies in force.
-    pub(super) policies: Policies,
+    pub(super) policies: PoliciesInForce,
     pub(super) queue: Queue,
     pub(super) inventory: InventorySync,
     pub(super) judges: Judges,
@@ -55,7 +54,7 @@ impl Schedule {
         Self {
             queue: Queue::default(),
             inventory: InventorySync::new(&policies),
-            policies: Policies::new(policies),
+            policies: PoliciesInForce::new(policies),
             judges: Judges::default(),
             retries: Retries::default(),
             unchanged: Unchanged::default(),

@@ -26,7 +26,7 @@ pub(crate) const CHANGE: usize = 4;
 /// Work about many objects, or the rest of it.
 pub(crate) enum Work {
     /// Process objects for a purpose.
-    Look(Purpose, Objects),
+    Look(Purpose, ObjectKeys),
     /// Forget deleted objects with these uids.
     Forget(Box<dyn Iterator<Item = (ObjectKey, Arc<str>)> + Send>),
     /// Give objects the keys that they have in the version of a scope.
@@ -58,12 +58,12 @@ pub(crate) enum Purpose {
 
 /// The keys of the objects in some scopes and namespaces, one after the other.
 #[derive(Debug)]
-pub(crate) struct Objects {
+pub(crate) struct ObjectKeys {
     places: vec::IntoIter<(WatchScope, Option<Arc<str>>)>,
     keys: vec::IntoIter<ObjectKey>,
 }
 
-impl Objects {
+impl ObjectKeys {
     /// Returns the keys in scopes.
     pub(crate) fn of(cache: &Cache, scopes: impl IntoIterator<Item = WatchScope>) -> Self {
         let places = scopes.into_iter().flat_map(|scope| {
@@ -97,7 +97,7 @@ impl Objects {
     }
 }
 
-impl From<Vec<ObjectKey>> for Objects {
+impl From<Vec<ObjectKey>> for ObjectKeys {
     fn from(keys: Vec<ObjectKey>) -> Self {
         Self { places: Vec::new().into_iter(), keys: keys.into_iter() }
     }
@@ -126,14 +126,14 @@ impl Agenda {
     }
 
     /// Adds processing objects for a purpose.
-    pub(super) fn look(&mut self, purpose: Purpose, objects: Objects) {
+    pub(super) fn look(&mut self, purpose: Purpose, objects: ObjectKeys) {
         self.add(Work::Look(purpose, objects));
     }
 
     /// Adds another evaluation of those of some objects that may be evaluated.
     pub(super) fn look_again(&mut self, objects: &WatchedObjects, keys: BTreeSet<ObjectKey>) {
         let keys: Vec<ObjectKey> = keys.into_iter().filter(|key| objects.is_admitted(key)).collect();
-        self.look(Purpose::Judge, Objects::from(keys));
+        self.look(Purpose::Judge, ObjectKeys::from(keys));
     }
 
     /// Whether nothing is left to do.

@@ -23,17 +23,17 @@ const KEY_BYTES: usize = 144;
 
 /// Returns about how many bytes of memory the entry with a body takes.
 pub(super) fn bytes(body: &Body) -> usize {
-    size_of::<Named>() + KEY_BYTES + body.bytes().len()
+    size_of::<NamedEntry>() + KEY_BYTES + body.bytes().len()
 }
 
 /// One object.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct CacheEntry {
     pub(super) uid: Uid,
     pub(super) resource_version: ResourceVersion,
     pub(super) body: Body,
     /// For objects that differ from the others in more than their state.
-    pub(super) origin: Option<Box<Origin>>,
+    pub(super) origin: Option<Box<ManifestOrigin>>,
     /// Hash of what policies can read of it, if it was computed.
     pub(super) projection: Option<NonZeroU64>,
     pub(super) controller: Option<Arc<Controller>>,
@@ -44,18 +44,18 @@ pub(super) struct Entry {
 
 /// Where a manifest was read, and its kind in its own spelling.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(super) struct ManifestOrigin {
     kind: Arc<Kind>,
     location: Option<Location>,
 }
 
-impl Entry {
+impl CacheEntry {
     /// Makes the entry of an object.
     pub(super) fn new(object: Object, kind: &Arc<Kind>, listing: u32) -> (ObjectKey, Self) {
         let Object { key, uid, resource_version, body, location, controller, inactive, .. } = object;
         let own_kind = !Arc::ptr_eq(&key.kind, kind) && key.kind.kind != kind.kind;
-        let origin =
-            (own_kind || location.is_some()).then(|| Box::new(Origin { kind: Arc::clone(&key.kind), location }));
+        let origin = (own_kind || location.is_some())
+            .then(|| Box::new(ManifestOrigin { kind: Arc::clone(&key.kind), location }));
         let uid = Uid::from(&uid);
         (key, Self { uid, resource_version, body, origin, projection: None, controller, listing, inactive })
     }
@@ -86,13 +86,13 @@ impl Entry {
 
 /// An entry with the part of the key that only it has.
 #[derive(Debug)]
-struct Named {
+struct NamedEntry {
     name: Arc<str>,
     copy: u32,
-    entry: Entry,
+    entry: CacheEntry,
 }
 
-impl Named {
+impl NamedEntry {
     fn is(&self, key: &ObjectKey) -> bool {
         self.copy == key.copy && self.name == key.name
     }
@@ -110,14 +110,14 @@ impl Named {
 
 /// The entries of a scope by key.
 #[derive(Debug)]
-pub(super) struct Objects {
+pub(super) struct ScopeObjects {
     kind: Arc<Kind>,
-    namespaces: HashMap<Option<Arc<str>>, HashTable<Box<Named>>>,
+    namespaces: HashMap<Option<Arc<str>>, HashTable<Box<NamedEntry>>>,
     hasher: RandomState,
     len: usize,
 }
 
-impl Objects {
+impl ScopeObjects {
     /// Makes an empty one for objects of a kind.
     pub(super) fn new(kind: Arc<Kind>) -> Self {
         Self { kind, namespaces: HashMap::new(), hasher: RandomState::new(), len: 0 }
@@ -131,31 +131,31 @@ impl Objects {
         self.len
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Entry> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&CacheEntry> {
         let hash = self.hasher.hash_one(&*key.name);
         Some(&self.namespaces.get(&key.namespace)?.find(hash, |named| named.is(key))?.entry)
     }
 
-    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut CacheEntry> {
         let hash = self.hasher.hash_one(&*key.name);
         Some(&mut self.namespaces.get_mut(&key.namespace)?.find_mut(hash, |named| named.is(key))?.entry)
     }
 
     /// Adds an entry; returns the one that it replaces.
-    pub(super) fn insert(&mut self, key: ObjectKey, entry: Entry) -> Option<Entry> {
+    pub(super) fn insert(&mut self, key: ObjectKey, entry: CacheEntry) -> Option<CacheEntry> {
         if let Some(known) = self.get_mut(&key) {
             return Some(std::mem::replace(known, entry));
         }
         let hasher = &self.hasher;
-        let hash = |named: &Named| hasher.hash_one(&*named.name);
-        let named = Box::new(Named { name: key.name, copy: key.copy, entry });
+        let hash = |named: &NamedEntry| hasher.hash_one(&*named.name);
+        let named = Box::new(NamedEntry { name: key.name, copy: key.copy, entry });
         self.namespaces.entry(key.namespace).or_default().insert_unique(hash(&named), named, |named| hash(named));
         self.len += 1;
         None
     }
 
     /// Removes an entry.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<CacheEntry> {
         let hash = self.hasher.hash_one(&*key.name);
         let entries = self.namespaces.get_mut(&key.namespace)?;
         let (named, _) = entries.find_entry(hash, |named| named.is(key)).ok()?.remove();
@@ -167,7 +167,7 @@ impl Objects {
     }
 
     /// Removes the entries for which `gone` is true.
-    pub(super) fn extract(&mut self, gone: impl Fn(&Entry) -> bool) -> Vec<(ObjectKey, Entry)> {
+    pub(super) fn extract(&mut self, gone: impl Fn(&CacheEntry) -> bool) -> Vec<(ObjectKey, CacheEntry)> {
         let mut extracted = Vec::new();
         self.namespaces.retain(|namespace, entries| {
             let gone = entries.extract_if(|named| gone(&named.entry));
@@ -199,23 +199,23 @@ impl Objects {
         let Self { kind, namespaces, .. } = self;
         namespaces.into_iter().flat_map(move |(namespace, entries)| {
             let kind = Arc::clone(&kind);
-            let taken = move |named: Box<Named>| (named.key(&kind, namespace.as_ref()), named.entry.uid.text());
+            let taken = move |named: Box<NamedEntry>| (named.key(&kind, namespace.as_ref()), named.entry.uid.text());
             entries.into_iter().map(taken)
         })
     }
 
     /// Returns all entries with their namespaces.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Entry)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &CacheEntry)> {
         self.namespaces
             .iter()
             .flat_map(|(namespace, entries)| entries.iter().map(|named| (namespace.as_ref(), &named.entry)))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &CacheEntry> {
         self.namespaces.values().flatten().map(|named| &named.entry)
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut CacheEntry> {
         self.namespaces.values_mut().flatten().map(|named| &mut named.entry)
     }
 }
@@ -226,6 +226,6 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<Named>() <= 112, "{} bytes", size_of::<Named>());
+        assert!(size_of::<NamedEntry>() <= 112, "{} bytes", size_of::<NamedEntry>());
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct PolicyRules {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct ExceptionDocument {
     #[serde(default, rename = "apiVersion")]
     api_version: String,
     #[serde(default)]
@@ -74,10 +74,10 @@ struct Document {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Spec {
+struct ExceptionSpec {
     policies: Vec<PolicyRules>,
     #[serde(default, rename = "match")]
-    matching: Matching,
+    matching: ExceptionMatch,
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -86,7 +86,7 @@ struct Spec {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Matching {
+struct ExceptionMatch {
     kinds: Vec<String>,
     names: Vec<String>,
     namespaces: Vec<String>,
@@ -104,12 +104,12 @@ const LONGEST_NAME: usize = 317;
 /// The longest reason, which each excused result has, in characters.
 const LONGEST_REASON: usize = 1_024;
 
-impl Spec {
+impl ExceptionSpec {
     /// Checks how many and how long texts a team's exception has. Anything that may write into a namespace may write one, and
     /// kaudit matches each with every result there.
     fn check_bounds(&self) -> Result<(), String> {
         let Self { policies, matching, reason, expires_at } = self;
-        let Matching { kinds, names, namespaces, label_selector } = matching;
+        let ExceptionMatch { kinds, names, namespaces, label_selector } = matching;
         at_most("spec.policies", policies.len(), MOST_ITEMS)?;
         for (at, policy) in policies.iter().enumerate() {
             not_longer(&format!("spec.policies[{at}].name"), &policy.name, LONGEST_NAME)?;
@@ -162,12 +162,13 @@ impl Exception {
     /// What is wrong with it, with the field.
     pub(crate) fn read(object: &Object, author: Author) -> Result<Self, String> {
         let json = object.body.json().map_err(|error| error.to_string())?;
-        let Document { api_version, kind, spec } = serde_json::from_slice(&json).map_err(|error| plain(&error))?;
+        let ExceptionDocument { api_version, kind, spec } =
+            serde_json::from_slice(&json).map_err(|error| plain(&error))?;
         if kind != EXCEPTION_KIND || api_version != API_VERSION {
             return Err(format!("is a {kind} of {api_version}, not a {EXCEPTION_KIND} of {API_VERSION}"));
         }
         let length = spec.to_string().len();
-        let spec: Spec = serde_json::from_value(spec).map_err(|error| format!("spec: {}", plain(&error)))?;
+        let spec: ExceptionSpec = serde_json::from_value(spec).map_err(|error| format!("spec: {}", plain(&error)))?;
         if author == Author::Team {
             spec.check_bounds()?;
             if length > LONGEST_SPEC {
@@ -176,7 +177,7 @@ impl Exception {
                 ));
             }
         }
-        let Spec { policies, matching, reason, expires_at } = spec;
+        let ExceptionSpec { policies, matching, reason, expires_at } = spec;
         if policies.is_empty() {
             return Err("spec.policies: names no policy".into());
         }

@@ -50,18 +50,18 @@ impl ExceptionObject {
     /// Reads it from an object. A status that cannot be read counts as none.
     pub(super) fn of(object: &Object) -> Self {
         #[derive(Default, Deserialize)]
-        struct Metadata {
+        struct StatusMetadata {
             generation: Option<i64>,
         }
         #[derive(Default, Deserialize)]
-        struct Document {
+        struct StatusDocument {
             #[serde(default)]
-            metadata: Metadata,
+            metadata: StatusMetadata,
             #[serde(default)]
             status: Value,
         }
         let document = object.body.json().ok().and_then(|json| serde_json::from_slice(&json).ok());
-        let Document { metadata: Metadata { generation }, status } = document.unwrap_or_default();
+        let StatusDocument { metadata: StatusMetadata { generation }, status } = document.unwrap_or_default();
         Self {
             namespace: object.key.namespace.clone().unwrap_or_default(),
             name: Arc::clone(&object.key.name),

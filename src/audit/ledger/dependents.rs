@@ -12,9 +12,9 @@ use crate::model::{
 };
 
 /// Policy, rule and outcome.
-pub(super) type Rule = (Arc<str>, Arc<str>, Outcome);
+pub(super) type ResultRule = (Arc<str>, Arc<str>, Outcome);
 
-pub(super) fn rule(finding: &Finding) -> Rule {
+pub(super) fn rule(finding: &Finding) -> ResultRule {
     (Arc::clone(&finding.rule.policy), Arc::clone(&finding.rule.name), finding.outcome)
 }
 
@@ -39,7 +39,7 @@ const TOPMOST: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Dependents {
     /// By the uid of the owner.
-    owners: HashMap<Arc<str>, Owner>,
+    owners: HashMap<Arc<str>, CoveringOwner>,
     /// How many results are covered in all.
     covered: usize,
     /// Owners whose counts changed since [`Dependents::take_changed`].
@@ -51,7 +51,7 @@ pub(super) struct Dependents {
 }
 
 #[derive(Debug)]
-struct Owner {
+struct CoveringOwner {
     key: ObjectKey,
     /// How many results of dependents each of its results covers.
     covering: BTreeMap<ResultDigest, usize>,
@@ -63,7 +63,7 @@ impl Dependents {
         if !self.owners.contains_key(uid)
             && let Some((key, _)) = owners.chain.iter().find(|(_, owner)| owner == uid)
         {
-            self.owners.insert(Arc::clone(uid), Owner { key: key.clone(), covering: BTreeMap::new() });
+            self.owners.insert(Arc::clone(uid), CoveringOwner { key: key.clone(), covering: BTreeMap::new() });
         }
     }
 
@@ -103,7 +103,7 @@ impl Dependents {
     }
 
     /// Returns the owner that covers a result and which of its results does; `None` while it is about to be evaluated.
-    fn covering(&mut self, cover: &Cover) -> Option<(&mut Owner, ResultDigest)> {
+    fn covering(&mut self, cover: &Cover) -> Option<(&mut CoveringOwner, ResultDigest)> {
         Some((self.owners.get_mut(&cover.uid)?, cover.result?))
     }
 

@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{
     Violation,
-    dependents::{Rule, rule},
+    dependents::{ResultRule, rule},
     unlisted,
 };
 
 /// What differs between two verdicts on one object.
-pub(super) struct Comparison {
+pub(super) struct ResultComparison {
     /// Results that are new, or were not reported before.
     pub(super) appeared: Vec<Violation>,
     /// Results that the object no longer has.
@@ -38,7 +38,7 @@ pub(super) fn compare(
     before: Vec<Violation>,
     now: &mut [Violation],
     only_reworded: impl Fn(&str) -> bool,
-) -> Comparison {
+) -> ResultComparison {
     let open = (0..now.len()).collect();
     let mut pairing = Pairing { before, now, open, unreported: Vec::new(), changed: false };
     pairing.pair(|known, result| known.fingerprint == result.fingerprint);
@@ -53,7 +53,7 @@ pub(super) fn compare(
     let appeared: Vec<Violation> =
         unreported.into_iter().chain(open).filter_map(|index| now.get(index).cloned()).collect();
     let changed = changed || !appeared.is_empty() || !resolved.is_empty();
-    Comparison { appeared, resolved, changed }
+    ResultComparison { appeared, resolved, changed }
 }
 
 /// Two verdicts of which the results are being paired.
@@ -91,7 +91,7 @@ impl Pairing<'_> {
             let details = &known.finding.details;
             details.is_some() && *details == result.finding.details && may(known, result)
         });
-        let mut counts: BTreeMap<Rule, (usize, usize)> = BTreeMap::new();
+        let mut counts: BTreeMap<ResultRule, (usize, usize)> = BTreeMap::new();
         self.before.iter().for_each(|known| counts.entry(rule(&known.finding)).or_default().0 += 1);
         let open = self.open.iter().filter_map(|index| self.now.get(*index));
         open.for_each(|result| counts.entry(rule(&result.finding)).or_default().1 += 1);

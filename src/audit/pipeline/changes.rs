@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tracing::{debug, info};
 
-use super::{Objects, Pipeline, Purpose, QueuePriority, ResultContext};
+use super::{ObjectKeys, Pipeline, Purpose, QueuePriority, ResultContext};
 use crate::{
     audit::{cache::Effect, settings::InitialObjects, work::Work},
     cluster::identity::is_exception,
@@ -171,7 +171,7 @@ impl Pipeline {
         if self.objects.are_streamed() || is_exception(&scope.kind) {
             return;
         }
-        let keys = Objects::of(&self.objects.cache, [scope.clone()]);
+        let keys = ObjectKeys::of(&self.objects.cache, [scope.clone()]);
         if !self.objects.evaluates(&scope.kind) {
             return self.agenda.look(Purpose::Mark, keys);
         }

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Agenda, ObjectState, Objects, Purpose, Schedule, Updated, Waiting, WatchedObjects, Work};
+use super::{Agenda, ObjectKeys, ObjectState, Purpose, Schedule, Updated, Waiting, WatchedObjects, Work};
 use crate::{
     audit::rounds::{ChangedPlace, Touched},
     judge::{dependencies::Dependencies, reads::LookupReach},
@@ -30,7 +30,7 @@ impl Schedule {
             self.inventory.set_lookups(objects.lookup_state(&self.policies.set));
         }
         if self.inventory.rebuild(now) {
-            agenda.look(Purpose::Mark, Objects::of(&objects.cache, objects.evaluated_scopes()));
+            agenda.look(Purpose::Mark, ObjectKeys::of(&objects.cache, objects.evaluated_scopes()));
             return None;
         }
         if self.inventory.due(now).is_some_and(|due| due <= now) {
@@ -91,8 +91,8 @@ impl Schedule {
         let mut scopes = objects.evaluated_scopes();
         scopes.retain(|scope| on(self.policies.dependencies(&scope.kind)));
         let objects = match namespace {
-            Some(namespace) => Objects::in_namespace(scopes, namespace),
-            None => Objects::of(&objects.cache, scopes),
+            Some(namespace) => ObjectKeys::in_namespace(scopes, namespace),
+            None => ObjectKeys::of(&objects.cache, scopes),
         };
         agenda.look(purpose, objects);
     }
@@ -103,7 +103,7 @@ impl Schedule {
             return self.evaluate_again(objects, agenda, None, |depends| depends.inventory, Purpose::Judge);
         }
         if !touched.places.is_empty() {
-            agenda.look(Purpose::Judge, Objects::at(self.dependent_places(objects, &touched.places)));
+            agenda.look(Purpose::Judge, ObjectKeys::at(self.dependent_places(objects, &touched.places)));
         }
         if !touched.objects.is_empty() {
             agenda.look_again(objects, touched.objects);
