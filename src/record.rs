@@ -1,7 +1,7 @@
 //! What is written into the cluster: Events, reports and the `Audit` status; and what is sent to receivers outside.
 //!
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
-//! server costs records, which are counted, never judging.
+//! server costs records, which are counted, but never delays evaluation.
 
 mod earlier;
 mod exception_notice;

@@ -1,11 +1,11 @@
-//! Traces and metrics by OTLP, for whoever collects those of many programs in one place. Off unless the environment names
-//! where they go.
+//! Traces and metrics by OTLP, for collectors that gather them from many programs. Off unless the environment names an
+//! endpoint.
 //!
 //! The variables are those of the OpenTelemetry specification ([`settings`]). Spans are few ([`trace`]): phases of a run,
 //! changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
 //!
-//! Invariant: nothing waits for a collector and nothing fails by it. Each signal is sent by a thread of its own, whose
-//! requests make no spans, and the end of a run waits for both at most [`FLUSH`], and a moment.
+//! Invariant: nothing waits for a collector and nothing fails because of it. Each signal is sent by a thread of its
+//! own, whose requests make no spans, and the end of a run waits for both at most [`FLUSH`] and [`GRACE`].
 
 mod http;
 mod metrics;
@@ -29,35 +29,35 @@ use crate::metrics::Metrics;
 
 /// How long the end of a run waits for what is not sent yet.
 const FLUSH: Duration = Duration::from_secs(3);
-/// How long senders have after that to say that they have not sent it.
+/// How long senders have after that to log what they have not sent.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What this process sends. [`Telemetry::finish`] sends the rest.
+/// The telemetry of this process. [`Telemetry::finish`] sends the rest.
 #[derive(Debug)]
 pub struct Telemetry {
     /// What is sent at intervals and at the end, and served as `/metrics`.
     metrics: Arc<Metrics>,
     traces: Option<SdkTracerProvider>,
     sending: Option<Sending>,
-    /// When the end no longer waits, once it has begun.
+    /// When the end of the run stops waiting, once it has begun.
     deadline: watch::Sender<Option<Instant>>,
 }
 
 /// The thread that sends metrics.
 #[derive(Debug)]
 struct Sending {
-    /// Dropped to have them sent a last time.
+    /// Dropped to send the metrics a last time.
     stop: mpsc::Sender<()>,
     /// Closed when that is done.
     done: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Telemetry {
-    /// Begins to send what the environment says; to be called once, when logging has begun. What is wrong with the
-    /// environment is logged, and does not stop a run.
+    /// Starts to send what the environment configures; must be called once, after logging is set up. Problems with the
+    /// environment are logged, and do not stop a run.
     pub fn start() -> Self {
         let settings = Settings::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-        settings.complaints.iter().for_each(|complaint| warn!("{complaint}"));
+        settings.warnings.iter().for_each(|warning| warn!("{warning}"));
         let (deadline, ending) = watch::channel(None);
         let telemetry = Self { metrics: Arc::default(), traces: None, sending: None, deadline };
         if settings.traces.is_none() && settings.metrics.is_none() {
@@ -73,7 +73,7 @@ impl Telemetry {
         };
         let traces = settings.traces.and_then(sender).map(|sender| trace::start(sender, &resource));
         let metrics = settings.metrics.and_then(sender).and_then(|sender| {
-            let source = metrics::Source::new(Arc::clone(&telemetry.metrics), &resource);
+            let source = metrics::MetricsSource::new(Arc::clone(&telemetry.metrics), &resource);
             send_metrics(source, sender, settings.interval)
         });
         Self { traces, sending: metrics, ..telemetry }
@@ -84,7 +84,7 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Has the end wait for nothing.
+    /// Makes [`Self::finish`] wait for nothing.
     pub fn give_up(&self) {
         self.deadline.send_replace(Some(Instant::now()));
     }
@@ -98,10 +98,10 @@ impl Telemetry {
             drop(stop);
             done.into_inner().unwrap_or_else(PoisonError::into_inner)
         });
-        // Senders end by the deadline, which they know, and have said then what could not be sent.
+        // Senders end by the deadline, and have logged what could not be sent.
         let left = || (until + GRACE).saturating_duration_since(Instant::now());
         if let Some(traces) = traces {
-            let _said = traces.shutdown_with_timeout(left());
+            let _result = traces.shutdown_with_timeout(left());
         }
         if let Some(done) = done {
             let _closed = done.recv_timeout(left());
@@ -109,8 +109,8 @@ impl Telemetry {
     }
 }
 
-/// Starts the thread that sends metrics every so often.
-fn send_metrics(source: metrics::Source, sender: Sender, interval: Duration) -> Option<Sending> {
+/// Starts the thread that sends metrics at intervals.
+fn send_metrics(source: metrics::MetricsSource, sender: Sender, interval: Duration) -> Option<Sending> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (end, done) = mpsc::channel::<()>();
     let run = move || {
@@ -129,7 +129,7 @@ fn send_metrics(source: metrics::Source, sender: Sender, interval: Duration) -> 
     }
 }
 
-/// Returns what is known of this process: what the environment says, and what it leaves open.
+/// Returns the attributes of this process: those from the environment, and defaults for those it does not set.
 fn resource(is_named: bool) -> Resource {
     let detected = Resource::builder().build();
     let has = |key: &'static str| detected.get(&key.into()).is_some();

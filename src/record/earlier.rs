@@ -13,15 +13,15 @@ use crate::{
     record::failure::WriteFailure,
 };
 
-/// After this long, and so many failures, reading is given up.
+/// Reading is given up after this time and this many failures.
 const LONGEST: Duration = Duration::from_secs(30);
 const FAILURES: u32 = 2;
 
-/// How long after the first refusal it is believed that records cannot be read: an API server that has just started refuses
-/// for a moment what it allows later, or does not know the kind. It is less than the time for which reading is tried.
+/// How long after the first refusal records count as unreadable: an API server that has just started refuses for a
+/// moment what it allows later, or does not serve the kind yet. It is less than the time for which reading is tried.
 const REFUSED_AFTER: Duration = Duration::from_secs(20);
 
-/// When the server first refused to show records.
+/// When the server first refused to list records.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Option<Instant>);
 
@@ -35,7 +35,7 @@ impl Refusals {
         is_refusal
     }
 
-    /// Whether a refusal is believed now.
+    /// Whether refusals have lasted long enough to count.
     pub(super) fn are_believed(&self, attempts: Attempts) -> bool {
         attempts == Attempts::One || self.0.is_some_and(|since| since.elapsed() >= REFUSED_AFTER)
     }
@@ -61,7 +61,7 @@ pub struct EarlierRecords<'a> {
 }
 
 impl EarlierRecords<'_> {
-    /// Reads until that works.
+    /// Retries until reading succeeds or is given up.
     ///
     /// # Errors
     /// The last failure, if reading was given up.
@@ -131,7 +131,7 @@ mod tests {
         kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
     }
 
-    /// Returns after how many seconds reading ended, and how, if it works after so many seconds.
+    /// Returns after how many seconds reading ended, and its result; reading succeeds from `works` seconds on.
     async fn after(up: bool, attempts: Attempts, error: fn() -> kube::Error, works: u64) -> (u64, Result<(), String>) {
         let begin = Instant::now();
         let read = async || {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_server_refuses_is_given_up_and_a_server_that_is_away_is_waited_for() {
+    async fn reading_is_given_up_when_refused_and_retried_while_the_server_is_unreachable() {
         for attempts in [Attempts::Patient, Attempts::Limited] {
             let (seconds, outcome) = after(true, attempts, refusal, 10).await;
             assert!(outcome.is_ok() && (10..20).contains(&seconds), "{seconds}");

@@ -1,7 +1,7 @@
-//! Events: one when a violation appears, one when it is resolved; one for what a transition itself violated.
+//! Events: one when a violation appears, one when it is resolved, and one for each violation of a transition.
 //!
-//! What is to be written waits in a `queue` and is written at the `rates` that the server bears, in the order of its priority:
-//! changes of just now before what was found at once. The Events are also what a later run knows of it ([`load`](load())).
+//! Events wait in a `queue` and are written at the `rates` that the server can take, in the order of their priority:
+//! recent changes before the backlog. A later run reads from the Events what was recorded ([`load`](load())).
 
 mod annotations;
 pub(crate) mod bucket;
@@ -24,7 +24,7 @@ pub use self::{
     sink::EventSink,
 };
 
-/// Starts a recorder. The future ends when the sink is gone and everything is written.
+/// Starts a recorder. The future ends when the sink is dropped and everything is written.
 pub fn start(settings: EventSettings) -> (EventSink, impl Future<Output = ()> + Send) {
     let (sink, incoming) = sink::channel();
     (sink, EventRecorder::new(settings).run(incoming))

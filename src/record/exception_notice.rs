@@ -9,7 +9,7 @@ use crate::{
     model::exception::ExceptionState,
 };
 
-/// Something that a team should know about its exception.
+/// A notice to the team that owns an exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExceptionNotice {
     pub(crate) object: Arc<ExceptionObject>,
@@ -25,8 +25,9 @@ pub(crate) struct ExceptionNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportedNotice(&'static str, String);
 
-/// Returns the notice that is due about an exception, and remembers it in `reported`. One that an earlier process reported is
-/// not due if the Events of that time may be gone (`ttl`); before, the name of the Event prevents that it is repeated.
+/// Returns the notice that is due about an exception, and stores it in `reported`. A notice that an earlier process
+/// reported is not due again when its Event may have expired (`ttl`); before that, the name of the Event prevents a
+/// second one.
 pub(super) fn due(
     summary: &ExceptionSummary,
     object: &Arc<ExceptionObject>,

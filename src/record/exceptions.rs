@@ -48,17 +48,18 @@ use crate::{
 const RECORDER: &str = "exceptions";
 /// Writes are at least this far apart.
 const BETWEEN_WRITES: Duration = Duration::from_millis(100);
-/// The number of results of one exception is written at most this often.
+/// A changed count of results of one exception is written at most this often.
 const COUNTS_EVERY: Duration = Duration::from_secs(10);
 /// Writes of one exception are at least this far apart, whatever changes.
 const AT_LEAST: Duration = Duration::from_secs(1);
-/// How long a status that others change is left to them: two kaudits with different options would otherwise write in turns.
+/// How long a status that others changed is left as it is: two kaudits with different options would otherwise overwrite
+/// each other in turns.
 const RESTORE_AFTER: Duration = Duration::from_mins(5);
-/// How often statuses are compared although no overview came: the days left change with time.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// How often statuses are compared without a new overview: the days left change with time.
+const COMPARE_EVERY: Duration = Duration::from_mins(1);
 /// How long to wait after a write that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How long to wait after a write that failed until somebody changes something, such as a right that is missing.
+/// How long to wait after a failure that someone has to fix, such as a missing permission.
 const REFUSED: Duration = Duration::from_secs(30);
 /// How long to wait where the CRD has no status.
 const NO_STATUS: Duration = Duration::from_mins(5);
@@ -68,9 +69,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is recorded about exceptions, and where.
 pub(super) struct ExceptionSettings {
     pub(super) client: Client,
-    /// Only what is in these namespaces; empty is the whole cluster.
+    /// Only exceptions in these namespaces; empty is the whole cluster.
     pub(super) namespaces: Vec<String>,
-    /// Only what is in the namespaces of this shard.
+    /// Only exceptions in the namespaces of this shard.
     pub(super) shard: Shard,
     /// Whether the status is written.
     pub(super) status: bool,
@@ -96,7 +97,7 @@ pub(super) async fn run(
             () = sleep(pause) => {}
         }
         let now = overview.borrow_and_update().clone();
-        // Before that, too few results are known.
+        // Before everything is evaluated, the counts of results are too low.
         let Some(now) = now.filter(|overview| overview.evaluated) else { continue };
         recorder.compare(&now.exceptions, Timestamp::now());
         if let Some(key) = recorder.next_due(Instant::now()) {
@@ -109,7 +110,7 @@ pub(super) async fn run(
 /// Namespace and name.
 type ExceptionName = (Arc<str>, Arc<str>);
 
-/// What is known of one exception.
+/// The state of one exception.
 #[derive(Debug)]
 struct KnownException {
     object: Arc<ExceptionObject>,
@@ -117,9 +118,9 @@ struct KnownException {
     wanted: Option<ExceptionStatus>,
     /// The status that was written last, and when.
     written: Option<(ExceptionStatus, Instant)>,
-    /// No attempt is made before.
+    /// The earliest time of the next attempt.
     not_before: Option<Instant>,
-    /// What the last Event is about.
+    /// The notice of the last Event.
     reported: Option<ReportedNotice>,
 }
 
@@ -149,7 +150,7 @@ impl KnownException {
 struct ExceptionRecorder {
     settings: ExceptionSettings,
     known: BTreeMap<ExceptionName, KnownException>,
-    /// No attempt is made before.
+    /// The earliest time of the next attempt.
     not_before: Option<Instant>,
     /// Reason of the failure that was logged last.
     logged: &'static str,
@@ -194,8 +195,8 @@ impl ExceptionRecorder {
         self.forget_trouble();
     }
 
-    /// Ends the trouble with statuses that are not wanted any more: the exception is gone, or has its status although the answer
-    /// was an error.
+    /// Clears the failures of statuses that need no write any more: the exception is deleted, or has its status
+    /// although the response was an error.
     fn forget_trouble(&mut self) {
         let is_wanted = |known: &KnownException| known.wanted.is_some();
         self.known.values_mut().filter(|known| !is_wanted(known)).for_each(|known| known.not_before = None);
@@ -216,8 +217,8 @@ impl ExceptionRecorder {
     }
 
     fn pause(&self, now: Instant) -> Duration {
-        let due = self.next(now).map_or(LOOK_EVERY, |(due, _)| due.saturating_duration_since(now));
-        due.clamp(BETWEEN_WRITES, LOOK_EVERY)
+        let due = self.next(now).map_or(COMPARE_EVERY, |(due, _)| due.saturating_duration_since(now));
+        due.clamp(BETWEEN_WRITES, COMPARE_EVERY)
     }
 
     async fn write(&mut self, name: &ExceptionName) {
@@ -260,7 +261,7 @@ impl ExceptionRecorder {
                 self.settings.metrics.recorder_retries(RECORDER);
                 self.not_before = Some(now + RETRY_AFTER);
             }
-            // The exception or its namespace is going away.
+            // The exception or its namespace is being deleted.
             WriteFailure::Normal(reason) => self.settings.metrics.recorder_dropped(RECORDER, reason, 1),
             WriteFailure::Refused(reason) => {
                 self.settings.metrics.recorder_dropped(RECORDER, reason, 1);
@@ -309,7 +310,7 @@ async fn patch(client: &Client, (namespace, name): &ExceptionName, status: &Exce
     api.patch_status(name, &PatchParams::apply(CONTROLLER).force(), &apply_patch(&body)?).await.map(drop)
 }
 
-/// Whether the server knows the kind without a status: the answer does not name the object.
+/// Whether the CRD has no status subresource: then the error does not name the object.
 fn is_without_status(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())

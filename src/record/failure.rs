@@ -5,14 +5,14 @@
 pub(super) enum WriteFailure {
     /// It may work later.
     Later,
-    /// It will not, and that is in order: the namespace or object is going away, or the record is there already.
+    /// It will not, which is not a failure: the namespace or object is being deleted, or the record exists already.
     Normal(&'static str),
-    /// It will not until somebody changes something.
+    /// It will not until someone fixes the cause.
     Refused(&'static str),
 }
 
 impl WriteFailure {
-    /// Classifies an error; the word in it is a reason for metrics.
+    /// Classifies an error; the text in the result is the reason for metrics.
     pub(super) fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Later };
         let terminating = || {

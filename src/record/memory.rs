@@ -1,7 +1,7 @@
-//! The memory of this process beside the limit of its container, beyond which the kernel kills it without a word.
+//! The memory of this process and the limit of its container, beyond which the kernel kills it without a warning.
 //!
-//! In: the files of the control group. Out: metrics, a line in the log at each crossing, and the condition `MemoryPressure` of
-//! the `Audit` object. Without a limit there is nothing of that.
+//! In: the files of the control group. Out: metrics, a line in the log at each crossing, and the condition
+//! `MemoryPressure` of the `Audit` object. Without a limit there are none of these.
 
 use std::{
     fs,
@@ -15,19 +15,19 @@ use tracing::{info, warn};
 
 use crate::{blocking::spawn_blocking, metrics::Metrics};
 
-/// How often the memory is looked at.
+/// How often the memory is read.
 const EVERY: Duration = Duration::from_secs(1);
 /// Pressure begins above this percentage of the limit,
 const BEGINS: u64 = 90;
 /// and ends below this one.
 const ENDS: u64 = 85;
-/// What a hierarchy of version 1 says where there is no limit: the largest number of pages.
+/// The least value of a version 1 hierarchy without a limit, which is the largest number of pages.
 const UNLIMITED: u64 = 1 << 62;
 
-/// How much memory a control group has and may have, in bytes.
+/// The memory that a control group uses, and its limit, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
-    /// Without what the kernel would drop first, as the kubelet counts it.
+    /// Without the pages that the kernel would reclaim first, as the kubelet counts it.
     pub(crate) used: u64,
     pub(crate) limit: u64,
 }
@@ -36,12 +36,12 @@ pub(crate) struct MemoryUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pressure {
     pub(crate) is_high: bool,
-    /// When that was found out.
+    /// The memory when that was determined.
     pub(crate) memory: MemoryUse,
 }
 
 impl Pressure {
-    /// Returns what the memory says, given what was known; what is a bit below the limit changes nothing.
+    /// Returns the pressure after a reading; values between the two thresholds change nothing.
     fn after(before: Option<Self>, memory: MemoryUse) -> Self {
         let was_high = before.is_some_and(|before| before.is_high);
         let percent = if was_high { ENDS } else { BEGINS };
@@ -49,7 +49,7 @@ impl Pressure {
         before.filter(|before| before.is_high == is_high).unwrap_or(Self { is_high, memory })
     }
 
-    /// Says how near it is, and what to do.
+    /// Describes how near the memory is to its limit, and what to do.
     pub(crate) fn message(self) -> String {
         let MemoryUse { used, limit } = self.memory;
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -73,7 +73,7 @@ struct Cgroup {
 }
 
 impl Cgroups {
-    /// Finds them: `root` is where the hierarchies are mounted, `own` the content of `/proc/self/cgroup`.
+    /// Finds the control groups: `root` is where the hierarchies are mounted, `own` the content of `/proc/self/cgroup`.
     fn find(root: &Path, own: &str) -> Self {
         let lines = own.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -120,7 +120,7 @@ impl Cgroup {
     fn memory(&self) -> Option<MemoryUse> {
         let read = |file: &str| fs::read_to_string(self.folder.join(file)).ok();
         let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
-        // Of version 2 it is `max` where there is none.
+        // In version 2 it is `max` where there is no limit.
         let limit = number(self.limit).filter(|limit| *limit < UNLIMITED)?;
         let stat = read("memory.stat").unwrap_or_default();
         let reclaimable = stat.lines().find_map(|line| line.strip_prefix(self.reclaimable)?.trim().parse::<u64>().ok());
@@ -144,14 +144,14 @@ fn total_memory(meminfo: &str) -> Option<u64> {
     kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Watches the memory of this process for ever. What it sends is `None` as long as there is no limit.
+/// Reads the memory of this process at intervals, without end. The pressure stays `None` as long as there is no limit.
 pub async fn follow(metrics: Arc<Metrics>, pressure: watch::Sender<Option<Pressure>>) {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let groups = Arc::new(Cgroups::find(Path::new("/sys/fs/cgroup"), &own));
     loop {
-        let look = Arc::clone(&groups);
+        let cgroups = Arc::clone(&groups);
         // An error is the runtime shutting down.
-        if let Ok(Some(memory)) = spawn_blocking(move || look.memory()).await {
+        if let Ok(Some(memory)) = spawn_blocking(move || cgroups.memory()).await {
             metrics.set_memory(memory.used, memory.limit);
             pressure.send_if_modified(|known| changed(known, memory));
         }
@@ -159,7 +159,7 @@ pub async fn follow(metrics: Arc<Metrics>, pressure: watch::Sender<Option<Pressu
     }
 }
 
-/// Takes in what the memory is now, and logs each crossing; returns whether anything changed.
+/// Stores the pressure after a reading, and logs each crossing; returns whether it changed.
 fn changed(known: &mut Option<Pressure>, memory: MemoryUse) -> bool {
     let before = *known;
     let now = Pressure::after(before, memory);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_nothing() {
+    fn without_a_limit_there_is_no_memory_use() {
         let none = [("memory.max", "max\n"), ("memory.current", "700\n")];
         assert_eq!(Cgroups::find(files(&none).path(), "0::/\n").memory(), None);
         assert_eq!(Cgroups::find(files(&[]).path(), "").memory(), None);
@@ -238,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_told_once_when_it_begins_and_once_when_it_ends() {
+    fn pressure_is_reported_once_when_it_begins_and_once_when_it_ends() {
         let mut known = None;
-        let looks = [500, 899, 900, 870, 990, 860, 849, 880, 910].map(|used| {
+        let readings = [500, 899, 900, 870, 990, 860, 849, 880, 910].map(|used| {
             changed(&mut known, MemoryUse { used, limit: 1_000 }).then(|| known.is_some_and(|known| known.is_high))
         });
-        assert_eq!(looks, [Some(false), None, Some(true), None, None, None, Some(false), None, Some(true)]);
+        assert_eq!(readings, [Some(false), None, Some(true), None, None, None, Some(false), None, Some(true)]);
         let message = Pressure { is_high: true, memory: MemoryUse { used: 240 << 20, limit: 256 << 20 } }.message();
         assert!(message.starts_with("240 of 256 MiB"), "{message}");
     }

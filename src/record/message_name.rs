@@ -8,12 +8,12 @@ use crate::{
     model::digest::Digest,
 };
 
-/// Returns the name of the message that this happened to a violation, which is the same after a restart.
+/// Returns the name of the message about a change of a violation, which is the same after a restart.
 pub(super) fn lifecycle_name(lifecycle: Lifecycle, violation: &Violation) -> String {
     lifecycle_name_of(lifecycle, violation.id, violation.since)
 }
 
-/// Returns the same by the id of the violation and the time since when it is open.
+/// Returns the same name, by the id of the violation and the time when it appeared.
 pub(super) fn lifecycle_name_of(lifecycle: Lifecycle, id: Id, since: Timestamp) -> String {
     message_name(&[&id.to_string(), &since.to_string(), lifecycle.word()])
 }

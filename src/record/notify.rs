@@ -1,12 +1,14 @@
-//! Notifications: what Events tell in the cluster, told to receivers outside of it.
+//! Notifications: what Events report inside the cluster, sent to receivers outside of it.
 //!
-//! In: the deltas of one term, and a file that names the receivers ([`NotifyConfig`]). Out: requests, or lines of a file. Each
-//! receiver has a queue and a worker of its own, so that none waits for another. A `receiver` says who is told what; a
-//! `format` makes requests of a batch of notifications; everything else is the same for all.
+//! In: the deltas of one leadership term, and a file that names the receivers ([`NotifyConfig`]). Out: requests, or
+//! lines of a file. Each receiver has its own queue and worker, so that none waits for another. A `receiver` decides
+//! which notifications are sent; a `format` makes requests from a batch of notifications; everything else is the same
+//! for all.
 //!
-//! The end of a violation goes to the receivers that were sent its appearance, whatever has changed since: labels, severity,
-//! the leader. Events and reports hold their names over a restart. Others can create Events, so a recorded receiver counts only
-//! if it is concerned with the namespace, policy and rule, which are the same for the whole time of a violation.
+//! A resolution goes to the receivers that were sent the appearance of the violation, whatever has changed since:
+//! labels, severity, the leader. Events and reports keep the names of these receivers across restarts. Others can
+//! create Events too, so a recorded receiver counts only if it matches the namespace, policy and rule, which never
+//! change during the life of a violation.
 
 mod config;
 mod credential;
@@ -28,10 +30,10 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::config::NotifyConfig;
 use self::{
-    notification::{Notification, Teller},
+    notification::{AuditIdentity, Notification},
     notified::Notified,
     receiver::Receiver,
-    worker::{Surroundings, Worker},
+    worker::{Worker, WorkerContext},
 };
 use super::health::Health;
 use crate::{
@@ -43,7 +45,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Who is told, and by whom.
+/// The receivers of notifications, and the `Audit` object that sends them.
 #[derive(Clone)]
 pub struct NotifySettings {
     /// The receivers.
@@ -52,7 +54,7 @@ pub struct NotifySettings {
     pub namespace: String,
     /// Its name.
     pub audit_name: String,
-    /// Answers what stands.
+    /// Takes the query for open violations.
     pub pipeline: mpsc::Sender<Command>,
     /// Counters.
     pub metrics: Arc<Metrics>,
@@ -60,36 +62,37 @@ pub struct NotifySettings {
 
 /// Takes deltas and never blocks.
 pub struct NotifySink {
-    // The workers receive at once whatever comes, so these hold next to nothing.
+    // Unbounded: the workers receive at once, so these hold almost nothing.
     receivers: Vec<(Arc<Receiver>, mpsc::UnboundedSender<Arc<Notification>>)>,
     notified: Notified,
 }
 
-/// Starts a worker for each receiver. Each future ends when the sink is gone and everything is told; `health` is asked for
-/// where to report what is wrong, once for each.
+/// Starts a worker for each receiver. Each future ends when the sink is dropped and every notification is sent;
+/// `health` is called once for each worker and returns where it reports its health.
 pub fn start(
     settings: NotifySettings,
     mut health: impl FnMut() -> watch::Sender<Health>,
 ) -> (NotifySink, Vec<BoxFuture<'static, ()>>) {
     let NotifySettings { config, namespace, audit_name, pipeline, metrics } = settings;
-    let teller = Teller { namespace, name: audit_name, cluster: config.cluster() };
-    let surroundings = Surroundings { teller, pipeline, metrics };
+    let audit = AuditIdentity { namespace, name: audit_name, cluster: config.cluster() };
+    let context = WorkerContext { audit, pipeline, metrics };
     let (mut receivers, mut runs) = (Vec::new(), Vec::new());
     for receiver in config.receivers() {
         let (sender, incoming) = mpsc::unbounded_channel();
-        runs.push(Worker::new(Arc::clone(receiver), surroundings.clone(), health()).run(incoming).boxed());
+        runs.push(Worker::new(Arc::clone(receiver), context.clone(), health()).run(incoming).boxed());
         receivers.push((Arc::clone(receiver), sender));
     }
     (NotifySink { receivers, notified: Notified::default() }, runs)
 }
 
 impl NotifySink {
-    /// Takes in which receivers an earlier run notified of what it recorded; before the first delta.
+    /// Reads from the records of an earlier run which receivers were notified. Must be called before the first delta.
     pub fn recall(&mut self, recorded: &Recorded) {
         self.notified = Notified::new(recorded);
     }
 
-    /// Takes what changed of an object's violations; returns the delta with the names of the receivers that were notified.
+    /// Sends notifications about the changes of an object's violations; returns the delta with the names of the
+    /// notified receivers.
     pub fn record(&mut self, delta: &Delta) -> Delta {
         let namespace = &delta.object.namespace;
         for (notification, violation) in Notification::of(delta, Timestamp::now()) {
@@ -101,7 +104,7 @@ impl NotifySink {
             let is_notified = |receiver: &Receiver| {
                 let concerns = || receiver.matching.concerns(&notification);
                 match &known {
-                    // Alerts are sent again as long as their receiver is concerned.
+                    // Resends may have sent the alert to any receiver that it matches.
                     Some(known) => {
                         let was_notified = known.has(&receiver.name) && receiver.matching.may_concern(&notification);
                         was_notified || (receiver.resend_every().is_some() && concerns())
@@ -115,7 +118,7 @@ impl NotifySink {
                 self.notified.begin(namespace, violation.id, names);
             }
             for (_, sender) in receivers {
-                // An error says that the run is over, and so is the time to tell what is pending.
+                // An error means that the worker has ended: it is too late to send.
                 let _late = sender.send(Arc::clone(&notification));
             }
         }

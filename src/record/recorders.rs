@@ -46,13 +46,13 @@ pub struct RecorderSettings {
     pub audit_name: String,
     /// Name of this kaudit in its namespace, the same for all its replicas and shards.
     pub instance: String,
-    /// Only what is in these namespaces is recorded; empty is the whole cluster.
+    /// Only objects in these namespaces are recorded; empty is the whole cluster.
     pub namespaces: Vec<String>,
     /// Of the exceptions, only those in the namespaces of this shard are recorded.
     pub shard: Shard,
     /// Which Events are written.
     pub events: events::EventFilter,
-    /// Events a second about what was found at once, and the measure of the rates for changes.
+    /// The rate of Events for the backlog, per second; the rates for changes are multiples of it.
     pub events_per_second: f64,
     /// How long the API server keeps Events at least.
     pub event_ttl: Duration,
@@ -60,7 +60,7 @@ pub struct RecorderSettings {
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object and the status of `PolicyException`s are written.
     pub status: bool,
-    /// Who is told outside of the cluster, if anybody is.
+    /// The receivers of notifications, if there are any.
     pub notify: Option<notify::NotifySettings>,
     /// Whether the memory is near its limit; `None` where there is none.
     pub memory: watch::Receiver<Option<Pressure>>,
@@ -70,18 +70,18 @@ pub struct RecorderSettings {
 
 /// Recorders that run.
 pub struct Recorders {
-    /// Each says in the end whether all was recorded.
+    /// Each returns whether it ended without a panic.
     tasks: JoinSet<bool>,
     /// Those among them that end with the overviews, not with the sinks.
     of_overviews: Vec<AbortHandle>,
-    /// Recorders whose earlier records could not be read, and that record nothing until they can be.
+    /// Recorders whose earlier records could not be read; they record nothing until that is possible.
     unread: Vec<UnreadRecords>,
-    /// What each recorder reports, for what it could not write by the end.
+    /// The health of each recorder, which has what it could not write by the end.
     losses: Vec<watch::Receiver<Health>>,
     settings: RecorderSettings,
 }
 
-/// What a term begins with.
+/// The state at the start of a leadership term.
 pub struct Started {
     /// The recorders.
     pub recorders: Recorders,
@@ -91,20 +91,20 @@ pub struct Started {
     pub record: Box<dyn Record>,
 }
 
-/// What earlier runs wrote and could not be read, so that its recorder does not run.
+/// Records of earlier runs that could not be read, so that their recorder does not run.
 struct UnreadRecords {
     recorder: &'static str,
     why: String,
-    /// Holds the reason for the condition.
+    /// Keeps the reason for the condition.
     _health: watch::Sender<Health>,
 }
 
-/// What each recorder reports about itself.
+/// The health of each recorder.
 #[derive(Default)]
 struct Healths(Vec<watch::Receiver<Health>>);
 
 impl Healths {
-    /// Returns where one more recorder reports.
+    /// Adds a recorder; returns where it reports its health.
     fn add(&mut self) -> watch::Sender<Health> {
         let (sender, receiver) = watch::channel(Health::default());
         self.0.push(receiver);
@@ -140,7 +140,7 @@ impl Record for Sinks {
 }
 
 impl RecorderSettings {
-    /// Returns what tells the Events of this kaudit from those of others.
+    /// Returns the value that distinguishes the Events of this kaudit from those of others.
     fn audit(&self) -> String {
         format!("{}/{}", self.namespace, self.instance)
     }
@@ -190,8 +190,8 @@ impl RecorderSettings {
 }
 
 impl Recorders {
-    /// Starts them. The status is made from the overviews, and written from now on. Returns when it is known what was
-    /// recorded before, as far as that can be read.
+    /// Starts the recorders. The status is made from the overviews, and written from now on. Returns when the records
+    /// of earlier runs are read, as far as they can be.
     pub async fn start(
         settings: &RecorderSettings,
         overview: watch::Receiver<Option<Arc<Overview>>>,
@@ -222,7 +222,7 @@ impl Recorders {
         let of_conditions = overview.clone();
         let status = settings.status.then(|| start_status(settings, of_conditions, healths, of_status, &mut tasks));
         let (mut recorded, mut unread) = (Recorded::default(), Vec::new());
-        // At the same time: what one waits for does not hold up the other, nor what waits for both, such as lines of output.
+        // Concurrently: a wait for one does not delay the other, nor what waits for both, such as lines of output.
         let loading_reports = async {
             match settings.report_settings() {
                 Some(reports) => {
@@ -279,7 +279,7 @@ impl Recorders {
         Started { recorders, recorded, record: Box::new(sinks) }
     }
 
-    /// Waits until records that could not be read can be; for ever if there are none.
+    /// Waits until records that could not be read can be read; without end if there are none.
     ///
     /// # Cancel safety
     /// May be dropped at any time.
@@ -301,15 +301,15 @@ impl Recorders {
         }
     }
 
-    /// Waits until everything is written, or until [`FLUSH`] after `stop`; returns whether everything was written, and has
-    /// logged how much was not. Ends only after the sinks and the overviews have ended.
+    /// Waits until everything is written, or until [`FLUSH`] after `stop`; logs what was not written, and returns
+    /// whether everything was. Ends only after the sinks and the overviews have ended.
     pub async fn flush(mut self, stop: &CancellationToken) -> bool {
         let unread = std::mem::take(&mut self.unread);
         for UnreadRecords { recorder, why, .. } in &unread {
             warn!(recorder, "Nothing was written, as what earlier runs wrote cannot be read: {why}");
         }
         let all = unread.is_empty();
-        // Their health ends with them, for which the status waits.
+        // Dropping them ends their health, for which the status waits.
         drop(unread);
         let late = async {
             stop.cancelled().await;
@@ -324,8 +324,8 @@ impl Recorders {
         all && losses.is_empty()
     }
 
-    /// Waits until everything is written, or for [`FLUSH`], and leaves what is made of overviews to others. Ends only after the sinks have
-    /// ended.
+    /// Waits until everything is written, or for [`FLUSH`]. Recorders of overviews are aborted: they continue in the
+    /// next term. Ends only after the sinks have ended.
     pub async fn end(mut self) {
         self.unread.clear();
         self.of_overviews.iter().for_each(AbortHandle::abort);
@@ -345,7 +345,7 @@ impl Recorders {
             whole = joined => whole,
             () = limit => false,
         };
-        // Those that are ended here say what they have not written.
+        // Recorders that are aborted here log what they have not written.
         self.tasks.shutdown().await;
         whole
     }
@@ -360,7 +360,7 @@ impl UnreadRecords {
     }
 }
 
-/// Starts to write the status, with what the other recorders report about themselves.
+/// Starts to write the status, with the health of the other recorders.
 fn start_status(
     settings: &RecorderSettings,
     overview: watch::Receiver<Option<Arc<Overview>>>,
@@ -388,7 +388,7 @@ struct PanicGuard {
 }
 
 impl PanicGuard {
-    /// Runs a recorder; returns whether it came to its end.
+    /// Runs a recorder; returns whether it ended without a panic.
     async fn watch(self, run: impl Future<Output = ()>) -> bool {
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return true;

@@ -1,12 +1,12 @@
-//! Reports: what stands now, for whoever looks at a namespace with kubectl or a report viewer.
+//! Reports: the current results, for users of kubectl or of a report viewer.
 //!
-//! The recorder begins with what earlier runs have left ([`load`](mod@load)), and changes it by deltas only. So what no delta
-//! is about, such as results of kinds that cannot be read, stays. A report is written when its content ([`format`]) differs
-//! from what the server has, at once after a change and then at most every five seconds; results are spread over reports
-//! of bounded size ([`partitions`]).
+//! The recorder starts with the reports of earlier runs ([`load`](mod@load)), and changes them by deltas only. So
+//! results that no delta is about, such as those of kinds that cannot be read, are kept. A report is written when its
+//! content ([`format`]) differs from what the server has, at once after a change and then at most every five seconds;
+//! results are spread over reports of bounded size ([`partitions`]).
 //!
-//! Nothing is lost when the server is slow or away: what waits ([`pending`]) is the set of objects that changed, with their
-//! latest results.
+//! Nothing is lost when the server is slow or unreachable: what waits ([`pending`]) is the set of objects that changed,
+//! with their latest results.
 
 mod documents;
 mod format;
@@ -30,7 +30,8 @@ pub use self::{
 };
 use crate::record::health::Health;
 
-/// Starts a recorder with what was found. The future ends when the sink is gone and everything is written.
+/// Starts a recorder with the reports that were read. The future ends when the sink is dropped and everything is
+/// written.
 pub fn start(
     settings: ReportSettings,
     loaded: LoadedReports,

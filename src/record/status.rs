@@ -20,7 +20,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::conditions::{Condition, ConditionTimes, conditions, covered};
+use self::conditions::{AuditCondition, ConditionTimes, conditions, covered};
 use crate::{
     audit::{overview::Overview, result::Summary},
     cluster::{
@@ -42,7 +42,7 @@ const AT_LEAST: Duration = Duration::from_millis(500);
 const RESTORE_EVERY: Duration = Duration::from_secs(30);
 /// The key of violations whose rule has no severity.
 const UNRATED: &str = "unrated";
-/// How long to wait after a write that failed until somebody changes something, such as a CRD that is missing.
+/// How long to wait after a failure that someone has to fix, such as a missing CRD.
 const REFUSED: Duration = Duration::from_secs(30);
 
 /// Which object is written, and how.
@@ -95,22 +95,22 @@ struct StatusRecorder {
     settings: StatusSettings,
     /// The status that the server has.
     written: Value,
-    /// There is something that the server does not have yet.
+    /// Whether the current status differs from the written one.
     behind: bool,
-    /// A condition is among that.
+    /// Whether a condition differs.
     is_transition: bool,
     created: bool,
     /// Version of the object as it was written last.
     version: Option<String>,
     last: Option<Instant>,
-    /// No attempt is made before.
+    /// The earliest time of the next attempt.
     refused_until: Option<Instant>,
     /// Why the last write failed, unless there is no such kind.
     lost: String,
     /// Reason of the failure that was logged last.
     logged: String,
-    /// What the status that was made last says.
-    conditions: Vec<Condition>,
+    /// The conditions of the last computed status.
+    conditions: Vec<AuditCondition>,
     times: ConditionTimes,
 }
 
@@ -151,7 +151,7 @@ impl StatusRecorder {
         !self.behind && self.last.is_some_and(|last| last.elapsed() >= RESTORE_EVERY)
     }
 
-    /// Returns after how long there may be something to write although nothing changed until then.
+    /// Returns how long to wait until the next write may be due, if nothing changes.
     fn pause(&self) -> Duration {
         if !self.behind {
             let restored = self.last.map_or(RESTORE_EVERY, |last| RESTORE_EVERY.saturating_sub(last.elapsed()));
@@ -234,7 +234,7 @@ impl StatusRecorder {
         let patched = self.api.patch_status(&name, &parameters, &apply_patch(&body(Some(status)))?).await;
         let created = std::mem::replace(&mut self.created, !is_missing(&patched));
         if created && !self.created {
-            // Somebody deleted it since.
+            // It was deleted since.
             return Box::pin(self.try_write(status)).await;
         }
         patched.map(|audit| audit.metadata.resource_version)
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_severity_is_counted_and_known_to_the_schema() {
+    fn every_severity_is_counted_and_defined_in_the_schema() {
         let counts = by_severity(&[(Some(Severity::High), 2), (None, 3)].into());
         let expected = [("critical", 0), ("high", 2), ("info", 0), ("low", 0), ("medium", 0), ("unrated", 3)];
         assert_eq!(counts, expected.into());
@@ -315,7 +315,7 @@ mod tests {
         let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(crd).unwrap()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
         let known = schema["properties"]["summary"]["properties"]["bySeverity"]["properties"].as_object().unwrap();
-        // What a schema does not know, the server drops.
+        // The server drops fields that the schema does not define.
         assert!(known.keys().eq(counts.keys()), "{known:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Terms of recording: while this replica leads, recorders run and take the deltas of the pipeline; while another leads,
+//! Leadership terms: while this replica leads, recorders run and take the deltas of the pipeline; while another leads,
 //! none run.
 //!
 //! Without leader election there is one term, from the start to the end.
@@ -37,7 +37,7 @@ pub struct Terms {
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
     /// Prints deltas as lines of output, if there are any; never blocks.
     pub lines: Option<Lines>,
-    /// Learns of terms.
+    /// Receives the start and the end of each term.
     pub pipeline: mpsc::Sender<Command>,
     /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
@@ -67,7 +67,7 @@ impl Terms {
     /// clients whose requests fail when it does not. Releases its lease in the end.
     ///
     /// # Errors
-    /// When the kubeconfig has become unusable.
+    /// If the kubeconfig has become unusable.
     pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
         let Some(mut candidate) = candidate else {
             self.settings.metrics.set_leader(true);
@@ -93,7 +93,7 @@ impl Terms {
                 break;
             }
             warn!("The lease is lost: recording ends until this replica leads again");
-            // An error says that the pipeline has ended.
+            // An error means that the pipeline has ended.
             let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
         candidate.release().await;
@@ -115,7 +115,7 @@ impl Terms {
                 () = recorders.readable() => {}
             }
             info!("What earlier runs recorded can be read now: a new term begins");
-            // An error says that the pipeline has ended. The sinks end with the term.
+            // An error means that the pipeline has ended. The sinks end with the term.
             let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
             recorders.end().await;
         }

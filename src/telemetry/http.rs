@@ -1,7 +1,7 @@
 //! Requests to a collector, by OTLP over HTTP: attempts within a time, and what an answer means.
 //!
-//! What cannot be sent is logged once, until something can be sent again. Neither headers nor what may be secret in a URL is
-//! ever shown.
+//! A failure is logged once, until sending succeeds again. Neither headers nor what may be secret in a URL is ever
+//! shown.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::settings::Target;
+use super::settings::OtlpTarget;
 use crate::cluster::{error::reasons, http_client};
 
 /// The first pause between two attempts; each is twice the one before.
@@ -35,35 +35,35 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Sends one signal; blocks while it does.
 #[derive(Debug)]
 pub(super) struct Sender {
-    target: Target,
+    target: OtlpTarget,
     client: Client,
-    /// Its own, as it also sends when that of the program has ended.
+    /// Its own, as it still sends when that of the program has ended.
     runtime: Runtime,
-    /// When the end of the program no longer waits, once that has begun.
+    /// When the end of the program stops waiting, once it has begun.
     ending: watch::Receiver<Option<Instant>>,
     fails: AtomicBool,
 }
 
 /// Why an attempt failed.
-enum SendError {
-    /// Another may succeed, not before this long.
+enum ExportError {
+    /// A retry may succeed, after at least this long.
     Later(Duration, String),
     Refused(String),
 }
 
 impl Sender {
-    /// Makes a sender for a target.
+    /// Creates a sender for a target.
     ///
     /// # Errors
     /// When a file with certificates cannot be used.
-    pub(super) fn new(target: Target, ending: watch::Receiver<Option<Instant>>) -> anyhow::Result<Self> {
+    pub(super) fn new(target: OtlpTarget, ending: watch::Receiver<Option<Instant>>) -> anyhow::Result<Self> {
         let word = target.signal.word();
         let client = client(&target).with_context(|| format!("no OTLP {word} are sent"))?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { target, client, runtime, ending, fails: AtomicBool::new(false) })
     }
 
-    /// Sends one request; returns whether it was taken, and logs once if not.
+    /// Sends one request; returns whether it was accepted, and logs once if not.
     pub(super) fn send(&self, request: &impl Message) -> bool {
         let result = self.body(request).and_then(|body| self.runtime.block_on(self.deliver(body)));
         let fails = self.fails.swap(result.is_err(), Ordering::Relaxed);
@@ -86,25 +86,26 @@ impl Sender {
         compressed.map(Bytes::from).map_err(|error| error.to_string())
     }
 
-    /// Makes attempts until one succeeds or there is no time for another. At the end of the program there is time for one.
+    /// Retries until an attempt succeeds or there is no time for another. At the end of the program there is time for
+    /// one.
     async fn deliver(&self, body: Bytes) -> Result<(), String> {
         let until = Instant::now() + self.target.timeout;
         let mut pause = PAUSE;
         loop {
             let attempt = tokio::select! {
                 attempt = self.attempt(body.clone()) => attempt,
-                () = self.over() => return Err("the collector did not answer before the end".to_owned()),
+                () = self.deadline_passed() => return Err("the collector did not answer before the end".to_owned()),
             };
             match attempt {
                 Ok(()) => return Ok(()),
-                Err(SendError::Refused(why)) => return Err(why),
-                Err(SendError::Later(at_least, why)) => {
+                Err(ExportError::Refused(why)) => return Err(why),
+                Err(ExportError::Later(at_least, why)) => {
                     let wait = pause.mul_f64(0.75 + fastrand::f64() / 2.0).max(at_least);
                     if self.ending.borrow().is_some() || Instant::now() + wait >= until {
                         return Err(why);
                     }
                     let mut ending = self.ending.clone();
-                    // Whoever ends gets one more attempt at once.
+                    // At the end of the program there is one more attempt, at once.
                     tokio::select! {
                         () = sleep(wait) => {}
                         _ = ending.wait_for(Option::is_some) => {}
@@ -115,19 +116,19 @@ impl Sender {
         }
     }
 
-    /// Waits until the end of the program no longer does.
-    async fn over(&self) {
+    /// Waits until the end of the program stops waiting.
+    async fn deadline_passed(&self) {
         let mut ending = self.ending.clone();
         let deadline = ending.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-            // The program was dropped without an end: nothing bounds the request but its own timeout.
+            // The program has no orderly end: only its own timeout bounds the request.
             None => std::future::pending().await,
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<(), SendError> {
-        let Target { url, headers, gzip, .. } = &self.target;
+    async fn attempt(&self, body: Bytes) -> Result<(), ExportError> {
+        let OtlpTarget { url, headers, gzip, .. } = &self.target;
         let mut request = self.client.post(url.clone()).headers(headers.clone()).body(body);
         request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         if *gzip {
@@ -135,25 +136,25 @@ impl Sender {
         }
         match request.send().await {
             Ok(answer) => judge(answer).await,
-            Err(error) if error.is_timeout() => Err(SendError::Later(Duration::ZERO, "no answer in time".to_owned())),
-            Err(error) => Err(SendError::Later(Duration::ZERO, reasons(&error.without_url()))),
+            Err(error) if error.is_timeout() => Err(ExportError::Later(Duration::ZERO, "no answer in time".to_owned())),
+            Err(error) => Err(ExportError::Later(Duration::ZERO, reasons(&error.without_url()))),
         }
     }
 }
 
-/// Says what an answer means, as the specification of OTLP does.
-async fn judge(answer: Response) -> Result<(), SendError> {
+/// Classifies a response, as the specification of OTLP does.
+async fn judge(answer: Response) -> Result<(), ExportError> {
     let status = answer.status();
     if status.is_success() {
         let body = answer.bytes().await.unwrap_or_default();
-        // That for traces has the same fields.
+        // The response for traces has the same fields.
         let partly = ExportMetricsServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
         return match partly.map(|partly| partly.rejected_data_points) {
-            Some(rejected @ 1..) => Err(SendError::Refused(format!("the collector left {rejected} out"))),
+            Some(rejected @ 1..) => Err(ExportError::Refused(format!("the collector left {rejected} out"))),
             _ => Ok(()),
         };
     }
-    // What the collector says beyond that may repeat what it was sent.
+    // The body of the response may repeat what the collector was sent.
     let why = format!("the collector answers {status}");
     let again = [
         StatusCode::TOO_MANY_REQUESTS,
@@ -162,13 +163,13 @@ async fn judge(answer: Response) -> Result<(), SendError> {
         StatusCode::GATEWAY_TIMEOUT,
     ];
     if !again.contains(&status) {
-        return Err(SendError::Refused(why));
+        return Err(ExportError::Refused(why));
     }
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    Err(SendError::Later(Duration::from_secs(seconds.unwrap_or(0)), why))
+    Err(ExportError::Later(Duration::from_secs(seconds.unwrap_or(0)), why))
 }
 
-fn client(target: &Target) -> anyhow::Result<Client> {
+fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
     let mut builder = http_client::builder(target.timeout, target.ca_file.as_ref())?;
     if let Some((certificate, key)) = &target.identity {
         let pem = [http_client::pem(certificate)?, b"\n".to_vec(), http_client::pem(key)?].concat();

@@ -1,7 +1,8 @@
-//! The metrics as OTLP, made of what `/metrics` serves, so that a series has one name wherever it comes from.
+//! The metrics as OTLP, made from what `/metrics` serves, so that a series has one name everywhere.
 //!
-//! As the OpenTelemetry specification on the compatibility with Prometheus says: names stay as they are, with `_total`, `_info`
-//! and `_seconds`; a counter is a monotonic sum, an info one that is not, and units are those of UCUM.
+//! As the OpenTelemetry specification on the compatibility with Prometheus requires: names stay as they are, with
+//! `_total`, `_info` and `_seconds`; a counter is a monotonic sum, an info metric a non-monotonic one, and units are
+//! those of UCUM.
 
 use std::{
     sync::Arc,
@@ -25,27 +26,27 @@ use opentelemetry_sdk::Resource;
 use crate::metrics::Metrics;
 
 /// The metrics of a process.
-pub(super) struct Source {
+pub(super) struct MetricsSource {
     metrics: Arc<Metrics>,
     resource: v1::Resource,
     /// When counting began, in nanoseconds of Unix time.
     start: u64,
 }
 
-impl Source {
+impl MetricsSource {
     pub(super) fn new(metrics: Arc<Metrics>, resource: &Resource) -> Self {
         let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
         Self { metrics, resource: v1::Resource { attributes, ..v1::Resource::default() }, start: now() }
     }
 
-    /// Returns everything as it is now.
+    /// Returns a request with all metrics as they are now.
     pub(super) fn request(&self) -> ExportMetricsServiceRequest {
         let scope = InstrumentationScope {
             name: "kaudit".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..InstrumentationScope::default()
         };
-        let metrics = metrics(&self.metrics.encode(), Times { start: self.start, now: now() });
+        let metrics = metrics(&self.metrics.encode(), SampleTimes { start: self.start, now: now() });
         let scope_metrics = vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: String::new() }];
         let resource = Some(self.resource.clone());
         let resource_metrics = vec![ResourceMetrics { resource, scope_metrics, schema_url: String::new() }];
@@ -55,7 +56,7 @@ impl Source {
 
 /// Nanoseconds of Unix time.
 #[derive(Clone, Copy)]
-struct Times {
+struct SampleTimes {
     start: u64,
     now: u64,
 }
@@ -65,8 +66,8 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads `OpenMetrics` text as [`Metrics::encode`] writes it: of each family first what it is, then its samples.
-fn metrics(text: &str, times: Times) -> Vec<Metric> {
+/// Parses `OpenMetrics` text as [`Metrics::encode`] writes it: for each family first its description, then its samples.
+fn metrics(text: &str, times: SampleTimes) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     let mut help = "";
     for line in text.lines() {
@@ -84,7 +85,7 @@ fn metrics(text: &str, times: Times) -> Vec<Metric> {
             }
         }
     }
-    // A family without series is none.
+    // Families without series are left out.
     metrics.retain(|metric| match &metric.data {
         Some(Data::Gauge(gauge)) => !gauge.data_points.is_empty(),
         Some(Data::Sum(sum)) => !sum.data_points.is_empty(),
@@ -175,7 +176,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-fn add(metric: &mut Metric, sample: Sample<'_>, Times { start, now }: Times) {
+fn add(metric: &mut Metric, sample: Sample<'_>, SampleTimes { start, now }: SampleTimes) {
     let point = |sample: Sample<'_>, start| NumberDataPoint {
         attributes: sample.labels.iter().map(|(label, value)| attribute(label, value)).collect(),
         start_time_unix_nano: start,
@@ -227,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes what was read as the lines that it was read from.
+    /// Formats what was parsed like the lines that it was parsed from.
     fn lines(metrics: &[Metric]) -> BTreeMap<String, String> {
         let mut lines = BTreeMap::new();
         let labels = |attributes: &[KeyValue]| {
@@ -272,7 +273,7 @@ mod tests {
         kaudit.evaluated(Duration::from_millis(500));
         kaudit.evaluated(Duration::from_secs(100));
         kaudit.set_memory(5, 7);
-        let read = metrics(&kaudit.encode(), Times { start: 1, now: 2 });
+        let read = metrics(&kaudit.encode(), SampleTimes { start: 1, now: 2 });
         let lines = lines(&read);
         assert_eq!(lines["kaudit_policy_errors_total[policy=odd \"\\\n}, a=\"b\"]"], "AsInt(1)", "{lines:#?}");
         assert_eq!(lines["kaudit_evaluation_seconds s"], "2 Some(100.5)");
@@ -285,7 +286,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!((sum("kaudit_evaluations_total"), sum("kaudit_build_info")), ((true, 1, 2), (false, 1, 2)));
-        // A family without series has none.
+        // A family without series is left out.
         assert!(!read.iter().any(|metric| metric.name.contains("notifications_pending")));
         let buckets = match read.iter().find(|metric| metric.name == "kaudit_evaluation_seconds").unwrap().data.clone()
         {

@@ -1,8 +1,9 @@
-//! The variables of the environment that say what is sent, and where to: those of the OpenTelemetry specification for SDKs
-//! and for the OTLP exporter. What an SDK reads by itself (sampler, limits, batches, resource) is left to it.
+//! The environment variables that configure what is sent, and where to: those of the OpenTelemetry specification for
+//! SDKs and for the OTLP exporter. Variables that an SDK reads by itself (sampler, limits, batches, resource) are left
+//! to it.
 //!
-//! As that specification asks, what is wrong or not supported is complained of and does not end a run. No complaint shows a
-//! value that may be a secret: headers, or a URL.
+//! As that specification requires, invalid or unsupported values cause a warning and do not end a run. No warning shows
+//! a value that may be a secret: headers, or a URL.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,17 +14,17 @@ use reqwest::Url;
 /// What is sent, and where to.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    pub(super) traces: Option<Target>,
-    pub(super) metrics: Option<Target>,
+    pub(super) traces: Option<OtlpTarget>,
+    pub(super) metrics: Option<OtlpTarget>,
     /// How often metrics are sent.
     pub(super) interval: Duration,
     /// Whether the environment gives the service a name.
     pub(super) is_named: bool,
-    /// What is wrong with the variables.
-    pub(super) complaints: Vec<String>,
+    /// What is wrong with the variables, to be logged.
+    pub(super) warnings: Vec<String>,
 }
 
-/// What is sent by itself.
+/// A kind of data that is configured and sent on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Traces,
@@ -41,29 +42,29 @@ impl Signal {
 
 /// Where a signal goes.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct OtlpTarget {
     pub(super) signal: Signal,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     /// For one batch, with all attempts.
     pub(super) timeout: Duration,
     pub(super) gzip: bool,
-    /// The authorities that are trusted besides those of the system.
+    /// Certificate authorities that are trusted besides those of the system.
     pub(super) ca_file: Option<PathBuf>,
     /// What authenticates kaudit: a certificate and its key.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Reads variables, and notes what is wrong with them.
-struct Reader<E> {
+/// Reads variables, and collects warnings about them.
+struct EnvironmentReader<E> {
     environment: E,
-    complaints: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Settings {
     /// Reads everything from an environment, which has no empty values.
     pub(super) fn read(environment: impl Fn(&str) -> Option<String>) -> Self {
-        let mut reader = Reader { environment, complaints: Vec::new() };
+        let mut reader = EnvironmentReader { environment, warnings: Vec::new() };
         if reader.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Self::default();
         }
@@ -79,30 +80,30 @@ impl Settings {
         let attributes = reader.get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let names = |pair: &str| pair.split_once('=').is_some_and(|(key, _)| key.trim() == "service.name");
         let is_named = reader.get("OTEL_SERVICE_NAME").is_some() || attributes.split(',').any(names);
-        Self { traces, metrics, interval, is_named, complaints: reader.complaints }
+        Self { traces, metrics, interval, is_named, warnings: reader.warnings }
     }
 }
 
-impl<E: Fn(&str) -> Option<String>> Reader<E> {
+impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
     fn get(&self, name: &str) -> Option<String> {
         (self.environment)(name)
     }
 
-    fn complain(&mut self, complaint: String) {
+    fn warn(&mut self, warning: String) {
         // Both signals may read the same variable.
-        if !self.complaints.contains(&complaint) {
-            self.complaints.push(complaint);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
-    /// Returns the value for a signal, or else that for all, with the name of its variable.
+    /// Returns the value for a signal, or else the general one, with the name of its variable.
     fn of(&self, signal: Signal, what: &str) -> Option<(String, String)> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.word().to_uppercase());
         [own, format!("OTEL_EXPORTER_OTLP_{what}")].into_iter().find_map(|name| Some((self.get(&name)?, name)))
     }
 
     /// Reads where a signal goes; `None` if it is not sent.
-    fn target(&mut self, signal: Signal) -> Option<Target> {
+    fn target(&mut self, signal: Signal) -> Option<OtlpTarget> {
         let endpoint = self.of(signal, "ENDPOINT");
         if !self.exports(signal, endpoint.is_some()) {
             return None;
@@ -111,18 +112,15 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         let Some(mut url) =
             Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         else {
-            self.complain(format!(
-                "{name} is no URL that begins with http:// or https://: no {} are sent",
-                signal.word()
-            ));
+            self.warn(format!("{name} is no URL that begins with http:// or https://: no {} are sent", signal.word()));
             return None;
         };
-        // That of a signal is used as it is.
+        // The endpoint of a signal is used as it is.
         if name == "OTEL_EXPORTER_OTLP_ENDPOINT" {
             url.set_path(&format!("{}/v1/{}", url.path().trim_end_matches('/'), signal.word()));
         }
         if let Some((protocol, name)) = self.of(signal, "PROTOCOL").filter(|(value, _)| value != "http/protobuf") {
-            self.complain(format!(
+            self.warn(format!(
                 "{name}: kaudit does not speak {protocol:?}, and sends http/protobuf to the endpoint, which is commonly at \
                  port 4318"
             ));
@@ -133,7 +131,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
             format!("OTEL_EXPORTER_OTLP_{}_TIMEOUT", signal.word().to_uppercase()),
             "OTEL_EXPORTER_OTLP_TIMEOUT".to_owned(),
         ];
-        Some(Target {
+        Some(OtlpTarget {
             signal,
             url,
             headers: self.headers(signal),
@@ -151,7 +149,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
             None => has_endpoint,
             Some("otlp") => {
                 if !has_endpoint {
-                    self.complain(format!(
+                    self.warn(format!(
                         "{name} is otlp, but OTEL_EXPORTER_OTLP_ENDPOINT is not set: no {} are sent",
                         signal.word()
                     ));
@@ -160,10 +158,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
             }
             Some("none") => false,
             Some(other) => {
-                self.complain(format!(
-                    "{name}: there is no exporter {other:?}, only otlp: no {} are sent",
-                    signal.word()
-                ));
+                self.warn(format!("{name}: there is no exporter {other:?}, only otlp: no {} are sent", signal.word()));
                 false
             }
         }
@@ -182,7 +177,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
             });
             match header {
                 Some((name, value)) => drop(headers.insert(name, value)),
-                None => self.complain(format!("{variable} has a part that is no name=value; it is left out")),
+                None => self.warn(format!("{variable} has a part that is no name=value; it is left out")),
             }
         }
         headers
@@ -191,18 +186,18 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
     fn gzip(&mut self, signal: Signal) -> bool {
         let Some((value, name)) = self.of(signal, "COMPRESSION") else { return false };
         if !matches!(value.as_str(), "gzip" | "none") {
-            self.complain(format!("{name}: {value:?} is neither gzip nor none; nothing is compressed"));
+            self.warn(format!("{name}: {value:?} is neither gzip nor none; nothing is compressed"));
         }
         value == "gzip"
     }
 
-    /// Returns the first that is set of some variables.
+    /// Returns the first valid value of some variables.
     fn milliseconds(&mut self, names: &[&str], default: u64) -> Duration {
         for name in names {
             match self.get(name).map(|value| value.trim().parse::<u64>()) {
                 None => {}
                 Some(Ok(number)) if number > 0 => return Duration::from_millis(number),
-                Some(_) => self.complain(format!("{name} is no number of milliseconds above 0; {default} is used")),
+                Some(_) => self.warn(format!("{name} is no number of milliseconds above 0; {default} is used")),
             }
         }
         Duration::from_millis(default)
@@ -210,11 +205,11 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
 
     fn one_of(&mut self, name: &str, known: &[&str]) {
         if let Some(value) = self.get(name).filter(|value| !known.contains(&value.to_lowercase().as_str())) {
-            self.complain(format!("{name}: {value:?} is not supported; {} is used", known.join(" or ")));
+            self.warn(format!("{name}: {value:?} is not supported; {} is used", known.join(" or ")));
         }
     }
 
-    /// Checks what the SDK would pass over in silence.
+    /// Warns of sampler values that the SDK would ignore without a warning.
     fn check_sampler(&mut self) {
         const RATIOS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
         const OTHERS: [&str; 4] = ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
@@ -222,11 +217,11 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         if RATIOS.contains(&sampler.as_str()) {
             let ratio = self.get("OTEL_TRACES_SAMPLER_ARG").and_then(|ratio| ratio.parse::<f64>().ok());
             if ratio.is_none_or(|ratio| !(0.0..=1.0).contains(&ratio)) {
-                self.complain("OTEL_TRACES_SAMPLER_ARG is no number from 0 to 1; every trace is sampled".to_owned());
+                self.warn("OTEL_TRACES_SAMPLER_ARG is no number from 0 to 1; every trace is sampled".to_owned());
             }
         } else if !OTHERS.contains(&sampler.as_str()) {
             let known = [RATIOS.as_slice(), &OTHERS].concat().join(", ");
-            self.complain(format!(
+            self.warn(format!(
                 "OTEL_TRACES_SAMPLER: there is no sampler {sampler:?}, only {known}; every trace is sampled"
             ));
         }
@@ -251,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_sent_where_its_endpoint_or_that_of_all_says() {
+    fn the_endpoint_of_a_signal_takes_precedence_over_the_general_one() {
         let some = |text: &str| Some(text.to_owned());
         let all = [some("http://collector:4318/base/v1/traces"), some("http://collector:4318/base/v1/metrics")];
         let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://metrics/own");
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_complained_of_and_secrets_are_not_shown() {
+    fn unsupported_values_cause_warnings_without_secrets() {
         let wrong = [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "4318"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "neither gzip nor none"),
@@ -282,12 +277,12 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "xray", "always_on"),
             ("OTEL_TRACES_SAMPLER", "traceidratio", "0 to 1"),
         ];
-        for (name, value, said) in wrong {
-            let complaints = read(&[ENDPOINT, (name, value)]).complaints;
-            assert_eq!(complaints.len(), 1, "{name}: {complaints:?}");
-            assert!(complaints[0].contains(said) && !complaints[0].contains("hidden"), "{complaints:?}");
+        for (name, value, expected) in wrong {
+            let warnings = read(&[ENDPOINT, (name, value)]).warnings;
+            assert_eq!(warnings.len(), 1, "{name}: {warnings:?}");
+            assert!(warnings[0].contains(expected) && !warnings[0].contains("hidden"), "{warnings:?}");
         }
-        assert_eq!(read(&[("OTEL_TRACES_EXPORTER", "otlp")]).complaints.len(), 1);
+        assert_eq!(read(&[("OTEL_TRACES_EXPORTER", "otlp")]).warnings.len(), 1);
         let right = [
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
@@ -295,13 +290,13 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
         ];
-        assert_eq!(read(&right).complaints, Vec::<String>::new());
-        // What is not sent has nothing wrong with it.
-        assert_eq!(read(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).complaints, Vec::<String>::new());
+        assert_eq!(read(&right).warnings, Vec::<String>::new());
+        // Variables of a signal that is not sent are not checked.
+        assert_eq!(read(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).warnings, Vec::<String>::new());
     }
 
     #[test]
-    fn values_are_those_of_the_signal_then_those_of_all() {
+    fn values_for_a_signal_take_precedence_over_general_ones() {
         let settings = read(&[
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token, x-tenant = a%2Cb"),

@@ -1,7 +1,7 @@
-//! Spans: what a run is doing, for how long, and what that belongs to.
+//! Spans: what a run is doing, for how long, and as a part of what.
 //!
-//! Where traces are off, a span is nothing, and costs an atomic load. Attributes say how many, which kind, which name; never
-//! a value of an object, a message, or a URL.
+//! Where traces are off, a span is empty, and costs an atomic load. Attributes are counts, kinds and names; never a
+//! value of an object, a message, or a URL.
 
 use std::{
     collections::HashMap,
@@ -29,16 +29,16 @@ use opentelemetry_sdk::{
 
 use super::http::Sender;
 
-/// What makes spans; not set where traces are off.
+/// Makes the spans; not set where traces are off.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
-/// What everything belongs to that has no nearer span, in a run that ends by itself.
+/// The parent of all spans that have no nearer one, in a run that ends by itself.
 static RUN: OnceLock<Span> = OnceLock::new();
 
-/// Begins to send spans.
+/// Starts to send spans.
 pub(super) fn start(sender: Sender, resource: &Resource) -> SdkTracerProvider {
     let exporter = Exporter { sender, resource: ResourceAttributesWithSchema::from(resource) };
     let provider = SdkTracerProvider::builder().with_resource(resource.clone()).with_batch_exporter(exporter).build();
-    // Only the first is used, and there is no other.
+    // It is set only once.
     let _first = TRACER.set(provider.tracer("kaudit"));
     provider
 }
@@ -62,12 +62,12 @@ impl SpanExporter for Exporter {
     }
 }
 
-/// A span, or nothing. It ends with [`Span::end`], or when its last clone is dropped.
+/// A span, or nothing where traces are off. It ends with [`Span::end`], or when its last clone is dropped.
 #[derive(Debug, Clone, Default)]
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// Begins the span of a run, which belongs to the trace of whoever started kaudit, if `TRACEPARENT` says which.
+    /// Starts the span of a run, in the trace of the program that started kaudit, if `TRACEPARENT` names one.
     pub fn run(name: &'static str) -> Self {
         let caller = || {
             let variables = ["TRACEPARENT", "TRACESTATE"].into_iter();
@@ -78,17 +78,17 @@ impl Span {
         Self::build(|| SpanBuilder::from_name(name), caller)
     }
 
-    /// Has everything that has no nearer span belong to this one.
+    /// Makes this span the parent of all spans that have no nearer one.
     pub fn embrace(&self) {
         let _first = RUN.set(self.clone());
     }
 
-    /// Returns the span that is under way; nothing if there is none.
+    /// Returns the current span; nothing where traces are off.
     pub fn current() -> Self {
         if TRACER.get().is_some() { Self(Some(current())) } else { Self::default() }
     }
 
-    /// Begins a span in the one that is under way, or of a trace of its own.
+    /// Starts a span in the current one, or in a new trace.
     pub fn begin(name: &'static str) -> Self {
         Self::build(|| SpanBuilder::from_name(name), current)
     }
@@ -98,7 +98,7 @@ impl Span {
         Self::build(|| SpanBuilder::from_name(name).with_kind(SpanKind::Client), current)
     }
 
-    /// Begins a span in this one; nothing if this is nothing.
+    /// Starts a child of this span; nothing if this is nothing.
     #[must_use]
     pub fn child(&self, name: &'static str) -> Self {
         self.build_child(|| SpanBuilder::from_name(name))
@@ -110,13 +110,13 @@ impl Span {
         self.build_child(|| SpanBuilder::from_name(name).with_kind(SpanKind::Client))
     }
 
-    /// Returns a span that began some time ago, and is of a trace of its own.
+    /// Starts a span in a new trace, with a start time in the past.
     pub fn since(name: &'static str, began: Instant) -> Self {
         let builder = || SpanBuilder::from_name(name).with_start_time(SystemTime::now() - began.elapsed());
         Self::build(builder, Context::new)
     }
 
-    /// Adds a span that is over now and took so long.
+    /// Adds a child that ends now and took this long.
     pub fn took(&self, name: &'static str, time: Duration) {
         self.build_child(|| SpanBuilder::from_name(name).with_start_time(SystemTime::now() - time)).end();
     }
@@ -135,14 +135,14 @@ impl Span {
         Self(Some(parent.with_span(span)))
     }
 
-    /// Sets attributes, which are made only if somebody will see them.
+    /// Sets attributes, which are computed only if the span is recorded.
     pub fn set<const N: usize>(&self, attributes: impl FnOnce() -> [(&'static str, Value); N]) {
         if let Some(context) = self.0.as_ref().filter(|context| context.span().is_recording()) {
             context.span().set_attributes(attributes().map(|(key, value)| KeyValue::new(key, value)));
         }
     }
 
-    /// Notes that what the span is about failed, by a word for the kind of failure.
+    /// Marks the span as failed, with a word for the kind of failure.
     pub fn fail(&self, kind: &'static str) {
         if let Some(context) = &self.0 {
             context.span().set_attribute(KeyValue::new("error.type", kind));
@@ -150,20 +150,20 @@ impl Span {
         }
     }
 
-    /// Ends the span; other spans may still begin in it.
+    /// Ends the span; children may still start.
     pub fn end(&self) {
         if let Some(context) = &self.0 {
             context.span().end();
         }
     }
 
-    /// Calls something in the span, which goes on after that.
+    /// Calls a function with this span as the current one, and does not end it.
     pub fn enter<T>(&self, call: impl FnOnce() -> T) -> T {
         let _entered = self.0.clone().map(Context::attach);
         call()
     }
 
-    /// Runs something in the span, which goes on after that.
+    /// Runs a future with this span as the current one, and does not end it.
     pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         match &self.0 {
             Some(context) => Either::Left(future.with_context(context.clone())),
@@ -171,18 +171,18 @@ impl Span {
         }
     }
 
-    /// Runs something that the span is about, and ends the span.
+    /// Runs a future with this span as the current one, and ends the span with it.
     pub fn cover<F: Future>(self, future: F) -> impl Future<Output = F::Output> + use<F> {
         self.within(future).inspect(move |_| self.end())
     }
 }
 
-/// Returns a number as the value of an attribute.
+/// Returns a count as the value of an attribute.
 pub fn count(number: usize) -> Value {
     i64::try_from(number).unwrap_or(i64::MAX).into()
 }
 
-/// Returns what a new span belongs to.
+/// Returns the parent of a new span.
 fn current() -> Context {
     let current = Context::current();
     match RUN.get() {

@@ -1,8 +1,9 @@
-//! What marks the Events of kaudit, so that a later run can read from them what stands.
+//! What marks the Events of kaudit, so that a later run can read the open violations from them.
 
-/// Annotation with the id of the violation that an Event is about, on each that is about one.
+/// Annotation with the id of the violation, on each Event that is about one.
 pub const VIOLATION: &str = "kaudit.dev/violation";
-/// Annotation with the time since when it stands; not on Events about violations of a transition, which never stand.
+/// Annotation with the time when the violation appeared; not on Events about violations of a transition, which are
+/// never open.
 pub const SINCE: &str = "kaudit.dev/since";
 /// Annotation with namespace and name of the `Audit` of the kaudit that wrote an Event.
 pub const AUDIT: &str = "kaudit.dev/audit";
@@ -19,5 +20,5 @@ pub(super) const RULE_ID: &str = "kaudit.dev/rule-id";
 pub(super) const RECEIVERS: &str = "kaudit.dev/receivers";
 /// Reason of Events about violations that appeared.
 pub(super) const APPEARED: &str = "PolicyViolation";
-/// Reason of Events about violations that are over.
+/// Reason of Events about violations that are resolved.
 pub(super) const RESOLVED: &str = "PolicyResolved";

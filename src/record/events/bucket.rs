@@ -1,4 +1,4 @@
-//! Token buckets: so many at once, and then so many a second.
+//! Token buckets: a burst, and then a rate.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Events of one object at once, as in client-go's event correlator, and how long until it may have one more.
+/// The burst of Events of one object, as in client-go's event correlator, and the time until it may have one more.
 const OBJECT_BURST: f64 = 25.0;
 const OBJECT_REFILL: Duration = Duration::from_secs(30);
 
@@ -46,13 +46,13 @@ impl Bucket {
         Ok(())
     }
 
-    /// Gives tokens at another rate from now on.
+    /// Changes the rate from now on.
     pub(super) fn set_rate(&mut self, per_second: f64, now: Instant) {
         self.fill(now);
         self.per_second = per_second;
     }
 
-    /// Takes the burst away: the next comes at the rate.
+    /// Empties the bucket: the next token comes at the rate.
     pub(super) fn drain(&mut self, now: Instant) {
         self.fill(now);
         self.tokens = 0.0;
@@ -80,7 +80,7 @@ impl ObjectBuckets {
         self.0.entry(Arc::clone(uid)).or_insert_with(fresh).take(now)
     }
 
-    /// Forgets objects that have their whole burst again.
+    /// Removes the buckets that are full again.
     pub(super) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, bucket| !bucket.is_full(now));
     }

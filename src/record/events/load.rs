@@ -1,9 +1,9 @@
-//! Reads from the Events of earlier runs which violations stand.
+//! Reads the open violations from the Events of earlier runs.
 //!
-//! The one that was written last tells: it stands if that says so. What appeared before and has no end of its own is over with
-//! what came later: the run was killed in between. The server deletes Events after a while (`--event-ttl` of the API server, an
-//! hour by default). How long that is cannot be asked, but the oldest that is there shows how far back all are: the server
-//! deletes them in the order in which they were made.
+//! The Event that was written last decides: the violation is open if that Event is about its appearance. An earlier
+//! appearance without a resolution of its own is resolved with the later one: the run was killed in between. The server
+//! deletes Events after a while (`--event-ttl` of the API server, an hour by default). That time cannot be queried, but
+//! the oldest Event shows how far back they all go: the server deletes them in the order of their creation.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -42,33 +42,34 @@ use crate::{
     },
 };
 
-/// The longest texts that an Event of kaudit has, together. Larger ones were written by others.
+/// The most bytes of text that an Event of kaudit has. Larger Events were written by others.
 const EVENT_BYTES: usize = 16 * 1024;
-/// The memory that Events may take, those of one namespace and all, as estimated. Everyone who may create Events in a
+/// The most memory for the Events of one namespace and for all Events, as estimated. Anyone who may create Events in a
 /// namespace can fill its share.
 const NAMESPACE_BYTES: usize = 16 << 20;
 const TOTAL_BYTES: usize = 64 << 20;
-/// The memory that an Event takes beside its texts, as estimated.
+/// The memory that an Event takes besides its texts, as estimated.
 const OVERHEAD: usize = 1024;
-/// How much earlier than the oldest Event a violation may be for its own Event to be there still: the server counts its time
-/// in seconds, by a clock of its own, and the first Event is written a moment after what it is about.
+/// How much earlier than the oldest Event a violation may have appeared and still be expected to have its own: the
+/// server's creation times are in seconds and by its own clock, and an Event is written a moment after the violation
+/// appears.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// What the Events of earlier runs say.
+/// What was read from the Events of earlier runs.
 #[derive(Debug, Default)]
 pub struct WrittenEvents {
-    /// What stands according to them.
+    /// The violations that are open according to them.
     recorded: Recorded,
     /// The last one about each violation.
     last: HashMap<EventSubject, (LastEvent, Timestamp)>,
-    /// Whether the ends of violations were written.
-    has_ends: bool,
-    /// When the oldest of them was made, of those of other kaudits, too; `None` if there is none.
+    /// Whether Events about resolutions were written.
+    has_resolutions: bool,
+    /// The creation time of the oldest Event, including those of other kaudits; `None` if there is none.
     oldest: Option<Timestamp>,
 }
 
-/// The violation that an Event is about, and the object: an Event says nothing of the objects of other namespaces, whose
-/// violations have ids that anybody can compute.
+/// The violation and the object that an Event is about. Anyone can compute the ids of violations, so an Event proves
+/// nothing about objects of other namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct EventSubject {
     id: Id,
@@ -92,9 +93,9 @@ enum LastEvent {
     Resolved,
 }
 
-/// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Where the
-/// server refuses to show them for some time, nothing counts as recorded. Without Events about resolutions (`filter`), an Event
-/// proves that an appearance was reported, and not that the violation is still open.
+/// Reads the Events of the kaudit with this `Audit`, in `namespaces` or, if that is empty, everywhere. If the server
+/// refuses to list them for some time, nothing counts as recorded. Without Events about resolutions (`filter`), an
+/// Event proves that an appearance was reported, and not that the violation is still open.
 ///
 /// # Errors
 /// The reason, if they could not be read for some time.
@@ -116,7 +117,7 @@ pub async fn load(
             let mut found = Appearances { bytes: appearances.bytes, ..Appearances::default() };
             match stored::read(client, &api, |event| found.add(event, audit)).await {
                 Ok(()) => Ok(Ok(found)),
-                // A namespace that is gone or going away.
+                // The namespace is deleted or terminating.
                 Err(error) if matches!(WriteFailure::of(&error), WriteFailure::Normal(_)) => Ok(Ok(found)),
                 Err(error) if refusals.note(&error) && refusals.are_believed(records.attempts) => {
                     Ok(Err(describe(&error)))
@@ -141,29 +142,29 @@ pub async fn load(
     Ok(appearances.written(filter))
 }
 
-/// Joins what is in reports with what is in Events. Marks as unreported what the earlier run did not come to write an Event
-/// about: violations that are in the reports, and whose Events the server would still have, because it keeps all of
-/// `kept_since`, or because they are no older than the oldest that is there. Beyond that nothing is known to be missing, as all
-/// may have been deleted by now. Where the Events tell of another time than the report, the report was not written any more,
-/// and the Events count.
+/// Joins the violations from reports with those from Events. Marks as unreported those for which the earlier run wrote
+/// no Event: they are in the reports, and the server would still have their Events, because it keeps all since
+/// `kept_since`, or because they are no older than the oldest Event. Nothing is known about older ones, whose Events
+/// may have been deleted. If Events and report differ in the time, the report is out of date, and the Events count.
 ///
-/// What is in Events and not in reports is kept: the report was to be written a moment later.
+/// Violations in Events but not in reports are kept: the run ended before it wrote the report.
 pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestamp) -> Recorded {
-    let WrittenEvents { recorded: events, last, has_ends, oldest } = events;
+    let WrittenEvents { recorded: events, last, has_resolutions, oldest } = events;
     let mut recorded = reported;
     recorded.revise(|object, result| {
         let young =
             result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
         let event = last.get(&EventSubject::new(result.id, object));
-        // Without ends, what the report has appeared again after the Event was written.
-        result.unreported = match event.filter(|(_, since)| has_ends || result.since <= *since) {
+        // Without Events about resolutions, a violation with a later time in the report appeared again after the Event.
+        result.unreported = match event.filter(|(_, since)| has_resolutions || result.since <= *since) {
             Some((LastEvent::Appeared, since)) => {
                 result.since = *since;
                 false
             }
             Some((LastEvent::Resolved, since)) => {
                 if result.since <= *since {
-                    // Its Event would have the name of the one that is there. If it is open, it appeared again since.
+                    // A new Event would have the name of the existing one. If the violation is open, it appeared again
+                    // since.
                     result.since = Timestamp::now();
                 }
                 result.finding.outcome.is_violation()
@@ -178,27 +179,28 @@ pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestam
 /// The Events of each violation, within the limits for memory.
 #[derive(Default)]
 struct Appearances {
-    by_violation: BTreeMap<EventSubject, Vec<Turn>>,
+    by_violation: BTreeMap<EventSubject, Vec<ViolationEvent>>,
     oldest: Option<Timestamp>,
     /// The memory that they take, by namespace and together.
     bytes_of: BTreeMap<String, usize>,
     bytes: usize,
-    /// Namespaces of which not all are here.
+    /// Namespaces with Events that were left out.
     left_out: BTreeSet<String>,
 }
 
-/// What an Event says of a violation.
-struct Turn {
-    /// Its place in the order of writing: its resource version, which the API defines as a number that grows with every write.
+/// The appearance or resolution of a violation, as an Event reports it.
+struct ViolationEvent {
+    /// Its resource version, which gives the order of writing: the API defines it as a number that grows with every
+    /// write.
     version: u64,
-    /// Since when the violation stands or stood.
+    /// When the violation appeared.
     since: Timestamp,
-    /// The object and the violation of an appearance; `None` says that it is over.
+    /// The object and the violation of an appearance; `None` for a resolution.
     appeared: Option<Box<(ObjectRef, Violation)>>,
 }
 
 impl Appearances {
-    /// Adds an Event if this kaudit wrote it about a violation that can stand.
+    /// Adds an Event if this kaudit wrote it about a violation that can be open.
     fn add(&mut self, event: StoredEvent, audit: &str) {
         self.oldest = self.oldest.into_iter().chain(event.metadata.creation_timestamp).min();
         let annotations = event.metadata.annotations.unwrap_or_default();
@@ -211,7 +213,7 @@ impl Appearances {
             Some(APPEARED) => Lifecycle::Appeared,
             _ => return,
         };
-        // An Event that anybody else wrote has another name, or is about an object elsewhere.
+        // Events that others wrote have another name, or are about an object in another namespace.
         let namespace = regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
         let is_own = annotation(AUDIT) == Some(audit)
             && event.metadata.name == Some(lifecycle_name_of(lifecycle, id, since))
@@ -229,14 +231,14 @@ impl Appearances {
             Box::new((object, Violation { id, fingerprint: id, notified, ..known }))
         });
         let version = event.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
-        self.by_violation.entry(subject).or_default().push(Turn { version, since, appeared });
+        self.by_violation.entry(subject).or_default().push(ViolationEvent { version, since, appeared });
     }
 
-    /// Adds what another namespace has.
+    /// Adds the Events of another namespace.
     fn join(&mut self, other: Self) {
         let Self { by_violation, oldest, bytes_of, bytes, left_out } = other;
-        for (subject, turns) in by_violation {
-            self.by_violation.entry(subject).or_default().extend(turns);
+        for (subject, events) in by_violation {
+            self.by_violation.entry(subject).or_default().extend(events);
         }
         self.oldest = self.oldest.into_iter().chain(oldest).min();
         self.bytes_of.extend(bytes_of);
@@ -244,7 +246,7 @@ impl Appearances {
         self.left_out.extend(left_out);
     }
 
-    /// Whether an Event with these texts fits in; reserves the memory that it takes.
+    /// Whether there is room for an Event with these texts; reserves its memory.
     fn has_room(
         &mut self,
         namespace: &str,
@@ -272,28 +274,31 @@ impl Appearances {
     }
 
     fn written(self, filter: EventFilter) -> WrittenEvents {
-        let has_ends = filter != EventFilter::Appeared;
+        let has_resolutions = filter != EventFilter::Appeared;
         let mut last = HashMap::new();
         let mut recorded = Recorded::default();
-        for (subject, mut turns) in self.by_violation {
-            turns.sort_unstable_by_key(|turn| (turn.version, turn.since, turn.appeared.is_none()));
+        for (subject, mut events) in self.by_violation {
+            events.sort_unstable_by_key(|event| (event.version, event.since, event.appeared.is_none()));
             let mut open = None;
-            for Turn { since, appeared, .. } in turns {
-                let is_end = appeared.is_none();
-                // The end of what had another beginning says nothing of this one.
-                if is_end && open.as_ref().is_some_and(|(began, _)| *began != since) {
+            for ViolationEvent { since, appeared, .. } in events {
+                let is_resolution = appeared.is_none();
+                // The resolution of another appearance does not resolve this one.
+                if is_resolution && open.as_ref().is_some_and(|(began, _)| *began != since) {
                     continue;
                 }
-                last.insert(subject.clone(), (if is_end { LastEvent::Resolved } else { LastEvent::Appeared }, since));
+                last.insert(
+                    subject.clone(),
+                    (if is_resolution { LastEvent::Resolved } else { LastEvent::Appeared }, since),
+                );
                 open = appeared.map(|appeared| (since, appeared));
             }
             if let Some((_, appeared)) = open {
                 let (object, known) = *appeared;
-                let results = vec![Violation { may_have_ended: !has_ends, ..known }];
+                let results = vec![Violation { may_have_ended: !has_resolutions, ..known }];
                 recorded.add(RecordedObject { object, results });
             }
         }
-        WrittenEvents { recorded, last, has_ends, oldest: self.oldest }
+        WrittenEvents { recorded, last, has_resolutions, oldest: self.oldest }
     }
 }
 
@@ -309,8 +314,9 @@ fn object(regarding: ObjectReference) -> ObjectRef {
     }
 }
 
-/// Reads a finding from annotations; `None` if an earlier version wrote the Event. Only the message is in the note, which may
-/// be cut: the finding never replaces that of a policy, but it reads the same in another Event and for receivers.
+/// Reads a finding from annotations; `None` if an earlier version wrote the Event. The message is only in the note,
+/// which may be truncated: the finding never replaces that of a policy, but later Events and notifications show the
+/// same text.
 fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Finding> {
     let annotation = |name: &str| annotations.get(name).map(String::as_str);
     let (policy, rule) = (annotation(POLICY)?, annotation(RULE)?);
@@ -329,8 +335,8 @@ fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Findi
     Some(Finding { message: message_in(note, &finding).into(), ..finding })
 }
 
-/// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. That may be cut, and has
-/// neither severity nor source.
+/// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. The note may be
+/// truncated, and has neither severity nor source.
 fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
     let message = without_dependents(message);
@@ -418,7 +424,7 @@ mod tests {
         appearances(events).written(EventFilter::All)
     }
 
-    /// What they say where ends are not written.
+    /// The same for a run that writes no Events about resolutions.
     fn only_appearances(events: impl IntoIterator<Item = Event>) -> WrittenEvents {
         appearances(events).written(EventFilter::Appeared)
     }
@@ -448,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_passing_refusal_is_waited_for_and_one_that_lasts_is_believed() {
+    async fn a_short_refusal_is_retried_and_a_lasting_one_is_accepted() {
         use crate::{metrics::Metrics, record::earlier::Attempts};
         let metrics = Metrics::default();
         for (attempts, refused_for, waits) in [
@@ -467,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn without_events_about_ends_nothing_is_taken_to_be_open_but_what_is_in_reports() {
+    fn without_resolution_events_only_violations_in_reports_are_known_to_be_open() {
         let (a, b) = (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail));
         let doubtful = |recorded: &Recorded| -> Vec<(String, bool)> {
             let results = recorded.objects().flat_map(|object| &object.results);
@@ -482,7 +488,7 @@ mod tests {
         let with_report = reconcile(reported, events(), Timestamp::MIN);
         assert_eq!(doubtful(&with_report), [("a".to_owned(), false), ("b".to_owned(), true)]);
         assert!(with_report.objects().flat_map(|object| &object.results).all(|result| !result.unreported));
-        // It ended, which no Event says, and appeared again.
+        // It was resolved, without an Event, and appeared again.
         let again = written([event(&a, APPEARED, SECOND)]).recorded;
         let recorded = reconcile(again, events(), Timestamp::MIN);
         let result = &recorded.objects().next().unwrap().results[0];
@@ -490,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_others_may_have_written_do_not_count() {
+    fn events_that_others_may_have_written_are_ignored() {
         let a = finding_of("a", Outcome::Fail);
         let changed = |change: fn(&mut Event)| {
             let mut event = event(&a, APPEARED, FIRST);
@@ -502,14 +508,14 @@ mod tests {
             changed(|event| event.metadata.name = None),
             changed(|event| event.metadata.namespace = Some("attacker".to_owned())),
             changed(|event| event.reason = Some(RESOLVED.to_owned())),
-            // Another time by the name of this one.
+            // Another time than the one in its name.
             changed(|event| {
                 let since = "2020-01-01T00:00:00Z".to_owned();
                 event.metadata.annotations.get_or_insert_default().insert(SINCE.to_owned(), since);
             }),
         ];
         assert!(objects(wrong).is_empty());
-        // Of the right name in a namespace of its own, it is about an object there, and about no other.
+        // With the right name in another namespace it is about an object there, and about no other.
         let elsewhere = changed(|event| {
             event.metadata.namespace = Some("attacker".to_owned());
             event.regarding.as_mut().unwrap().namespace = Some("attacker".to_owned());
@@ -523,7 +529,7 @@ mod tests {
     #[test]
     fn the_events_of_one_namespace_take_a_bounded_share_of_the_memory() {
         let small = |number: usize, namespace: &str| {
-            // The end of a violation has no message, whose digest takes long to compute.
+            // A resolution has no message, whose digest takes long to compute.
             let mut event = event(&finding_of(&format!("{number}"), Outcome::Fail), RESOLVED, FIRST);
             event.metadata.namespace = Some(namespace.to_owned());
             event.regarding.as_mut().unwrap().namespace = Some(namespace.to_owned());
@@ -536,7 +542,7 @@ mod tests {
             ..stored(&small(number, namespace))
         };
         let add = |appearances: &mut Appearances, event| appearances.add(event, "kaudit/kaudit");
-        // None that is larger than any of kaudit: in the note, in an annotation, in a name.
+        // Events that are larger than any of kaudit are ignored: large in the note, in an annotation, in a name.
         let mut annotated = small(0, "shop");
         annotated.metadata.annotations.as_mut().unwrap().insert(RECEIVERS.to_owned(), "r".repeat(1_300_000));
         let mut long_name = small(1, "shop");
@@ -556,7 +562,7 @@ mod tests {
         let mut found = Appearances::default();
         (0..4_500).for_each(|number| add(&mut found, large(number, &format!("n{}", number % 5))));
         assert!(found.bytes <= TOTAL_BYTES && found.left_out.len() == 5, "{} {:?}", found.bytes, found.left_out);
-        // What was read before counts where namespaces are read one after the other.
+        // Events that were read before count, as namespaces are read one after the other.
         let mut next = Appearances { bytes: found.bytes, ..Appearances::default() };
         add(&mut next, large(0, "last"));
         found.join(next);
@@ -564,7 +570,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_holds_what_receivers_are_told_of_the_end() {
+    async fn an_event_holds_all_that_a_notification_of_the_resolution_needs() {
         let unreachable = |_: http::Request<kube::client::Body>| async {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no answer"))
         };
@@ -601,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn what_appeared_and_was_not_resolved_since_stands() {
+    fn a_violation_that_was_not_resolved_since_its_appearance_is_open() {
         let (a, b) = (finding_of("a: b", Outcome::Warn), finding_of("c/d", Outcome::Fail));
         let [object] = &objects([event(&a, APPEARED, FIRST), event(&b, APPEARED, SECOND)])[..] else { panic!() };
         assert_eq!(
@@ -612,35 +618,35 @@ mod tests {
         results.sort_by_key(|result| result.since);
         assert_eq!(results[0], Violation::new(Subject::SAMPLE, a.clone(), FIRST.parse().unwrap()));
         assert_eq!(results[1].finding, b);
-        // In whatever order they come.
+        // In any order.
         assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
         assert!(objects([event(&a, RESOLVED, FIRST)]).is_empty(), "the server has forgotten that it appeared");
     }
 
     #[test]
-    fn the_event_that_was_written_last_tells() {
+    fn the_event_that_was_written_last_decides() {
         let a = finding_of("a", Outcome::Fail);
-        let since = |turns: &[(&str, &str)]| {
-            let events = turns.iter().zip(9..).map(|((reason, since), version)| {
+        let since = |events: &[(&str, &str)]| {
+            let events = events.iter().zip(9..).map(|((reason, since), version)| {
                 let mut event = event(&a, reason, since);
                 event.metadata.resource_version = Some(format!("{version}"));
                 event
             });
             // The server lists them by name.
             let events: Vec<_> = events.collect();
-            let standing = objects(events.into_iter().rev());
-            standing.first().map(|object| object.results[0].since.to_string())
+            let open = objects(events.into_iter().rev());
+            open.first().map(|object| object.results[0].since.to_string())
         };
-        // Whatever the clock did between.
+        // Even if the clock was set back in between.
         assert_eq!(since(&[(APPEARED, SECOND), (RESOLVED, SECOND), (APPEARED, FIRST)]).unwrap(), FIRST);
-        // A run was killed while the first was on its way, so that the next one did not know of it.
+        // A run was killed while it wrote the first Event, so the next run did not find it.
         let twice = [(APPEARED, FIRST), (APPEARED, SECOND), (RESOLVED, SECOND)];
         assert_eq!((since(&twice[..2]).unwrap(), since(&twice)), (SECOND.to_owned(), None));
         assert_eq!(since(&[(APPEARED, FIRST), (APPEARED, SECOND), (RESOLVED, FIRST)]).unwrap(), SECOND);
     }
 
     #[test]
-    fn where_a_report_was_not_written_any_more_the_events_count() {
+    fn events_take_precedence_over_an_outdated_report() {
         let a = finding_of("a", Outcome::Fail);
         let reported = |since| written([event(&a, APPEARED, since)]).recorded;
         let reconciled = |reported, events: Vec<Event>| {
@@ -652,13 +658,13 @@ mod tests {
         assert_eq!(reconciled(reported(SECOND), vec![event(&a, APPEARED, FIRST)]), (false, first));
         let over = || vec![event(&a, APPEARED, FIRST), event(&a, RESOLVED, FIRST)];
         assert_eq!(reconciled(reported(SECOND), over()), (true, second));
-        // An Event of this name is there already.
+        // There is already an Event with this name.
         let (unreported, since) = reconciled(reported(FIRST), over());
         assert!(unreported && since > second, "{since}");
     }
 
     #[test]
-    fn moments_and_the_events_of_others_are_not_remembered() {
+    fn transitions_and_the_events_of_others_are_ignored() {
         let a = finding_of("a", Outcome::Fail);
         let without = |name: &str| {
             let mut event = event(&a, APPEARED, FIRST);
@@ -673,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_was_cut_is_known_by_its_id() {
+    fn a_violation_with_a_truncated_note_keeps_its_id() {
         let whole = finding_of(&"x".repeat(2_000), Outcome::Fail);
         let mut cut = event(&whole, APPEARED, FIRST);
         cut.note.as_mut().unwrap().truncate(1_024);
@@ -685,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_run_before_did_not_tell_of_is_known() {
+    fn violations_that_the_previous_run_wrote_no_event_about_are_unreported() {
         let (a, b, c) =
             (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail), finding_of("c", Outcome::Fail));
         let reported = || written([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]).recorded;
@@ -704,7 +710,7 @@ mod tests {
         let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
         assert_eq!(unreported(&recorded), ["a"]);
-        // The server keeps them no longer than since then, or for a time that is not known.
+        // The oldest Event of the server is newer, or there is none.
         for events in [vec![others("2026-11-21T10:00:06Z")], vec![]] {
             let recorded = reconcile(reported(), written(events));
             assert!(unreported(&recorded).is_empty() && recorded.objects().count() == 1);
@@ -713,7 +719,7 @@ mod tests {
         let recorded = reconcile(reported(), written([long_ago, others("2026-11-21T10:00:06Z")]));
         assert_eq!(unreported(&recorded).len(), 2, "it keeps them for days");
         assert!(unreported(&reconcile(Recorded::default(), written(mine()))).is_empty());
-        // Nor did it come to write any: that can be seen for as long as the server keeps them for sure.
+        // No Event at all was written: that is certain for as long as the server keeps Events.
         let first: Timestamp = FIRST.parse().unwrap();
         assert_eq!(unreported(&super::reconcile(reported(), written([]), first)).len(), 2);
         assert_eq!(unreported(&super::reconcile(reported(), written([]), SECOND.parse().unwrap())).len(), 0);

@@ -1,4 +1,5 @@
-//! Back-off while the server, or a namespace, takes no Events: one pause for all of them, so that failures do not multiply.
+//! Back-off while the server, or a namespace, accepts no Events: one pause for all of them, so that failures do not
+//! multiply.
 
 use std::{
     collections::BTreeMap,
@@ -7,9 +8,9 @@ use std::{
 
 use crate::cluster::backoff::Backoff;
 
-/// Pauses where the server does not say how long.
+/// Pauses, unless the server asks for longer ones.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
-/// How long to wait after a refusal that ends when somebody changes something.
+/// How long to wait after a refusal that someone has to fix.
 pub(super) const REFUSED: Duration = Duration::from_secs(30);
 /// Failures in a row after which a run that is ending gives up.
 const MAX_FAILURES: u32 = 8;
@@ -18,7 +19,7 @@ const MAX_FAILURES: u32 = 8;
 struct Pause {
     until: Instant,
     failures: u32,
-    /// Somebody has to change something first.
+    /// Whether someone has to fix the cause first.
     refused: bool,
     why: String,
 }
@@ -44,19 +45,19 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Notes that the server takes no Events for now.
+    /// Notes that the server accepts no Events for now.
     pub(super) fn server_failed(&mut self, at_least: Duration, why: String, now: Instant) {
         self.server = Some(Pause::fail(self.server.take(), at_least, why, now));
     }
 
-    /// Notes that a namespace takes no Events for now, while the server answers.
+    /// Notes that a namespace accepts no Events for now, while the server responds.
     pub(super) fn namespace_failed(&mut self, namespace: &str, at_least: Duration, why: String, now: Instant) {
         self.server = None;
         let pause = Pause::fail(self.namespaces.remove(namespace), at_least, why, now);
         self.namespaces.insert(namespace.to_owned(), pause);
     }
 
-    /// Notes that a namespace takes Events.
+    /// Notes that a namespace accepts Events.
     pub(super) fn succeeded(&mut self, namespace: &str) {
         self.server = None;
         self.namespaces.remove(namespace);
@@ -77,7 +78,7 @@ impl Pauses {
         self.server.is_some() || self.namespaces.contains_key(namespace)
     }
 
-    /// Whether a run that is ending need not try a namespace again.
+    /// Whether a recorder that is ending should not retry a namespace.
     pub(super) fn is_hopeless(&self, namespace: &str) -> bool {
         let pauses = self.server.iter().chain(self.namespaces.get(namespace));
         pauses.into_iter().any(|pause| pause.failures >= MAX_FAILURES || pause.refused)

@@ -1,13 +1,14 @@
 //! The Events that are not written yet.
 //!
-//! Nothing that stands is dropped. The queue is bounded by what stands and by what was recorded to stand: a violation that
-//! is over before its Event was written gets none, and none for its end.
+//! No Event about an open violation is dropped. The queue is bounded by the violations that are open or recorded as
+//! open: a violation that is resolved before its Event was written gets none, neither for its appearance nor for its
+//! resolution.
 //!
-//! Namespaces take turns within a priority: one in which very many violations appear delays the Events of the others by no more
-//! than one Event for each of theirs.
+//! Namespaces take turns within a priority: a namespace with very many violations delays each Event of another
+//! namespace by no more than one of its own.
 //!
-//! Events about one violation are written one after the other: a run that is killed in between leaves the first of them. So are
-//! Events about the same rule and message with another outcome: the last one shows the present state.
+//! Events about one violation are written one after the other, so that a run that is killed in between leaves the first
+//! of them. So are Events about the same rule and message with another outcome: the last one shows the current state.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -27,7 +28,7 @@ use crate::{
     telemetry::Span,
 };
 
-/// Where Events of cluster-scoped objects go, as the API demands.
+/// The namespace of Events about cluster-scoped objects, as the API requires.
 pub(super) const CLUSTER_SCOPED: &str = "default";
 
 /// What happened to one violation of an object, and when.
@@ -40,12 +41,12 @@ pub(super) struct ViolationChange {
     pub(super) at: Timestamp,
 }
 
-/// What an Event says.
+/// What an Event is about.
 #[derive(Debug)]
 pub(super) enum EventContent {
-    /// Something about a violation of an object.
+    /// A change of a violation.
     Violation(Box<ViolationChange>),
-    /// Something about kaudit itself: the whole Event, which replaces a waiting one with the same subject.
+    /// An Event about kaudit itself or an exception; it replaces a waiting one with the same subject.
     Own(String, Box<Event>),
 }
 
@@ -77,11 +78,11 @@ impl EventContent {
 /// order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
-    /// Somebody changed an object just now.
+    /// A recent change of an object.
     Change,
     /// An Event about kaudit itself.
     Own,
-    /// Part of what was found at once: at the gate, or under new policies.
+    /// Part of what was found together: at the initial sync, or under new policies.
     Backlog,
 }
 
@@ -90,19 +91,19 @@ pub(super) enum Priority {
 pub(super) struct PendingEvent {
     pub(super) content: EventContent,
     pub(super) priority: Priority,
-    /// When it came; if that is yet to come, it waits until then.
+    /// When it was queued; if that is in the future, it waits until then.
     pub(super) queued: Instant,
-    /// An attempt was made whose outcome is not known: it may be there.
+    /// Whether an attempt was made to write it: the server may have it.
     pub(super) tried: bool,
-    /// What the change is told by that it comes from.
+    /// The span of the change that caused it.
     pub(super) span: Span,
 }
 
-/// The number of an Event in the order of time; it keeps that when it has to wait again.
+/// The sequence number of an Event, which it keeps when it is put back.
 pub(super) type Sequence = u64;
 
-/// When it is an Event's turn among those of its priority: the number of Events of its namespace before it, counted from
-/// the turn at which it came.
+/// The turn of an Event among those of its priority: the turn that was current when it was queued, and one more for
+/// each waiting Event of its namespace.
 type NamespaceTurn = u64;
 
 /// The turns of one priority.
@@ -134,9 +135,9 @@ impl NamespaceTurns {
 struct QueuedEvent {
     event: PendingEvent,
     turn: NamespaceTurn,
-    /// Not to be written before.
+    /// The earliest time to write it.
     due: Option<Instant>,
-    /// An earlier Event with the same statement is not finished.
+    /// Whether an earlier Event with the same statement is not finished.
     behind: bool,
 }
 
@@ -146,7 +147,7 @@ pub(super) struct EventQueue {
     waiting: BTreeMap<Sequence, QueuedEvent>,
     ready: BTreeSet<(Priority, NamespaceTurn, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
-    /// The Events with each statement that are not finished; the first waits or is being written, the others are behind it.
+    /// The unfinished Events with each statement; the first waits or is being written, the others wait behind it.
     statements: HashMap<EventStatement, VecDeque<Sequence>>,
     /// The waiting Events about kaudit itself, by subject.
     own: HashMap<String, Sequence>,
@@ -183,8 +184,8 @@ impl EventQueue {
         true
     }
 
-    /// Removes the Event about the appearance of a violation that is over, if no attempt was made to write it: after one it
-    /// may be at the server, so the end of the violation needs an Event, too.
+    /// Removes the Event about the appearance of a violation that is resolved, and returns whether it did. Events that
+    /// were tried stay: the server may have them, so the resolution needs an Event, too.
     pub(super) fn supersede(&mut self, end: &ViolationChange) -> bool {
         let Some(unfinished) = self.statements.get(&end.statement()) else { return false };
         let about = |sequence: &Sequence| match &self.waiting.get(sequence)?.event.content {
@@ -204,7 +205,7 @@ impl EventQueue {
         false
     }
 
-    /// Returns when the Event that is to be written next may be, and its priority; `None` if none waits.
+    /// Returns when the next Event may be written, and its priority; `None` if none waits.
     pub(super) fn next(&mut self, now: Instant) -> Option<(Instant, Priority)> {
         self.wake(|due| due <= now);
         let delayed = || self.delayed.first().and_then(|(due, sequence)| Some((*due, self.waiting.get(sequence)?)));
@@ -212,7 +213,7 @@ impl EventQueue {
         ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
     }
 
-    /// Takes the Event that is to be written next, which is then put back or finished.
+    /// Takes the next Event, which must then be put back or finished.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Sequence, PendingEvent)> {
         self.wake(|due| due <= now);
         let (priority, turn, sequence) = self.ready.first().copied()?;
@@ -262,7 +263,8 @@ impl EventQueue {
                 waiting.due = None;
                 let turns = self.turns.entry(waiting.event.priority).or_default();
                 if waiting.turn < turns.now {
-                    // Its turn has passed while it waited. It takes another one, so that many such Events delay no others.
+                    // Its turn has passed while it waited. It gets a new one, so that many such Events do not delay
+                    // others.
                     waiting.turn = turns.next(waiting.event.content.namespace());
                 }
                 self.ready.insert((waiting.event.priority, waiting.turn, sequence));
@@ -344,7 +346,7 @@ mod tests {
         ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH }
     }
 
-    /// The end of what began at a time.
+    /// The resolution of a violation that appeared at `since`.
     fn end(message: &str, since: i64) -> ViolationChange {
         change(message, since, Lifecycle::Resolved)
     }
@@ -422,11 +424,12 @@ mod tests {
         };
         let first: Vec<_> = (0..7).map(|_| pop(&mut queue)).collect();
         assert_eq!(first, ["loud0", "quiet0", "loud1", "quiet1", "loud2", "quiet2", "loud3"]);
-        // Who comes later does not catch up on the turns before, and waits for none of those that are to come.
+        // A namespace that comes later does not catch up on past turns, and does not wait for the Events that are
+        // queued.
         (0..2).for_each(|number| assert!(queue.push(in_namespace("late", number))));
         let next: Vec<_> = (0..4).map(|_| pop(&mut queue)).collect();
         assert_eq!(next, ["late0", "loud4", "late1", "loud5"]);
-        // Nor do those that had to wait for something else use the turns that have passed.
+        // Nor do Events that were put back catch up on the turns that have passed.
         let later = now + Duration::from_secs(1);
         let taken: Vec<_> = (0..900).map(|_| queue.pop(now).unwrap()).collect();
         for (sequence, event) in taken {
@@ -443,13 +446,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_before_it_was_written_is_not_written() {
+    fn a_violation_resolved_before_its_event_is_written_gets_no_event() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
         assert!(!queue.supersede(&end("a", 2)) && !queue.supersede(&end("b", 1)), "another appearance");
         assert!(queue.supersede(&end("a", 1)) && !queue.supersede(&end("a", 1)));
         assert!(is_empty(&queue));
-        // Also while it waits for a token of its object, but not when it may be at the server.
+        // Also while it waits for a token of its object, but not when the server may have it.
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
         let (sequence, waits) = queue.pop(now).unwrap();
         assert!(!queue.supersede(&end("a", 1)), "it is on its way");
@@ -468,7 +471,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
         let (first, resolved) = queue.pop(now).unwrap();
-        // It has come back, and another violation of the object has appeared, while that is on its way.
+        // The violation appears again, and another one of the object appears, while the resolution is being written.
         queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
         queue.push(event("b", 2, Lifecycle::Appeared, Priority::Backlog));
         assert_eq!(drain(&mut queue, now), ["b"]);
@@ -479,7 +482,7 @@ mod tests {
         queue.finish(first, &resolved.content);
         assert_eq!(drain(&mut queue, later), ["a"]);
         assert!(is_empty(&queue));
-        // What waits behind another is superseded as ever, and leaves those behind that one alone.
+        // An Event that waits behind another is superseded as usual, without releasing those behind the first one.
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
         let (first, resolved) = queue.pop(now).unwrap();
         queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
@@ -495,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn another_outcome_of_the_same_waits_for_the_end_of_the_first() {
+    fn an_event_with_another_outcome_waits_for_the_first_one() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Change));
         let (first, appeared) = queue.pop(now).unwrap();
@@ -510,14 +513,14 @@ mod tests {
         queue.finish(first, &appeared.content);
         let (second, resolved) = queue.pop(now).unwrap();
         assert!(queue.pop(now).is_none());
-        // What is superseded is the violation itself.
+        // Only an Event about the same violation is superseded.
         assert!(!queue.supersede(&end("a", 1)) && queue.supersede(&end_of_other));
         queue.finish(second, &resolved.content);
         assert!(is_empty(&queue));
     }
 
     #[test]
-    fn what_is_put_back_keeps_its_place() {
+    fn events_that_are_put_back_keep_their_order() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         for message in ["a", "b", "c"] {
             queue.push(event(message, 0, Lifecycle::Happened, Priority::Change));
@@ -538,16 +541,19 @@ mod tests {
     }
 
     #[test]
-    fn transitions_are_bounded() {
+    fn queued_events_about_transitions_are_bounded() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Happened, Priority::Change));
         assert!((0..MOST_TRANSITIONS).all(|_| more(&mut queue)) && !more(&mut queue));
         assert!(queue.pop(now).is_some() && more(&mut queue) && !more(&mut queue));
-        assert!(queue.push(event("a", 0, Lifecycle::Appeared, Priority::Change)), "what stands is not dropped");
+        assert!(
+            queue.push(event("a", 0, Lifecycle::Appeared, Priority::Change)),
+            "Events about open violations are not dropped"
+        );
     }
 
     #[test]
-    fn counts_what_waits_long_by_namespace() {
+    fn events_that_wait_long_are_counted_by_namespace() {
         let (mut queue, later) = (EventQueue::default(), Instant::now() + Duration::from_secs(1));
         queue.push(event("a", 0, Lifecycle::Appeared, Priority::Backlog));
         queue.push(own("x", "x"));

@@ -35,11 +35,11 @@ pub(super) const WRITES_AT_A_TIME: usize = 4;
 /// How often the Events that are held back are summed up, and how long one has to wait before it counts.
 const SUM_UP_EVERY: Duration = Duration::from_secs(30);
 
-/// What is said of an Event whose writing panics, and nothing more is done about.
+/// The error of an Event whose writing panicked; it is not tried again.
 const PANICKED: &str = "kaudit failed while writing it, which is a bug";
 
-/// An attempt to write an Event, and what came of it.
-struct Attempt {
+/// An attempt to write an Event, and its result.
+struct WriteAttempt {
     sequence: Sequence,
     pending: PendingEvent,
     result: Result<(), PostError>,
@@ -51,14 +51,14 @@ pub(super) struct EventRecorder {
     rates: Rates,
     objects: ObjectBuckets,
     pub(super) pauses: Pauses,
-    writes: JoinSet<Attempt>,
+    writes: JoinSet<WriteAttempt>,
     /// Events that were dropped because of their object's rate, by namespace.
     dropped: BTreeMap<Option<Arc<str>>, usize>,
-    /// Namespaces that have an Event about those which are held back.
+    /// Namespaces that have an Event about their Events being held back.
     summed_up: BTreeSet<Option<Arc<str>>>,
-    /// The sink is gone.
+    /// Whether the sink is dropped.
     ending: bool,
-    /// How many Events could not be written, and why the last of them.
+    /// How many Events were lost, and why the last of them was.
     lost: Option<(usize, String)>,
     filter: EventFilter,
     metrics: Arc<Metrics>,
@@ -116,7 +116,7 @@ impl EventRecorder {
         self.report_health();
     }
 
-    /// Returns when the next Event may be written; `None` if something else has to happen first.
+    /// Returns when the next Event may be written; `None` if none waits or enough are in flight.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         let (due, priority) = self.queue.next(now).filter(|_| self.writes.len() < WRITES_AT_A_TIME)?;
         Some(due.max(self.rates.ready(priority, now)).max(self.pauses.server_until().unwrap_or(now)))
@@ -140,7 +140,7 @@ impl EventRecorder {
             && change.lifecycle == Lifecycle::Resolved
         {
             if self.queue.supersede(change) {
-                // Both that it appeared and that it was resolved.
+                // Neither its appearance nor its resolution gets an Event.
                 return self.metrics.events_superseded(2);
             }
             if self.filter == EventFilter::Appeared {
@@ -152,7 +152,7 @@ impl EventRecorder {
         }
     }
 
-    /// Queues an Event about kaudit itself; the newest with its reason and namespace is enough.
+    /// Queues an Event about kaudit itself; it replaces a waiting one with the same reason and namespace.
     fn report(&mut self, reason: &str, regarding: ObjectReference, note: &str, at: Timestamp) {
         let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
         let event = Box::new(self.writer.own_event(regarding, reason, note, at));
@@ -164,8 +164,8 @@ impl EventRecorder {
         self.queue.push(PendingEvent { content, priority, queued, tried: false, span });
     }
 
-    /// Begins to write the next Event that may be written. Those before it go on waiting, for a token of their object or for
-    /// the end of their namespace's pause.
+    /// Starts to write the next Event that may be written. Those before it are put back until their object has a token
+    /// or their namespace's pause ends.
     fn write_next(&mut self, now: Instant) {
         while let Some((_, priority)) = self.queue.next(now) {
             if self.rates.ready(priority, now) > now {
@@ -176,7 +176,7 @@ impl EventRecorder {
                 self.wait_on(sequence, pending, until);
                 continue;
             }
-            // An attempt has taken its token, whatever came of it.
+            // An Event that was tried has taken its token already.
             if let EventContent::Violation(change) = &pending.content
                 && !pending.tried
                 && let Err(until) = self.objects.take(&change.uid, now)
@@ -196,14 +196,14 @@ impl EventRecorder {
                     span.fail("not_written");
                 }
                 span.end();
-                Attempt { sequence, pending, result, took: began.elapsed() }
+                WriteAttempt { sequence, pending, result, took: began.elapsed() }
             });
             return;
         }
     }
 
-    /// Puts an Event back until its object has a token. Those that nothing else bounds are dropped, and at the end all, as
-    /// there is no time left to wait.
+    /// Puts an Event back until its object has a token. Events about transitions, which nothing else bounds, are
+    /// dropped instead; at the end all are, as there is no time left to wait.
     fn wait_for_object(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         match &pending.content {
             EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Happened => {
@@ -215,8 +215,8 @@ impl EventRecorder {
         }
     }
 
-    fn written(&mut self, attempt: Attempt, now: Instant) {
-        let Attempt { sequence, pending, result, took } = attempt;
+    fn written(&mut self, attempt: WriteAttempt, now: Instant) {
+        let WriteAttempt { sequence, pending, result, took } = attempt;
         match &result {
             Err(PostError::Server(..)) => self.rates.overloaded(now),
             _ => self.rates.answered(took, now),
@@ -257,13 +257,13 @@ impl EventRecorder {
         self.report_health();
     }
 
-    /// Notes that the server has answered for good.
+    /// Notes that an Event is written, or never will be.
     fn finished(&mut self, sequence: Sequence, content: &EventContent) {
         self.pauses.succeeded(content.namespace());
         self.queue.finish(sequence, content);
     }
 
-    /// Puts an Event back until its namespace takes Events, unless there is no time left for that.
+    /// Puts an Event back until its namespace accepts Events; drops it if that is hopeless at the end.
     fn wait_on(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         if self.ending && self.pauses.is_hopeless(pending.content.namespace()) {
             self.metrics.recorder_dropped("events", "unavailable", 1);
@@ -293,8 +293,8 @@ impl EventRecorder {
         }
     }
 
-    /// Reports where Events have waited for long because there are many, once for as long as they do, and which were dropped.
-    /// Where none can be written, the recorder's health says why.
+    /// Reports the namespaces whose Events have waited long because there are many, once for as long as they do, and
+    /// the Events that were dropped. Namespaces that accept no Events are left out: the recorder's health reports them.
     pub(super) fn sum_up(&mut self, now: Instant) {
         self.objects.tidy(now);
         let waiting = now.checked_sub(SUM_UP_EVERY).map(|since| self.queue.waiting_since(since)).unwrap_or_default();
@@ -314,7 +314,7 @@ impl EventRecorder {
         self.report_dropped();
     }
 
-    /// Reports which Events were dropped; returns whether any were.
+    /// Reports how many Events were dropped; returns whether any were.
     fn report_dropped(&mut self) -> bool {
         let dropped = std::mem::take(&mut self.dropped);
         let any = !dropped.is_empty();
@@ -326,7 +326,7 @@ impl EventRecorder {
         any
     }
 
-    /// Returns a reference to a namespace, in itself; to the `Audit` for what is in none.
+    /// Returns a reference to a namespace; without a name, to the `Audit` object.
     fn namespace(&self, name: Option<&str>) -> ObjectReference {
         let Some(name) = name else { return self.writer.own.clone() };
         ObjectReference {
@@ -339,7 +339,7 @@ impl EventRecorder {
     }
 }
 
-/// Also when the time to write what is pending is over.
+/// Logs how many Events were not written, also when the recorder is aborted.
 impl Drop for EventRecorder {
     fn drop(&mut self) {
         let events = self.queue.len() + self.writes.len();

@@ -1,4 +1,4 @@
-//! What a recorder of Events needs to know.
+//! The settings of the Event recorder.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub struct EventSettings {
     pub client: Client,
     /// Which are written.
     pub filter: EventFilter,
-    /// Events a second about what was found at once, and the measure of the rates for changes.
+    /// The rate for the backlog in Events per second; the rates for changes are multiples of it.
     pub per_second: f64,
-    /// What Events about kaudit itself are about: its `Audit` object.
+    /// The object that Events about kaudit itself refer to: its `Audit` object.
     pub own: ObjectReference,
-    /// Namespace and name of that, which tells the Events of this kaudit from those of others.
+    /// Namespace and name of that object, which distinguish the Events of this kaudit from those of others.
     pub audit: String,
     /// Counters.
     pub metrics: Arc<Metrics>,
-    /// Receives what is wrong.
+    /// Receives the health of the recorder.
     pub health: watch::Sender<Health>,
 }

@@ -14,7 +14,7 @@ use crate::{
 /// Takes deltas and never blocks.
 #[derive(Clone)]
 pub struct EventSink {
-    // The recorder receives at once whatever comes, so this holds next to nothing.
+    // Unbounded: the recorder receives at once, so this holds almost nothing.
     sender: mpsc::UnboundedSender<Incoming>,
 }
 
@@ -23,18 +23,18 @@ pub(super) enum Incoming {
     Event(PendingEvent),
     /// Policies are refused: what they are, and since when.
     PoliciesRefused(String, Timestamp),
-    /// A team should look at its exception.
+    /// A notice for the team that owns an exception.
     Exception(Box<ExceptionNotice>),
 }
 
-/// Returns a sink and where what it takes arrives.
+/// Returns a sink and the receiver of what it takes.
 pub(super) fn channel() -> (EventSink, mpsc::UnboundedReceiver<Incoming>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (EventSink { sender }, receiver)
 }
 
 impl EventSink {
-    /// Takes what changed of an object's violations.
+    /// Queues Events about the changes of an object's violations.
     pub fn record(&self, delta: &Delta) {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
@@ -63,7 +63,7 @@ impl EventSink {
     }
 
     fn send(&self, incoming: Incoming) {
-        // An error says that the run is over, and so is the time to write what is pending.
+        // An error means that the recorder has ended: it is too late to write.
         let _late = self.sender.send(incoming);
     }
 }

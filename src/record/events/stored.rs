@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::{cluster::identity::CONTROLLER, source::json::ListReader};
 
-/// Events in one answer: etcd stores up to 1.5 MiB for each, and the API server holds a whole answer.
+/// Events in one response: etcd stores up to 1.5 MiB for each, and the API server holds a whole response in memory.
 const PAGE: u32 = 100;
 
 /// The fields of an Event that kaudit reads. `managedFields` are skipped: their depth has no limit.
@@ -98,11 +98,11 @@ mod tests {
     /// Reads from a server with these pages of items; returns the names that were read, and the queries.
     async fn names(pages: Vec<String>) -> (kube::Result<Vec<String>>, Vec<String>) {
         let queries = Arc::new(Mutex::new(Vec::new()));
-        let (pages, asked) = (Arc::new(pages), Arc::clone(&queries));
+        let (pages, received) = (Arc::new(pages), Arc::clone(&queries));
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            let number = asked.lock().unwrap().len();
-            asked.lock().unwrap().push(query);
+            let number = received.lock().unwrap().len();
+            received.lock().unwrap().push(query);
             let token = if number + 1 < pages.len() { "more" } else { "" };
             let body = format!(r#"{{"metadata":{{"continue":"{token}"}},"items":[{}"#, pages[number]);
             async move { Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes()))) }
@@ -120,10 +120,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_that_cannot_be_decoded_costs_only_itself() {
+    async fn only_events_that_cannot_be_decoded_are_skipped() {
         let deep = |levels: usize| format!("{}{{}}{}", r#"{"f:a":"#.repeat(levels), "}".repeat(levels));
         let odd = [
-            // Decoded in spite of what kaudit does not read.
+            // Decoded, as kaudit does not read the odd fields.
             event("managed-fields", &format!(r#","managedFields":[{{"fieldsV1":{}}}]"#, deep(300))),
             event("deep", &format!(r#","labels":{}"#, deep(50_000))),
             event("spaced", r#","managedFields" : 7"#),

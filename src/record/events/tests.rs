@@ -1,4 +1,4 @@
-//! A recorder against a server that answers as the test says.
+//! A recorder against a server whose responses the test decides.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ use crate::{
     record::health::Health,
 };
 
-/// The Events that a server took.
+/// The Events that a server accepted.
 type Taken = Arc<Mutex<Vec<Event>>>;
 
 struct Scene {
@@ -114,7 +114,7 @@ fn violation(uid: &str, message: &str) -> Violation {
     Violation::new(Subject { uid, ..Subject::SAMPLE }, Finding::sample(message), Timestamp::UNIX_EPOCH)
 }
 
-/// An object of which violations appeared.
+/// A delta of an object whose violations with these messages appeared.
 fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
     let kind = Kind::sample("", "pods", "Pod");
     Delta {
@@ -126,12 +126,12 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
     }
 }
 
-fn over(delta: &Delta) -> Delta {
+fn resolved(delta: &Delta) -> Delta {
     Delta { appeared: Vec::new(), resolved: delta.appeared.clone(), lane: Lane::Change, ..delta.clone() }
 }
 
 #[tokio::test]
-async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
+async fn an_overloaded_server_gets_no_requests_until_retry_after_and_no_event_is_lost() {
     let busy = |attempt, _: &Event| (attempt < 4).then(|| status(429, "TooManyRequests", 1));
     let (scene, sink, recorder) = scene(EventFilter::All, busy);
     for number in 0..50 {
@@ -152,7 +152,7 @@ async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
+async fn a_namespace_that_refuses_events_delays_no_other_and_is_retried_rarely() {
     let forbidden =
         |_, event: &Event| (event.metadata.namespace.as_deref() == Some("a")).then(|| status(403, "Forbidden", 0));
     let (scene, sink, recorder) = scene(EventFilter::All, forbidden);
@@ -169,7 +169,7 @@ async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
     assert_eq!(scene.health.borrow().trouble, "Events cannot be written in namespace a: no");
 }
 
-/// They do not wait because there are many.
+/// They wait because they are refused, not because there are many.
 #[tokio::test]
 async fn events_of_a_namespace_that_refuses_them_are_not_summed_up() {
     let (_scene, settings) = settings(EventFilter::All, |_, _| None);
@@ -189,7 +189,7 @@ async fn events_of_a_namespace_that_refuses_them_are_not_summed_up() {
 }
 
 #[tokio::test]
-async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
+async fn events_dropped_by_the_object_rate_are_summed_up_at_the_end() {
     let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let messages: Vec<_> = messages.iter().map(String::as_str).collect();
@@ -211,17 +211,17 @@ async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
 }
 
 #[tokio::test]
-async fn ends_that_nobody_wants_are_not_written_but_known() {
+async fn resolutions_that_are_filtered_out_still_supersede_appearances() {
     let (scene, sink, recorder) = scene(EventFilter::Appeared, |_, _| None);
     let (one, other) = (delta("a", "one", &["x"], Lane::Snapshot), delta("a", "other", &["x"], Lane::Change));
     sink.record(&one);
-    sink.record(&over(&one));
+    sink.record(&resolved(&one));
     sink.record(&other);
     let recorder = tokio::spawn(recorder);
     while scene.count("PolicyViolation") == 0 {
         tokio::task::yield_now().await;
     }
-    sink.record(&over(&other));
+    sink.record(&resolved(&other));
     drop(sink);
     recorder.await.unwrap();
     assert_eq!(scene.reasons(), ["PolicyViolation"]);
@@ -229,13 +229,13 @@ async fn ends_that_nobody_wants_are_not_written_but_known() {
 }
 
 #[tokio::test]
-async fn changes_are_written_before_a_backlog_and_what_is_over_not_at_all() {
+async fn changes_are_written_before_the_backlog_and_resolved_violations_not_at_all() {
     let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
     let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
     for delta in &backlog {
         sink.record(delta);
     }
-    backlog.iter().take(5).for_each(|delta| sink.record(&over(delta)));
+    backlog.iter().take(5).for_each(|delta| sink.record(&resolved(delta)));
     sink.policies_refused("older");
     sink.policies_refused("newer");
     sink.record(&delta("b", "new", &["x"], Lane::Change));

@@ -44,22 +44,22 @@ const BUSY: Duration = Duration::from_secs(1);
 pub(super) struct EventWriter {
     pub(super) client: Client,
     pub(super) instance: String,
-    /// What Events about kaudit itself are about.
+    /// The object that Events about kaudit itself refer to.
     pub(super) own: ObjectReference,
-    /// Namespace and name of that, for the annotation.
+    /// Namespace and name of that object, for the annotation.
     pub(super) audit: String,
 }
 
 /// Why an Event was not written.
 #[derive(Debug)]
 pub(super) enum PostError {
-    /// It need not be written, and that is in order.
+    /// It need not be written, which is not a failure.
     Normal(&'static str),
     /// It cannot be written, ever.
     Never(&'static str, String),
-    /// The namespace takes none for at least this long.
+    /// The namespace accepts no Events for at least this long.
     Namespace(Duration, String),
-    /// The server takes none for at least this long.
+    /// The server accepts no Events for at least this long.
     Server(Duration, String),
 }
 
@@ -97,7 +97,7 @@ impl EventWriter {
             }
         }
         violation.notified.iter().for_each(|receivers| drop(annotate(RECEIVERS, receivers)));
-        // What a transition violates never stands, so there is no time that it stands since.
+        // A violation of a transition is never open, so it has no such time.
         if *lifecycle != Lifecycle::Happened {
             annotate(SINCE, &since);
         }
@@ -177,10 +177,11 @@ fn classify(error: &kube::Error) -> PostError {
         (WriteFailure::Normal(reason), _) => PostError::Normal(reason),
         (WriteFailure::Refused(reason), 400 | 422) => PostError::Never(reason, why),
         (_, 403) => PostError::Namespace(REFUSED, why),
-        // Not about the namespace: the answer comes from elsewhere, or is about kaudit.
+        // Not specific to the namespace: there is no response, a gateway responds, or kaudit's credentials are
+        // rejected.
         (_, 0 | 401 | 502..=504) => PostError::Server(retry_after, why),
         (_, 429) => PostError::Server(retry_after.max(BUSY), why),
-        // Such as a webhook that cannot be reached.
+        // For example, an admission webhook cannot be reached.
         _ => PostError::Namespace(retry_after, why),
     }
 }
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_those_of_the_namespace_or_of_the_server() {
+    fn errors_are_classified_as_those_of_the_namespace_or_the_server() {
         let sorted = |code: u16, reason: &str, retry_after_seconds: u32| {
             let details = StatusDetails {
                 name: String::new(),

@@ -61,7 +61,7 @@ fn the_status_follows_the_state_and_keeps_the_time_of_its_transition() {
     assert_eq!(invalid.transition, "2027-01-20T13:00:00Z");
     let ended = status(ExceptionState::Expired, Some(&invalid), time("2027-03-01T00:00:00Z"));
     assert_eq!((ended.transition, ended.days_left, &*ended.reason), (invalid.transition, None, "Expired"));
-    // What is in force only for some of the rules says so.
+    // An exception that is in force for only some of its rules reports the others.
     let partly = ExceptionSummary { refused_rules: 2, ..summary(ExceptionState::Unused, object("a", None)) };
     let message = wanted(&partly, &partly.object.clone().unwrap(), None, now).message;
     assert_eq!(message, "no violation matches it; 2 of its rules cannot be excused by a namespace");
@@ -85,7 +85,7 @@ fn a_notice_is_due_once_and_not_again_after_a_restart() {
         let first = notice(&bad, &mut reported).unwrap();
         assert!(first.reason == reason && first.note.starts_with(note), "{first:?}");
         assert_eq!(notice(&bad, &mut reported), None);
-        // When it is in order in between, the name of the Event prevents that it is repeated.
+        // If it is valid in between, the name of the Event prevents a second one.
         assert_eq!(notice(&summary(ExceptionState::Active, object("a", None)), &mut reported), None);
         assert_eq!(notice(&bad, &mut reported).unwrap().identity, first.identity);
     }
@@ -134,7 +134,7 @@ fn recorder(code: u16, answer: &'static str) -> (ExceptionRecorder, Written) {
 const FINE: &str = r#"{"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException", "metadata": {"name": "a"}}"#;
 
 #[tokio::test]
-async fn a_status_is_written_once_and_never_where_the_server_has_it() {
+async fn a_status_is_written_once_and_only_if_the_server_does_not_have_it() {
     let (mut recorder, written) = recorder(200, FINE);
     let now = Timestamp::now();
     let elsewhere = ExceptionObject { namespace: "other".into(), ..object("b", None) };
@@ -175,7 +175,7 @@ async fn nothing_is_written_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_crd_without_a_status_is_not_asked_again_and_a_missing_right_is_trouble() {
+async fn a_crd_without_a_status_is_retried_late_and_a_missing_permission_is_reported() {
     let all = [summary(ExceptionState::Active, object("a", None))];
     let missing = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
         "message": "the server could not find the requested resource", "details": {}}"#;

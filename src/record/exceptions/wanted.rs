@@ -1,4 +1,4 @@
-//! The status that an exception is to have: a pure function of what is known of it.
+//! The status that an exception should have: a pure function of its summary and its present status.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::{
 const MESSAGE_BYTES: usize = 1_024;
 const DAY: i64 = 24;
 
-/// Returns the status, given the one that the object has. Nothing in it changes with time alone but the days left.
+/// Returns the status, given the one that the object has. With time alone, only the days left change.
 pub(super) fn wanted(
     summary: &ExceptionSummary,
     object: &ExceptionObject,

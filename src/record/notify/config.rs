@@ -1,4 +1,4 @@
-//! The file of receivers, checked as a whole before anything starts: what is wrong is said with its line and column.
+//! The receiver file, checked as a whole before anything starts; errors name their line and column.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,39 +14,39 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_saphyr::Spanned;
 
 use super::{
-    credential::{Credential, Text},
+    credential::{ReceiverCredential, Text},
     file::RotatedFile,
     formats::{
-        Format,
+        ReceiverFormat,
         alertmanager::Alertmanager,
-        cloudevents::{CloudEvents, Mode},
+        cloudevents::{CloudEvents, CloudEventsMode},
         slack::Slack,
         webhook::Webhook,
     },
     http::{self, Endpoint, HttpCredentials},
     queue::Batching,
-    receiver::{Receiver, Target},
-    route::Match,
+    receiver::{Receiver, ReceiverTarget},
+    route::NotificationMatch,
 };
 use crate::{model::text, rego::analysis::yaml};
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long notifications wait for others.
+/// How long the first notification of a batch waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The same for people, who read one message rather than two.
+/// The same for chats, where people prefer one message to two.
 const MAX_WAIT_FOR_PEOPLE: Duration = Duration::from_secs(5);
-/// How many notifications one message tells.
+/// The most notifications in one message.
 const MAX_ITEMS: usize = 100;
-/// The same for people: such a message counts what it does not list.
+/// The same for chats: such a message counts what it does not list.
 const MAX_ITEMS_FOR_PEOPLE: usize = 1_000;
-/// How many notifications wait: some 20 MB.
+/// The most notifications that wait: about 20 MB.
 const MAX_QUEUED: usize = 10_000;
 /// How often alerts are sent again.
 const RESEND_EVERY: Duration = Duration::from_mins(1);
 /// Longest name of a cluster.
 const CLUSTER_BYTES: usize = 253;
-/// How large a file of notifications grows, and how many are kept.
+/// The largest size of a notification file, and how many are kept.
 const MAX_FILE_BYTES: u64 = 100 << 20;
 const MAX_FILES: usize = 5;
 
@@ -59,7 +59,7 @@ pub struct NotifyConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct NotifyDocument {
     #[serde(default, rename = "externalURL")]
     external_url: Option<Spanned<String>>,
     cluster: Option<Spanned<String>>,
@@ -77,17 +77,17 @@ struct ReceiverDocument {
     file: Option<Spanned<FileDocument>>,
     http: Option<Spanned<HttpDocument>>,
     #[serde(default, rename = "match")]
-    matching: Match,
+    matching: NotificationMatch,
     #[serde(default)]
     batch: BatchDocument,
-    max_queued: Option<Count>,
+    max_queued: Option<PositiveCount>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WebhookDocument {
     url: Spanned<Text>,
-    signing_secret: Option<Credential>,
+    signing_secret: Option<ReceiverCredential>,
     template: Option<Spanned<Text>>,
 }
 
@@ -96,14 +96,14 @@ struct WebhookDocument {
 struct CloudEventsDocument {
     url: Spanned<Text>,
     #[serde(default)]
-    mode: Mode,
-    signing_secret: Option<Credential>,
+    mode: CloudEventsMode,
+    signing_secret: Option<ReceiverCredential>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SlackDocument {
-    url: Spanned<Credential>,
+    url: Spanned<ReceiverCredential>,
 }
 
 #[derive(Deserialize)]
@@ -120,14 +120,14 @@ struct AlertmanagerDocument {
 struct FileDocument {
     path: PathBuf,
     max_size: Option<Size>,
-    max_files: Option<Count>,
+    max_files: Option<PositiveCount>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct HttpDocument {
     headers: BTreeMap<String, Text>,
-    bearer_token: Option<Credential>,
+    bearer_token: Option<ReceiverCredential>,
     basic_auth: Option<BasicAuth>,
     ca_file: Option<PathBuf>,
     timeout: Option<Period>,
@@ -137,13 +137,13 @@ struct HttpDocument {
 #[serde(deny_unknown_fields)]
 struct BasicAuth {
     username: String,
-    password: Credential,
+    password: ReceiverCredential,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct BatchDocument {
-    max_items: Option<Count>,
+    max_items: Option<PositiveCount>,
     max_wait: Option<Wait>,
 }
 
@@ -156,8 +156,8 @@ struct Wait(Duration);
 /// A number of bytes such as `100Mi`.
 struct Size(u64);
 
-/// A number that is not zero.
-struct Count(usize);
+/// A count of at least 1.
+struct PositiveCount(usize);
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for PositiveCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match usize::deserialize(deserializer)? {
             0 => Err(D::Error::custom("must be at least 1")),
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// What is wrong, and where.
+/// What is wrong in the file, and where.
 struct Mistake {
     line: u64,
     column: u64,
@@ -211,10 +211,10 @@ impl Mistake {
 }
 
 impl NotifyConfig {
-    /// Reads the receivers from a file, and all that it names.
+    /// Reads the receiver file, and checks the files and variables that it names.
     ///
     /// # Errors
-    /// Says what is wrong, where, and what to do.
+    /// What is wrong, where, and what to do.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("reading receivers from {}", path.display()))?;
         Self::parse(&text).map_err(|Mistake { line, column, what }| {
@@ -223,7 +223,7 @@ impl NotifyConfig {
         })
     }
 
-    /// Returns the keys of the labels by which receivers are chosen.
+    /// Returns the label keys by which receivers select.
     pub fn label_keys(&self) -> BTreeSet<String> {
         self.receivers.iter().flat_map(|receiver| receiver.matching.label_keys()).cloned().collect()
     }
@@ -238,10 +238,11 @@ impl NotifyConfig {
     }
 
     fn parse(text: &str) -> Result<Self, Mistake> {
-        let document: Document = serde_saphyr::from_str_with_options(text, yaml::as_opa_short()).map_err(|error| {
-            let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
-            Mistake { line, column, what: yaml::reason(&error) }
-        })?;
+        let document: NotifyDocument =
+            serde_saphyr::from_str_with_options(text, yaml::as_opa_short()).map_err(|error| {
+                let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+                Mistake { line, column, what: yaml::reason(&error) }
+            })?;
         if document.receivers.value.is_empty() {
             return Err(Mistake::at(&document.receivers, "names no receiver"));
         }
@@ -258,7 +259,7 @@ impl NotifyConfig {
         let mut receivers = Vec::new();
         for receiver in document.receivers.value {
             check_name(&receiver.name, &mut names)?;
-            receivers.push(Arc::new(receiver.settle(external_url.as_ref())?));
+            receivers.push(Arc::new(receiver.into_receiver(external_url.as_ref())?));
         }
         Ok(Self { cluster, receivers })
     }
@@ -289,14 +290,14 @@ fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<()
     Ok(())
 }
 
-/// What a kind of receiver is, before the rest of its settings is looked at.
-struct Kind<'a> {
-    format: Format,
+/// The part of a receiver that depends on its kind, if it is reached by HTTP.
+struct ReceiverKind<'a> {
+    format: ReceiverFormat,
     url: Spanned<Text>,
     path: &'static str,
-    signing: Option<Credential>,
+    signing: Option<ReceiverCredential>,
     batching: Batching,
-    /// What people call it.
+    /// Its key in the receiver file, for errors.
     place: &'a str,
 }
 
@@ -304,7 +305,7 @@ const FOR_PROGRAMS: Batching = Batching { items: MAX_ITEMS, wait: MAX_WAIT, queu
 const FOR_PEOPLE: Batching = Batching { items: MAX_ITEMS_FOR_PEOPLE, wait: MAX_WAIT_FOR_PEOPLE, queued: MAX_QUEUED };
 
 impl ReceiverDocument {
-    fn settle(mut self, external_url: Option<&String>) -> Result<Receiver, Mistake> {
+    fn into_receiver(mut self, external_url: Option<&String>) -> Result<Receiver, Mistake> {
         let name = self.name.clone();
         let at_name = |what: String| Mistake::at(&name, format!("receiver {}: {what}", name.value));
         let kinds = [
@@ -338,42 +339,47 @@ impl ReceiverDocument {
         };
         let BatchDocument { max_items, max_wait } = self.batch;
         let batching = Batching {
-            items: max_items.map_or(batching.items, |Count(items)| items),
+            items: max_items.map_or(batching.items, |PositiveCount(items)| items),
             wait: max_wait.map_or(batching.wait, |Wait(wait)| wait),
-            queued: self.max_queued.map_or(batching.queued, |Count(items)| items),
+            queued: self.max_queued.map_or(batching.queued, |PositiveCount(items)| items),
         };
         Ok(Receiver { name: name.value, matching: self.matching, batching, target })
     }
 
-    /// Returns what it is, if it is reached by HTTP.
-    fn kind(&mut self, external_url: Option<&String>) -> Result<Option<Kind<'static>>, Mistake> {
-        let kind = |place, format, url| Kind { format, url, path: "", signing: None, batching: FOR_PROGRAMS, place };
+    /// Returns the part that depends on the kind; `None` for a file.
+    fn kind(&mut self, external_url: Option<&String>) -> Result<Option<ReceiverKind<'static>>, Mistake> {
+        let kind =
+            |place, format, url| ReceiverKind { format, url, path: "", signing: None, batching: FOR_PROGRAMS, place };
         if let Some(WebhookDocument { url, signing_secret, template }) = self.webhook.take() {
             let webhook = template.map_or(Ok(Webhook::default()), |template| {
                 let made = template.value.read().and_then(Webhook::with_template);
                 made.map_err(|why| Mistake::at(&template, format!("webhook.template: {why}")))
             })?;
-            return Ok(Some(Kind { signing: signing_secret, ..kind("webhook", Format::Webhook(webhook), url) }));
+            return Ok(Some(ReceiverKind {
+                signing: signing_secret,
+                ..kind("webhook", ReceiverFormat::Webhook(webhook), url)
+            }));
         }
         if let Some(CloudEventsDocument { url, mode, signing_secret }) = self.cloud_events.take() {
-            let format = Format::CloudEvents(CloudEvents { mode });
-            return Ok(Some(Kind { signing: signing_secret, ..kind("cloudEvents", format, url) }));
+            let format = ReceiverFormat::CloudEvents(CloudEvents { mode });
+            return Ok(Some(ReceiverKind { signing: signing_secret, ..kind("cloudEvents", format, url) }));
         }
         if let Some(SlackDocument { url }) = self.slack.take() {
             let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
             let slack = Slack { external_url: external_url.cloned() };
-            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack(slack), url) }));
+            return Ok(Some(ReceiverKind { batching: FOR_PEOPLE, ..kind("slack", ReceiverFormat::Slack(slack), url) }));
         }
         let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else {
             return Ok(None);
         };
         let resend_every = resend_every.map_or(RESEND_EVERY, |Period(every)| every);
-        let format = Format::Alertmanager(Alertmanager { resend_every, labels, external_url: external_url.cloned() });
-        Ok(Some(Kind { path: "/api/v2/alerts", ..kind("alertmanager", format, url) }))
+        let format =
+            ReceiverFormat::Alertmanager(Alertmanager { resend_every, labels, external_url: external_url.cloned() });
+        Ok(Some(ReceiverKind { path: "/api/v2/alerts", ..kind("alertmanager", format, url) }))
     }
 }
 
-fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<Target, Mistake> {
+fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<ReceiverTarget, Mistake> {
     if let Some(http) = http {
         return Err(Mistake::at(http, "http: a file is not reached by HTTP"));
     }
@@ -381,34 +387,34 @@ fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>
     let rotated = RotatedFile {
         path: path.clone(),
         max_bytes: max_size.as_ref().map_or(MAX_FILE_BYTES, |Size(bytes)| *bytes),
-        max_files: max_files.as_ref().map_or(MAX_FILES, |Count(files)| *files),
+        max_files: max_files.as_ref().map_or(MAX_FILES, |PositiveCount(files)| *files),
     };
-    // Whether it can be written is known now, and not when the first violation appears.
+    // Fails now if the file cannot be written, not when the first violation appears.
     let writable = fs::OpenOptions::new().append(true).create(true).open(path);
     writable.map_err(|error| Mistake::at(file, format!("file.path: cannot write {}: {error}", path.display())))?;
-    Ok(Target::File(Arc::new(rotated)))
+    Ok(ReceiverTarget::File(Arc::new(rotated)))
 }
 
 fn http_target(
-    kind: Kind<'_>,
+    kind: ReceiverKind<'_>,
     http: Option<&Spanned<HttpDocument>>,
     at_name: &impl Fn(String) -> Mistake,
-) -> Result<Target, Mistake> {
-    let Kind { format, url, path, signing, place, .. } = kind;
+) -> Result<ReceiverTarget, Mistake> {
+    let ReceiverKind { format, url, path, signing, place, .. } = kind;
     let at_http = |what: String| http.map_or_else(|| at_name(what.clone()), |http| Mistake::at(http, &what));
     let settings = http.map(|http| &http.value);
     let timeout = settings.and_then(|http| http.timeout.as_ref()).map_or(TIMEOUT, |Period(timeout)| *timeout);
     let ca_file = settings.and_then(|http| http.ca_file.as_ref());
     let client = http::client(timeout, ca_file).map_err(|why| at_http(format!("http.caFile: {why:#}")))?;
     let credentials = settings.map_or(Ok(HttpCredentials::default()), credentials).map_err(&at_http)?;
-    // The URL has a place of its own.
+    // Errors about the URL name its own line.
     url.value
         .read()
         .and_then(|text| http::url(&text))
         .map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
     let endpoint = Endpoint { url: url.value, path, credentials, signing, client };
     endpoint.check().map_err(at_name)?;
-    Ok(Target::Http(Box::new((endpoint, format))))
+    Ok(ReceiverTarget::Http(Box::new((endpoint, format))))
 }
 
 fn credentials(http: &HttpDocument) -> Result<HttpCredentials, String> {

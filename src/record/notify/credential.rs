@@ -1,5 +1,5 @@
-//! Values of the file of receivers that are no secrets, and those that are: credentials stand in files or in the environment
-//! and are read whenever they are needed, so that a rotated one is used at once. They are never shown.
+//! Values in the receiver file: plain texts, and secrets. Secrets are kept in files or environment variables and read
+//! whenever they are needed, so that a rotated one is used at once. They are never shown.
 
 use std::{env, fmt, fs, path::PathBuf};
 
@@ -11,16 +11,16 @@ use serde::{
 /// A text, or where it is read from.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Text {
-    /// It stands in the file of receivers.
+    /// Given in the receiver file itself.
     Plain(String),
-    /// It is a secret.
-    Secret(Credential),
+    /// A secret, which is read from elsewhere.
+    Secret(ReceiverCredential),
 }
 
 /// Where a secret is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Credential {
-    /// A file, such as that of a mounted Secret; blanks at its end do not count.
+pub(super) enum ReceiverCredential {
+    /// A file, such as that of a mounted Secret; trailing whitespace is removed.
     File(PathBuf),
     /// An environment variable.
     Env(String),
@@ -38,13 +38,13 @@ impl Text {
         }
     }
 
-    /// Whether it may not be shown.
+    /// Whether it is a secret, which may not be shown.
     pub(super) fn is_secret(&self) -> bool {
         matches!(self, Self::Secret(_))
     }
 }
 
-impl Credential {
+impl ReceiverCredential {
     /// Returns the secret.
     ///
     /// # Errors
@@ -65,8 +65,8 @@ impl Credential {
     }
 }
 
-/// Shows where it is, not what it is.
-impl fmt::Display for Credential {
+/// Shows where the secret is kept, never its value.
+impl fmt::Display for ReceiverCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-impl<'de> Deserialize<'de> for Credential {
+impl<'de> Deserialize<'de> for ReceiverCredential {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(TextVisitor { may_be_plain: false })? {
             Text::Secret(credential) => Ok(credential),
@@ -99,7 +99,7 @@ impl<'de> Deserialize<'de> for Credential {
     }
 }
 
-/// What is said of a secret in the file itself.
+/// The error about a secret in the receiver file itself.
 const INLINE: &str = "a secret does not stand here: name where it is, as {file: PATH} or {env: NAME}";
 
 struct TextVisitor {
@@ -126,8 +126,8 @@ impl<'de> Visitor<'de> for TextVisitor {
             return Err(de::Error::custom("expected {file: PATH} or {env: NAME}"));
         };
         let credential = match key.as_str() {
-            "file" => Credential::File(value.into()),
-            "env" => Credential::Env(value),
+            "file" => ReceiverCredential::File(value.into()),
+            "env" => ReceiverCredential::Env(value),
             _ => return Err(de::Error::unknown_field(&key, &["file", "env"])),
         };
         if map.next_key::<String>()?.is_some() {
@@ -142,14 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_stand_elsewhere_and_are_never_shown() {
+    fn secrets_are_kept_elsewhere_and_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "hidden\n").unwrap();
         let text: Text = serde_json::from_value(serde_json::json!({"file": path})).unwrap();
         assert_eq!(text.read().unwrap(), "hidden");
         assert!(text.is_secret() && !format!("{text:?}").contains("hidden"));
-        // A Secret is rotated below a running pod.
+        // A mounted Secret is updated while the Pod runs.
         fs::write(&path, "other").unwrap();
         assert_eq!(text.read().unwrap(), "other");
         fs::write(&path, " \n").unwrap();
@@ -157,7 +157,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(text.read().unwrap_err().starts_with("cannot read "));
         assert_eq!(serde_json::from_str::<Text>(r#""plain""#).unwrap().read().unwrap(), "plain");
-        let why = serde_json::from_str::<Credential>(r#""hidden""#).unwrap_err().to_string();
+        let why = serde_json::from_str::<ReceiverCredential>(r#""hidden""#).unwrap_err().to_string();
         assert!(why.contains("does not stand here") && !why.contains("hidden"), "{why}");
         for wrong in ["{}", r#"{"path": "a"}"#, r#"{"file": "a", "env": "b"}"#] {
             assert!(serde_json::from_str::<Text>(wrong).is_err(), "{wrong}");

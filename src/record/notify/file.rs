@@ -1,4 +1,4 @@
-//! A file of notifications, one line of JSON each, with as many older ones beside it as are to be kept: `violations.ndjson`,
+//! A file of notifications, one line of JSON each, with a limited number of older files: `violations.ndjson`,
 //! `violations.ndjson.1` and so on, the higher the older.
 
 use std::{
@@ -11,45 +11,45 @@ use std::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::notification::{Batch, Teller};
+use super::notification::{AuditIdentity, Batch};
 
 /// A file that is rotated by its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RotatedFile {
     pub(super) path: PathBuf,
-    /// No file grows beyond so many bytes, unless a line alone does.
+    /// The largest size of a file in bytes, exceeded only by a line that alone is longer.
     pub(super) max_bytes: u64,
-    /// How many files there are at most, with the one that is written.
+    /// The most files, including the current one.
     pub(super) max_files: usize,
 }
 
 /// A line, with the name of the cluster if there is one.
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct NotificationLine<'a, T> {
     #[serde(flatten)]
     content: T,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<&'a str>,
 }
 
-/// Returns the lines that tell a batch.
-pub(super) fn lines(batch: &Batch, teller: &Teller) -> serde_json::Result<Vec<u8>> {
+/// Returns the lines of a batch.
+pub(super) fn lines(batch: &Batch, audit: &AuditIdentity) -> serde_json::Result<Vec<u8>> {
     let mut lines = Vec::new();
-    let cluster = teller.cluster.as_deref();
+    let cluster = audit.cluster.as_deref();
     if let Some(first) = batch.notifications.first().filter(|_| batch.left_out > 0) {
         let content = json!({"event": "leftOut", "time": first.time, "leftOut": batch.left_out});
-        serde_json::to_writer(&mut lines, &Line { content, cluster })?;
+        serde_json::to_writer(&mut lines, &NotificationLine { content, cluster })?;
         lines.push(b'\n');
     }
     for notification in &batch.notifications {
-        serde_json::to_writer(&mut lines, &Line { content: &**notification, cluster })?;
+        serde_json::to_writer(&mut lines, &NotificationLine { content: &**notification, cluster })?;
         lines.push(b'\n');
     }
     Ok(lines)
 }
 
 impl RotatedFile {
-    /// Appends lines; none of them, if not all can be written to one of the files.
+    /// Appends lines. If one of the files cannot be written, none of the lines for that file are kept.
     ///
     /// # Errors
     /// When the file cannot be written, or the older ones cannot be moved.
@@ -58,7 +58,7 @@ impl RotatedFile {
         while !rest.is_empty() {
             let (mut file, length) = self.open()?;
             let room = usize::try_from(self.max_bytes.saturating_sub(length)).unwrap_or(usize::MAX);
-            // As many whole lines as fit; a line that fits nowhere has a file of its own.
+            // As many whole lines as fit; a line that fits into no file gets its own.
             let fits = if rest.len() <= room { rest.len() } else { last_end(&rest[..room]) };
             let fits = if fits == 0 && length == 0 { first_end(rest) } else { fits };
             if fits == 0 {
@@ -67,7 +67,7 @@ impl RotatedFile {
                 continue;
             }
             if let Err(error) = file.write_all(&rest[..fits]) {
-                // What is there in part would be there twice.
+                // Remove the partial write: the lines are written again later.
                 file.set_len(length)?;
                 return Err(error);
             }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_begins_again() {
+    fn a_single_file_is_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let file = file(folder.path(), 4, 1);
         file.append(b"1\n2\n3\n").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_left_unfinished_spoils_no_other() {
+    fn an_unfinished_line_does_not_corrupt_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("f"), "{\"half").unwrap();
         file(folder.path(), 100, 2).append(b"1\n").unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error() {
+    fn a_failed_write_is_an_error() {
         let full = RotatedFile { path: "/dev/full".into(), max_bytes: 100, max_files: 2 };
         assert!(full.append(b"1\n").is_err());
         assert!(file("/nowhere/at/all".as_ref(), 100, 2).append(b"1\n").is_err());

@@ -1,4 +1,4 @@
-//! What each kind of receiver is sent: a batch of notifications becomes requests.
+//! The formats of the kinds of receivers: a batch of notifications becomes requests.
 
 pub(super) mod alertmanager;
 pub(super) mod cloudevents;
@@ -8,29 +8,29 @@ pub(super) mod webhook;
 use self::{alertmanager::Alertmanager, cloudevents::CloudEvents, slack::Slack, webhook::Webhook};
 use super::{
     http::Message,
-    notification::{Batch, Teller},
+    notification::{AuditIdentity, Batch},
 };
 
-/// What a receiver understands.
+/// The format that a receiver expects.
 #[derive(Debug)]
-pub(super) enum Format {
+pub(super) enum ReceiverFormat {
     Webhook(Webhook),
     CloudEvents(CloudEvents),
     Slack(Slack),
     Alertmanager(Alertmanager),
 }
 
-impl Format {
-    /// Returns the requests that tell a batch.
+impl ReceiverFormat {
+    /// Returns the requests that carry a batch.
     ///
     /// # Errors
-    /// When the batch cannot be told, ever.
-    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
+    /// If the batch cannot be formatted; a retry would fail again.
+    pub(super) fn messages(&self, batch: &Batch, audit: &AuditIdentity) -> Result<Vec<Message>, String> {
         match self {
-            Self::Webhook(webhook) => webhook.messages(batch, teller),
-            Self::CloudEvents(cloud_events) => cloud_events.messages(batch, teller),
-            Self::Slack(slack) => slack.messages(batch, teller),
-            Self::Alertmanager(alertmanager) => alertmanager.messages(batch, teller),
+            Self::Webhook(webhook) => webhook.messages(batch, audit),
+            Self::CloudEvents(cloud_events) => cloud_events.messages(batch, audit),
+            Self::Slack(slack) => slack.messages(batch, audit),
+            Self::Alertmanager(alertmanager) => alertmanager.messages(batch, audit),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to receivers: where they go, with which credentials, and what an answer means.
 //!
-//! Nothing that is secret is ever shown: neither URLs, as those of chats are secrets, nor what a receiver repeats of them, in
-//! whatever encoding.
+//! Secrets are never shown: neither URLs, which are secrets of chats, nor what a receiver repeats of them, in whatever
+//! encoding.
 
 use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -18,21 +18,21 @@ use reqwest::{Client, Url};
 use serde::Serialize;
 use sha2::Sha256;
 
-use super::credential::{Credential, Text};
+use super::credential::{ReceiverCredential, Text};
 use crate::cluster::{error::reasons, http_client};
 
 /// How much of a refusal is shown, in bytes.
 const REASON_BYTES: usize = 300;
-/// How much of it is read: so much more that no secret is cut within what is shown.
+/// How much of it is read: enough more that no secret is cut within the part that is shown.
 const READ_BYTES: usize = 16 * 1024;
-/// No receiver makes kaudit wait longer than this.
+/// The longest `Retry-After` that is respected.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// What a secret of <https://www.standardwebhooks.com> begins with; base64 follows.
+/// Prefix of a secret of <https://www.standardwebhooks.com>; base64 follows.
 const SECRET_PREFIX: &str = "whsec_";
 /// Replaces a secret.
 const HIDDEN: &str = "[***]";
 
-/// One request: what it says, whoever it goes to.
+/// One request, independent of its destination.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
     /// The same for the same message, also when it is sent again.
@@ -40,8 +40,8 @@ pub(super) struct Message {
     pub(super) content_type: &'static str,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Bytes,
-    /// How many notifications it tells.
-    pub(super) tells: usize,
+    /// How many notifications it contains.
+    pub(super) notifications: usize,
 }
 
 /// Returns a body of JSON.
@@ -51,10 +51,10 @@ pub(super) fn json(value: &impl Serialize) -> Result<Bytes, String> {
 
 /// Why a message did not arrive.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum SendError {
-    /// It may arrive later, not before this long.
+pub(super) enum DeliveryError {
+    /// A retry may succeed, after at least this long.
     Later(Duration, String),
-    /// This one never will.
+    /// No retry will succeed.
     Refused(String),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Endpoint {
     pub(super) path: &'static str,
     pub(super) credentials: HttpCredentials,
     /// What bodies are signed with.
-    pub(super) signing: Option<Credential>,
+    pub(super) signing: Option<ReceiverCredential>,
     pub(super) client: Client,
 }
 
@@ -74,8 +74,8 @@ pub(super) struct Endpoint {
 #[derive(Debug, Default)]
 pub(super) struct HttpCredentials {
     pub(super) headers: Vec<(HeaderName, Text)>,
-    pub(super) bearer: Option<Credential>,
-    pub(super) basic: Option<(String, Credential)>,
+    pub(super) bearer: Option<ReceiverCredential>,
+    pub(super) basic: Option<(String, ReceiverCredential)>,
 }
 
 /// Makes a client.
@@ -87,10 +87,10 @@ pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Re
     client.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))
 }
 
-/// Reads a URL that may be used.
+/// Parses a URL, which must be http or https and have no credentials.
 ///
 /// # Errors
-/// Says what is wrong without showing it.
+/// What is wrong, without showing the URL.
 pub(super) fn url(text: &str) -> Result<Url, String> {
     let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     let url = Url::parse(text).ok().filter(is_usable).ok_or("is no URL that begins with https:// or http://")?;
@@ -101,21 +101,21 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
 }
 
 impl Endpoint {
-    /// Reads everything that is needed, to see whether it is there.
+    /// Checks that all secrets and settings can be read and used.
     ///
     /// # Errors
-    /// Says what is not.
+    /// What cannot be read or used.
     pub(super) fn check(&self) -> Result<(), String> {
-        let secrets = Secrets::read(self)?;
+        let secrets = RequestSecrets::read(self)?;
         url(&secrets.url)?;
         secrets.headers()?;
         self.signing.iter().try_for_each(|_| signature(&secrets.signing, "", 0, b"").map(drop))
     }
 
     /// Makes one attempt to send a message.
-    pub(super) async fn post(&self, message: &Message) -> Result<(), SendError> {
-        let misconfigured = |why| SendError::Later(Duration::ZERO, why);
-        let secrets = Secrets::read(self).map_err(misconfigured)?;
+    pub(super) async fn post(&self, message: &Message) -> Result<(), DeliveryError> {
+        let misconfigured = |why| DeliveryError::Later(Duration::ZERO, why);
+        let secrets = RequestSecrets::read(self).map_err(misconfigured)?;
         let (url, mut headers) = (url(&secrets.url).map_err(misconfigured)?, secrets.headers().map_err(misconfigured)?);
         let time = Timestamp::now().as_second();
         let mut own = vec![("webhook-id", message.id.clone()), ("webhook-timestamp", time.to_string())];
@@ -132,17 +132,19 @@ impl Endpoint {
         let sent = self.client.post(url).headers(headers).body(message.body.clone()).send().await;
         match sent {
             Ok(answer) => judge(answer, &secrets).await,
-            Err(error) if error.is_timeout() => Err(SendError::Later(Duration::ZERO, "did not answer in time".into())),
+            Err(error) if error.is_timeout() => {
+                Err(DeliveryError::Later(Duration::ZERO, "did not answer in time".into()))
+            }
             Err(error) => {
                 let why = secrets.hidden.redact(&reasons(&error.without_url()));
-                Err(SendError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
+                Err(DeliveryError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
             }
         }
     }
 }
 
-/// Says what an answer means.
-async fn judge(mut answer: reqwest::Response, secrets: &Secrets) -> Result<(), SendError> {
+/// Classifies a response.
+async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Result<(), DeliveryError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -163,17 +165,17 @@ async fn judge(mut answer: reqwest::Response, secrets: &Secrets) -> Result<(), S
     if again {
         let wait =
             answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
-        return Err(SendError::Later(wait.unwrap_or_default().min(LONGEST_RETRY_AFTER), why));
+        return Err(DeliveryError::Later(wait.unwrap_or_default().min(LONGEST_RETRY_AFTER), why));
     }
     if status.is_redirection() {
-        return Err(SendError::Refused(format!(
+        return Err(DeliveryError::Refused(format!(
             "answers {status}; redirects are not followed, so give the URL they lead to"
         )));
     }
-    Err(SendError::Refused(why))
+    Err(DeliveryError::Refused(why))
 }
 
-/// Reads `Retry-After`: seconds, or a time of HTTP.
+/// Parses `Retry-After`: seconds, or an HTTP date.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -182,18 +184,18 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Duration::try_from(at.duration_since(now)).ok()
 }
 
-/// What is read for one request.
-struct Secrets {
+/// The settings and secrets read for one request.
+struct RequestSecrets {
     url: String,
-    /// By name, and whether the value may not be shown.
+    /// Name and value, and whether the value is a secret.
     headers: Vec<(HeaderName, String, bool)>,
     authorization: Option<String>,
     signing: String,
-    /// What may not be shown.
+    /// Removes secrets from what is shown.
     hidden: Redaction,
 }
 
-impl Secrets {
+impl RequestSecrets {
     fn read(endpoint: &Endpoint) -> Result<Self, String> {
         let Endpoint { url: address, path, credentials, signing, .. } = endpoint;
         let mut url = address.read()?;
@@ -201,7 +203,8 @@ impl Secrets {
         if address.is_secret() {
             hidden.add_whole(&url);
         }
-        // The path authorises with some receivers, so it is hidden where the host is shown. A receiver may repeat it decoded.
+        // With some receivers the path is a secret, so it is hidden although the host is shown. A receiver may repeat
+        // it decoded.
         if let Ok(url) = Url::parse(&url) {
             for part in [url.path(), url.query().unwrap_or_default()] {
                 hidden.add(part);
@@ -232,7 +235,7 @@ impl Secrets {
             hidden.add(&both);
             hidden.add(&password);
         }
-        let signing = signing.as_ref().map(Credential::read).transpose()?.unwrap_or_default();
+        let signing = signing.as_ref().map(ReceiverCredential::read).transpose()?.unwrap_or_default();
         hidden.add(&signing);
         Ok(Self { url, headers, authorization, signing, hidden })
     }
@@ -260,20 +263,20 @@ impl Secrets {
 /// Texts that may not be shown.
 #[derive(Default)]
 struct Redaction {
-    /// The longest first, so that none is hidden by a part of it.
+    /// The longest first, so that replacing a part of a secret does not keep the rest of it visible.
     texts: BTreeSet<(Reverse<usize>, String)>,
 }
 
 impl Redaction {
-    /// Adds a secret and its parts between other characters than letters and digits: these look the same where the rest is
-    /// escaped for a URL or JSON.
+    /// Adds a secret, and each run of letters and digits in it: those look the same where the rest is escaped for a URL
+    /// or JSON.
     fn add(&mut self, secret: &str) {
         self.add_whole(secret);
         secret.split(|c: char| !c.is_ascii_alphanumeric()).for_each(|part| self.add_whole(part));
     }
 
     fn add_whole(&mut self, text: &str) {
-        // What is shorter is no secret, and would be found anywhere.
+        // Shorter texts are not secrets, and would be found anywhere.
         if text.len() > 3 {
             self.texts.insert((Reverse(text.len()), text.to_owned()));
         }
@@ -285,7 +288,8 @@ impl Redaction {
     }
 }
 
-/// Signs a body as <https://www.standardwebhooks.com> says, with each of the secrets, so that one can follow another.
+/// Signs a body as specified by <https://www.standardwebhooks.com>, with each of the secrets, so that they can be
+/// rotated.
 fn signature(secrets: &str, id: &str, time: i64, body: &[u8]) -> Result<String, String> {
     let sign = |secret: &str| {
         let key = match secret.strip_prefix(SECRET_PREFIX) {
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_signed_as_the_specification_does() {
+    fn bodies_are_signed_as_specified() {
         // The example of the specification's own libraries.
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
@@ -325,7 +329,7 @@ mod tests {
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
-            Credential::File(path)
+            ReceiverCredential::File(path)
         };
         let endpoint = |url: Text| Endpoint {
             url,
@@ -341,7 +345,7 @@ mod tests {
         let both = BASE64.encode(format!("kaudit:{password}").as_bytes());
         let secrets = [url, token, password, &both, "h34der;value", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
         for endpoint in [endpoint(Text::Secret(file("url", url))), endpoint(Text::Plain(url.to_owned()))] {
-            let hidden = Secrets::read(&endpoint).unwrap().hidden;
+            let hidden = RequestSecrets::read(&endpoint).unwrap().hidden;
             for secret in secrets.into_iter().chain(url.strip_prefix("https://hooks.example.com")) {
                 let json = serde_json::to_string(secret).unwrap();
                 let percent = secret.replace('/', "%2F").replace('=', "%3D").replace('+', "%2b").replace(' ', "%20");

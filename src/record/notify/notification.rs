@@ -1,4 +1,4 @@
-//! What is told to receivers: one notification for each Event that would be written.
+//! Notifications for receivers: one for each Event that would be written.
 
 use std::sync::Arc;
 
@@ -21,36 +21,36 @@ use crate::{
 /// Longest message of a policy that is passed on, in bytes.
 const MESSAGE_BYTES: usize = 4 * 1024;
 
-/// What happened to a violation, for receivers. Every field is always there, so that templates can rely on them.
+/// A change of a violation, as receivers get it. Every field is always present, so that templates can rely on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Notification {
-    /// The name of the Event about the same, by which a receiver knows it if it comes twice.
+    /// The name of the Event about the same change; receivers can use it to detect duplicates.
     pub(super) id: String,
     pub(super) event: Lifecycle,
     /// When it happened.
     pub(super) time: Timestamp,
     /// The same for all notifications about one violation.
     pub(super) violation: String,
-    /// Since when the violation stands or stood.
+    /// When the violation appeared.
     pub(super) since: Timestamp,
     pub(super) policy: Arc<str>,
     pub(super) rule: Arc<str>,
     pub(super) result: Outcome,
     pub(super) severity: Option<Severity>,
-    /// These three are what METADATA says of the rule.
+    /// Title, id and category come from the METADATA of the rule.
     pub(super) title: Option<Arc<str>>,
     pub(super) rule_id: Option<Arc<str>>,
     pub(super) category: Option<Arc<str>>,
     pub(super) message: String,
-    /// How many results of dependents it stands for.
+    /// How many results of dependents it covers.
     pub(super) dependents: usize,
     pub(super) resource: Resource,
     /// The topmost object that controls it.
     pub(super) owner: Option<Resource>,
-    /// Why it is resolved although nothing was mended: who excuses it, and until when.
+    /// Which exception excuses it, why and until when, if it is resolved without a fix.
     pub(super) excused: Option<String>,
-    /// The labels of the owner, or of the object if it has none, as far as routes ask for them.
+    /// The labels that receivers select by: those of the owner, or of the object if it has no owner.
     #[serde(skip)]
     pub(super) labels: Option<Labels>,
     #[serde(skip)]
@@ -95,14 +95,14 @@ impl Resource {
 }
 
 impl Notification {
-    /// Makes those of a delta, each with its violation.
+    /// Returns the notifications of a delta, each with its violation.
     pub(super) fn of(delta: &Delta, time: Timestamp) -> impl Iterator<Item = (Self, &Violation)> {
         let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
         delta.changes().map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
     }
 
-    /// Makes those that tell again that what stands has appeared.
-    pub(super) fn standing(delta: &Delta, time: Timestamp) -> Vec<Self> {
+    /// Returns notifications that report all open violations of a delta as appeared, for a resend.
+    pub(super) fn open(delta: &Delta, time: Timestamp) -> Vec<Self> {
         let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
         let results = delta.results.iter();
         results.map(|violation| Self::new(Lifecycle::Appeared, violation, delta, &resource, time)).collect()
@@ -155,7 +155,7 @@ impl Notification {
 
 #[cfg(test)]
 impl Notification {
-    /// One about a Deployment with everything that it can have, for tests.
+    /// A notification with every optional field set, for tests.
     pub(crate) fn sample(event: Lifecycle, message: &str) -> Self {
         Self::samples().remove(0).with(event, message)
     }
@@ -168,7 +168,8 @@ impl Notification {
 }
 
 impl Notification {
-    /// Returns notifications that show what a template may meet: one with everything, and one with next to nothing.
+    /// Returns notifications to check templates with: one with every optional field, one with almost none, and one
+    /// about a transition.
     pub(super) fn samples() -> Vec<Self> {
         let time = Timestamp::UNIX_EPOCH;
         let resource = |kind: &str| Resource {
@@ -217,43 +218,43 @@ impl Notification {
     }
 }
 
-/// What one request tells.
+/// The notifications of one request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Batch {
     pub(super) notifications: Vec<Arc<Notification>>,
-    /// How many were left out before these, as there was no room for them.
+    /// How many were left out before these, because the queue was full.
     pub(super) left_out: u64,
 }
 
 impl Batch {
-    /// Returns the name of a message that tells all of it, which is the same when it is sent again.
+    /// Returns the id of a message with the whole batch, which is the same when it is sent again.
     pub(super) fn name(&self) -> String {
         let ids: Vec<&str> = self.notifications.iter().map(|notification| notification.id.as_str()).collect();
-        // A batch of one is known by the same name as what it tells.
+        // A batch of one has the id of its notification.
         if let [one] = ids[..] { one.to_owned() } else { message_name(&ids) }
     }
 }
 
-/// Who tells: the `Audit` object.
+/// The `Audit` object that sends notifications, and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Teller {
+pub(super) struct AuditIdentity {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The name of the cluster, if the file of receivers has one.
+    /// The name of the cluster, if the receiver file has one.
     pub(super) cluster: Option<Arc<str>>,
 }
 
 #[cfg(test)]
 impl Batch {
-    /// One with every kind of notification, some before which were left out.
+    /// A batch with every kind of notification, after two that were left out.
     pub(super) fn sample() -> Self {
         Self { notifications: Notification::samples().into_iter().map(Into::into).collect(), left_out: 2 }
     }
 }
 
 #[cfg(test)]
-impl Teller {
+impl AuditIdentity {
     pub(super) fn sample() -> Self {
         Self { namespace: "kaudit".to_owned(), name: "kaudit".to_owned(), cluster: Some("prod".into()) }
     }

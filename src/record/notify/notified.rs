@@ -1,4 +1,4 @@
-//! The receivers that were sent the appearance of each open violation, which are sent its end.
+//! The receivers that were sent the appearance of each open violation: its resolution is sent to the same ones.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,9 +16,9 @@ type ObjectNamespace = Option<Arc<str>>;
 /// The receivers that were sent the appearance of each open violation.
 #[derive(Debug, Default)]
 pub(super) struct Notified {
-    /// By namespace, too: everyone can compute the id of a violation, and name it in an Event in a namespace of their own.
+    /// By namespace, too: anyone can compute the id of a violation, and put it into an Event in their own namespace.
     by_violation: HashMap<ObjectNamespace, HashMap<Id, Arc<str>>>,
-    /// Each list of names once: there are few.
+    /// Each list of names once: there are few different ones.
     lists: HashSet<Arc<str>>,
 }
 
@@ -34,7 +34,7 @@ impl ReceiverNames {
 }
 
 impl Notified {
-    /// Reads them from what an earlier run recorded.
+    /// Reads the notified receivers from the records of an earlier run.
     pub(super) fn new(recorded: &Recorded) -> Self {
         let mut notified = Self::default();
         for recorded in recorded.objects() {
@@ -52,7 +52,8 @@ impl Notified {
         self.insert(namespace, id, &receivers.collect::<Vec<_>>().join(","));
     }
 
-    /// Returns the receivers that were sent the appearance of a violation that ends; `None` if that is not known.
+    /// Removes a violation that is resolved; returns the receivers that were sent its appearance, or `None` if that is
+    /// unknown.
     pub(super) fn end(&mut self, namespace: &ObjectNamespace, violation: &Violation) -> Option<ReceiverNames> {
         let known = self.by_violation.get_mut(namespace).and_then(|violations| violations.remove(&violation.id));
         if self.by_violation.get(namespace).is_some_and(HashMap::is_empty) {

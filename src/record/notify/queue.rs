@@ -1,8 +1,8 @@
-//! The notifications that one receiver was not told yet.
+//! The notifications that were not sent to one receiver yet.
 //!
-//! Bounded: what is more than fits is left out, the latest of the least urgent first, and counted. Notifications about one
-//! violation are told in the order in which it happened. Of a violation that is over before anybody was told of it nobody
-//! needs to know, as of Events.
+//! Bounded: notifications that do not fit are left out and counted, the latest of the least urgent first. Those about
+//! one violation are sent in the order of its changes. A violation that is resolved before its appearance was sent gets
+//! no notification, as with Events.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -13,27 +13,28 @@ use std::{
 use super::notification::{Batch, Notification};
 use crate::audit::{ledger::Lifecycle, queue::Lane};
 
-/// How notifications are put together.
+/// How notifications are batched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batching {
-    /// At most so many at a time.
+    /// The most notifications in one batch.
     pub(super) items: usize,
-    /// How long the first of them waits for others.
+    /// How long the first notification of a batch waits for others.
     pub(super) wait: Duration,
-    /// At most so many wait.
+    /// The most notifications that wait.
     pub(super) queued: usize,
 }
 
-/// Whether it is part of what was found at once, which waits until what somebody just changed is told; and its number.
-type Place = (bool, u64);
+/// The position of a notification: whether it belongs to a snapshot, which is sent after the changes, and its sequence
+/// number.
+type NotificationPosition = (bool, u64);
 
 #[derive(Debug)]
 pub(super) struct NotificationQueue {
     batching: Batching,
-    waiting: BTreeMap<Place, Arc<Notification>>,
-    /// The places in `waiting` of what is about one violation, in order.
-    violations: HashMap<String, VecDeque<Place>>,
-    /// When the first of the next batch came.
+    waiting: BTreeMap<NotificationPosition, Arc<Notification>>,
+    /// The positions in `waiting` of the notifications about each violation, in order.
+    violations: HashMap<String, VecDeque<NotificationPosition>>,
+    /// When the first notification of the next batch was queued.
     opened: Option<Instant>,
     left_out: u64,
     last: u64,
@@ -44,61 +45,62 @@ impl NotificationQueue {
         Self { batching, waiting: BTreeMap::new(), violations: HashMap::new(), opened: None, left_out: 0, last: 0 }
     }
 
-    /// Adds one; returns how many were left out for that.
+    /// Adds a notification; returns how many were left out because of it.
     pub(super) fn push(&mut self, notification: Arc<Notification>, now: Instant) -> u64 {
         self.line_up(notification, now);
         self.leave_out()
     }
 
-    /// Removes that a violation appeared, if that was not told and it is over now; returns whether it was there.
+    /// Removes the notification that a violation appeared, if it was not sent before the violation was resolved;
+    /// returns whether it was there.
     pub(super) fn supersede(&mut self, resolved: &Notification) -> bool {
         let is_it = |waiting: &Notification| {
             let known = (&waiting.violation, waiting.since, waiting.event);
             known == (&resolved.violation, resolved.since, Lifecycle::Appeared)
         };
-        let last = self.violations.get(&resolved.violation).and_then(|places| places.back().copied());
-        let superseded = last.filter(|place| self.waiting.get(place).is_some_and(|waiting| is_it(waiting)));
-        superseded.is_some_and(|place| self.remove(place).is_some())
+        let last = self.violations.get(&resolved.violation).and_then(|positions| positions.back().copied());
+        let superseded = last.filter(|position| self.waiting.get(position).is_some_and(|waiting| is_it(waiting)));
+        superseded.is_some_and(|position| self.remove(position).is_some())
     }
 
-    /// Returns when the next batch may be taken; `None` if there is nothing to tell.
+    /// Returns when the next batch may be taken; `None` if the queue is empty.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let whole = self.waiting.len() >= self.batching.items;
         self.opened.map(|opened| if whole { now } else { opened + self.batching.wait })
     }
 
-    /// Takes the next batch, with what was left out until now.
+    /// Takes the next batch, with the count of the notifications left out since the last one.
     pub(super) fn take(&mut self) -> Batch {
-        let places: Vec<Place> = self.waiting.keys().take(self.batching.items).copied().collect();
-        let notifications = places.into_iter().filter_map(|place| self.remove(place)).collect();
+        let positions: Vec<NotificationPosition> = self.waiting.keys().take(self.batching.items).copied().collect();
+        let notifications = positions.into_iter().filter_map(|position| self.remove(position)).collect();
         Batch { notifications, left_out: std::mem::take(&mut self.left_out) }
     }
 
-    /// Lets everything be taken at once.
+    /// Makes every batch ready at once.
     pub(super) fn expedite(&mut self) {
         self.batching.wait = Duration::ZERO;
     }
 
-    /// Returns how many wait.
+    /// Returns how many notifications wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     fn line_up(&mut self, notification: Arc<Notification>, now: Instant) {
         self.last += 1;
-        let places = self.violations.entry(notification.violation.clone()).or_default();
-        // Never before what happened to the same violation earlier.
-        let backlog = notification.lane == Lane::Snapshot || places.back().is_some_and(|(backlog, _)| *backlog);
-        places.push_back((backlog, self.last));
+        let positions = self.violations.entry(notification.violation.clone()).or_default();
+        // Never before an earlier notification about the same violation.
+        let backlog = notification.lane == Lane::Snapshot || positions.back().is_some_and(|(backlog, _)| *backlog);
+        positions.push_back((backlog, self.last));
         self.waiting.insert((backlog, self.last), notification);
         self.opened.get_or_insert(now);
     }
 
-    fn remove(&mut self, place: Place) -> Option<Arc<Notification>> {
-        let notification = self.waiting.remove(&place)?;
-        if let Some(places) = self.violations.get_mut(&notification.violation) {
-            places.retain(|known| *known != place);
-            if places.is_empty() {
+    fn remove(&mut self, position: NotificationPosition) -> Option<Arc<Notification>> {
+        let notification = self.waiting.remove(&position)?;
+        if let Some(positions) = self.violations.get_mut(&notification.violation) {
+            positions.retain(|known| *known != position);
+            if positions.is_empty() {
                 self.violations.remove(&notification.violation);
             }
         }
@@ -111,8 +113,8 @@ impl NotificationQueue {
     fn leave_out(&mut self) -> u64 {
         let mut number = 0;
         while self.len() > self.batching.queued {
-            let last = self.waiting.last_key_value().map(|(place, _)| *place);
-            let removed = last.and_then(|place| self.remove(place));
+            let last = self.waiting.last_key_value().map(|(position, _)| *position);
+            let removed = last.and_then(|position| self.remove(position));
             if removed.is_none() {
                 break;
             }
@@ -136,7 +138,7 @@ mod tests {
     }
 
     fn drain(queue: &mut NotificationQueue) -> Vec<String> {
-        let text = |told: Arc<Notification>| format!("{} {}", told.message, told.event.word());
+        let text = |notification: Arc<Notification>| format!("{} {}", notification.message, notification.event.word());
         queue.take().notifications.into_iter().map(text).collect()
     }
 
@@ -144,7 +146,7 @@ mod tests {
     use Lifecycle::{Appeared, Happened, Resolved};
 
     #[test]
-    fn a_batch_waits_for_others_until_it_is_whole() {
+    fn a_batch_waits_until_it_is_full() {
         let (mut queue, now) = (queue(2, 10), Instant::now());
         assert_eq!(queue.due(now), None);
         queue.push(notification("a", Appeared, Change), now);
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_go_first_but_never_before_what_happened_earlier() {
+    fn changes_go_first_but_never_before_earlier_notifications_of_their_violation() {
         let (mut queue, now) = (queue(9, 10), Instant::now());
         queue.push(notification("a", Resolved, Snapshot), now);
         queue.push(notification("b", Appeared, Snapshot), now);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_before_it_was_told_is_not_told() {
+    fn a_violation_resolved_before_it_was_sent_is_not_sent() {
         let (mut queue, now) = (queue(9, 10), Instant::now());
         let resolved = notification("a", Resolved, Change);
         assert!(!queue.supersede(&resolved));
@@ -185,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_what_was_just_changed_is_kept() {
+    fn notifications_that_do_not_fit_are_counted_and_changes_are_kept() {
         let (mut queue, now) = (queue(9, 3), Instant::now());
         let left_out: u64 =
             ["a", "b", "c", "d"].iter().map(|message| queue.push(notification(message, Appeared, Snapshot), now)).sum();
         assert_eq!(left_out, 1);
         assert_eq!(queue.push(notification("e", Appeared, Change), now), 1);
         let batch = queue.take();
-        let messages: Vec<_> = batch.notifications.iter().map(|told| told.message.as_str()).collect();
+        let messages: Vec<_> = batch.notifications.iter().map(|notification| notification.message.as_str()).collect();
         assert_eq!((messages, batch.left_out), (vec!["e", "a", "b"], 2));
         queue.push(notification("f", Appeared, Change), now);
         assert_eq!(queue.take().left_out, 0, "it is counted once");

@@ -13,10 +13,10 @@ use crate::{
     model::verdict::{Outcome, Severity},
 };
 
-/// Which notifications a receiver gets: those that fit in every way that is given.
+/// Which notifications a receiver gets: those that match every field that is set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Match {
+pub(super) struct NotificationMatch {
     /// Patterns, with `*` at either end.
     #[serde(deserialize_with = "patterns")]
     namespaces: Vec<Wildcard>,
@@ -33,29 +33,30 @@ pub(super) struct Match {
     pub(super) events: BTreeSet<Lifecycle>,
 }
 
-/// A selector, and the keys that it looks at.
+/// A label selector, and the label keys that it reads.
 #[derive(Debug)]
 struct LabelSelection {
     selector: Selector,
     keys: BTreeSet<String>,
 }
 
-impl Match {
-    /// Whether a receiver is to know of a notification, whatever happened.
+impl NotificationMatch {
+    /// Whether a notification matches in everything but its event.
     pub(super) fn concerns(&self, notification: &Notification) -> bool {
         let Notification { result, severity, labels, .. } = notification;
-        // The labels of what was deleted while nobody looked are not known: then nobody is told who may not be meant.
+        // The labels of an object that was deleted while kaudit did not run are unknown. Then no selector matches, so
+        // that no wrong team is notified.
         let selected =
             |selection: &LabelSelection| labels.as_ref().is_some_and(|labels| selection.selector.matches(labels));
         self.may_concern(notification)
             && (self.results.is_empty() || self.results.contains(result))
-            // The worst comes first.
+            // The most severe sorts first.
             && self.min_severity.is_none_or(|least| severity.is_some_and(|severity| severity <= least))
             && self.label_selector.as_ref().is_none_or(selected)
     }
 
-    /// Whether a receiver is concerned with the namespace, policy and rule of a notification, which never change, whatever the
-    /// rest of the violation is or was.
+    /// Whether the namespace, policy and rule of a notification match. They never change during the life of a
+    /// violation, unlike its other fields.
     pub(super) fn may_concern(&self, notification: &Notification) -> bool {
         let any = |patterns: &[Wildcard], texts: &[&str]| {
             patterns.is_empty() || patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
@@ -64,12 +65,12 @@ impl Match {
             && any(&self.policies, &[&notification.policy, &notification.rule_path()])
     }
 
-    /// Whether a receiver is told when this happened.
-    pub(super) fn tells(&self, event: Lifecycle) -> bool {
+    /// Whether the receiver gets notifications of this event.
+    pub(super) fn wants(&self, event: Lifecycle) -> bool {
         self.events.is_empty() || self.events.contains(&event)
     }
 
-    /// Returns the keys of the labels that decide.
+    /// Returns the label keys that the selector reads.
     pub(super) fn label_keys(&self) -> impl Iterator<Item = &String> {
         self.label_selector.iter().flat_map(|selection| &selection.keys)
     }
@@ -83,13 +84,13 @@ fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Wil
 fn selector<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<LabelSelection>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    struct Known {
+    struct LabelSelectorDocument {
         #[serde(default)]
         match_labels: BTreeMap<String, String>,
         #[serde(default)]
         match_expressions: Vec<serde_json::Value>,
     }
-    let Known { match_labels, match_expressions } = Known::deserialize(deserializer)?;
+    let LabelSelectorDocument { match_labels, match_expressions } = LabelSelectorDocument::deserialize(deserializer)?;
     let wrong = |why: &dyn std::fmt::Display| serde::de::Error::custom(format!("no label selector: {why}"));
     let selector = serde_json::json!({"matchLabels": match_labels, "matchExpressions": match_expressions});
     let selector: LabelSelector = serde_json::from_value(selector).map_err(|why| wrong(&why))?;
@@ -114,7 +115,7 @@ fn events<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<
     words(deserializer, &[Lifecycle::Appeared, Lifecycle::Resolved, Lifecycle::Happened], Lifecycle::word)
 }
 
-/// Reads words of a list that stand for something.
+/// Parses a list of words; each must be the word of one of the `known` values.
 fn words<'de, D: serde::Deserializer<'de>, T: Copy + Ord>(
     deserializer: D,
     known: &[T],
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     fn concerns(yaml: &str, change: impl Fn(&mut Notification)) -> bool {
-        let matching: Match = serde_saphyr::from_str(yaml).unwrap();
+        let matching: NotificationMatch = serde_saphyr::from_str(yaml).unwrap();
         let mut notification = Notification::sample(Lifecycle::Appeared, "a");
         change(&mut notification);
         matching.concerns(&notification)
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_in_every_way_is_told() {
+    fn notifications_that_match_every_field_are_sent() {
         let as_is = |_: &mut Notification| {};
         for (yaml, fits) in [
             ("{}", true),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_those_that_are_known() {
+    fn unknown_labels_match_no_selector() {
         let yaml = "labelSelector: {matchLabels: {team: shop}}";
         assert!(concerns(yaml, |notification| notification.labels = Some(labelled("shop"))));
         assert!(!concerns(yaml, |notification| notification.labels = Some(labelled("billing"))));
@@ -181,13 +182,13 @@ mod tests {
         let yaml = "labelSelector: {matchExpressions: [{key: team, operator: NotIn, values: [shop]}]}";
         assert!(concerns(yaml, |notification| notification.labels = Some(labelled("billing"))));
         assert!(!concerns(yaml, |notification| notification.labels = None), "perhaps it was the team's");
-        let matching: Match = serde_saphyr::from_str(yaml).unwrap();
+        let matching: NotificationMatch = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(matching.label_keys().collect::<Vec<_>>(), ["team"]);
     }
 
     #[test]
-    fn wrong_words_are_named() {
-        let why = |yaml| serde_saphyr::from_str::<Match>(yaml).unwrap_err().to_string();
+    fn invalid_values_are_named() {
+        let why = |yaml| serde_saphyr::from_str::<NotificationMatch>(yaml).unwrap_err().to_string();
         assert!(why("minSeverity: urgent").contains("\"urgent\" is no severity"));
         assert!(why("results: [error]").contains("\"error\" is none of fail, warn"));
         assert!(why("events: [gone]").contains("\"gone\" is none of appeared, resolved, happened"));

@@ -44,7 +44,7 @@ impl NotifyScene {
         Self { sink: NotifySink { receivers, notified: Notified::new(recorded) }, incoming }
     }
 
-    /// Records a delta; returns who got something, and the delta for other recorders.
+    /// Records a delta; returns the receivers that got a notification, and the delta for other recorders.
     fn record(&mut self, delta: &Delta) -> (Vec<String>, Delta) {
         let delta = self.sink.record(delta);
         let got = self.incoming.iter_mut().filter_map(|(name, incoming)| {
@@ -66,7 +66,7 @@ fn violation(severity: Option<Severity>) -> Violation {
     violation
 }
 
-/// What a next run finds in Events or reports.
+/// What the next run reads from Events or reports.
 fn recorded(violations: Vec<Violation>) -> Recorded {
     let mut recorded = Recorded::default();
     recorded.add(recorded_in(None, "u", violations));
@@ -91,7 +91,7 @@ fn notified(names: &str) -> Violation {
     Violation { notified: Some(names.into()), ..violation(Some(Severity::Critical)) }
 }
 
-/// The end of a violation in a namespace.
+/// The resolution of a violation in a namespace.
 fn end_in(namespace: Option<&str>, violation: Violation) -> Delta {
     let mut delta = Delta { resolved: vec![violation], ..Delta::sample() };
     delta.object.namespace = namespace.map(Arc::from);
@@ -99,7 +99,7 @@ fn end_in(namespace: Option<&str>, violation: Violation) -> Delta {
 }
 
 #[test]
-fn records_that_others_created_notify_no_receiver_that_is_not_concerned() {
+fn forged_records_notify_no_receiver_that_does_not_match() {
     for namespace in [Some("evil"), None] {
         for names in ["shop", "other", "shop,other,unknown"] {
             let mut recorded = Recorded::default();
@@ -108,14 +108,14 @@ fn records_that_others_created_notify_no_receiver_that_is_not_concerned() {
             assert!(got.is_empty(), "{namespace:?} {names}: {got:?}");
         }
     }
-    // A receiver that is concerned gets it, as ever.
+    // A receiver that matches gets it as usual.
     let mut recorded = Recorded::default();
     recorded.add(recorded_in(Some("shop"), "u", vec![notified("shop,other")]));
     assert_eq!(NotifyScene::new(&recorded).record(&end_in(Some("shop"), notified("shop,other"))).0, ["shop"]);
 }
 
 #[test]
-fn a_record_of_the_same_violation_in_another_namespace_keeps_no_receiver_from_its_end() {
+fn a_record_of_the_same_violation_in_another_namespace_suppresses_no_resolution() {
     for (first, second) in [("shop", "evil"), ("evil", "shop")] {
         let mut recorded = Recorded::default();
         for namespace in [first, second] {
@@ -129,7 +129,7 @@ fn a_record_of_the_same_violation_in_another_namespace_keeps_no_receiver_from_it
 }
 
 #[test]
-fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
+fn a_resolution_goes_to_the_receivers_of_the_appearance_whatever_changed_since() {
     let severities = [Some(Severity::High), Some(Severity::Low), None];
     let teams = [Some(labels("a")), Some(labels("z")), None];
     let beginnings = severities.iter().flat_map(|severity| teams.iter().map(move |team| (*severity, team.clone())));
@@ -170,12 +170,12 @@ fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
 }
 
 #[test]
-fn of_what_appeared_before_there_were_receivers_the_end_goes_to_those_it_fits() {
+fn without_recorded_receivers_a_resolution_goes_to_those_that_match() {
     let mut scene = NotifyScene::new(&recorded(vec![violation(None)]));
     let resolved =
         Delta { labels: Some(labels("a")), resolved: vec![violation(Some(Severity::Critical))], ..Delta::sample() };
     let (receivers, _) = scene.record(&resolved);
     assert_eq!(receivers, ["all", "severe", "team-a", "not-z", "ends"]);
-    // By then nothing is remembered of it, and it may appear again.
+    // Nothing is kept about it now, and it may appear again.
     assert!(scene.sink.notified.of(&None, resolved.resolved[0].id).is_none());
 }

@@ -1,7 +1,7 @@
-//! Tells one receiver what is in its queue, one request at a time.
+//! Sends one receiver the notifications in its queue, one request at a time.
 //!
-//! What fails is tried again for as long as it takes, with growing pauses, while the queue fills; what the receiver refuses is
-//! counted and not tried again.
+//! A request that fails is retried without limit, with growing pauses, while the queue fills; one that the receiver
+//! refuses is counted and not retried.
 
 use std::{
     collections::VecDeque,
@@ -18,8 +18,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    http::{Message, SendError},
-    notification::{Batch, Notification, Teller},
+    http::{DeliveryError, Message},
+    notification::{AuditIdentity, Batch, Notification},
     queue::NotificationQueue,
     receiver::Receiver,
 };
@@ -34,63 +34,63 @@ use crate::{
     telemetry::{Span, count},
 };
 
-/// Pauses where the receiver does not say how long; each is made longer or shorter by up to a quarter, so that those of many
-/// do not end at once.
+/// Pauses, unless the receiver asks for longer ones; each is varied by up to a quarter, so that many retries do not
+/// coincide.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_mins(1));
-/// Failures in a row before they are told.
+/// Failures in a row before they are reported.
 const FAILURES: u32 = 3;
-/// Failures in a row after which a run that is ending gives up.
+/// Failures in a row after which a worker gives up at the end of the run.
 const LAST_FAILURES: u32 = 3;
-/// How soon it is asked again what stands, while judging has not begun.
+/// How soon the open violations are queried again while evaluation has not started.
 const NOT_YET: Duration = Duration::from_secs(2);
 
-/// What a worker needs beside its receiver.
+/// What a worker needs besides its receiver.
 #[derive(Clone)]
-pub(super) struct Surroundings {
-    pub(super) teller: Teller,
-    /// Answers what stands.
+pub(super) struct WorkerContext {
+    pub(super) audit: AuditIdentity,
+    /// Takes the query for open violations.
     pub(super) pipeline: mpsc::Sender<Command>,
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// What was attempted.
-enum Attempt {
-    Sent(Result<(), SendError>),
-    Standing(Option<Vec<Delta>>),
+/// The result of a request to the receiver, or of the query for open violations.
+enum WorkerResult {
+    Sent(Result<(), DeliveryError>),
+    OpenViolations(Option<Vec<Delta>>),
 }
 
 pub(super) struct Worker {
     receiver: Arc<Receiver>,
-    surroundings: Surroundings,
+    context: WorkerContext,
     /// The name in metrics.
     label: String,
     health: watch::Sender<Health>,
     queue: NotificationQueue,
-    /// The requests of the batch that is being told, the next first.
+    /// The requests of the current batch that are not sent yet, the next first.
     unsent: VecDeque<Message>,
-    /// They tell what stands, and are out of date when they have to wait.
+    /// Whether they resend open violations, which are out of date when they have to wait.
     is_resent: bool,
-    /// When everything that stands is sent again.
+    /// When all open violations are sent again.
     resend: Option<Instant>,
-    attempt: JoinSet<Attempt>,
+    attempt: JoinSet<WorkerResult>,
     failures: u32,
     pause: Option<Instant>,
-    /// Some of what came since the last success was left out.
+    /// Whether notifications were left out since the last success.
     leaves_out: bool,
-    /// The sink is gone.
+    /// Whether the sink is dropped.
     ending: bool,
 }
 
 impl Worker {
-    pub(super) fn new(receiver: Arc<Receiver>, surroundings: Surroundings, health: watch::Sender<Health>) -> Self {
+    pub(super) fn new(receiver: Arc<Receiver>, context: WorkerContext, health: watch::Sender<Health>) -> Self {
         let label = format!("notify/{}", receiver.name);
-        surroundings.metrics.recorder_began(label.clone());
+        context.metrics.recorder_began(label.clone());
         Self {
             label,
             queue: NotificationQueue::new(receiver.batching),
             resend: receiver.resend_every().map(|_| Instant::now()),
             receiver,
-            surroundings,
+            context,
             health,
             unsent: VecDeque::new(),
             is_resent: false,
@@ -102,11 +102,11 @@ impl Worker {
         }
     }
 
-    /// Tells what comes, until nothing comes any more and all is told, or the receiver does not take it.
+    /// Sends notifications until the sink is dropped and all are sent, or the receiver does not accept them.
     pub(super) async fn run(mut self, mut incoming: mpsc::UnboundedReceiver<Arc<Notification>>) {
         let mut received = Vec::new();
         loop {
-            self.surroundings.metrics.set_notifications_pending(&self.receiver.name, self.pending());
+            self.context.metrics.set_notifications_pending(&self.receiver.name, self.pending());
             let due = self.due(Instant::now());
             tokio::select! {
                 biased;
@@ -117,9 +117,9 @@ impl Worker {
                     }
                 }
                 Some(attempt) = self.attempt.join_next() => match attempt {
-                    Ok(Attempt::Sent(result)) => self.sent(result, Instant::now()),
-                    Ok(Attempt::Standing(standing)) => self.resend(standing, Instant::now()),
-                    Err(_) => self.sent(Err(SendError::Refused("made kaudit fail, which is a bug".into())), Instant::now()),
+                    Ok(WorkerResult::Sent(result)) => self.sent(result, Instant::now()),
+                    Ok(WorkerResult::OpenViolations(open)) => self.resend(open, Instant::now()),
+                    Err(_) => self.sent(Err(DeliveryError::Refused("made kaudit fail, which is a bug".into())), Instant::now()),
                 },
                 () = until(due), if due.is_some() => self.proceed(Instant::now()),
                 else => break,
@@ -131,12 +131,13 @@ impl Worker {
     }
 
     fn receive(&mut self, notification: Arc<Notification>, now: Instant) {
-        // Who is sent what stands may know of a violation before its appearance is told.
+        // A receiver that gets resends may have the violation before its appearance is sent, so its resolution is sent,
+        // too.
         let is_ended = notification.event == Lifecycle::Resolved && self.receiver.resend_every().is_none();
         if is_ended && self.queue.supersede(&notification) {
             return;
         }
-        if !self.receiver.matching.tells(notification.event) {
+        if !self.receiver.matching.wants(notification.event) {
             return;
         }
         let left_out = self.queue.push(notification, now);
@@ -151,20 +152,20 @@ impl Worker {
         }
     }
 
-    /// Notes that nothing comes any more, and that there is no time to wait.
+    /// Notes that the sink is dropped: what is left is sent without waiting.
     fn end(&mut self) {
         self.ending = true;
         self.queue.expedite();
         (self.pause, self.resend) = (None, None);
     }
 
-    /// Returns how many notifications are not told yet.
+    /// Returns how many notifications are not sent yet.
     fn pending(&self) -> usize {
-        let unsent = if self.is_resent { 0 } else { self.unsent.iter().map(|message| message.tells).sum() };
+        let unsent = if self.is_resent { 0 } else { self.unsent.iter().map(|message| message.notifications).sum() };
         self.queue.len() + unsent
     }
 
-    /// Returns when to go on; `None` if something else has to happen first.
+    /// Returns when to continue; `None` while a request is in flight or nothing is to be sent.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         if !self.attempt.is_empty() {
             return None;
@@ -173,17 +174,17 @@ impl Worker {
         Some(due.max(self.pause.unwrap_or(due)))
     }
 
-    /// Sends the next request of the batch, or begins another batch.
+    /// Sends the next request of the batch, or starts the next batch.
     fn proceed(&mut self, now: Instant) {
         if self.unsent.is_empty() {
             self.is_resent = false;
             let batch =
                 if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take() } else { Batch::default() };
             if !batch.notifications.is_empty() {
-                self.put_into_words(&batch);
+                self.queue_messages(&batch);
             } else if self.resend.is_some_and(|due| due <= now) {
-                let asking = standing(self.surroundings.pipeline.clone());
-                self.attempt.spawn(async { Attempt::Standing(asking.await) });
+                let query = open_violations(self.context.pipeline.clone());
+                self.attempt.spawn(async { WorkerResult::OpenViolations(query.await) });
                 return;
             }
         }
@@ -192,20 +193,23 @@ impl Worker {
             self.attempt.spawn(async move {
                 let span = Span::request("notify");
                 span.set(|| {
-                    [("kaudit.receiver", receiver.name.clone().into()), ("kaudit.notifications", count(message.tells))]
+                    [
+                        ("kaudit.receiver", receiver.name.clone().into()),
+                        ("kaudit.notifications", count(message.notifications)),
+                    ]
                 });
                 let result = receiver.send(&message).await;
                 if result.is_err() {
                     span.fail("not_sent");
                 }
                 span.end();
-                Attempt::Sent(result)
+                WorkerResult::Sent(result)
             });
         }
     }
 
-    fn put_into_words(&mut self, batch: &Batch) {
-        match self.receiver.messages(batch, &self.surroundings.teller) {
+    fn queue_messages(&mut self, batch: &Batch) {
+        match self.receiver.messages(batch, &self.context.audit) {
             Ok(messages) => self.unsent.extend(messages),
             Err(why) => {
                 self.dropped("template", batch.notifications.len() as u64);
@@ -214,41 +218,41 @@ impl Worker {
         }
     }
 
-    /// Sends everything again that stands.
-    fn resend(&mut self, standing: Option<Vec<Delta>>, now: Instant) {
+    /// Queues requests that send all open violations again.
+    fn resend(&mut self, open: Option<Vec<Delta>>, now: Instant) {
         let Some(every) = self.receiver.resend_every().filter(|_| !self.ending) else { return };
-        let Some(standing) = standing else {
+        let Some(open) = open else {
             self.resend = Some(now + NOT_YET);
             return;
         };
         self.resend = Some(now + every);
         let time = Timestamp::now();
-        let notifications = standing.iter().flat_map(|delta| Notification::standing(delta, time));
+        let notifications = open.iter().flat_map(|delta| Notification::open(delta, time));
         let concerned: Vec<_> =
-            notifications.filter(|told| self.receiver.matching.concerns(told)).map(Arc::new).collect();
+            notifications.filter(|notification| self.receiver.matching.concerns(notification)).map(Arc::new).collect();
         for notifications in concerned.chunks(self.receiver.batching.items) {
-            self.put_into_words(&Batch { notifications: notifications.to_vec(), left_out: 0 });
+            self.queue_messages(&Batch { notifications: notifications.to_vec(), left_out: 0 });
         }
         self.is_resent = true;
     }
 
-    fn sent(&mut self, result: Result<(), SendError>, now: Instant) {
+    fn sent(&mut self, result: Result<(), DeliveryError>, now: Instant) {
         match result {
             Ok(()) => {
-                self.surroundings.metrics.recorder_wrote(self.label.clone());
+                self.context.metrics.recorder_wrote(self.label.clone());
                 (self.failures, self.pause, self.leaves_out) = (0, None, false);
                 self.unsent.pop_front();
                 self.report(String::new());
             }
-            Err(SendError::Refused(why)) => {
+            Err(DeliveryError::Refused(why)) => {
                 (self.failures, self.pause) = (0, None);
-                let tells = self.unsent.pop_front().map_or(0, |message| message.tells);
-                self.dropped("refused", tells as u64);
+                let notifications = self.unsent.pop_front().map_or(0, |message| message.notifications);
+                self.dropped("refused", notifications as u64);
                 self.report(why);
             }
-            Err(SendError::Later(at_least, why)) => {
+            Err(DeliveryError::Later(at_least, why)) => {
                 self.failures += 1;
-                self.surroundings.metrics.recorder_retries(self.label.clone());
+                self.context.metrics.recorder_retries(self.label.clone());
                 let pause = BACKOFF.after(self.failures).mul_f64(0.75 + fastrand::f64() / 2.0);
                 self.pause = Some(now + pause.max(at_least));
                 if self.failures >= FAILURES || !at_least.is_zero() {
@@ -265,7 +269,7 @@ impl Worker {
         }
     }
 
-    /// Drops what is not told yet, and says so.
+    /// Drops the notifications that are not sent yet, and logs how many.
     fn give_up(&mut self) {
         let notifications = self.pending();
         if notifications > 0 {
@@ -280,10 +284,10 @@ impl Worker {
     }
 
     fn dropped(&self, reason: &'static str, number: u64) {
-        self.surroundings.metrics.recorder_dropped(self.label.clone(), reason, number);
+        self.context.metrics.recorder_dropped(self.label.clone(), reason, number);
     }
 
-    /// Reports what is wrong, or that nothing is any more; logs what is new.
+    /// Reports what is wrong; an empty `why` ends the trouble. Logs only changes.
     fn report(&self, why: String) {
         let name = &self.receiver.name;
         let trouble = if why.is_empty() { why } else { format!("receiver {name} {why}") };
@@ -301,15 +305,15 @@ impl Worker {
     }
 }
 
-/// Also when the time to tell what is pending is over.
+/// Counts what is not sent as lost, also when the worker is aborted.
 impl Drop for Worker {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-/// Asks a pipeline what stands; `None` if it has not begun to judge, or is gone.
-async fn standing(pipeline: mpsc::Sender<Command>) -> Option<Vec<Delta>> {
+/// Queries a pipeline for the open violations; `None` if evaluation has not started, or the pipeline has ended.
+async fn open_violations(pipeline: mpsc::Sender<Command>) -> Option<Vec<Delta>> {
     let (answer, received) = oneshot::channel();
     pipeline.send(Command::Standing(answer)).await.ok()?;
     received.await.ok()?

@@ -1,4 +1,4 @@
-//! Reports of one audit alone, for whoever applies or keeps them.
+//! Reports of a single audit, for users who apply or store them.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -20,9 +20,9 @@ use crate::{
     model::verdict::{Excused, Finding, Outcome, RuleDescriptor, RuleInfo},
 };
 
-/// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked (`None`
-/// is for cluster-scoped objects), sorted by namespace and name. They have no times, since one audit does not know when a
-/// result was first seen: of the same results they are the same.
+/// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked
+/// (`None` is for cluster-scoped objects), sorted by namespace and name. They have no times, since one audit cannot
+/// determine when a result was first seen: equal results give equal reports.
 pub fn of_results<'n>(
     results: &[Entry],
     checked: impl IntoIterator<Item = &'n Option<Arc<str>>>,
@@ -47,7 +47,7 @@ pub fn of_results<'n>(
     let empty = checked.into_iter().filter(|namespace| !found.contains(*namespace));
     let empty: Vec<Value> = empty.map(|namespace| empty_report(&set.format, namespace.as_deref())).collect();
     let mut reports: Vec<Value> = set.documents(Api::OpenReports).chain(empty).collect();
-    // Those of one namespace are in their order already.
+    // The reports of one namespace are in order already.
     reports.sort_by_key(|report| report["metadata"]["namespace"].as_str().map(str::to_owned));
     reports
 }
@@ -71,10 +71,10 @@ fn violation(entry: &Entry) -> Violation {
         severity: entry.severity,
         message: Arc::clone(&entry.message),
         details: None,
-        // Reports do not say what it would be otherwise.
+        // Reports do not show the outcome without the exception.
         excused: entry.excuse.clone().map(|excuse| Excused { excuse, otherwise: Outcome::Fail }),
     };
-    // Manifests have no uid, and viewers tell results apart by an id that is made of it.
+    // Manifests have no uid, and viewers distinguish results by an id that is made of it.
     let uid = entry.resource.uid_or_name();
     let subject = Subject { uid: &uid, ..Subject::from(&*entry.resource) };
     Violation { dependents: entry.dependents, ..Violation::new(subject, finding, Timestamp::UNIX_EPOCH) }

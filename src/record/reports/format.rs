@@ -1,7 +1,7 @@
 //! The two report APIs, and how results look in them.
 //!
-//! Fields are used the way Policy Reporter reads them (`pkg/openreports` in its source): one resource a result, or else the
-//! report's scope; the source on each result.
+//! Fields are used the way Policy Reporter reads them (`pkg/openreports` in its source): one resource per result, or
+//! else the report's scope; the source on each result.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,21 +23,21 @@ use crate::{
     },
 };
 
-/// The property of a result that says how many results of dependents it stands for.
+/// The property with the count of dependents' results that a result covers.
 const DEPENDENTS: &str = "dependents";
 /// The property of a result with the names of the receivers that were sent its appearance, separated by commas.
 const RECEIVERS: &str = "receivers";
 /// The recommended label for the name of an instance: that of the `Audit` object.
 const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Label with the namespace of that; both together tell the reports of one kaudit from those of another.
+/// Label with the namespace of that; both together distinguish the reports of one kaudit from those of another.
 const AUDIT_NAMESPACE: &str = "kaudit.dev/audit-namespace";
-/// Longest value of a label, and longest part of a report's name that stands for the instance.
+/// Longest value of a label, and longest part of a report's name that identifies the instance.
 const LABEL_BYTES: usize = 63;
 /// Longest message, in bytes; with the longest names a result stays far below the size of a partition.
 const MESSAGE_BYTES: usize = 4_096;
 /// Longest name of a policy, rule or category, and longest title, in bytes.
 const NAME_BYTES: usize = 512;
-/// What is listed; passes are counted in metrics.
+/// The outcomes that are listed; passes are counted in metrics.
 const LISTED: [Outcome; 4] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip];
 
 /// The properties with title and id of a rule, and where its category is.
@@ -144,7 +144,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Makes it from namespace and name of the `Audit` object. A name that is too long for a label is hashed.
+    /// Creates it from namespace and name of the `Audit` object. A name that is too long for a label is hashed.
     pub fn new(namespace: &str, audit_name: &str) -> Self {
         let bounded = |text: String| {
             let short = text.len() <= LABEL_BYTES;
@@ -158,13 +158,13 @@ impl Instance {
         }
     }
 
-    /// Returns the one whose reports are of a single check: no kaudit that runs takes them for its own.
+    /// Returns the instance for the reports of a single check; no running kaudit takes them for its own.
     pub(super) fn of_check(name: Option<&str>) -> Self {
         let name = name.map_or_else(|| format!("{CONTROLLER}-check"), str::to_owned);
         Self { namespace: String::new(), label: name.clone(), name }
     }
 
-    /// Returns what no report of another kaudit has in its name.
+    /// Returns the part of report names that no other kaudit uses.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -174,8 +174,8 @@ impl Instance {
         format!("{},{AUDIT_NAMESPACE}={}", self.selector_of_all(), self.namespace)
     }
 
-    /// Returns the label selector of the reports of all kaudits whose `Audit` has this name; [`Self::owns`] says which are
-    /// this one's.
+    /// Returns the label selector of the reports of all kaudits whose `Audit` has this name; [`Self::owns`] decides
+    /// which of them belong to this one.
     pub(super) fn selector_of_all(&self) -> String {
         format!("{MANAGED_BY}={CONTROLLER},{INSTANCE}={}", self.label)
     }
@@ -234,7 +234,7 @@ impl ReportFormat {
             report["source"] = CONTROLLER.into();
             report["configuration"] = json!({"limits": {"statusFilter": LISTED.map(Outcome::word)}});
         }
-        // Passes are not listed, so a number of them would be a guess.
+        // Passes are not listed, so their count is unknown.
         let count = |outcome| results.clone().filter(|(_, violation)| violation.finding.outcome == outcome).count();
         report["summary"] = LISTED
             .iter()
@@ -276,7 +276,7 @@ impl ReportFormat {
                 properties["expiresAt"] = format!("{expires:.0}").into();
             }
         }
-        // What does not count is what the API calls not scored; that is the default.
+        // Results that do not count are "not scored" in the API, which is the default.
         if !matches!(finding.outcome, Outcome::Warn | Outcome::Skip) {
             result["scored"] = true.into();
         }
@@ -299,7 +299,7 @@ impl ReportFormat {
     }
 }
 
-/// Returns what the name of a report about one object alone begins with: its uid, if that is a valid name.
+/// Returns the prefix of the name of a report about a single object: its uid, if that is a valid name.
 pub(super) fn report_name(object: &ObjectRef) -> String {
     let identity = object.uid_or_name();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -315,7 +315,7 @@ pub(super) fn is_listed(violation: &Violation) -> bool {
     LISTED.contains(&violation.finding.outcome)
 }
 
-/// Reads the results of one of our reports; what somebody else has put there is left out.
+/// Reads the results of one of our reports; entries that others have added are left out.
 pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
     let scope = ObjectRef::deserialize(&report["scope"]).ok();
     let results = report["results"].as_array().into_iter().flatten();
@@ -371,7 +371,7 @@ fn id_property(result: &Value, name: &str) -> Option<Id> {
     result["properties"][name].as_str().and_then(Id::parse)
 }
 
-/// Digests what we write into a report, whatever the server and others add to it.
+/// Returns the digest of what we write into a report, whatever the server and others add to it.
 pub(super) fn content_digest(report: &Value) -> Digest {
     let labels = &report["metadata"]["labels"];
     let ours = ["scope", "source", "configuration", "summary", "results"].map(|field| &report[field]);

@@ -38,14 +38,14 @@ use crate::{
 
 /// Report objects in one answer; each may have 64 KiB.
 const PAGE: u32 = 100;
-/// How long after an answer that the preferred report API is not served the next one is believed.
+/// How long to wait after the preferred report API was not found, before a second discovery counts.
 const CONFIRMED_AFTER: Duration = Duration::from_millis(500);
 
-/// What was found.
+/// The reports of earlier runs.
 pub struct LoadedReports {
-    /// What was recorded before.
+    /// The results that were recorded.
     pub recorded: Recorded,
-    /// The API that is written; `None` if the cluster serves none that may be.
+    /// The API to write; `None` if the cluster serves none that may be written.
     pub(super) api: Option<Api>,
     pub(super) reports: ReportSet,
     pub(super) obsolete: Obsolete,
@@ -53,13 +53,15 @@ pub struct LoadedReports {
     pub(super) read_error: String,
 }
 
-/// Our report objects that are to be pruned, by namespace: those of another API or layout, or named by an earlier version.
+/// Our report objects that are to be deleted, by namespace: those of another API or layout, or named by an earlier
+/// version.
 pub(super) type Obsolete = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
 
 /// The `resourceVersion` of each report object, by namespace and name.
 pub(super) type Versions = BTreeMap<(Option<Arc<str>>, String), String>;
 
-/// Reads all our reports; what the server refuses for some time is left out and reported as unhealthy.
+/// Reads all our reports; those that the server refuses to list for some time are left out, and the health reports
+/// them.
 ///
 /// # Errors
 /// The reason, if they could not be read for some time.
@@ -135,7 +137,7 @@ pub(super) fn choose(choice: Choice, served: &[Api]) -> Option<Api> {
     choice.apis().iter().find(|api| served.contains(api)).copied()
 }
 
-/// Asks the server whether it serves a report API.
+/// Returns whether the server serves a report API.
 pub(super) async fn is_served(client: &Client, api: Api) -> kube::Result<bool> {
     match client.list_api_group_resources(api.api_version()).await {
         Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == api.kind(true).1)),
@@ -144,7 +146,7 @@ pub(super) async fn is_served(client: &Client, api: Api) -> kube::Result<bool> {
     }
 }
 
-/// What was found: the results, and the report objects that hold them.
+/// The results that were found, and the report objects that hold them.
 pub(super) struct FoundReports {
     pub(super) reports: ReportSet,
     pub(super) obsolete: Obsolete,
@@ -183,7 +185,7 @@ impl FoundReports {
         }
     }
 
-    /// Splits what has become too large, once everything was added.
+    /// Splits partitions that are too large, once everything is added.
     pub(super) fn split_large(mut self) -> Self {
         self.reports.reports.values_mut().for_each(|report| report.partitions.split_large());
         self
@@ -220,7 +222,7 @@ fn places(settings: &ReportSettings, api: Api) -> Vec<kube::Api<DynamicObject>> 
     some.map(|namespace| kube::Api::namespaced_with(client(), namespace, &namespaced)).collect()
 }
 
-/// Returns the results of an object that are in reports, of whichever kaudit; none if they cannot be read.
+/// Returns the results of an object that are in reports of any kaudit; none if they cannot be read.
 pub async fn reported(client: &Client, object: &ObjectRef) -> Vec<Violation> {
     let mut found = Vec::new();
     for api in Api::ALL {
@@ -257,7 +259,7 @@ async fn each_report(settings: &ReportSettings, api: Api, mut each: impl FnMut(D
     Ok(())
 }
 
-/// Asks the server for the version of each of our report objects.
+/// Lists the versions of our report objects.
 pub(super) async fn versions(settings: &ReportSettings, api: Api) -> kube::Result<Versions> {
     let mut versions = BTreeMap::new();
     for place in places(settings, api) {

@@ -4,10 +4,10 @@
 //! bit, and two halves that have become small are joined. So the partition of a result depends on its object and on how far
 //! the namespace is split, and a change of one result rewrites one report object.
 //!
-//! The position is a hash of the object, then one of the result: the results of an object are neighbours, and even those
-//! of one object alone can be split. The bits are part of the report's name: whoever finds reports of a split or merge that
-//! was interrupted knows which of them belong together, and results are told apart by their id, so that none is lost and
-//! none counts twice.
+//! The position is a hash of the object, then one of the result: the results of an object are neighbours, and even
+//! those of a single object can be split. The bits are part of the report's name, which shows how the reports of an
+//! interrupted split or merge belong together. Results are identified by their id, so that none is lost and none counts
+//! twice.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Instant};
 
@@ -24,20 +24,20 @@ const JOINED: usize = LARGEST / 2;
 /// Bits of a position that the object decides.
 const OBJECT_BITS: u32 = 24;
 
-/// The place of a result among all: what sorts it into a partition.
+/// The position of a result among all, which decides its partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Position(u128);
+struct ResultPosition(u128);
 
-impl Position {
+impl ResultPosition {
     /// Returns the first position of an object's results.
     fn of_object(object: &ObjectRef) -> Self {
-        // An object that is served as two kinds has one position; ids tell the results of both apart.
+        // An object that is served as two kinds has one position; ids distinguish the results of both.
         let hash = Digest::of(object.uid_or_name()).half();
         Self(hash >> (128 - OBJECT_BITS) << (128 - OBJECT_BITS))
     }
 
-    /// Returns the position of a result of this object. The last bits of an id count: results of one message differ in nothing
-    /// else.
+    /// Returns the position of a result of this object. It uses the last bits of an id: ids of results with the same
+    /// message may differ only there.
     fn of_result(self, id: Id) -> Self {
         Self(self.0 | id.number() & (u128::MAX >> OBJECT_BITS))
     }
@@ -94,18 +94,18 @@ pub(super) struct ReportedResult {
     pub(super) bytes: usize,
     /// Digest of that JSON.
     pub(super) content: Digest,
-    /// The server refuses reports that have it, so it is left out.
+    /// Whether it is left out, because the server refuses reports that have it.
     pub(super) refused: bool,
 }
 
 /// The results of one report object.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
-    entries: BTreeMap<Position, ReportedResult>,
+    entries: BTreeMap<ResultPosition, ReportedResult>,
     bytes: usize,
-    /// What the server has may differ.
+    /// Whether the report object of the server may differ.
     pub(super) dirty: bool,
-    /// It was written a moment ago, and is not written again before.
+    /// The earliest time of the next write, after a recent one.
     pub(super) rests_until: Option<Instant>,
 }
 
@@ -124,7 +124,7 @@ impl Partition {
         self.entries.values().filter(|entry| !entry.refused).map(|entry| (&*entry.object, &entry.violation))
     }
 
-    /// Whether there is anything to write.
+    /// Whether there is nothing to write.
     pub(super) fn is_blank(&self) -> bool {
         self.written().next().is_none()
     }
@@ -140,7 +140,7 @@ impl Partition {
         self.entries.values().filter(|entry| entry.refused).count()
     }
 
-    fn put(&mut self, position: Position, entry: ReportedResult) {
+    fn put(&mut self, position: ResultPosition, entry: ReportedResult) {
         self.bytes += entry.bytes;
         if let Some(former) = self.entries.insert(position, entry) {
             self.bytes -= former.bytes;
@@ -148,7 +148,7 @@ impl Partition {
         self.dirty = true;
     }
 
-    fn take(&mut self, position: Position) {
+    fn take(&mut self, position: ResultPosition) {
         if let Some(former) = self.entries.remove(&position) {
             self.bytes -= former.bytes;
             self.dirty = true;
@@ -173,7 +173,7 @@ impl Default for Partitions {
 }
 
 impl Partitions {
-    /// Splits as far as a report object with this prefix shows that it was split.
+    /// Splits partitions until there is one with this prefix, which a report object was found to have.
     pub(super) fn split_as(&mut self, prefix: Prefix) {
         for length in 0..prefix.length {
             let kept = if length == 0 { 0 } else { prefix.bits & (u128::MAX << (128 - length)) };
@@ -186,8 +186,8 @@ impl Partitions {
 
     /// Replaces all results of an object; returns whether that changes a report.
     pub(super) fn set(&mut self, object: &ObjectRef, entries: Vec<ReportedResult>) -> bool {
-        let first = Position::of_object(object);
-        let mut now: BTreeMap<Position, ReportedResult> =
+        let first = ResultPosition::of_object(object);
+        let mut now: BTreeMap<ResultPosition, ReportedResult> =
             entries.into_iter().map(|entry| (first.of_result(entry.violation.id), entry)).collect();
         let mut changed_prefixes = Vec::new();
         let begin = self.prefix_of(first);
@@ -228,10 +228,10 @@ impl Partitions {
         changed
     }
 
-    /// Adds a result that was found in a report, unless it is there already. Splits and joins nothing: what was written is to
-    /// stay as it is.
+    /// Adds a result that was found in a report, unless it is there already. Does not split or join, so that written
+    /// reports stay as they are.
     pub(super) fn add(&mut self, entry: ReportedResult) {
-        let position = Position::of_object(&entry.object).of_result(entry.violation.id);
+        let position = ResultPosition::of_object(&entry.object).of_result(entry.violation.id);
         let prefix = self.prefix_of(position);
         if let Some(partition) = self.0.get_mut(&prefix).filter(|partition| !partition.entries.contains_key(&position))
         {
@@ -239,7 +239,7 @@ impl Partitions {
         }
     }
 
-    /// Splits what has become too large by [`Self::add`].
+    /// Splits partitions that are too large after [`Self::add`].
     pub(super) fn split_large(&mut self) {
         let all: Vec<Prefix> = self.0.keys().copied().collect();
         for prefix in all {
@@ -263,8 +263,8 @@ impl Partitions {
         self.0.iter_mut().map(|(prefix, partition)| (*prefix, partition))
     }
 
-    /// Returns the prefix of the partition that a position is in: the last that does not begin behind it.
-    fn prefix_of(&self, position: Position) -> Prefix {
+    /// Returns the prefix of the partition that a position is in: the last that does not begin after it.
+    fn prefix_of(&self, position: ResultPosition) -> Prefix {
         let behind = Prefix { bits: position.0, length: 128 };
         self.0.range(..=behind).next_back().map(|(prefix, _)| *prefix).unwrap_or_default()
     }
@@ -302,7 +302,7 @@ impl Partitions {
         let halves = [prefix.half(false), prefix.half(true)];
         let mut first = self.0.remove(&prefix).unwrap_or_default();
         let rests_until = first.rests_until;
-        let second = first.entries.split_off(&Position(halves[1].bits));
+        let second = first.entries.split_off(&ResultPosition(halves[1].bits));
         for (half, entries) in halves.into_iter().zip([first.entries, second]) {
             let bytes = entries.values().map(|entry| entry.bytes).sum();
             self.0.insert(half, Partition { dirty: true, entries, bytes, rests_until });

@@ -1,4 +1,5 @@
-//! What waits between the pipeline and the recorder: objects whose results changed, each with its latest results.
+//! The changes that wait between the pipeline and the recorder: objects whose results changed, each with its latest
+//! results.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +20,11 @@ use crate::{
 pub(super) struct ChangedResults {
     pub(super) object: ObjectRef,
     pub(super) results: Vec<Violation>,
-    /// Whether some of that follows a change in the cluster.
+    /// `Change` if any of it follows a change in the cluster.
     pub(super) lane: Lane,
 }
 
-/// What was not taken yet, by [`ObjectRef::identity`].
+/// The changes that were not taken yet, by [`ObjectRef::identity`].
 type Changes = BTreeMap<String, ChangedResults>;
 
 /// Takes deltas and never blocks.
@@ -39,7 +40,7 @@ pub(super) struct PendingChanges {
     woken: mpsc::Receiver<()>,
 }
 
-/// Returns a sink and where its changes arrive.
+/// Returns a sink and the receiver of its changes.
 pub(super) fn channel() -> (ReportSink, PendingChanges) {
     let (wake, woken) = mpsc::channel(1);
     let changes = Arc::<Mutex<Changes>>::default();
@@ -47,7 +48,7 @@ pub(super) fn channel() -> (ReportSink, PendingChanges) {
 }
 
 impl ReportSink {
-    /// Takes all results that an object has now.
+    /// Replaces the waiting results of an object by the current ones.
     pub fn record(&self, delta: &Delta) {
         let object = ObjectRef::new(&delta.object, &delta.uid);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,13 +57,13 @@ impl ReportSink {
         let lane = if hurried { Lane::Change } else { delta.lane };
         changes.insert(identity, ChangedResults { object, results: delta.results.clone(), lane });
         drop(changes);
-        // Full: the recorder is woken already. Closed: nobody records any more.
+        // Full: the recorder is woken already. Closed: the recorder has ended.
         let _woken = self.wake.try_send(());
     }
 }
 
 impl PendingChanges {
-    /// Returns when there is something to take, with `false` when the sink is gone.
+    /// Waits until there is something to take; returns `false` when the sink is dropped.
     ///
     /// # Cancel safety
     /// May be dropped at any time.

@@ -28,20 +28,20 @@ use crate::{
     record::{failure::WriteFailure, health::Health},
 };
 
-/// How long a change waits for others: what is applied together is written together.
+/// How long a change waits for others, so that changes that are applied together are written together.
 const TOGETHER: Duration = Duration::from_millis(100);
 /// Reports that are written at a time.
 const WRITES_AT_A_TIME: usize = 4;
 /// How often the report objects are compared with what was written; less often if that takes long.
 const RESYNC_EVERY: Duration = Duration::from_secs(30);
-/// How often the server is asked for a report API while it serves none.
+/// How often report APIs are discovered while the server serves none.
 const DISCOVER_EVERY: Duration = Duration::from_secs(10);
-/// How often a namespace is looked for whose obsolete report objects may be pruned.
+/// How often the obsolete report objects of one namespace are pruned.
 const PRUNE_EVERY: Duration = Duration::from_millis(200);
-/// Delays after failures: those that may pass, and those that somebody has to fix.
+/// Delays after failures: those that may pass, and those that someone has to fix.
 const RETRY: Backoff = Backoff::SHORT;
 const RETRY_REFUSED: Backoff = Backoff::between(Duration::from_secs(5), Duration::from_mins(1));
-/// Attempts at the end, when there is no later.
+/// Attempts at the end of a run.
 const LAST_ATTEMPTS: u32 = 5;
 
 /// A report that could not be written.
@@ -67,7 +67,7 @@ pub(super) struct ReportRecorder {
     api: Option<Api>,
     /// The API that was written last, also while the server does not serve it.
     former_api: Option<Api>,
-    /// The API that the last answer named while none is written.
+    /// The API that the last discovery found while none is written.
     next_api: Option<Api>,
     reports: ReportSet,
     obsolete: Obsolete,
@@ -76,7 +76,7 @@ pub(super) struct ReportRecorder {
     /// Those of them that are not in flight.
     due: BTreeSet<(Instant, ReportKey)>,
     in_flight: BTreeSet<ReportKey>,
-    /// Written since the last resync began: its list may be older.
+    /// Reports written since the last resync began: its list may be older.
     written_since: BTreeSet<ReportKey>,
     failing: BTreeMap<ReportKey, Failing>,
     /// Reports without some results: how many are not listed, and why.
@@ -93,7 +93,7 @@ pub(super) struct ReportRecorder {
     health: watch::Sender<Health>,
     /// Which reports were given up on at the end, and why.
     lost: String,
-    /// What was logged last of the health.
+    /// The health as it was logged last.
     logged: String,
 }
 
@@ -155,7 +155,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Takes what changed.
+    /// Takes the pending changes.
     fn take(&mut self, pending: &PendingChanges, now: Instant) {
         for ChangedResults { object, results, lane } in pending.take() {
             if let Some(key) = self.reports.set(object, &results) {
@@ -164,10 +164,10 @@ impl ReportRecorder {
         }
     }
 
-    /// Makes all that is left due now, as nothing will change any more.
+    /// Makes all that is left due now, as no more changes come.
     fn close(&mut self, now: Instant) {
         self.closing = true;
-        self.reports.reports.values_mut().for_each(Report::rouse);
+        self.reports.reports.values_mut().for_each(Report::cancel_rest);
         let keys: Vec<ReportKey> = self.waiting.keys().cloned().collect();
         for key in keys {
             self.enqueue_at(&key, now);
@@ -186,11 +186,11 @@ impl ReportRecorder {
         }
     }
 
-    /// Enqueues a report that changed: to be written at once where something changed in the cluster, unless it was written
-    /// a moment ago; where many results come together, a while later, so that they come in one write.
+    /// Enqueues a report that changed: to be written at once after a change in the cluster, unless it was written
+    /// recently; for a snapshot later, so that many results come in one write.
     fn enqueue(&mut self, key: &ReportKey, lane: Lane, now: Instant) {
         let waiting = self.waiting.get(key).copied();
-        // What failed is not tried earlier because something else changed.
+        // Other changes do not shorten the delay after a failure.
         if self.failing.contains_key(key) && waiting.is_some() {
             return;
         }
@@ -212,7 +212,7 @@ impl ReportRecorder {
         }
     }
 
-    /// Removes a report of which nothing is left to write from the queue.
+    /// Removes a report that has nothing left to write from the queue.
     fn forget(&mut self, key: &ReportKey) {
         if let Some(due) = self.waiting.remove(key) {
             self.due.remove(&(due, key.clone()));
@@ -221,13 +221,13 @@ impl ReportRecorder {
         self.reports.remove_blank(key);
     }
 
-    /// Returns when there is something to do if nothing happens before.
+    /// Returns when the next work is due if nothing happens before.
     fn next(&self, now: Instant) -> Instant {
         let write = self.due.first().map(|(due, _)| *due).filter(|_| self.api.is_some() && self.has_room());
         let resync = (!self.resyncing && !self.closing).then_some(self.next_resync);
         let prune = (!self.obsolete.is_empty() && !self.pruning && self.has_room()).then_some(self.next_prune);
         let soon = [write, resync, prune].into_iter().flatten().min().unwrap_or(now + RESYNC_EVERY);
-        // What is due already waits for the end of a job, which wakes the loop.
+        // Work that is already due waits for the end of a job, which wakes the loop.
         soon.max(now + Duration::from_millis(20))
     }
 
@@ -300,7 +300,7 @@ impl ReportRecorder {
             while let Some((api, name)) = left.last() {
                 let Some(writer) = writers.iter().find(|writer| writer.api == *api) else { break };
                 match writer.delete(namespace.as_deref(), name).await {
-                    // Without the API its objects are gone, too.
+                    // Without the API its objects do not exist either.
                     Ok(()) | Err(ApplyError::NoApi) => left.pop(),
                     Err(error) => return Done::Pruned(namespace, left, Some(error)),
                 };
@@ -309,7 +309,8 @@ impl ReportRecorder {
         });
     }
 
-    /// Lists what the server has, to compare it with what was written; without an API, asks for one.
+    /// Lists the report objects of the server, to compare them with those that were written; without an API, discovers
+    /// one.
     fn resync(&mut self) {
         self.resyncing = true;
         let settings = self.settings.clone();
@@ -324,8 +325,8 @@ impl ReportRecorder {
             self.jobs.spawn(async move {
                 let mut served = Vec::new();
                 for api in Api::ALL {
-                    let asked = timeout(DISCOVER_EVERY, is_served(&settings.client, api)).await;
-                    served.extend(matches!(asked, Ok(Ok(true))).then_some(api));
+                    let served_answer = timeout(DISCOVER_EVERY, is_served(&settings.client, api)).await;
+                    served.extend(matches!(served_answer, Ok(Ok(true))).then_some(api));
                 }
                 Done::Discovered(choose(settings.choice, &served))
             });
@@ -380,7 +381,7 @@ impl ReportRecorder {
                 // Not all is written in one go; when nothing is left, the next plan is empty.
                 return self.enqueue_at(&key, due);
             }
-            // The namespace is going away with everything in it; one of the same name is another.
+            // The namespace is terminating with everything in it; a later one of the same name is another namespace.
             Some(ApplyError::Normal) => return self.forget(&key),
             Some(ApplyError::NoApi) => {
                 self.enqueue_at(&key, now);
@@ -421,7 +422,7 @@ impl ReportRecorder {
         };
     }
 
-    /// Finds what others have changed or deleted, to write it again, and what is obsolete.
+    /// Finds report objects that others changed or deleted, to write them again, and those that are obsolete.
     fn compare(&mut self, versions: &Versions, now: Instant) {
         let (mut differ, mut ours) = (Vec::new(), BTreeSet::new());
         for (key, report) in &mut self.reports.reports {
@@ -465,8 +466,8 @@ impl ReportRecorder {
         }
     }
 
-    /// Writes the API that is served from now on. Another one than before takes two answers in a row: a server that has just
-    /// started may know only one of them yet.
+    /// Writes the API that is served from now on. Another one than before has to be found twice in a row: a server that
+    /// has just started may serve only one of them yet.
     fn discovered(&mut self, api: Option<Api>, now: Instant) {
         let earlier = std::mem::replace(&mut self.next_api, api);
         let Some(api) = api.filter(|_| self.in_flight.is_empty()) else { return };
@@ -519,7 +520,7 @@ impl ReportRecorder {
             let separator = if health.trouble.is_empty() { "" } else { "; " };
             health.trouble = format!("{}{separator}{incomplete}", health.trouble);
         }
-        // The number of reports that fail changes all the time, which is not worth a line in the log.
+        // The count of failing reports changes all the time, which is not worth a line in the log.
         let line = if why.is_empty() { format!("{}{}", health.trouble, health.note) } else { why.to_owned() };
         if line != self.logged && !line.is_empty() {
             if health.trouble.is_empty() { info!("{}", health.note) } else { warn!("{}", health.trouble) }
@@ -531,7 +532,8 @@ impl ReportRecorder {
     }
 }
 
-/// Notes how many results of a report are not listed, and why; `refused` is why the server refuses some, if that is news.
+/// Notes how many results of a report are not listed, and why; `refused` is why the server refuses some, if that is
+/// new.
 fn note_incomplete(
     incomplete: &mut BTreeMap<ReportKey, (usize, String)>,
     key: &ReportKey,
@@ -548,7 +550,7 @@ fn note_incomplete(
     incomplete.insert(key.clone(), (number, why));
 }
 
-/// Also when the time to write what is pending is over.
+/// Logs how many reports were not written, also when the recorder is aborted.
 impl Drop for ReportRecorder {
     fn drop(&mut self) {
         let in_flight = self.in_flight.iter().filter(|key| !self.waiting.contains_key(*key));

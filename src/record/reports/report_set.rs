@@ -1,7 +1,7 @@
 //! All results by report, and which report objects the server has.
 //!
-//! Pure: it returns what has to be written and deleted, others do it. Invariant: a report object is deleted only when all
-//! results that were in it are in others, or gone. Whatever is interrupted leaves results twice, never missing.
+//! Pure: it returns what has to be written and deleted, and sends nothing. Invariant: a report object is deleted only
+//! when all results that were in it are in others, or resolved. An interruption leaves results twice, never missing.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ use crate::{
 
 /// Report objects written in one go; further ones follow.
 const WRITES_AT_ONCE: usize = 8;
-/// The most report objects of one report, 32 MiB in all. Who may create objects in a namespace decides how many results it
-/// has, and etcd, which has a quota of 2 GB by default, belongs to the whole cluster.
+/// The most report objects of one report, 32 MiB in all. Anyone who may create objects in a namespace decides how many
+/// results it has, while etcd, which has a quota of 2 GB by default, is shared by the whole cluster.
 pub(super) const MOST_WRITTEN: usize = 512;
 /// A report object is written at most this often.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReportKey {
     pub(super) namespace: Option<Arc<str>>,
-    /// Name of the report object that has all of it; those of partitions have the bits of their prefix behind it.
+    /// Name of the report object if there is only one; those of partitions append the bits of their prefix.
     base: Arc<str>,
 }
 
@@ -56,17 +56,18 @@ impl ReportKey {
         if bits.is_empty() { self.base.to_string() } else { format!("{}.{bits}", self.base) }
     }
 
-    /// Returns the partition that the report object of this name has; `None` if it is none of this report.
+    /// Returns the prefix of the partition that the report object of this name holds; `None` if it is not of this
+    /// report.
     pub(super) fn prefix(&self, name: &str) -> Option<Prefix> {
         let rest = name.strip_prefix(&*self.base)?;
         if rest.is_empty() { Some(Prefix::default()) } else { Prefix::parse(rest.strip_prefix('.')?) }
     }
 }
 
-/// What the server has of a report object.
+/// A report object as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// Digest of its content; `None` if somebody changed it.
+    /// Digest of its content; `None` if others changed it.
     pub(super) content: Option<Digest>,
     pub(super) resource_version: String,
 }
@@ -81,14 +82,14 @@ pub(super) struct Report {
 
 /// The requests that bring the server up to date about a report.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ReportPlan {
     pub(super) key: ReportKey,
     pub(super) writes: Vec<Write>,
     /// Names of report objects to delete once everything is written.
     pub(super) deletes: Vec<String>,
 }
 
-impl Plan {
+impl ReportPlan {
     pub(super) fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deletes.is_empty()
     }
@@ -103,9 +104,9 @@ pub(super) struct Write {
 }
 
 impl Report {
-    /// Returns what is to be done next; the partitions in it count as written from now on, and rest for [`EVERY`].
-    pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api, now: Instant) -> Plan {
-        let mut plan = Plan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
+    /// Returns the next writes and deletes; the partitions in it count as written from now on, and rest for [`EVERY`].
+    pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api, now: Instant) -> ReportPlan {
+        let mut plan = ReportPlan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
         let mut left = false;
         let mut room = ReportRoom::default();
         for (prefix, partition) in self.partitions.iter_mut() {
@@ -188,8 +189,8 @@ impl Report {
         self.partitions.iter().map(|(_, partition)| partition.left_out()).sum()
     }
 
-    /// Lets everything be written that changed, however short ago the last time was.
-    pub(super) fn rouse(&mut self) {
+    /// Ends the rest of all partitions, so that changed ones may be written at once.
+    pub(super) fn cancel_rest(&mut self) {
         self.partitions.iter_mut().for_each(|(_, partition)| partition.rests_until = None);
     }
 
@@ -260,7 +261,7 @@ impl ReportSet {
     }
 
     fn entry(&self, object: &Arc<ObjectRef>, violation: Violation) -> ReportedResult {
-        // The digest is to tell objects of one report apart, whatever its scope.
+        // Includes the object in any layout, so that the digest differs between objects.
         let json = self.format.result(object, &violation, None).to_string();
         let (bytes, content) = (json.len() + 1, Digest::of(json));
         ReportedResult { object: Arc::clone(object), violation, bytes, content, refused: false }

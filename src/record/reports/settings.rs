@@ -1,4 +1,4 @@
-//! What a recorder of reports needs to know.
+//! The settings of the report recorder.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ pub struct ReportSettings {
     pub choice: Choice,
     /// What one report is about.
     pub layout: Layout,
-    /// Whose reports.
+    /// The kaudit that the reports belong to.
     pub instance: Instance,
-    /// Which namespaces' reports are this process's.
+    /// The namespaces whose reports this process maintains.
     pub owned: Ownership,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
 
-/// The namespaces whose reports this process maintains; nobody else's are changed or deleted.
+/// The namespaces whose reports this process maintains; others are never changed or deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Ownership {
     /// Only these; empty is the whole cluster.
@@ -34,7 +34,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Whether the reports of a namespace, or with `None` those on cluster-scoped objects, are this process's.
+    /// Whether this process maintains the reports of a namespace or, with `None`, those on cluster-scoped objects.
     pub(super) fn owns(&self, namespace: Option<&str>) -> bool {
         let named = || namespace.is_some_and(|name| self.namespaces.iter().any(|own| own == name));
         self.shard.owns(namespace) && (self.namespaces.is_empty() || named())

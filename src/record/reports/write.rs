@@ -1,7 +1,7 @@
 //! Writes and deletes report objects at the server.
 //!
-//! Reports are applied (server-side apply, by force): one request creates or changes, nothing has to be read before, and
-//! labels of others stay. `results` is an atomic list, so what is no longer applied is gone.
+//! Reports are applied (server-side apply, by force): one request creates or changes, nothing has to be read before,
+//! and labels of others are kept. `results` is an atomic list, so results that are no longer applied are removed.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{
     format::{Api, content_digest, result_id},
     partitions::Prefix,
-    report_set::{Plan, ReportKey, Stored, Write},
+    report_set::{ReportKey, ReportPlan, Stored, Write},
 };
 use crate::{
     audit::ledger::Id,
@@ -27,7 +27,8 @@ use crate::{
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// Requests that find out which results of a report the server refuses; what is not found out by then is left out, too.
+/// The most dry-run requests to find the results that the server refuses; results that are not decided by then are left
+/// out, too.
 const MOST_TRIALS: usize = 64;
 /// The recorder's name in metrics.
 const RECORDER: &str = "reports";
@@ -37,17 +38,17 @@ const RECORDER: &str = "reports";
 pub(super) enum ApplyError {
     /// It may work later.
     Later(String),
-    /// It cannot, and that is in order: the namespace is going away.
+    /// It cannot, which is not a failure: the namespace is terminating.
     Normal,
-    /// It will not until somebody changes something.
+    /// It will not until someone fixes the cause.
     Refused(String),
-    /// It will not, because of what is written.
+    /// It will not, because of its content.
     Invalid(String),
     /// The server does not know this kind of report.
     NoApi,
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug)]
 pub(super) struct PlanResult {
     pub(super) key: ReportKey,
@@ -72,7 +73,7 @@ pub(super) struct ReportWriter {
 
 impl ReportWriter {
     /// Executes a plan; deletes only after everything is written.
-    pub(super) async fn execute(self, plan: Plan) -> PlanResult {
+    pub(super) async fn execute(self, plan: ReportPlan) -> PlanResult {
         let span = Span::request("write reports");
         span.set(|| {
             let namespace = plan.key.namespace.as_deref().unwrap_or_default().to_owned();
@@ -91,8 +92,8 @@ impl ReportWriter {
         done
     }
 
-    async fn proceed(self, plan: Plan) -> PlanResult {
-        let Plan { key, writes, deletes } = plan;
+    async fn proceed(self, plan: ReportPlan) -> PlanResult {
+        let ReportPlan { key, writes, deletes } = plan;
         let (written, deleted, left, refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut done = PlanResult { key, written, deleted, left, refused, why_refused: String::new(), error: None };
         for Write { prefix, name, mut report } in writes {
@@ -161,14 +162,14 @@ impl ReportWriter {
         Ok(applied.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Finds the results because of which the server refuses a report; returns their places, in order.
+    /// Finds the results because of which the server refuses a report; returns their indexes, in ascending order.
     async fn refused(&self, namespace: Option<&str>, name: &str, report: &Value) -> Result<Vec<usize>, ApplyError> {
-        let try_results = async |places: Range<usize>| {
+        let try_results = async |indexes: Range<usize>| {
             let mut part = report.clone();
-            part["results"] = results(report).get(places).unwrap_or_default().into();
+            part["results"] = results(report).get(indexes).unwrap_or_default().into();
             attempt(self.request(namespace, name, &part, true)).await.map_err(|(_, error)| error)
         };
-        // Without results it is refused for another reason.
+        // A report that is refused without results is refused for another reason.
         try_results(0..0).await?;
         let (mut refused, mut ranges, mut trials) = (Vec::new(), Vec::new(), 0);
         ranges.push(0..results(report).len());
@@ -192,7 +193,7 @@ impl ReportWriter {
         Ok(refused)
     }
 
-    /// Deletes a report object; one that is not there is fine.
+    /// Deletes a report object; a missing one is not an error.
     pub(super) async fn delete(&self, namespace: Option<&str>, name: &str) -> Result<(), ApplyError> {
         let (api, parameters) = (self.api(namespace), DeleteParams::default());
         match self.answer(api.delete(name, &parameters)).await {
@@ -215,7 +216,7 @@ impl ReportWriter {
     }
 }
 
-/// Returns the answer to a request, or why there is none, with a word for it in metrics.
+/// Returns the response to a request, or the error with its reason for metrics.
 async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, (&'static str, ApplyError)> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
@@ -234,11 +235,11 @@ fn results(report: &Value) -> &[Value] {
     report["results"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Takes the results at some places out of a report, and out of its summary; returns their ids.
-fn leave_out(report: &mut Value, places: &[usize]) -> Vec<Id> {
-    let is_refused = |place: &usize| places.contains(place);
+/// Removes the results at these indexes from a report and its summary; returns their ids.
+fn leave_out(report: &mut Value, indexes: &[usize]) -> Vec<Id> {
+    let is_refused = |index: &usize| indexes.contains(index);
     let (refused, accepted): (Vec<_>, Vec<_>) =
-        results(report).iter().cloned().enumerate().partition(|(place, _)| is_refused(place));
+        results(report).iter().cloned().enumerate().partition(|(index, _)| is_refused(index));
     for (_, result) in &refused {
         let outcome = result["result"].as_str().unwrap_or_default();
         if let Some(count) = report["summary"][outcome].as_u64() {
@@ -249,7 +250,7 @@ fn leave_out(report: &mut Value, places: &[usize]) -> Vec<Id> {
     refused.iter().filter_map(|(_, result)| result_id(result)).collect()
 }
 
-/// Whether what was not found is an object (a namespace, a report) and not the kind itself.
+/// Whether the error is about an object that was not found (a namespace, a report), and not about the kind itself.
 fn names_an_object(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())

@@ -1,4 +1,4 @@
-//! The conditions of the `Audit` object: what each says is a pure function of the overview and of the recorders' health.
+//! The conditions of the `Audit` object: each is a pure function of the overview and of the recorders' health.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ const MESSAGE_BYTES: usize = 2_000;
 
 /// One condition, as the API conventions of Kubernetes have it, without the time.
 #[derive(Debug)]
-pub(super) struct Condition {
+pub(super) struct AuditCondition {
     kind: &'static str,
-    /// `None` if it is not known yet: what an earlier process wrote stays then.
+    /// `None` if it is not known yet: then the condition of an earlier process is kept.
     status: Option<bool>,
     reason: &'static str,
     message: String,
 }
 
 /// Returns all conditions, in the order in which they are written. There is none about the memory where it has no limit.
-pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pressure>) -> Vec<Condition> {
+pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pressure>) -> Vec<AuditCondition> {
     let always = [
         synced(overview),
         policies_loaded(overview),
@@ -41,7 +41,7 @@ pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pr
     always.into_iter().chain(memory.map(memory_pressure)).collect()
 }
 
-fn synced(overview: &Overview) -> Condition {
+fn synced(overview: &Overview) -> AuditCondition {
     let (status, reason, message) = if !overview.synced {
         let waiting = covered(overview).filter(|kind| kind.state == State::Syncing).count();
         (false, "Syncing", format!("{waiting} of {} kinds are being read", covered(overview).count()))
@@ -50,10 +50,10 @@ fn synced(overview: &Overview) -> Condition {
     } else {
         (true, "GateOpen", String::new())
     };
-    Condition { kind: "Synced", status: Some(status), reason, message }
+    AuditCondition { kind: "Synced", status: Some(status), reason, message }
 }
 
-fn policies_loaded(overview: &Overview) -> Condition {
+fn policies_loaded(overview: &Overview) -> AuditCondition {
     let (status, reason, message) = match &overview.policy_error {
         Some(why) => {
             let problems = problem::summed_up(&why.problems);
@@ -67,11 +67,11 @@ fn policies_loaded(overview: &Overview) -> Condition {
         None if !overview.inventory_error.is_empty() => (false, "InventoryFailed", overview.inventory_error.clone()),
         None => (true, "Loaded", String::new()),
     };
-    Condition { kind: "PoliciesLoaded", status: Some(status), reason, message }
+    AuditCondition { kind: "PoliciesLoaded", status: Some(status), reason, message }
 }
 
-/// A kind that is not read is named even while the gate is shut: it may be what is waited for.
-fn complete(overview: &Overview) -> Condition {
+/// A kind that is not read is named even before the gate opens: the gate may wait for it.
+fn complete(overview: &Overview) -> AuditCondition {
     let gaps: Vec<&Coverage> = covered(overview).filter(|kind| kind.is_gap()).collect();
     let errors = overview.summary.error;
     let (reason, message) = if let Some(kind) = gaps.first() {
@@ -92,18 +92,18 @@ fn complete(overview: &Overview) -> Condition {
         ("AllRead", String::new())
     };
     let reason = if overview.synced { reason } else { "Syncing" };
-    Condition { kind: "Complete", status: Some(overview.synced && overview.complete), reason, message }
+    AuditCondition { kind: "Complete", status: Some(overview.synced && overview.complete), reason, message }
 }
 
-fn recording(health: &Health) -> Condition {
+fn recording(health: &Health) -> AuditCondition {
     let status = health.trouble.is_empty();
     let (reason, message) = if status { ("Recording", &health.note) } else { ("WritesFail", &health.trouble) };
-    Condition { kind: "Recording", status: Some(status), reason, message: message.clone() }
+    AuditCondition { kind: "Recording", status: Some(status), reason, message: message.clone() }
 }
 
-/// Names the first of each that somebody should look at. One that is about to end is still as it should be. Which exceptions
-/// excuse nothing is known when everything was evaluated.
-fn exceptions_valid(overview: &Overview) -> Condition {
+/// Names the exceptions that need attention. One that is about to end does not make the condition false. Which
+/// exceptions excuse nothing is only known when everything was evaluated.
+fn exceptions_valid(overview: &Overview) -> AuditCondition {
     let exceptions: &[ExceptionSummary] = &overview.exceptions;
     let wrong = [
         (ExceptionState::Invalid, "Invalid"),
@@ -119,14 +119,14 @@ fn exceptions_valid(overview: &Overview) -> Condition {
     let reason = wrong.iter().find(|(state, _)| exceptions.iter().any(|exception| exception.state == *state));
     let (status, reason) = reason.map_or((true, "Valid"), |(_, reason)| (false, *reason));
     let status = overview.evaluated.then_some(status);
-    Condition { kind: "ExceptionsValid", status, reason, message: noted.join("; ") }
+    AuditCondition { kind: "ExceptionsValid", status, reason, message: noted.join("; ") }
 }
 
-/// As the condition of a Node, it is true when something is wrong.
-fn memory_pressure(pressure: Pressure) -> Condition {
+/// Like that of a Node, the condition is true when something is wrong.
+fn memory_pressure(pressure: Pressure) -> AuditCondition {
     let reason = if pressure.is_high { "NearLimit" } else { "BelowLimit" };
     let message = if pressure.is_high { pressure.message() } else { String::new() };
-    Condition { kind: "MemoryPressure", status: Some(pressure.is_high), reason, message }
+    AuditCondition { kind: "MemoryPressure", status: Some(pressure.is_high), reason, message }
 }
 
 /// The kinds in scope.
@@ -134,7 +134,7 @@ pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
     overview.coverage.iter().filter(|kind| kind.state != State::Excluded)
 }
 
-/// Since when each condition has its status: `lastTransitionTime`, by type.
+/// The time since when each condition has its status: `lastTransitionTime`, by type.
 #[derive(Debug, Default)]
 pub(super) struct ConditionTimes {
     transitions: BTreeMap<&'static str, (bool, String)>,
@@ -144,8 +144,8 @@ pub(super) struct ConditionTimes {
 
 impl ConditionTimes {
     /// Returns the conditions as they are written; `now` is the time of those whose status changed.
-    pub(super) fn stamp(&mut self, conditions: &[Condition], now: Timestamp) -> Vec<Value> {
-        let stamped = conditions.iter().filter_map(|Condition { kind, status, reason, message }| {
+    pub(super) fn stamp(&mut self, conditions: &[AuditCondition], now: Timestamp) -> Vec<Value> {
+        let stamped = conditions.iter().filter_map(|AuditCondition { kind, status, reason, message }| {
             let earlier = self.earlier.get(*kind);
             let Some(status) = *status else { return earlier.cloned() };
             let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -163,8 +163,8 @@ impl ConditionTimes {
         stamped.collect()
     }
 
-    /// Takes over the conditions of an `Audit` that an earlier process wrote: one whose status is as it was then has not changed
-    /// since, also if it has been stamped without knowing that.
+    /// Takes over the conditions of an `Audit` that an earlier process wrote: one with the same status has not changed
+    /// since, even if it was stamped before they were read.
     pub(super) fn adopt(&mut self, before: &Value) {
         for condition in before.as_array().into_iter().flatten() {
             let (Some(kind), Some(earlier)) = (condition["type"].as_str(), transition(condition)) else { continue };
@@ -176,7 +176,7 @@ impl ConditionTimes {
     }
 }
 
-/// Returns the status of a condition that was written, and since when it has been that.
+/// Returns the status of a written condition, and since when it has that status.
 fn transition(condition: &Value) -> Option<(bool, String)> {
     Some((condition["status"] == "True", condition["lastTransitionTime"].as_str()?.to_owned()))
 }

@@ -63,7 +63,7 @@ receivers:
     let batching = Batching { items: 7, wait: Duration::ZERO, queued: 70 };
     assert_eq!((all.batching, people.batching), (batching, FOR_PEOPLE));
     assert_eq!((pager.resend_every(), disk.resend_every()), (Some(Duration::from_secs(30)), None));
-    let Target::File(rotated) = &disk.target else { panic!("{disk:?}") };
+    let ReceiverTarget::File(rotated) = &disk.target else { panic!("{disk:?}") };
     assert_eq!((rotated.max_bytes, rotated.max_files), (1 << 20, 2));
 }
 
@@ -105,9 +105,9 @@ fn mistakes_are_named_with_their_place_and_no_secret() {
         "cluster: \"two\\nlines\"\nreceivers:\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
         "externalURL: kaudit\nreceivers:\n- {name: a, webhook: {url: 'http://a'}}".to_owned(),
     ];
-    let told = wrong.map(|text| format!("{text}\n=> {:#}\n", load(&text).map(drop).unwrap_err()));
-    assert!(told.iter().all(|text| !text.split("=> ").nth(1).unwrap().contains("hidden")));
-    insta::assert_snapshot!(told.join("\n"));
+    let errors = wrong.map(|text| format!("{text}\n=> {:#}\n", load(&text).map(drop).unwrap_err()));
+    assert!(errors.iter().all(|text| !text.split("=> ").nth(1).unwrap().contains("hidden")));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]

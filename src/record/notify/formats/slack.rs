@@ -1,63 +1,67 @@
-//! Incoming webhooks of Slack, and of what takes the same: Mattermost, Rocket.Chat and others.
+//! Incoming webhooks of Slack and compatible services: Mattermost, Rocket.Chat and others.
 //!
-//! One text in Slack's `mrkdwn`, as not all of them know blocks. `&`, `<` and `>` are escaped as Slack demands, so nothing in
-//! a message becomes a link or a mention, and `@` does not reach anybody where it does without brackets. The only links are
-//! those to kaudit's own page. Signs are characters rather than names of emoji, which differ between services.
+//! One text in Slack's `mrkdwn`, as not all of them support blocks. `&`, `<` and `>` are escaped as Slack requires, so
+//! nothing in a message becomes a link or a mention; `@` is escaped for services where it mentions someone without
+//! brackets. The only links are those to kaudit's own page. Symbols are characters rather than names of emoji, which
+//! differ between services.
 
 use serde_json::json;
 
 use crate::record::notify::{
     http::{Message, json},
-    notification::{Batch, Notification, Teller},
+    notification::{AuditIdentity, Batch, Notification},
 };
 use crate::{
     audit::ledger::Lifecycle,
     model::{text::shortened, verdict::Severity},
 };
 
-/// Slack shows longer texts badly, and cuts those of more than 40,000 characters.
+/// Slack shows longer texts badly, and truncates those of more than 40,000 characters.
 const TEXT_BYTES: usize = 4_000;
-/// Longest line, so that one message does not take the place of all others.
+/// Longest line, so that one message does not take the room of all others.
 const LINE_BYTES: usize = 600;
-/// Longest URL in a line; an object with a longer one is no link.
+/// Longest URL in a line; an object with a longer one is not linked.
 const URL_BYTES: usize = 500;
 
 /// A chat.
 #[derive(Debug, Default)]
 pub(crate) struct Slack {
-    /// Where people reach the page; objects are links to it.
+    /// The URL of the page, to which objects are linked.
     pub(crate) external_url: Option<String>,
 }
 
 impl Slack {
-    /// Returns the one request that tells a batch.
-    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
-        let text = text(batch, teller, self.external_url.as_deref());
+    /// Returns the one request that carries a batch.
+    pub(super) fn messages(&self, batch: &Batch, audit: &AuditIdentity) -> Result<Vec<Message>, String> {
+        let text = text(batch, audit, self.external_url.as_deref());
         let body = json(&json!({"text": text, "unfurl_links": false, "unfurl_media": false}))?;
-        let (id, tells) = (batch.name(), batch.notifications.len());
-        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
+        let (id, notifications) = (batch.name(), batch.notifications.len());
+        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, notifications }])
     }
 }
 
-/// Returns the counts, then as many notifications as fit, the worst first.
-fn text(batch: &Batch, teller: &Teller, external_url: Option<&str>) -> String {
-    let mut notifications: Vec<&Notification> = batch.notifications.iter().map(|told| &**told).collect();
-    let rank = |told: &Notification| (told.event == Lifecycle::Resolved, told.severity.is_none(), told.severity);
-    notifications.sort_by_key(|told| rank(told));
-    let count = |event| notifications.iter().filter(|told| told.event == event).count();
+/// Returns the counts, then as many notifications as fit, the most severe first.
+fn text(batch: &Batch, audit: &AuditIdentity, external_url: Option<&str>) -> String {
+    let mut notifications: Vec<&Notification> =
+        batch.notifications.iter().map(|notification| &**notification).collect();
+    let rank = |notification: &Notification| {
+        (notification.event == Lifecycle::Resolved, notification.severity.is_none(), notification.severity)
+    };
+    notifications.sort_by_key(|notification| rank(notification));
+    let count = |event| notifications.iter().filter(|notification| notification.event == event).count();
     let counts =
         [Lifecycle::Appeared, Lifecycle::Happened, Lifecycle::Resolved].map(|event| (count(event), event.word()));
     let counts = counts.iter().filter(|(number, _)| *number > 0).enumerate().map(|(place, (number, word))| {
         let violations = if *number == 1 { "violation" } else { "violations" };
         if place == 0 { format!("{number} {violations} {word}") } else { format!("{number} {word}") }
     });
-    let place = teller.cluster.as_ref().map_or(String::new(), |cluster| format!(" in {}", escaped(cluster)));
+    let place = audit.cluster.as_ref().map_or(String::new(), |cluster| format!(" in {}", escaped(cluster)));
     let mut text = format!("*{}*{place}", counts.collect::<Vec<_>>().join(", "));
     let left_out =
         |number: u64| if number == 0 { String::new() } else { format!("\n_and {number} more were left out_") };
     let mut shown = 0;
-    for told in &notifications {
-        let line = line(told, external_url);
+    for notification in &notifications {
+        let line = line(notification, external_url);
         // Room for the last two lines.
         if text.len() + line.len() + 100 > TEXT_BYTES {
             break;
@@ -72,20 +76,20 @@ fn text(batch: &Batch, teller: &Teller, external_url: Option<&str>) -> String {
     text + &left_out(batch.left_out)
 }
 
-fn line(told: &Notification, external_url: Option<&str>) -> String {
-    let sign = match told.event {
-        Lifecycle::Resolved if told.excused.is_some() => "\u{2611}\u{fe0f} excused:",
+fn line(notification: &Notification, external_url: Option<&str>) -> String {
+    let sign = match notification.event {
+        Lifecycle::Resolved if notification.excused.is_some() => "\u{2611}\u{fe0f} excused:",
         Lifecycle::Resolved => "\u{2705} resolved:",
-        Lifecycle::Appeared | Lifecycle::Happened => sign(told.severity),
+        Lifecycle::Appeared | Lifecycle::Happened => sign(notification.severity),
     };
-    let severity = told.severity.map_or(String::new(), |severity| format!(" *{}*", severity.word()));
-    let title = told.resource.title();
-    let object = match external_url.map(|url| told.page(url)).filter(|url| url.len() <= URL_BYTES) {
+    let severity = notification.severity.map_or(String::new(), |severity| format!(" *{}*", severity.word()));
+    let title = notification.resource.title();
+    let object = match external_url.map(|url| notification.page(url)).filter(|url| url.len() <= URL_BYTES) {
         Some(url) => format!("<{}|{}>", escaped(&url), escaped(&title)),
         None => escaped(&title),
     };
-    let why = told.excused.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-    let words = format!("{}: {}{why}", told.rule_path(), told.text());
+    let why = notification.excused.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    let words = format!("{}: {}{why}", notification.rule_path(), notification.text());
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = shortened(&words, LINE_BYTES.saturating_sub(title.len()));
     format!("\n{sign}{severity} {object}: {}", escaped(&words))
@@ -116,7 +120,7 @@ mod tests {
 
     fn sent(batch: &Batch) -> String {
         let slack = Slack { external_url: Some("https://kaudit.example.com/".to_owned()) };
-        let message = &slack.messages(batch, &Teller::sample()).unwrap()[0];
+        let message = &slack.messages(batch, &AuditIdentity::sample()).unwrap()[0];
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         body["text"].as_str().unwrap().to_owned()
     }
@@ -143,12 +147,12 @@ mod tests {
         let of = |severity| Notification { severity, ..Notification::sample(Lifecycle::Appeared, "a") };
         let severities = Severity::ALL.map(Some).into_iter().chain([None]);
         let notifications = severities.map(|severity| of(severity).into()).collect();
-        let teller = Teller { cluster: None, ..Teller::sample() };
-        insta::assert_snapshot!(text(&Batch { notifications, left_out: 0 }, &teller, None));
+        let audit = AuditIdentity { cluster: None, ..AuditIdentity::sample() };
+        insta::assert_snapshot!(text(&Batch { notifications, left_out: 0 }, &audit, None));
     }
 
     #[test]
-    fn a_text_is_as_long_as_fits_and_begins_with_the_worst() {
+    fn a_text_is_bounded_and_begins_with_the_most_severe() {
         let mut notifications: Vec<Arc<Notification>> = (0..1_000)
             .map(|number| Notification::sample(Lifecycle::Appeared, &format!("{number} &&&&")).into())
             .collect();

@@ -1,4 +1,4 @@
-//! Webhooks: a JSON document with the whole batch, or a body that a template makes of it.
+//! Webhooks: a JSON document with the whole batch, or a body rendered by a template.
 
 use hyper::body::Bytes;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, syntax::SyntaxConfig, value::Serde};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cluster::identity::API_VERSION;
 use crate::record::notify::{
     http::{Message, json},
-    notification::{Batch, Notification, Teller},
+    notification::{AuditIdentity, Batch, Notification},
 };
 
 const JSON: &str = "application/json";
@@ -17,26 +17,27 @@ const TEMPLATE: &str = "body";
 /// A webhook.
 #[derive(Debug, Default)]
 pub(crate) struct Webhook {
-    /// Makes the body, if it is not the document.
+    /// Renders the body; without a template, the body is the JSON document.
     template: Option<Environment<'static>>,
 }
 
-/// The document, which is also what a template is given.
+/// The JSON document, which is also the input of a template.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct WebhookBody<'a> {
     api_version: &'static str,
     kind: &'static str,
-    audit: &'a Teller,
+    audit: &'a AuditIdentity,
     #[serde(flatten)]
     batch: &'a Batch,
 }
 
 impl Webhook {
-    /// Makes one whose bodies come from a template of Jinja. A value in it becomes JSON, so a text comes with its quotes.
+    /// Creates a webhook whose bodies are rendered by a Jinja template. A value in it is written as JSON, so a string
+    /// has its quotes.
     ///
     /// # Errors
-    /// When the template is wrong, names what is not there, or makes no JSON: says what, and in which of its lines.
+    /// If the template is invalid, names an unknown field, or does not produce JSON; the error names the line.
     pub(crate) fn with_template(template: String) -> Result<Self, String> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -45,26 +46,26 @@ impl Webhook {
         environment.set_syntax(syntax.map_err(|error| shown(&error))?);
         environment.add_template_owned(TEMPLATE, template).map_err(|error| shown(&error))?;
         let webhook = Self { template: Some(environment) };
-        let teller = Teller { namespace: "kaudit".to_owned(), name: "kaudit".to_owned(), cluster: None };
+        let audit = AuditIdentity { namespace: "kaudit".to_owned(), name: "kaudit".to_owned(), cluster: None };
         let samples = Notification::samples();
         let alone = samples.iter().map(std::slice::from_ref);
         for (notifications, left_out) in alone.zip(0..).chain([(&samples[..], 7)]) {
             let notifications = notifications.iter().cloned().map(Into::into).collect();
-            let body = webhook.body(&Batch { notifications, left_out }, &teller)?;
+            let body = webhook.body(&Batch { notifications, left_out }, &audit)?;
             serde_json::from_slice::<serde::de::IgnoredAny>(&body)
                 .map_err(|error| format!("the template makes no JSON ({error}): {}", String::from_utf8_lossy(&body)))?;
         }
         Ok(webhook)
     }
 
-    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
-        let body = self.body(batch, teller)?;
-        let (id, tells) = (batch.name(), batch.notifications.len());
-        Ok(vec![Message { id, content_type: JSON, headers: Vec::new(), body, tells }])
+    pub(super) fn messages(&self, batch: &Batch, audit: &AuditIdentity) -> Result<Vec<Message>, String> {
+        let body = self.body(batch, audit)?;
+        let (id, notifications) = (batch.name(), batch.notifications.len());
+        Ok(vec![Message { id, content_type: JSON, headers: Vec::new(), body, notifications }])
     }
 
-    fn body(&self, batch: &Batch, teller: &Teller) -> Result<Bytes, String> {
-        let document = Document { api_version: API_VERSION, kind: "Notifications", audit: teller, batch };
+    fn body(&self, batch: &Batch, audit: &AuditIdentity) -> Result<Bytes, String> {
+        let document = WebhookBody { api_version: API_VERSION, kind: "Notifications", audit, batch };
         let Some(environment) = &self.template else { return json(&document) };
         let rendered = environment.get_template(TEMPLATE).and_then(|template| template.render(Serde(&document)));
         rendered.map(Bytes::from).map_err(|error| shown(&error))
@@ -84,15 +85,15 @@ mod tests {
 
     #[test]
     fn the_document_has_every_field_of_every_notification() {
-        let messages = Webhook::default().messages(&Batch::sample(), &Teller::sample()).unwrap();
-        assert_eq!((messages.len(), messages[0].tells), (1, 3));
+        let messages = Webhook::default().messages(&Batch::sample(), &AuditIdentity::sample()).unwrap();
+        assert_eq!((messages.len(), messages[0].notifications), (1, 3));
         let document: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
         insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap());
     }
 
     #[test]
-    fn a_message_is_named_after_what_it_tells() {
-        let name = |batch: &Batch| Webhook::default().messages(batch, &Teller::sample()).unwrap()[0].id.clone();
+    fn the_id_of_a_message_depends_on_its_notifications() {
+        let name = |batch: &Batch| Webhook::default().messages(batch, &AuditIdentity::sample()).unwrap()[0].id.clone();
         let one = Notification::sample(Lifecycle::Appeared, "a");
         let alone = Batch { notifications: vec![one.clone().into()], left_out: 0 };
         assert_eq!(name(&alone), one.id);
@@ -107,7 +108,7 @@ mod tests {
         let webhook = Webhook::with_template(template.to_owned()).unwrap();
         let hostile = Notification::sample(Lifecycle::Appeared, "\"}, {\"a\": \"\\");
         let batch = Batch { notifications: vec![hostile.into()], left_out: 2 };
-        let body = &webhook.messages(&batch, &Teller::sample()).unwrap()[0].body;
+        let body = &webhook.messages(&batch, &AuditIdentity::sample()).unwrap()[0].body;
         let value: serde_json::Value = serde_json::from_slice(body).unwrap();
         assert_eq!(value, serde_json::json!({"text": ["api: \"}, {\"a\": \"\\"], "more": 2}));
     }

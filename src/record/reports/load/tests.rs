@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// A server of both report APIs. `answer` returns its code for a path, and for `lists` requests before this one for reports.
+/// A server of both report APIs. `answer` returns the status code for a path, given the count of earlier requests that
+/// listed reports.
 fn settings(answer: impl Fn(&str, usize) -> u16 + Clone + Send + Sync + 'static) -> ReportSettings {
     let lists = Arc::new(AtomicUsize::new(0));
     let serve = move |request: Request<Body>| {
@@ -81,7 +82,7 @@ async fn reports_whose_list_stays_refused_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_of_an_api_that_is_not_written_keep_no_one_waiting() {
+async fn reports_of_an_api_that_is_not_written_cause_no_wait() {
     let settings = settings(|path, _| if path.contains("wgpolicy") { code_of(path, 403) } else { 200 });
     let began = Instant::now();
     let loaded = load(&settings, Attempts::Patient).await.unwrap();
@@ -92,10 +93,10 @@ async fn reports_of_an_api_that_is_not_written_keep_no_one_waiting() {
 #[tokio::test(start_paused = true)]
 async fn the_preferred_api_is_found_where_the_first_answer_does_not_name_it() {
     for first_unserved in ["openreports", "wgpolicy", "io"] {
-        let asked = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
         let settings = settings(move |path, _| {
             let is_group = path.ends_with("v1alpha1") || path.ends_with("v1alpha2");
-            let first_round = is_group && asked.fetch_add(1, Ordering::Relaxed) < 2;
+            let first_round = is_group && requests.fetch_add(1, Ordering::Relaxed) < 2;
             if first_round && path.contains(first_unserved) { 404 } else { 200 }
         });
         assert_eq!(load(&settings, Attempts::One).await.unwrap().api, Some(Api::OpenReports), "{first_unserved}");

@@ -34,7 +34,7 @@ fn ids(partitions: &Partitions) -> Vec<String> {
     ids
 }
 
-/// The partitions cover every position once, are as large as they say, and none is too large or could be joined.
+/// Checks that the partitions cover every position once and have the size they record, and that none is too large.
 fn check(partitions: &Partitions) {
     let mut begin = 0u128;
     for (index, (prefix, partition)) in partitions.0.iter().enumerate() {
@@ -58,14 +58,14 @@ fn bits_are_read_as_they_are_written() {
 }
 
 #[test]
-fn one_object_alone_can_fill_many_shards() {
+fn a_single_object_can_fill_many_partitions() {
     let (mut partitions, one) = (Partitions::default(), reference("one"));
     partitions.set(&one, (0..3_000).map(|number| entry(&one, number, 500)).collect());
     check(&partitions);
     assert_eq!(ids(&partitions).len(), 3_000);
     let full: Vec<_> = partitions.iter().filter(|(_, partition)| !partition.is_empty()).collect();
     assert!(full.len() >= 24, "{}", full.len());
-    // All but one go: what is left is one partition again.
+    // All results but one are removed: one partition is left.
     partitions.set(&one, vec![entry(&one, 7, 500)]);
     check(&partitions);
     assert_eq!(partitions.0.len(), 1);
@@ -79,7 +79,7 @@ fn results_whose_ids_follow_each_other_are_all_kept() {
     let mut entries = vec![entry(&one, 1, 500)];
     for details in 2..40 {
         let mut next = entry(&one, 1, 500);
-        // As results have that differ in their details alone.
+        // Like results that differ only in their details.
         next.violation.id = entries.last().unwrap().violation.id.next();
         next.content = Digest::of(format!("{details}"));
         entries.push(next);
@@ -98,7 +98,7 @@ fn results_whose_ids_follow_each_other_are_all_kept() {
 }
 
 #[test]
-fn a_change_touches_one_shard() {
+fn a_change_affects_one_partition() {
     let mut partitions = Partitions::default();
     for number in 0..500 {
         let one = reference(&format!("u{number}"));
@@ -110,7 +110,7 @@ fn a_change_touches_one_shard() {
     assert_eq!(partitions.iter().filter(|(_, partition)| partition.dirty).count(), 1);
 }
 
-/// What happens to a namespace: an object gets so many results, of such a size; none is that it is gone.
+/// Changes of a namespace: an object gets this many results of this size; none means that it is deleted.
 fn changes() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
     prop::collection::vec((0u8..20, 0u16..60, 1_000u16..9_000), 1..30)
 }
@@ -134,9 +134,9 @@ proptest! {
         prop_assert_eq!(ids(&partitions), wanted);
     }
 
-    /// What was written whole is found as it was, so that nothing has to be written again.
+    /// Complete reports are read back as they were, so that nothing has to be written again.
     #[test]
-    fn what_was_written_is_split_the_same_way_when_read(changes in changes()) {
+    fn written_reports_are_split_the_same_way_when_read(changes in changes()) {
         let mut partitions = Partitions::default();
         for (object, results, bytes) in changes {
             let one = reference(&format!("u{object}"));

@@ -66,13 +66,13 @@ fn excuse(end: &str, reason: &str) -> Excuse {
 struct Server(BTreeMap<String, Value>);
 
 impl Server {
-    /// Does what brings it up to date, at most so many requests; returns how many there were.
+    /// Executes plans until the server is up to date or there were this many requests; returns how many there were.
     fn update(&mut self, set: &mut ReportSet, requests: usize) -> usize {
         let mut left = requests;
         let ReportSet { format, reports } = set;
         for (key, report) in reports {
             loop {
-                report.rouse();
+                report.cancel_rest();
                 let plan = report.plan(key, format, Api::OpenReports, Instant::now());
                 if plan.is_empty() {
                     break;
@@ -99,7 +99,7 @@ impl Server {
         requests - left
     }
 
-    /// What a new process finds.
+    /// Reads the reports as a new process does.
     fn read(&self, layout: Layout) -> FoundReports {
         let mut found = FoundReports::new(format(layout));
         for report in self.0.values() {
@@ -129,13 +129,13 @@ fn in_set(set: &ReportSet) -> Vec<Violation> {
         .collect()
 }
 
-/// What the server has of a report object that was written.
+/// Returns the state of a report object after it was written.
 fn stored(write: &Write) -> Stored {
     Stored { content: Some(content_digest(&write.report)), resource_version: String::new() }
 }
 
 #[test]
-fn what_is_written_is_read_back_as_it_was() {
+fn written_results_are_read_back_unchanged() {
     for layout in [Layout::Namespace, Layout::Resource] {
         let (mut set, mut server) = (ReportSet::new(format(layout)), Server::default());
         let wanted = results(&subject(1), 40, 3_000);
@@ -156,7 +156,7 @@ fn what_is_written_is_read_back_as_it_was() {
 }
 
 #[test]
-fn another_layout_keeps_the_results_and_gives_up_the_reports() {
+fn another_layout_keeps_the_results_and_replaces_the_reports() {
     let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
     let wanted = [results(&subject(1), 3, 10), results(&subject(2), 3, 10)];
     set.set(subject(1), &wanted[0]);
@@ -166,14 +166,14 @@ fn another_layout_keeps_the_results_and_gives_up_the_reports() {
     let former = (Api::OpenReports, "kaudit.audit".to_owned());
     assert_eq!(found.obsolete, [(Some("shop".into()), [former].into())].into());
     assert_eq!(ids([&in_set(&found.reports)]), ids(&wanted));
-    let mut anew = Server::default();
-    anew.update(&mut found.reports, usize::MAX);
-    let owner = &anew.0[&format!("{}.kaudit.audit", subject(1).uid)]["metadata"]["ownerReferences"][0];
-    assert_eq!((anew.0.len(), &owner["name"]), (2, &Value::from("web-1")));
+    let mut other = Server::default();
+    other.update(&mut found.reports, usize::MAX);
+    let owner = &other.0[&format!("{}.kaudit.audit", subject(1).uid)]["metadata"]["ownerReferences"][0];
+    assert_eq!((other.0.len(), &owner["name"]), (2, &Value::from("web-1")));
 }
 
 #[test]
-fn names_that_are_no_names_of_objects_are_hashed() {
+fn uids_that_are_not_valid_names_are_hashed() {
     let odd = ObjectRef { uid: "Not/A Name".into(), ..subject(1) };
     let name = report_name(&odd);
     assert!(name.starts_with("kaudit-") && name.len() == 39, "{name}");
@@ -201,7 +201,7 @@ fn no_two_kaudits_share_a_name_or_a_label() {
     };
     assert_eq!((of(|one| one.name().to_owned()).len(), of(Instance::selector).len()), (all.len(), all.len()));
     assert!(of(|one| one.name().to_owned()).iter().all(|name| name.len() <= 63));
-    // Parts of one are not taken for another's.
+    // Partitions of one kaudit are not taken for those of another.
     let key = |instance: Instance| {
         ReportKey::of(&ReportFormat { layout: Layout::Namespace, instance, dated: true }, &subject(1))
     };
@@ -257,7 +257,7 @@ proptest! {
             truth.insert(object, results(&subject(object), number, size.into()));
             set.set(subject(object), &truth[&object]);
             server.update(&mut set, requests);
-            // Killed: what the next process finds has all that stood and stands, each once.
+            // Killed: the next process finds every result that was open before and still is, each once.
             let found = server.read(Layout::Namespace);
             let read: Vec<String> = in_set(&found.reports).iter().map(|violation| violation.id.to_string()).collect();
             let (old, new) = (ids(before.values()), ids(truth.values()));
@@ -265,7 +265,7 @@ proptest! {
             prop_assert_eq!(read.len(), read_once.len());
             prop_assert!(old.intersection(&new).all(|id| read_once.contains(id)), "a result was lost");
             prop_assert!(read_once.iter().all(|id| old.contains(id) || new.contains(id)), "one came back");
-            // It finds out the truth, and writes that to the end.
+            // It evaluates all objects, and writes all their results.
             set = found.reports;
             for (object, results) in &truth {
                 set.set(subject(*object), results);
@@ -308,7 +308,7 @@ fn a_report_is_written_at_once_and_then_rests_while_others_do_not() {
     let (written, due) = plan(&mut set, second);
     assert_eq!((written, due), (1, first + EVERY), "the one that has rested, and then the other");
     assert_eq!(plan(&mut set, first + EVERY).0, 1);
-    // What could not be written is not told to rest.
+    // A partition that could not be written does not rest.
     let report = set.reports.values_mut().next().unwrap();
     let prefix = report.partitions.iter().next().map(|(prefix, _)| prefix).unwrap();
     report.failed(prefix);
@@ -316,7 +316,7 @@ fn a_report_is_written_at_once_and_then_rests_while_others_do_not() {
 }
 
 #[test]
-fn of_thousands_one_is_left() {
+fn one_result_of_thousands_is_left() {
     let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
     let all = |number: u8| if number == 0 { 200 } else { 10 };
     for number in 0..90 {
@@ -391,7 +391,7 @@ fn a_refused_result_is_left_out_until_it_changes() {
         report.failed(Prefix::default());
         server.update(&mut set, 99);
         assert_eq!(server.ids().len(), usize::from(number) - 1);
-        // The same again changes nothing, others do not bring it back.
+        // The same results again change nothing, and other results do not bring it back.
         assert!(set.set(subject(1), &all).is_none());
         set.set(subject(2), &results(&subject(2), 1, 10));
         server.update(&mut set, 99);
@@ -410,7 +410,7 @@ fn a_report_has_a_bounded_number_of_objects_and_what_has_no_room_is_written_when
     let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
     let each = |number: usize| ObjectRef { uid: format!("{number:036}").into(), ..subject(1) };
     let all: Vec<ObjectRef> = (0..MOST_WRITTEN * 3 / 2).map(each).collect();
-    // Two objects have more than one report object holds.
+    // Two objects have more results than one report object holds.
     for object in &all {
         set.set(object.clone(), &results(object, RESULTS, 4_000));
     }
@@ -420,7 +420,7 @@ fn a_report_has_a_bounded_number_of_objects_and_what_has_no_room_is_written_when
     assert!(!is_dirty && without_room > 0, "{without_room}");
     assert!(server.0.len() <= MOST_WRITTEN, "{}", server.0.len());
     assert_eq!(server.ids().len() + without_room, all.len() * usize::from(RESULTS));
-    // A third is gone.
+    // A third of the objects is deleted.
     for object in &all[..MOST_WRITTEN / 2 + 100] {
         set.set(object.clone(), &[]);
     }

@@ -47,7 +47,7 @@ fn kind(resource: &str, state: State, message: &str) -> Coverage {
     }
 }
 
-/// Everything is read and judged.
+/// Everything is read and evaluated.
 fn well() -> Overview {
     Overview {
         synced: true,
@@ -129,7 +129,7 @@ fn each_condition_in_each_state() {
     let mut shown = String::new();
     for (name, overview, health) in states {
         writeln!(shown, "## {name}").unwrap();
-        for Condition { kind, status, reason, message } in conditions(&overview, &health, None) {
+        for AuditCondition { kind, status, reason, message } in conditions(&overview, &health, None) {
             let known = status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
             writeln!(shown, "{}", format!("{kind}={known} {reason}: {message}").trim_end_matches(": ")).unwrap();
         }
@@ -142,7 +142,7 @@ fn the_memory_has_a_condition_where_it_has_a_limit() {
     let shown = |is_high| {
         let memory = MemoryUse { used: 240 << 20, limit: 256 << 20 };
         let conditions = conditions(&well(), &Health::default(), Some(Pressure { is_high, memory }));
-        let Some(Condition { kind, status, reason, message }) = conditions.into_iter().nth(5) else { panic!() };
+        let Some(AuditCondition { kind, status, reason, message }) = conditions.into_iter().nth(5) else { panic!() };
         format!("{kind}={} {reason}: {message}", status.unwrap())
     };
     assert_eq!(shown(false), "MemoryPressure=false BelowLimit: ");
@@ -186,7 +186,7 @@ fn times_of_an_earlier_process_are_kept_where_the_status_is_the_same() {
     let later = Timestamp::from_second(9).unwrap();
     let stamped = stamp(&mut known, &well(), later);
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
-    assert_eq!(stamped[4]["lastTransitionTime"], "2020-01-01T00:00:00Z", "it is what it was");
+    assert_eq!(stamped[4]["lastTransitionTime"], "2020-01-01T00:00:00Z", "its status is unchanged");
 }
 
 #[test]
