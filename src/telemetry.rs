@@ -1,8 +1,8 @@
 //! Traces and metrics by OTLP, for collectors that gather them from many programs. Off unless the environment names an
 //! endpoint.
 //!
-//! The variables are those of the OpenTelemetry specification ([`settings`]). Spans are few ([`trace`]): phases of a run,
-//! changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
+//! The variables are those of the OpenTelemetry specification ([`settings`]). Spans are few ([`trace`]): phases of a
+//! run, changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
 //!
 //! Invariant: nothing waits for a collector and nothing fails because of it. Each signal is sent by a thread of its
 //! own, whose requests make no spans, and the end of a run waits for both at most [`FLUSH`] and [`GRACE`].
@@ -39,7 +39,7 @@ pub struct Telemetry {
     metrics: Arc<Metrics>,
     traces: Option<SdkTracerProvider>,
     sending: Option<Sending>,
-    /// When the end of the run stops waiting, once it has begun.
+    /// The deadline of the end of the run; `None` before the end has begun.
     deadline: watch::Sender<Option<Instant>>,
 }
 

@@ -1,5 +1,5 @@
-//! Reads what earlier runs recorded, and gives up after a while: a recorder whose records cannot be read must not keep the
-//! others waiting.
+//! Reads what earlier runs recorded, and gives up after a while: a recorder whose records cannot be read must not keep
+//! the others waiting.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Refusals {
     }
 
     /// Whether refusals have lasted long enough to count.
-    pub(super) fn are_believed(&self, attempts: Attempts) -> bool {
+    pub(super) fn have_lasted(&self, attempts: Attempts) -> bool {
         attempts == Attempts::One || self.0.is_some_and(|since| since.elapsed() >= REFUSED_AFTER)
     }
 }

@@ -1,7 +1,7 @@
 //! The status of `PolicyException`s, and Events about those that need attention: for the teams that own them.
 //!
-//! In: overviews, which have the exceptions with the status that the server has. Out: server-side apply of a status that
-//! differs, and Events. Invariant: a quiet cluster causes no writes, also across restarts.
+//! In: overviews, which have the exceptions with the status that the server has. Out: server-side apply of a status
+//! that differs, and Events. Invariant: a quiet cluster causes no writes, also across restarts.
 
 mod wanted;
 
@@ -63,7 +63,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 const REFUSED: Duration = Duration::from_secs(30);
 /// How long to wait where the CRD has no status.
 const NO_STATUS: Duration = Duration::from_mins(5);
-/// How long one answer may take.
+/// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is recorded about exceptions, and where.

@@ -1,4 +1,4 @@
-//! What to do about a write that failed: the one place that reads the API server's answers for all recorders.
+//! What to do about a write that failed: the one place that classifies the API server's errors for all recorders.
 
 /// What to do about a write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -129,8 +129,8 @@ impl Cgroup {
     }
 }
 
-/// Returns how much memory this process may use, in bytes: the limit of its container or the memory of the machine, whichever
-/// is less; `None` if neither is known.
+/// Returns how much memory this process may use, in bytes: the limit of its container or the memory of the machine,
+/// whichever is less; `None` if neither is known.
 pub fn process_limit() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let container = Cgroups::find(Path::new("/sys/fs/cgroup"), &own).limit();
@@ -150,7 +150,7 @@ pub async fn follow(metrics: Arc<Metrics>, pressure: watch::Sender<Option<Pressu
     let groups = Arc::new(Cgroups::find(Path::new("/sys/fs/cgroup"), &own));
     loop {
         let cgroups = Arc::clone(&groups);
-        // An error is the runtime shutting down.
+        // An error means that the runtime is shutting down.
         if let Ok(Some(memory)) = spawn_blocking(move || cgroups.memory()).await {
             metrics.set_memory(memory.used, memory.limit);
             pressure.send_if_modified(|known| changed(known, memory));

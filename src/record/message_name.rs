@@ -18,8 +18,8 @@ pub(super) fn lifecycle_name_of(lifecycle: Lifecycle, id: Id, since: Timestamp) 
     message_name(&[&id.to_string(), &since.to_string(), lifecycle.word()])
 }
 
-/// Returns a name that is the same for the same message, so that none is sent twice. A name made of names of objects would
-/// break the server's rules for names.
+/// Returns a name that is the same for the same message, so that none is sent twice. A name made of names of objects
+/// would break the server's rules for names.
 pub(super) fn message_name(parts: &[&str]) -> String {
     format!("{CONTROLLER}-{:032x}", Digest::of_parts(u64::to_be_bytes, parts.iter().copied()).half())
 }

@@ -1,4 +1,5 @@
-//! Server-side apply patches. The server parses them as YAML, in which some characters have to be escaped that JSON allows.
+//! Server-side apply patches. The server parses them as YAML, in which some characters have to be escaped that JSON
+//! allows.
 
 use kube::api::Patch;
 use serde_json::{Value, value::RawValue};

@@ -38,7 +38,7 @@ const COUNTS_EVERY: Duration = Duration::from_secs(5);
 /// Writes are at least this far apart, whatever changes.
 const AT_LEAST: Duration = Duration::from_millis(500);
 /// How often the status is applied again although nothing changed, which restores what others have changed or deleted.
-/// Otherwise the server writes nothing.
+/// If nothing differs, the server writes nothing.
 const RESTORE_EVERY: Duration = Duration::from_secs(30);
 /// The key of violations whose rule has no severity.
 const UNRATED: &str = "unrated";
@@ -105,7 +105,7 @@ struct StatusRecorder {
     last: Option<Instant>,
     /// The earliest time of the next attempt.
     refused_until: Option<Instant>,
-    /// Why the last write failed, unless there is no such kind.
+    /// Why the last write failed, unless the CRD is missing.
     lost: String,
     /// Reason of the failure that was logged last.
     logged: String,
@@ -273,7 +273,8 @@ fn is_missing<T>(patched: &kube::Result<T>) -> bool {
     matches!(patched, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Returns the counts of the whole audit. Every severity is listed, so that a column of kubectl shows 0 instead of nothing.
+/// Returns the counts of the whole audit. Every severity is listed, so that a column of kubectl shows 0 instead of
+/// nothing.
 fn summary(overview: &Overview, kinds: usize) -> Value {
     let Summary { objects, pass, fail, warn, error, skip, covered } = overview.summary;
     let (policies, by_severity) = (overview.policies.policies.len(), by_severity(&overview.by_severity));

@@ -63,8 +63,8 @@ impl Record for Tee {
 }
 
 impl Terms {
-    /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads, with
-    /// clients whose requests fail when it does not. Releases its lease in the end.
+    /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads,
+    /// with clients whose requests fail when it does not. Releases its lease in the end.
     ///
     /// # Errors
     /// If the kubeconfig has become unusable.
@@ -128,7 +128,7 @@ impl Terms {
 
     /// Begins a term: starts the recorders and informs the pipeline.
     async fn start(&self, client: Client, attempts: Attempts) -> Recorders {
-        // An error says that the pipeline has ended; also below.
+        // An error means that the pipeline has ended; also below.
         let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.

@@ -1,4 +1,4 @@
-//! Requests to a collector, by OTLP over HTTP: attempts within a time, and what an answer means.
+//! Requests to a collector, by OTLP over HTTP: attempts within a time, and how responses are classified.
 //!
 //! A failure is logged once, until sending succeeds again. Neither headers nor what may be secret in a URL is ever
 //! shown.
@@ -39,7 +39,7 @@ pub(super) struct Sender {
     client: Client,
     /// Its own, as it still sends when that of the program has ended.
     runtime: Runtime,
-    /// When the end of the program stops waiting, once it has begun.
+    /// The deadline of the end of the program; `None` before the end has begun.
     ending: watch::Receiver<Option<Instant>>,
     fails: AtomicBool,
 }
@@ -116,13 +116,13 @@ impl Sender {
         }
     }
 
-    /// Waits until the end of the program stops waiting.
+    /// Waits until the deadline of the end of the program.
     async fn deadline_passed(&self) {
         let mut ending = self.ending.clone();
         let deadline = ending.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-            // The program has no orderly end: only its own timeout bounds the request.
+            // There will be no deadline: only its own timeout bounds the request.
             None => std::future::pending().await,
         }
     }

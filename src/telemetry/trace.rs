@@ -51,7 +51,7 @@ struct Exporter {
 }
 
 impl SpanExporter for Exporter {
-    /// Blocks the thread that it is called on, which is there for nothing else.
+    /// Blocks the thread that it is called on, which does nothing else.
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         if self.sender.send(&ExportTraceServiceRequest { resource_spans }) {

@@ -16,7 +16,8 @@ pub(super) const SEVERITY: &str = "kaudit.dev/severity";
 pub(super) const CATEGORY: &str = "kaudit.dev/category";
 pub(super) const TITLE: &str = "kaudit.dev/title";
 pub(super) const RULE_ID: &str = "kaudit.dev/rule-id";
-/// Annotation with the names of the receivers that are sent its appearance, separated by commas, where there are receivers.
+/// Annotation with the names of the receivers that are sent its appearance, separated by commas, where there are
+/// receivers.
 pub(super) const RECEIVERS: &str = "kaudit.dev/receivers";
 /// Reason of Events about violations that appeared.
 pub(super) const APPEARED: &str = "PolicyViolation";

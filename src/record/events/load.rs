@@ -119,7 +119,7 @@ pub async fn load(
                 Ok(()) => Ok(Ok(found)),
                 // The namespace is deleted or terminating.
                 Err(error) if matches!(WriteFailure::of(&error), WriteFailure::Normal(_)) => Ok(Ok(found)),
-                Err(error) if refusals.note(&error) && refusals.are_believed(records.attempts) => {
+                Err(error) if refusals.note(&error) && refusals.have_lasted(records.attempts) => {
                     Ok(Err(describe(&error)))
                 }
                 Err(error) => Err(error),

@@ -8,7 +8,7 @@ use crate::model::{
     verdict::{Excused, Finding, RuleInfo},
 };
 
-/// Longest name of a rule, and longest title, in bytes; as much of them is in the annotations, too.
+/// Longest name of a rule, and longest title, in bytes; the annotations have the same limit.
 pub(super) const NAME_BYTES: usize = 512;
 
 /// Returns the note of an Event: `high IMG-01 Tag latest or none: container …`. The note of a resolved violation
@@ -35,14 +35,15 @@ pub(super) fn message_in<'n>(note: &'n str, finding: &Finding) -> &'n str {
     without_dependents(message.unwrap_or(note))
 }
 
-/// Removes the number of dependents from the message in a note.
+/// Removes the count of dependents from the message in a note.
 pub(super) fn without_dependents(message: &str) -> &str {
     let counted =
         message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
     counted.map_or(message, |(message, _)| message)
 }
 
-/// Returns the severity, and the id and title of the rule, as far as they are set; without a title, the path of the rule.
+/// Returns the severity, and the id and title of the rule, as far as they are set; without a title, the path of the
+/// rule.
 fn heading(finding: &Finding) -> String {
     let RuleInfo { title, id, .. } = RuleInfo::clone(&finding.rule.info);
     let severity = finding.severity.map(|severity| severity.word().to_owned());

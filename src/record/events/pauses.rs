@@ -25,7 +25,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause, or extends it. Answers to requests that were in flight when it began do not count as failures.
+    /// Begins a pause, or extends it. Responses to requests that were in flight when it began do not count as failures.
     fn fail(pause: Option<Self>, at_least: Duration, why: String, now: Instant) -> Self {
         let failures = match &pause {
             Some(pause) if pause.until > now => pause.failures,

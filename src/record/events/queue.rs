@@ -74,8 +74,8 @@ impl EventContent {
     }
 }
 
-/// The order of writing, first to last; Events of one priority are written in turns by namespace, those of one namespace in the
-/// order of time.
+/// The order of writing, first to last; Events of one priority are written in turns by namespace, those of one
+/// namespace in the order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
     /// A recent change of an object.
@@ -154,7 +154,8 @@ pub(super) struct EventQueue {
     transient: usize,
     last: Sequence,
     turns: BTreeMap<Priority, NamespaceTurns>,
-    /// The turns of the Events that were taken. A turn counts once its Event is finished: one that is put back has used none.
+    /// The turns of the Events that were taken. A turn counts once its Event is finished: one that is put back has used
+    /// none.
     taken: HashMap<Sequence, (Priority, NamespaceTurn)>,
 }
 

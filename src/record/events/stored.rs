@@ -1,8 +1,8 @@
 //! Reads the Events that the server stores, one at a time.
 //!
-//! Everyone who may create Events in a namespace can create some in the name of kaudit, of any size and content. So no
-//! more than one Event is in memory at a time, only the fields that kaudit reads are decoded, and an Event that cannot be
-//! decoded is skipped.
+//! Anyone who may create Events in a namespace can create some in the name of kaudit, of any size and content. So no
+//! more than one Event is in memory at a time, only the fields that kaudit reads are decoded, and an Event that cannot
+//! be decoded is skipped.
 
 use std::{collections::BTreeMap, io};
 

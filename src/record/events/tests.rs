@@ -45,7 +45,7 @@ fn status(code: u16, reason: &str, retry_after: u32) -> Value {
         "details": {"retryAfterSeconds": retry_after}})
 }
 
-/// Starts a recorder; `refuses` returns the server's refusal of an Event, by the number of attempts before it.
+/// Starts a recorder; `refuses` returns the server's refusal of an Event, given the count of attempts before it.
 fn scene(
     filter: EventFilter,
     refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,

@@ -35,9 +35,9 @@ use crate::{
 
 /// Longest note that the API takes, in bytes.
 const NOTE_BYTES: usize = 1024;
-/// How long one answer may take.
+/// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Least time to wait when the server is overloaded (429), which may itself ask for longer.
+/// The least time to wait when the server is overloaded (429); `Retry-After` may be longer.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Makes and posts the Events of one kaudit.

@@ -1,4 +1,4 @@
-//! Requests to receivers: where they go, with which credentials, and what an answer means.
+//! Requests to receivers: where they go, with which credentials, and how responses are classified.
 //!
 //! Secrets are never shown: neither URLs, which are secrets of chats, nor what a receiver repeats of them, in whatever
 //! encoding.

@@ -146,7 +146,7 @@ impl Notification {
         format!("{}/?{query}", external_url.trim_end_matches('/'))
     }
 
-    /// Returns the message as an Event has it: with the number of dependents, if it has any.
+    /// Returns the message as an Event has it: with the count of dependents, if it has any.
     pub(super) fn text(&self) -> String {
         let Self { message, dependents: number, .. } = self;
         if *number == 0 { message.clone() } else { format!("{message} (and {})", dependents(*number)) }

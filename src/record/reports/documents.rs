@@ -74,7 +74,7 @@ fn violation(entry: &Entry) -> Violation {
         // Reports do not show the outcome without the exception.
         excused: entry.excuse.clone().map(|excuse| Excused { excuse, otherwise: Outcome::Fail }),
     };
-    // Manifests have no uid, and viewers distinguish results by an id that is made of it.
+    // Manifests have no uid, and viewers distinguish results by an id that is derived from it.
     let uid = entry.resource.uid_or_name();
     let subject = Subject { uid: &uid, ..Subject::from(&*entry.resource) };
     Violation { dependents: entry.dependents, ..Violation::new(subject, finding, Timestamp::UNIX_EPOCH) }

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Report objects in one answer; each may have 64 KiB.
+/// Report objects in one response; each may have 64 KiB.
 const PAGE: u32 = 100;
 /// How long to wait after the preferred report API was not found, before a second discovery counts.
 const CONFIRMED_AFTER: Duration = Duration::from_millis(500);
@@ -70,7 +70,7 @@ pub async fn load(settings: &ReportSettings, attempts: Attempts) -> Result<Loade
     let records = EarlierRecords { client, metrics, recorder: "reports", attempts };
     let mut refusals = Refusals::default();
     let read = async || {
-        let loaded = try_load(settings, refusals.are_believed(attempts)).await;
+        let loaded = try_load(settings, refusals.have_lasted(attempts)).await;
         if let Err(error) = &loaded {
             refusals.note(error);
         }
@@ -79,11 +79,11 @@ pub async fn load(settings: &ReportSettings, attempts: Attempts) -> Result<Loade
     records.read(read).await
 }
 
-/// Reads all our reports once; with `believed`, goes on without those whose list is refused.
-async fn try_load(settings: &ReportSettings, believed: bool) -> kube::Result<LoadedReports> {
+/// Reads all our reports once; with `accepts_refusals`, goes on without those whose list is refused.
+async fn try_load(settings: &ReportSettings, accepts_refusals: bool) -> kube::Result<LoadedReports> {
     let mut served = served(&settings.client).await?;
     if choose(settings.choice, &served) != settings.choice.apis().first().copied() {
-        // An API server that has just started knows its CustomResourceDefinitions a moment later.
+        // An API server that has just started serves its CustomResourceDefinitions only a moment later.
         sleep(CONFIRMED_AFTER).await;
         served.extend(self::served(&settings.client).await?);
         served.sort();
@@ -103,7 +103,7 @@ async fn try_load(settings: &ReportSettings, believed: bool) -> kube::Result<Loa
         match each_report(settings, *from, take).await {
             Ok(()) => {}
             Err(error) if WriteFailure::of(&error) == WriteFailure::Later => return Err(error),
-            Err(error) if Some(*from) == api && !believed => return Err(error),
+            Err(error) if Some(*from) == api && !accepts_refusals => return Err(error),
             Err(error) => {
                 warn!("The reports of {} that are there cannot be read: {}", from.api_version(), describe(&error));
                 if Some(*from) == api {

@@ -1,8 +1,8 @@
 //! How the results of one namespace, or of one resource, are spread over report objects of bounded size.
 //!
 //! A partition holds the results whose position begins with certain bits. One that grows too large is split by the next
-//! bit, and two halves that have become small are joined. So the partition of a result depends on its object and on how far
-//! the namespace is split, and a change of one result rewrites one report object.
+//! bit, and two halves that have become small are joined. So the partition of a result depends on its object and on how
+//! far the namespace is split, and a change of one result rewrites one report object.
 //!
 //! The position is a hash of the object, then one of the result: the results of an object are neighbours, and even
 //! those of a single object can be split. The bits are part of the report's name, which shows how the reports of an

@@ -458,8 +458,8 @@ impl ReportRecorder {
         }
     }
 
-    /// Notes that the server no longer serves the API. What was written is compared when it does again: a server that has
-    /// just started may not serve all its kinds yet.
+    /// Notes that the server no longer serves the API. What was written is compared when it does again: a server that
+    /// has just started may not serve all its kinds yet.
     fn api_lost(&mut self, now: Instant) {
         if self.api.take().is_some() {
             self.next_resync = now;

@@ -216,7 +216,7 @@ impl Default for ReportRoom {
 }
 
 impl ReportRoom {
-    /// Whether a partition may be written; it takes the place of one report object, unless there is nothing to write.
+    /// Whether a partition may be written; it uses the room of one report object, unless there is nothing to write.
     fn is_enough_for(&mut self, partition: &Partition) -> bool {
         if partition.is_blank() {
             return true;
@@ -227,7 +227,7 @@ impl ReportRoom {
     }
 }
 
-/// See the module.
+/// All results by report.
 #[derive(Debug)]
 pub(super) struct ReportSet {
     pub(super) format: ReportFormat,

@@ -44,7 +44,7 @@ pub(super) enum ApplyError {
     Refused(String),
     /// It will not, because of its content.
     Invalid(String),
-    /// The server does not know this kind of report.
+    /// The server does not serve this kind of report.
     NoApi,
 }
 

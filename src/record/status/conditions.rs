@@ -19,7 +19,7 @@ use crate::{
 /// Longest message, in bytes. The API convention's limit is 32 KiB; a status is no place for a page of parse errors.
 const MESSAGE_BYTES: usize = 2_000;
 
-/// One condition, as the API conventions of Kubernetes have it, without the time.
+/// One condition of the Kubernetes API conventions, without the time.
 #[derive(Debug)]
 pub(super) struct AuditCondition {
     kind: &'static str,
@@ -29,7 +29,8 @@ pub(super) struct AuditCondition {
     message: String,
 }
 
-/// Returns all conditions, in the order in which they are written. There is none about the memory where it has no limit.
+/// Returns all conditions, in the order in which they are written. The one about memory is left out where there is no
+/// limit.
 pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pressure>) -> Vec<AuditCondition> {
     let always = [
         synced(overview),

@@ -46,7 +46,7 @@ struct CloudEvent {
     subject: String,
     time: String,
     datacontenttype: &'static str,
-    /// An extension: `id` and `source` are the same in all clusters.
+    /// An extension: `source` may be the same in several clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<Arc<str>>,
     data: Value,
