@@ -1,5 +1,5 @@
-//! Talking to the API server: clients, error texts, delays between attempts, kaudit's own names there, and Leases. Beside them
-//! what clients of other servers have in common.
+//! Access to the API server: clients, error messages, delays between attempts, kaudit's own names in the cluster, and
+//! Leases. Also what HTTP clients of other servers have in common.
 
 pub mod backoff;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Where objects come from: a cluster, kind by kind, or manifests. Both say what they see as [`change::Change`]s.
+//! Sources of objects: a cluster, kind by kind, or manifests. Both deliver [`change::Change`]s.
 
 pub mod change;
 pub mod discovery;

@@ -1,8 +1,8 @@
-//! Archives: a compressed tar archive becomes files in memory.
+//! Unpacks compressed tar archives into memory.
 //!
-//! Nothing is written to a disk, so no name can lead out of a directory; those that try are refused all the same, as whoever
-//! made the archive meant no good, or something else than we would make of it. What is taken of memory is bounded whatever the
-//! archive says of itself.
+//! Nothing is written to a disk, so no name can lead out of a directory. Names that try to are refused all the same:
+//! the archive is hostile, or another tool would unpack it differently. Memory is bounded whatever sizes the archive
+//! declares.
 
 use std::{
     collections::BTreeMap,
@@ -12,22 +12,22 @@ use std::{
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-/// Most that an archive may unpack to, in bytes, with its headers.
+/// The most bytes that an archive may unpack to, including headers.
 pub(super) const UNPACKED_BYTES: u64 = 64 << 20;
-/// Most files and directories in an archive.
+/// The most files and directories in an archive.
 const ENTRIES: usize = 10_000;
-/// Longest name.
+/// The longest name.
 const NAME_BYTES: usize = 1_024;
-/// Directories nested deeper are a mistake.
+/// The deepest nesting of directories.
 const DEEPEST: usize = 32;
 
 /// The files of a bundle, by their paths.
 pub(super) type Files = BTreeMap<Vec<String>, Vec<u8>>;
 
-/// Adds the files of an archive.
+/// Unpacks an archive into `files`.
 ///
 /// # Errors
-/// When it is no such archive, or one that nobody would make who means well.
+/// If it is not a gzipped tar, or contains unsafe entries.
 pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
     let used: u64 = files.values().map(|content| content.len() as u64).sum();
     let mut archive =
@@ -56,7 +56,7 @@ pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
             _ => return Err(format!("{} is neither a file nor a directory", path.join("/"))),
         }
     }
-    // What is behind the last file has the checksum of all.
+    // The data after the last file includes the checksum of the whole archive.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| unreadable(&error))?;
     Ok(())
 }
@@ -64,7 +64,7 @@ pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
 /// Adds one file.
 ///
 /// # Errors
-/// When there is one of that path, or a file where its directory would be: which of the two counts is not ours to decide.
+/// When there is already a file with that path, as it is ambiguous which of the two counts.
 pub(super) fn add(files: &mut Files, path: Vec<String>, content: Vec<u8>) -> Result<(), String> {
     let shown = path.join("/");
     if path.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn add(files: &mut Files, path: Vec<String>, content: Vec<u8>) -> Res
     }
 }
 
-/// Reads the name of a file or directory. OPA's own archives begin each with a `/`, which means the root of the bundle.
+/// Parses the name of a file or directory. OPA's own archives begin each name with a `/`, the root of the bundle.
 ///
 /// # Errors
 /// When it leads out of the bundle.
@@ -111,7 +111,7 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// Ends with an error where there is more than there may be.
+/// Fails when more bytes are read than allowed.
 struct Bounded<R> {
     inner: R,
     left: u64,
@@ -143,7 +143,7 @@ mod tests {
     fn header(kind: EntryType, name: &[u8], size: u64) -> Header {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
-        // As a hostile archive would: `set_path` refuses such names itself.
+        // As in a hostile archive: `set_path` refuses such names.
         header.as_old_mut().name[..name.len()].copy_from_slice(name);
         header.set_size(size);
         header.set_cksum();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_and_directories_passed_over() {
+    fn files_are_read_and_directories_skipped() {
         let archive = packed(|builder| {
             builder.append(&header(EntryType::Directory, b"a/", 0), &b""[..]).unwrap();
             builder.append(&header(EntryType::Regular, b"./a/b.rego", 2), &b"xy"[..]).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_end_where_the_limit_is() {
+    fn bombs_are_refused_at_the_limit() {
         let zeros = vec![0; 1 << 20];
         let bomb = packed(|builder| {
             for number in 0..80 {
@@ -205,7 +205,7 @@ mod tests {
         });
         assert!(bomb.len() < 1 << 20, "{}", bomb.len());
         assert!(unpack(&bomb, &mut Files::new()).unwrap_err().contains("more than 64 MiB"));
-        // A name that is said to be as long as a disk.
+        // A name with the declared length of a whole disk.
         let mut long = GzEncoder::new(Vec::new(), Compression::best());
         long.write_all(header(EntryType::GNULongName, b"././@LongLink", 1 << 40).as_bytes()).unwrap();
         (0..80).for_each(|_| long.write_all(&zeros).unwrap());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_no_archive_is_said_to_be() {
+    fn truncated_and_invalid_archives_are_refused() {
         let archive = packed(|builder| builder.append(&header(EntryType::Regular, b"a", 2), &b"xy"[..]).unwrap());
         for length in 1..archive.len() {
             let outcome = unpack(&archive[..length], &mut Files::new());
@@ -243,7 +243,7 @@ mod tests {
                 let mut changed = tar.clone();
                 changed[at] ^= change;
                 if at < 512 {
-                    // The checksum would catch it.
+                    // Otherwise the checksum would be wrong.
                     let mut first = Header::from_byte_slice(&changed[..512]).clone();
                     first.set_cksum();
                     changed[..512].copy_from_slice(first.as_bytes());
@@ -251,7 +251,7 @@ mod tests {
                 let mut packed = GzEncoder::new(Vec::new(), Compression::none());
                 packed.write_all(&changed).unwrap();
                 let mut files = Files::new();
-                let _said = unpack(&packed.finish().unwrap(), &mut files);
+                let _result = unpack(&packed.finish().unwrap(), &mut files);
                 assert!(files.keys().all(|path| !path.iter().any(|part| part == "..")));
             }
         }

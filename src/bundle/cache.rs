@@ -1,8 +1,8 @@
-//! The last bundle in order, in a directory: what a restart judges by where a registry is down.
+//! Caches the last valid bundle in a directory: it is loaded at a restart while the registry is down.
 //!
-//! It is kept as it was downloaded: an artifact with the bytes of its manifest, so that digests and signatures are verified
-//! again whenever it is read. The file is a tar archive: what is known of the bundle, the manifest if there is one, then the
-//! layers or the archive. Only its owner can read and write it.
+//! It is stored as it was downloaded, including the manifest of an artifact, so that digests and signatures are
+//! verified again whenever it is read. The file is a tar archive: metadata of the bundle, the manifest if there is one,
+//! then the layers or the archive. Only its owner can read and write it.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::model::digest::Digest;
 
-/// What is said of a package.
+/// The metadata of a package.
 #[derive(Serialize, Deserialize)]
 struct About {
     source: String,
@@ -49,7 +49,7 @@ impl Cache {
         Self { directory: directory.to_owned(), path: directory.join(name), source: source.to_owned() }
     }
 
-    /// Writes a package in place of the one before. Blocks.
+    /// Replaces the cached package. Blocks.
     ///
     /// # Errors
     /// When the directory cannot be written to.
@@ -77,10 +77,10 @@ impl Cache {
             append(content)?;
         }
         let bytes = builder.into_inner()?;
-        // Whoever reads at the same time sees the old one or the new one.
+        // Concurrent readers see either the old file or the new one.
         let new = self.path.with_extension(format!("new{}", std::process::id()));
         let written = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).and_then(|()| {
-            // What a process of this id left behind.
+            // A leftover of an earlier process with this id.
             let _absent = fs::remove_file(&new);
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
             file.write_all(&bytes)?;
@@ -90,7 +90,7 @@ impl Cache {
         written.with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Reads the package that was written last; `None` if there is none. Blocks.
+    /// Reads the cached package; `None` if there is none. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_package_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::new(&directory.path().join("a/b"), "oci://example.com/a");
         assert_eq!(cache.read().unwrap(), None);
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!(cache.read().unwrap().as_ref(), Some(&package));
         }
         assert_eq!(fs::read_dir(directory.path().join("a/b")).unwrap().count(), 1);
-        // Another one of the same directory.
+        // Another bundle in the same directory.
         assert_eq!(Cache::new(&directory.path().join("a/b"), "oci://example.com/b").read().unwrap(), None);
         fs::write(&cache.path, "no cache").unwrap();
         assert!(cache.read().is_err());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_not_read() {
+    fn a_changed_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::new(directory.path(), "oci://example.com/a");
         for package in [artifact("package a\n\ndeny := 1234\n"), packed(b"package a\n\ndeny := 1234\n".to_vec(), None)]

@@ -1,4 +1,4 @@
-//! From a package to a [`Bundle`]: verified, unpacked, and checked for what OPA would refuse.
+//! Converts a package into a [`Bundle`]: verifies and unpacks it, and refuses what OPA would refuse.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -19,13 +19,13 @@ use crate::{
     rego::{Form, Limits, Version, analysis::yaml},
 };
 
-/// Data of a bundle of OPA.
+/// Data files of an OPA bundle.
 const DATA: [&str; 3] = ["data.json", "data.yaml", "data.yml"];
 
-/// Makes a bundle of what was downloaded.
+/// Creates a bundle from a downloaded package.
 ///
 /// # Errors
-/// When it is not to be judged by, with the reason.
+/// When it must not be used, with the reason.
 pub(super) fn read(
     source: &Arc<str>,
     pinned: bool,
@@ -62,11 +62,11 @@ pub(super) fn read(
     Ok(Bundle { tree, edition, roots, versions, problem: None })
 }
 
-/// Returns whether it is known who published it.
+/// Returns whether the publisher was verified.
 ///
 /// # Errors
-/// When it is not signed by the key or the identity that is given; and, as OPA has it, when it has OPA's signature and neither
-/// is given. Who has signed the artifact has signed all that is in it, OPA's signature included.
+/// When it is not signed by the given key or identity; and, as in OPA, when it has OPA's signature and neither is
+/// given. A signature of the artifact covers everything in it, including OPA's signature.
 fn verify(
     files: &Files,
     signatures: &[ArtifactSignature],
@@ -91,7 +91,7 @@ fn verify(
             };
             Err(format!("is not signed by the identity that is given, and {asked}: a signature {reason}{more}"))
         }
-        // OPA's signature names no repository.
+        // OPA's signature does not name a repository.
         Some(Verification::Key { key, scope }) if signature::is_signed(files) && artifact.repository.is_none() => {
             signature::verify(files, key, scope).map(|()| true)
         }
@@ -113,10 +113,10 @@ fn verify(
     }
 }
 
-/// Takes away what OPA does not read in a bundle, and returns the versions that modules are declared to be in.
+/// Removes the files that OPA does not read in a bundle, and returns the declared Rego versions of modules.
 ///
 /// # Errors
-/// When OPA would refuse the bundle, or kaudit cannot judge by it.
+/// When OPA would refuse the bundle, or kaudit does not support it.
 fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<String>, Version>, String> {
     if files.contains_key(&["patch.json".to_owned()][..]) {
         return Err("is a delta bundle (patch.json); publish a snapshot".to_owned());
@@ -151,7 +151,7 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     refused.map(|()| versions)
 }
 
-/// What a file of a bundle of OPA is.
+/// How a file of an OPA bundle is used.
 enum Kept {
     Module(Option<Version>),
     Data,
@@ -160,7 +160,7 @@ enum Kept {
 
 fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<Kept, String> {
     let last = path.last().map_or("", String::as_str);
-    // What is no text is refused with the other problems of files.
+    // A file that is not UTF-8 is refused later, with other problems of files.
     let text = std::str::from_utf8(content).unwrap_or_default();
     if Form::of(Path::new(last)) == Some(Form::Rego) {
         manifest.permit_module(name, text)?;
@@ -169,7 +169,7 @@ fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Res
     if !DATA.contains(&last) {
         return Ok(Kept::Not);
     }
-    // It is refused with the other problems of files.
+    // It is refused later, with other problems of files.
     if content.len() as u64 > Limits::default().file_bytes {
         return Ok(Kept::Data);
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_opa_reads_is_read_of_its_bundles() {
+    fn only_the_files_that_opa_reads_are_read_in_its_bundles() {
         let files = [
             ("a/own.rego", "package a\n"),
             ("a/data.json", "{}"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_by_is_refused() {
+    fn unusable_bundles_are_refused() {
         let module = ("own.rego", "package a\n");
         for (files, want) in [
             (vec![], "has neither policies"),

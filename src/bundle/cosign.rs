@@ -1,8 +1,8 @@
-//! Signatures of cosign, by a key or keyless: of the digest of an artifact's manifest.
+//! Signatures of cosign, with a key or keyless, of the digest of an artifact's manifest.
 //!
-//! Two forms are read: the payload with its signature in an annotation, which cosign keeps under a tag that is made of the
-//! digest, and a bundle of Sigstore, which refers to the manifest. Both are verified offline. Of a signature by a key it is not
-//! asked whether a transparency log has it, as cosign does not with `--insecure-ignore-tlog`.
+//! Two formats are read: the payload with its signature in an annotation, which cosign stores under a tag derived from
+//! the digest, and a Sigstore bundle, which refers to the manifest. Both are verified offline. For a signature with a
+//! key, the transparency log is not checked, as in cosign with `--insecure-ignore-tlog`.
 
 use std::collections::BTreeMap;
 
@@ -13,46 +13,47 @@ use sha2::{Digest as _, Sha256};
 
 use super::{key::VerificationKey, keyless::KeylessIdentity, registry::Descriptor};
 
-/// What `cosign sign` says that its payload is, and its statement; a key may also attest other things of an artifact.
+/// The type in the payload of `cosign sign`, and that of its statement; a key may also attest other things about an
+/// artifact.
 const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://sigstore.dev/cosign/sign/v1");
-/// The type of a statement of in-toto.
+/// The type of an in-toto statement.
 const STATEMENT: &str = "application/vnd.in-toto+json";
-/// The annotation that has the signature of a payload.
+/// The annotation with the signature of a payload.
 const SIGNED: &str = "dev.cosignproject.cosign/signature";
-/// The annotations that are added to it where there is no key: the certificate and the ones above it (PEM), what the
-/// transparency log promises, and the token of a timestamp authority.
+/// The annotations of a keyless signature: the certificate and its chain (PEM), the promise of the transparency log,
+/// and the token of a timestamp authority.
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOGGED: &str = "dev.sigstore.cosign/bundle";
 const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
-/// The type of bundles that have a promise of the log, and need no proof.
+/// The type of bundles that contain a promise of the log and need no proof.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
-/// More certificates above one are not looked at; Sigstore has one or two.
+/// The most certificates that are read of a chain; Sigstore has one or two.
 const CERTIFICATES: usize = 8;
 
-/// A signature that lies beside an artifact, as it was downloaded.
+/// A signature of an artifact, as downloaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ArtifactSignature {
-    /// What is signed, or the bundle of Sigstore.
+    /// The signed payload, or the Sigstore bundle.
     pub(super) payload: String,
-    /// The signature in base64; none of a bundle, which has it inside.
+    /// The signature in base64; `None` for a bundle, which contains it.
     pub(super) signature: Option<String>,
-    /// What else annotations say of it, by their names.
+    /// Further annotations of the signature, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a signature has to be of.
+/// What a signature must refer to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SignedArtifact<'a> {
-    /// That of the manifest.
+    /// The digest of the manifest.
     pub(super) digest: &'a str,
-    /// The repository that the signature has to name, if it has to name one.
+    /// The repository that the signature must name, if any.
     pub(super) repository: Option<&'a str>,
 }
 
 impl ArtifactSignature {
-    /// Returns the signature that annotations have, still without its payload; `None` if there is none.
+    /// Returns the signature in the annotations of a layer, without its payload; `None` if there is none.
     pub(super) fn annotated(layer: &Descriptor) -> Option<Self> {
         let signature = layer.annotation(SIGNED)?.to_owned();
         let names = [CERTIFICATE, CHAIN, LOGGED, TIMESTAMP].into_iter();
@@ -60,12 +61,12 @@ impl ArtifactSignature {
         Some(Self { payload: String::new(), signature: Some(signature), annotations: annotations.collect() })
     }
 
-    /// Returns that of a bundle of Sigstore.
+    /// Returns the signature for a Sigstore bundle.
     pub(super) fn bundled(payload: String) -> Self {
         Self { payload, ..Self::default() }
     }
 
-    /// Whether it is one by `key` of this artifact.
+    /// Whether it is a signature of this artifact with `key`.
     pub(super) fn is_of(&self, artifact: SignedArtifact<'_>, key: &VerificationKey) -> bool {
         let verified = match &self.signature {
             Some(signature) => simple(&self.payload, signature, artifact, key),
@@ -74,10 +75,10 @@ impl ArtifactSignature {
         verified.is_some()
     }
 
-    /// Makes sure that it is one by an identity of this artifact.
+    /// Checks that it is a signature of this artifact by an identity.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Says why it is not.
     pub(super) fn is_by(&self, artifact: SignedArtifact<'_>, identity: &KeylessIdentity) -> Result<(), String> {
         let other = || match artifact.repository {
             Some(repository) => format!("is of something else, or does not name the repository {repository}"),
@@ -95,16 +96,16 @@ impl ArtifactSignature {
         identity.verify_message(&bundle.to_string(), self.payload.as_bytes())
     }
 
-    /// Returns the bundle of Sigstore that says what the annotations do.
+    /// Converts the annotations into a Sigstore bundle.
     fn converted(&self, signature: &str) -> Option<Value> {
         let annotation = |name: &str| self.annotations.get(name).map(String::as_str);
         let chain = annotation(CHAIN).unwrap_or_default();
         let certificates = [annotation(CERTIFICATE)?, chain].into_iter().flat_map(certificates).take(CERTIFICATES);
         let certificates: Vec<Value> = certificates.map(|der| json!({"rawBytes": der})).collect();
         let timestamps = match annotation(TIMESTAMP) {
-            Some(said) => {
-                let said: Value = serde_json::from_str(said).ok()?;
-                vec![json!({"signedTimestamp": said.get("SignedRFC3161Timestamp")?})]
+            Some(annotation) => {
+                let annotation: Value = serde_json::from_str(annotation).ok()?;
+                vec![json!({"signedTimestamp": annotation.get("SignedRFC3161Timestamp")?})]
             }
             None => Vec::new(),
         };
@@ -131,33 +132,33 @@ fn certificates(pem: &str) -> impl Iterator<Item = String> {
     bodies.filter_map(|body| Some(body.split_once("-----END CERTIFICATE-----")?.0.split_whitespace().collect()))
 }
 
-/// Returns the entry of a bundle of Sigstore that stands for what a log promises, as cosign keeps it.
+/// Converts the promise of a log, as stored by cosign, into the log entry of a Sigstore bundle.
 fn log_entry(promise: &str) -> Option<Value> {
     let promise: Value = serde_json::from_str(promise).ok()?;
     let entry = promise.get("Payload")?;
     let (body, log) = (entry.get("body")?.as_str()?, entry.get("logID")?.as_str()?);
-    let said: Value = serde_json::from_slice(&BASE64.decode(body.as_bytes()).ok()?).ok()?;
+    let body_json: Value = serde_json::from_slice(&BASE64.decode(body.as_bytes()).ok()?).ok()?;
     Some(json!({
         "logIndex": entry.get("logIndex")?.as_i64()?.to_string(),
         "logId": {"keyId": BASE64.encode(&HEXLOWER_PERMISSIVE.decode(log.as_bytes()).ok()?)},
-        "kindVersion": {"kind": said.get("kind")?, "version": said.get("apiVersion")?},
+        "kindVersion": {"kind": body_json.get("kind")?, "version": body_json.get("apiVersion")?},
         "integratedTime": entry.get("integratedTime")?.as_i64()?.to_string(),
         "inclusionPromise": {"signedEntryTimestamp": promise.get("SignedEntryTimestamp")?},
         "canonicalizedBody": body,
     }))
 }
 
-/// Whether a payload says that it is a signature of an artifact.
+/// Returns `Some` if a payload declares a signature of an artifact.
 fn is_payload(payload: &str, artifact: SignedArtifact<'_>) -> Option<()> {
-    let said: Value = serde_json::from_str(payload).ok()?;
-    let signed = said.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
-    let is_signature = said.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
-    let named = said.pointer("/critical/identity/docker-reference").and_then(Value::as_str);
+    let payload: Value = serde_json::from_str(payload).ok()?;
+    let signed = payload.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
+    let is_signature = payload.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
+    let named = payload.pointer("/critical/identity/docker-reference").and_then(Value::as_str);
     let is_there = artifact.repository.is_none_or(|repository| named == Some(repository));
     (is_signature && is_there && signed == artifact.digest).then_some(())
 }
 
-/// Whether a statement of in-toto says that it is a signature of an artifact.
+/// Returns `Some` if an in-toto statement declares a signature of an artifact.
 fn is_statement(statement: &[u8], artifact: SignedArtifact<'_>) -> Option<()> {
     let statement: Value = serde_json::from_slice(statement).ok()?;
     let (algorithm, hash) = artifact.digest.split_once(':')?;

@@ -1,4 +1,4 @@
-//! Credentials for registries and servers of bundles, from where `docker login` writes them.
+//! Credentials for registries and bundle servers, as stored by `docker login`.
 
 use crate::blocking::spawn_blocking;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use docker_credential::DockerCredential;
 use tokio::time::timeout;
 use tracing::debug;
 
-/// What a helper may take that asks a keychain.
+/// Timeout of a credential helper, which may query a keychain.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
-/// What Docker's own registry is called in the file.
+/// The name of Docker's own registry in the file.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// What authenticates kaudit.
+/// A credential of kaudit.
 pub(super) enum Credential {
     Password(String, String),
-    /// A token that another one is to be had for.
+    /// A refresh token, which is exchanged for an access token.
     Refresh(String),
 }
 
 impl Credential {
-    /// Finds that of a host, as it is now, so that a rotated one is used at once.
+    /// Finds the current credential for a host, so that a rotated one is used at once.
     pub(super) async fn of(host: &str) -> Option<Self> {
         let names = if host == "registry-1.docker.io" {
             vec![DOCKER_HUB.to_owned()]
@@ -44,7 +44,7 @@ impl Credential {
         }
     }
 
-    /// Returns the value of `Authorization`, if it is a password.
+    /// Returns the `Authorization` header for a password.
     pub(super) fn basic(&self) -> Option<String> {
         match self {
             Self::Password(user, password) => {

@@ -1,14 +1,14 @@
-//! Digests by which registries name what they have: `sha256:` and hex digits.
+//! Digests by which registries identify content: `sha256:` and hex digits.
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// Returns the digest of what is written.
+/// Returns the digest used for content that is written.
 pub(super) fn digest_of(content: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(content)))
 }
 
-/// Whether a text is a digest that can be compared.
+/// Whether a text is a supported digest.
 pub(super) fn is_digest(text: &str) -> bool {
     let digits = |text: &str, length| text.len() == length && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
     match text.split_once(':') {
@@ -18,7 +18,7 @@ pub(super) fn is_digest(text: &str) -> bool {
     }
 }
 
-/// Compares content with the digest that it is said to have.
+/// Compares content with its expected digest.
 pub(super) fn check(digest: &str, content: &[u8]) -> Result<(), String> {
     let actual = match digest.split_once(':') {
         Some(("sha512", _)) => format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(content))),

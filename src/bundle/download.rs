@@ -1,4 +1,4 @@
-//! Where a bundle is downloaded from: a registry, a server, or a file.
+//! Downloads a bundle from a registry, a server, or a file.
 
 use std::{fs, io::Read as _, path::PathBuf, time::SystemTime};
 
@@ -24,30 +24,30 @@ use crate::{
     judge::bundle::{self, BundleReference},
 };
 
-/// A bundle of OPA.
+/// The media type of an OPA bundle.
 pub(super) const OPA_BUNDLE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-/// Trivy's checks.
+/// The media type of Trivy's checks.
 const TRIVY_CHECKS: &str = "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip";
-/// A policy of conftest.
+/// The media type of a conftest policy.
 pub(super) const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
-/// The name of a layer that is a file.
+/// The annotation with the name of a layer that is a file.
 pub(super) const TITLE: &str = "org.opencontainers.image.title";
-/// What ORAS, and with it gator, says of a layer that is a directory.
+/// The annotation by which ORAS, and thus gator, marks a layer that is a directory.
 const UNPACK: &str = "io.deis.oras.content.unpack";
 const REVISION: &str = "org.opencontainers.image.revision";
 const CREATED: &str = "org.opencontainers.image.created";
-/// What begins the media types of bundles of Sigstore.
+/// The prefix of the media types of Sigstore bundles.
 const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
-/// Most layers.
+/// The most layers.
 const LAYERS: usize = 2_000;
-/// Signatures beyond these are not looked at.
+/// The most signatures that are read.
 const SIGNATURES: usize = 16;
-/// Most bytes of a signature.
+/// The most bytes of a signature.
 const SIGNATURE_BYTES: u64 = 1 << 20;
-/// Most bytes of all signatures together.
+/// The most bytes of all signatures together.
 const SIGNATURES_BYTES: u64 = 4 << 20;
 
-/// Where a bundle comes from.
+/// The origin of a bundle.
 pub(super) enum Download {
     Registry {
         registry: Box<Registry>,
@@ -60,21 +60,21 @@ pub(super) enum Download {
     },
     File {
         path: PathBuf,
-        /// As it was read.
+        /// The state that was read last.
         state: Option<FileState>,
-        /// As it was last seen.
+        /// The state that was seen last.
         seen: Option<FileState>,
     },
 }
 
-/// What changes when a file does: its real path, length and time.
+/// The state of a file, to detect changes: its real path, length and modification time.
 type FileState = (PathBuf, u64, Option<SystemTime>);
 
 impl Download {
-    /// Makes one; of an artifact its signatures are read, too, if something is to be verified.
+    /// Creates one; the signatures of an artifact are downloaded too if they are to be verified.
     ///
     /// # Errors
-    /// When the reference cannot be used, or is to what cannot be verified, with the reason.
+    /// When the reference cannot be used, or cannot be verified, with the reason.
     pub(super) fn new(
         reference: &BundleReference,
         http: Http,
@@ -98,7 +98,7 @@ impl Download {
         })
     }
 
-    /// The digest that it has to have, if it is part of the name.
+    /// Returns the digest that is part of the name, if any.
     pub(super) fn pinned(&self) -> Option<&str> {
         match self {
             Self::Registry { name, .. } => name.digest.as_deref(),
@@ -111,15 +111,16 @@ impl Download {
         matches!(self, Self::Registry { .. })
     }
 
-    /// Whether it costs next to nothing to ask.
+    /// Whether checking for changes costs almost nothing.
     pub(super) fn is_near(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// Downloads what is there now; `None` if it is what is known. If that was refused, new signatures of it count as a change.
+    /// Downloads the newest package; `None` if it is the `known` one. If that was refused, new signatures of it count
+    /// as a change.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what it is said to be.
+    /// When it cannot be read, or its content does not match its manifest or limits.
     pub(super) async fn newest(
         &mut self,
         known: Option<&Package>,
@@ -131,7 +132,7 @@ impl Download {
             Self::File { path, state, seen } => {
                 let now = file_state(path)?;
                 let before = seen.replace(now.clone());
-                // Whoever is writing it gets the time to finish.
+                // A file is read only once it stopped changing, as it may still be written.
                 if state.as_ref() == Some(&now) || state.is_some() && before.as_ref() != Some(&now) {
                     return Ok(None);
                 }
@@ -146,7 +147,7 @@ impl Download {
     }
 }
 
-/// Makes a package of an archive.
+/// Creates a package from an archive.
 pub(super) fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
     let (digest, parts) = (digest_of(&archive), vec![Part::Archive(archive)]);
     Package { digest, etag, manifest: None, revision: None, created: None, parts, signatures: Vec::new() }
@@ -192,7 +193,7 @@ fn read_file(path: &PathBuf) -> Result<Vec<u8>, FetchError> {
     Ok(content)
 }
 
-/// Downloads an archive from a server, unless it is the one of this `ETag`.
+/// Downloads an archive from a server, unless its `ETag` is `etag`.
 async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Package>, FetchError> {
     let request = |authorization: Option<HeaderValue>| {
         let mut request = Request::get(url.clone(), PACKAGE_BYTES);
@@ -201,7 +202,7 @@ async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Pa
         request
     };
     let mut answer = http.send(request(None)).await?;
-    // Without TLS everybody on the way would read them, and a server that is redirected to is another one.
+    // Without TLS, credentials could be read on the way; and after a redirect, the server is another one.
     let may_have = answer.url.origin() == url.origin() && (url.scheme() == "https" || is_loopback(url));
     if may_have && answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
         let basic = Credential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
@@ -219,7 +220,7 @@ async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Pa
     }
 }
 
-/// Downloads an artifact, unless it is what is known.
+/// Downloads an artifact, unless it is the `known` one.
 async fn artifact(
     registry: &mut Registry,
     name: &ArtifactName,
@@ -252,10 +253,10 @@ async fn artifact(
     assembled(bytes, contents, signatures).map(Some)
 }
 
-/// Puts an artifact together of its manifest, and the contents of those of its layers that make up the bundle.
+/// Assembles an artifact from its manifest, and the contents of those of its layers that make up the bundle.
 ///
 /// # Errors
-/// When a content is not what the manifest says.
+/// When a content does not match the manifest.
 pub(super) fn assembled(
     bytes: Vec<u8>,
     contents: Vec<Vec<u8>>,
@@ -287,14 +288,14 @@ fn is_archive(layer: &Descriptor) -> bool {
             && layer.annotation(TITLE).is_none_or(bundle::is_archive)
 }
 
-/// Returns the layers that make up a bundle: the archive of OPA and Trivy, which is the first, or else every directory and
-/// file that has a name.
+/// Returns the layers that make up a bundle: the archive of OPA and Trivy, which is the first, otherwise every
+/// directory and file with a name.
 fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     let layers = &manifest.layers;
     if layers.len() > LAYERS {
         return Err(FetchError::Unacceptable(format!("has more than {LAYERS} layers")));
     }
-    // `kaudit push` adds a bundle for OPA, of the same files.
+    // `kaudit push` adds a bundle for OPA with the same files.
     let of_conftest = layers.iter().any(|layer| layer.media_type == POLICY);
     let is_bundle = |layer: &&Descriptor| is_archive(layer) && layer.annotation(UNPACK).is_none();
     if let Some(bundle) = layers.iter().find(is_bundle).filter(|_| !of_conftest) {
@@ -311,7 +312,7 @@ fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     )))
 }
 
-/// Reads the signatures that cosign keeps beside an artifact.
+/// Downloads the cosign signatures of an artifact.
 async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<ArtifactSignature>, FetchError> {
     let mut layers: Vec<(Descriptor, ArtifactSignature)> = Vec::new();
     if let Some((manifest, _)) = registry.manifest(&format!("{}.sig", digest.replace(':', "-"))).await? {

@@ -1,7 +1,7 @@
-//! Follows a bundle: reads it, asks whether there is a newer one, and keeps what was last in order.
+//! Follows a bundle: reads it, polls for newer ones, and keeps the last valid one.
 //!
-//! In: a reference. Out: a [`Bundle`], again whenever there is another. What cannot be read, or is not to be judged by, leaves
-//! the one before in place, which then says so.
+//! In: a reference. Out: a [`Bundle`], again whenever there is a new one. If the new one cannot be read or must not be
+//! used, the one before stays in force and reports the problem.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,14 +32,14 @@ use crate::{
     rego::{Problem, problem::summed_up},
 };
 
-/// How often a file is looked at, as those in directories are.
+/// How often a file is checked, as for files in directories.
 const NEAR_POLL: Duration = Duration::from_secs(1);
-/// How much earlier or later than said a server is asked, so that not all ask at once.
+/// Random variation of the interval, so that not all replicas poll a server at once.
 const JITTER: f64 = 0.1;
 
 /// A bundle that is followed until this is dropped.
 pub struct FollowedBundle {
-    /// The newest.
+    /// The current bundle.
     pub bundle: watch::Receiver<Arc<Bundle>>,
     task: Option<AbortHandle>,
 }
@@ -52,7 +52,7 @@ impl Drop for FollowedBundle {
     }
 }
 
-/// Reads a bundle, and follows it if the settings say how often.
+/// Reads a bundle, and follows it if the settings contain an interval.
 ///
 /// # Errors
 /// When it cannot be read, and there is no older one in the cache.
@@ -99,7 +99,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
             stale(&bundle, &why)
         }
     };
-    // What is fixed by its digest stays as it is.
+    // A bundle that is pinned by its digest cannot change.
     let fixed = bundle.edition.pinned && bundle.edition.stale.is_empty();
     let (sender, receiver) = watch::channel(Arc::new(bundle));
     let poll = if follower.download.is_near() { settings.poll.map(|_| NEAR_POLL) } else { settings.poll };
@@ -109,7 +109,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     Ok(FollowedBundle { bundle: receiver, task })
 }
 
-/// Returns a bundle that may not be the newest.
+/// Returns a bundle marked as stale, because a newer one could not be read or used.
 fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
     let Edition { source, digest, .. } = &bundle.edition;
     let message = format!("{why}; {digest} stays in force");
@@ -121,7 +121,7 @@ fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
     Bundle { edition, problem: Some(problem), ..bundle.clone() }
 }
 
-/// Returns why the policies of a bundle cannot be loaded by themselves; `None` if they can.
+/// Returns why the policies of a bundle cannot be loaded on their own; `None` if they can.
 async fn refusal(bundle: &Bundle) -> Option<String> {
     let source = PolicySource::Unpacked(Arc::new(Bundle { problem: None, ..bundle.clone() }));
     let refused = spawn_blocking(move || PolicySet::load(&[source]).err().map(|error| summed_up(&error.problems)));
@@ -135,9 +135,9 @@ struct Follower {
     cache: Option<Cache>,
     /// The latest creation time of the bundles that were in force.
     newest: Option<Timestamp>,
-    /// What was downloaded last, without its parts.
+    /// The last downloaded package, without its parts.
     seen: Option<Package>,
-    /// Why that is not judged by.
+    /// Why that package is not used.
     refused: Option<FetchError>,
     /// The bundle in the cache, if its policies can be loaded and those of the newest cannot, and why they cannot.
     better_in_cache: Option<(Bundle, FetchError)>,
@@ -175,7 +175,7 @@ impl Follower {
         }
     }
 
-    /// Reads what is there now; `None` if it is what is judged by.
+    /// Reads the newest bundle; `None` if it is the one in force.
     async fn newest(&mut self) -> Result<Option<Bundle>, FetchError> {
         let limit = self.settings.timeout;
         let downloaded = timeout(limit, self.download.newest(self.seen.as_ref(), self.refused.is_some())).await;
@@ -200,8 +200,8 @@ impl Follower {
         Ok(Some(bundle))
     }
 
-    /// Writes a bundle into the cache, unless its policies cannot be loaded and those of the bundle in the cache can: a restart
-    /// judges by those.
+    /// Writes a bundle into the cache, unless its policies cannot be loaded and those of the cached bundle can: a
+    /// restart uses the cached one then.
     async fn keep(&mut self, bundle: &Bundle, package: Package) {
         self.better_in_cache = None;
         let Some(cache) = self.cache.clone() else { return };
@@ -221,7 +221,7 @@ impl Follower {
         }
     }
 
-    /// Makes a bundle of a package.
+    /// Creates a bundle from a package.
     async fn read(&self, package: Package) -> Result<(Bundle, Package), FetchError> {
         let (source, pinned) = (Arc::clone(&self.source), self.download.pinned().is_some());
         let (verification, repository) = (self.settings.verification.clone(), self.settings.repository.clone());
@@ -235,8 +235,8 @@ impl Follower {
         }
     }
 
-    /// Returns a bundle with a warning if it was created before one that was in force: a registry may have replaced it by an
-    /// older one that was once signed.
+    /// Returns a bundle with a warning if it was created before one that was in force: a registry may have replaced it
+    /// by an older one that was once signed.
     fn noting_age(&mut self, mut bundle: Bundle, created: Option<Timestamp>) -> Bundle {
         let source = &bundle.edition.source;
         match (created, self.newest) {
@@ -252,7 +252,7 @@ impl Follower {
         bundle
     }
 
-    /// Reads what an earlier run left, if it may still be judged by.
+    /// Reads the bundle cached by an earlier run, if it may still be used.
     async fn cached(&self) -> Option<Bundle> {
         let package = self.cached_package().await?;
         match self.read(package).await {
@@ -264,7 +264,7 @@ impl Follower {
         }
     }
 
-    /// Reads what an earlier run left; `None` if it is not what the reference names.
+    /// Reads the package cached by an earlier run; `None` if it does not match the pinned digest.
     async fn cached_package(&self) -> Option<Package> {
         let cache = self.cache.clone()?;
         let read = spawn_blocking(move || cache.read()).await.ok()?;

@@ -1,4 +1,4 @@
-//! Requests for bundles: bounded in time and size, with redirects that credentials do not follow.
+//! Requests for bundles: bounded in time and size; redirects to other servers do not get the credentials.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -12,22 +12,22 @@ use reqwest::{Client, Url};
 pub(super) use crate::cluster::http_client::is_loopback;
 use crate::cluster::{error::reasons, http_client};
 
-/// How long a connection may take to be made.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a download may take.
+/// Timeout of a download.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
-/// How often an answer may lead elsewhere.
+/// The most redirects that are followed.
 const REDIRECTS: usize = 5;
-/// How much of a refusal is shown, in bytes.
+/// How many bytes of an error response are shown.
 const REASON_BYTES: usize = 300;
 
 /// Why there is no newer bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchError {
-    /// It may be there later: nothing is known of it.
+    /// It may be available later.
     #[error("{0}")]
     Unavailable(String),
-    /// What is there is not to be judged by.
+    /// The content must not be used.
     #[error("{0}")]
     Unacceptable(String),
 }
@@ -38,33 +38,33 @@ pub(super) struct Request<'a> {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: &'a [u8],
-    /// Most bytes that the answer may have.
+    /// The most bytes of the response.
     pub(super) limit: u64,
 }
 
 impl Request<'static> {
-    /// Returns one that asks for at most so many bytes.
+    /// Creates a GET request for at most `limit` bytes.
     pub(super) fn get(url: Url, limit: u64) -> Self {
         Self { method: Method::GET, url, headers: HeaderMap::new(), body: &[], limit }
     }
 }
 
-/// An answer, whatever it says.
+/// A response of any status.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
-    /// Where it came from.
+    /// The URL it came from, after redirects.
     pub(super) url: Url,
 }
 
 impl Answer {
-    /// Returns a header that is text.
+    /// Returns a header as text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns an error that says what the server answers.
+    /// Returns an error with the response of the server.
     pub(super) fn refusal(&self, what: impl fmt::Display) -> FetchError {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(4 * REASON_BYTES)]).into_owned();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -82,12 +82,12 @@ impl Answer {
     }
 }
 
-/// What sends requests.
+/// An HTTP client.
 #[derive(Debug, Clone)]
 pub(super) struct Http(Client);
 
 impl Http {
-    /// Makes one that trusts the authorities of a file besides those of the system.
+    /// Creates one that trusts the authorities in a file as well as those of the system.
     ///
     /// # Errors
     /// When the file cannot be used.
@@ -97,12 +97,12 @@ impl Http {
         Ok(Self(client))
     }
 
-    /// Sends a request, and again where an answer to a question leads.
+    /// Sends a request, and follows redirects of GET and HEAD.
     pub(super) async fn send(&self, mut request: Request<'_>) -> Result<Answer, FetchError> {
         for _ in 0..=REDIRECTS {
             let answer = self.once(&request).await?;
-            let asks = matches!(request.method, Method::GET | Method::HEAD);
-            if !asks || !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
+            let is_read = matches!(request.method, Method::GET | Method::HEAD);
+            if !is_read || !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
                 return Ok(answer);
             }
             let Some(next) = answer.header(LOCATION.as_str()).and_then(|to| request.url.join(to).ok()) else {
@@ -137,13 +137,13 @@ impl Http {
         Ok(Answer { status: response.status(), headers: response.headers().clone(), body, url: request.url.clone() })
     }
 
-    /// Whether a server on this machine speaks TLS.
+    /// Whether a server on this machine accepts TLS.
     pub(super) async fn speaks_tls(&self, url: &Url) -> bool {
         !matches!(self.0.get(url.clone()).send().await, Err(error) if error.is_connect())
     }
 }
 
-/// Downloads what is at a URL, with `https` or on this machine, of at most so many bytes.
+/// Downloads a URL with `https` or on this machine, of at most `limit` bytes.
 ///
 /// # Errors
 /// When the server cannot be reached, refuses, or sends more.
@@ -162,18 +162,18 @@ fn unreachable(url: &Url, error: reqwest::Error) -> FetchError {
     FetchError::Unavailable(if error.is_timeout() {
         format!("{host} did not answer in time")
     } else {
-        // The URL may have been given for one time, and be a secret.
+        // The URL may be pre-signed, and thus a secret.
         format!("{host} cannot be reached: {}", reasons(&error.without_url()))
     })
 }
 
-/// Returns host and port of a URL.
+/// Returns the host and port of a URL.
 pub(super) fn authority(url: &Url) -> String {
     let port = url.port().map_or(String::new(), |port| format!(":{port}"));
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// Returns a header that is never shown.
+/// Returns a header value that is never shown.
 pub(super) fn secret(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
     value.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! The key that bundles have to be signed with.
+//! Keys for the signatures of bundles.
 
 use std::{fmt, fs, path::Path};
 
@@ -9,13 +9,13 @@ use ring::{
     signature::{self, UnparsedPublicKey, VerificationAlgorithm},
 };
 
-/// A key that signatures are verified by.
+/// A key that verifies signatures.
 #[derive(Clone)]
 pub struct VerificationKey(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// What publisher and reader share.
+    /// A secret shared by publisher and reader.
     Secret(Vec<u8>),
     /// `RSAPublicKey` of PKCS #1.
     Rsa(Vec<u8>),
@@ -26,7 +26,7 @@ enum Kind {
     Ed25519(Vec<u8>),
 }
 
-/// Shows which kind of key it is.
+/// Shows the kind of the key.
 impl fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())
@@ -34,10 +34,10 @@ impl fmt::Debug for VerificationKey {
 }
 
 impl VerificationKey {
-    /// Reads a public key in PEM, or else a shared secret, which is the whole content, as OPA has it.
+    /// Reads a public key in PEM, or else a shared secret, which is the whole content, as in OPA.
     ///
     /// # Errors
-    /// When the file cannot be read, or is another key.
+    /// When the file cannot be read, or contains another kind of key.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let content = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -71,7 +71,7 @@ impl VerificationKey {
         }
     }
 
-    /// Verifies the signature of a JWT by the algorithm that it names: the key decides which those may be.
+    /// Verifies the signature of a JWT with the algorithm that it names, if the kind of key permits it.
     ///
     /// # Errors
     /// When it is not signed by this key.
@@ -103,7 +103,7 @@ impl VerificationKey {
         if verified { Ok(()) } else { Err("is not signed by the key that is given".to_owned()) }
     }
 
-    /// Whether a signature of cosign is by this key.
+    /// Whether a cosign signature was made with this key.
     pub(super) fn has_signed(&self, message: &[u8], signed: &[u8]) -> bool {
         let by = |with: &'static dyn VerificationAlgorithm, key: &[u8]| verify(with, key, message, signed);
         match &self.0 {
@@ -122,7 +122,7 @@ fn verify(with: &'static dyn VerificationAlgorithm, key: &[u8], message: &[u8], 
     UnparsedPublicKey::new(with, key).verify(message, signed).is_ok()
 }
 
-/// Object identifiers: of kinds of keys, and of curves.
+/// Object identifiers of key types and of curves.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
@@ -152,7 +152,7 @@ fn public(der: &[u8]) -> anyhow::Result<VerificationKey> {
     Ok(VerificationKey(kind))
 }
 
-/// Returns the content of a DER element of this tag, and what follows it.
+/// Returns the content of a DER element with this tag, and the rest after it.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.split_first()?;
     let (length, rest) = rest.split_first()?;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_public_key_is_said_to_be() {
+    fn other_content_than_a_public_key_is_reported() {
         for (text, want) in [
             ("", "empty"),
             ("-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "give the PUBLIC KEY"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_decides_how_it_may_be_used() {
+    fn the_key_determines_the_permitted_algorithms() {
         let secret = VerificationKey::parse(b"shared").unwrap();
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"shared"), b"text");
         assert!(secret.verify_jwt("HS256", b"text", tag.as_ref()).is_ok());

@@ -1,9 +1,10 @@
-//! Signatures without a key that anybody keeps: by a certificate of Sigstore that lives for minutes and names who signed.
+//! Keyless signatures: with a Sigstore certificate that is valid for minutes and names the signer.
 //!
-//! In: what lies beside an artifact, and what a user trusts. Out: whether the one who is named has signed it. All is verified
-//! offline: the certificate's chain to a trusted authority, and at the time of signing; that it was logged (its SCT); that the
-//! signature was (by the proof or the promise of the transparency log, or both); the time, by the log or a timestamp authority;
-//! and that log, certificate and signature are of each other.
+//! In: a signature of an artifact, and the trusted root and identity of the user. Out: whether that identity has signed
+//! it. Everything is verified offline: the certificate's chain to a trusted authority, at the time of signing; that the
+//! certificate was logged (its SCT); that the signature was logged (by the proof or the promise of the transparency
+//! log, or both); the time, by the log or a timestamp authority; and that log entry, certificate and signature belong
+//! together.
 
 use std::{fmt, fs, path::Path};
 
@@ -18,17 +19,17 @@ use sigstore_verify::{
 use super::ring_provider;
 use crate::model::text::shortened;
 
-/// Most bytes of a reason that others have a say in.
+/// The most bytes of an error message that may contain untrusted text.
 const REASON_BYTES: usize = 300;
-/// Most certificates and log entries of a signature, as sigstore-go has it for entries; each is a few verifications.
+/// The most certificates and log entries of a signature, as in sigstore-go for entries; each takes a few verifications.
 const ENTRIES: usize = 32;
 
-/// What a name in a certificate has to be.
+/// The expected name in a certificate.
 #[derive(Debug, Clone)]
 pub enum NameMatcher {
-    /// Just this.
+    /// Exactly this name.
     Exact(String),
-    /// What has a match of this anywhere in it.
+    /// Any name that contains a match.
     Matching(Regex),
 }
 
@@ -41,14 +42,14 @@ impl NameMatcher {
     }
 }
 
-/// Who has to have signed, and who is trusted to know that.
+/// The required signer, and the verifier of its certificates.
 pub struct KeylessIdentity {
     subject: NameMatcher,
     issuer: NameMatcher,
     verifier: Verifier,
 }
 
-/// Shows whom it names, not the keys of the trusted root.
+/// Shows the identity, but not the keys of the trusted root.
 impl fmt::Debug for KeylessIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("KeylessIdentity");
@@ -57,7 +58,7 @@ impl fmt::Debug for KeylessIdentity {
 }
 
 impl KeylessIdentity {
-    /// Reads whom to trust from a `trusted_root.json` of Sigstore.
+    /// Reads the trusted authorities from a `trusted_root.json` of Sigstore.
     ///
     /// # Errors
     /// When the file cannot be read or used.
@@ -68,10 +69,10 @@ impl KeylessIdentity {
         Ok(Self { subject, issuer, verifier })
     }
 
-    /// Makes sure that a bundle of Sigstore is a signature by this identity, of a message.
+    /// Checks that a Sigstore bundle is a signature of a message by this identity.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Says why it is not.
     pub(super) fn verify_message(&self, bundle: &str, message: &[u8]) -> Result<(), String> {
         let bundle = parse(bundle)?;
         if !matches!(bundle.content, SignatureContent::MessageSignature(_)) {
@@ -80,11 +81,11 @@ impl KeylessIdentity {
         ring_provider::with_message(message, || self.verify(&bundle, Artifact::Blob(message)))
     }
 
-    /// Makes sure that a bundle of Sigstore is a statement by this identity about what has a digest, in hex digits; returns
-    /// the statement.
+    /// Checks that a Sigstore bundle is a statement by this identity about the content with a digest, in hex digits;
+    /// returns the statement.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Says why it is not.
     pub(super) fn verify_statement(&self, bundle: &str, sha256: &str) -> Result<Vec<u8>, String> {
         let bundle = parse(bundle)?;
         let SignatureContent::DsseEnvelope(envelope) = &bundle.content else {
@@ -96,7 +97,7 @@ impl KeylessIdentity {
     }
 
     fn verify(&self, bundle: &Bundle, artifact: Artifact<'_>) -> Result<(), String> {
-        // Who signed is compared below, since a name may be a pattern; all else is verified by default.
+        // The signer is compared below, since a name may be a pattern; everything else is verified by default.
         let policy = VerificationPolicy::any_identity();
         let verified = self.verifier.verify(artifact, bundle, &policy).map_err(reason)?;
         if !verified.certificate_verified() || !verified.sct_verified() || !verified.tlog_verified() {
@@ -104,7 +105,7 @@ impl KeylessIdentity {
         }
         let subject = verified.identity().map(SubjectAltName::as_str).filter(|subject| !subject.is_empty());
         let issuer = verified.issuer().filter(|issuer| !issuer.is_empty());
-        // A pattern may match what is empty, and nobody is no identity.
+        // A pattern may match the empty string, which is not an identity.
         let (Some(subject), Some(issuer)) = (subject, issuer) else {
             return Err("has a certificate that names no identity, or no issuer of it".to_owned());
         };
@@ -135,7 +136,7 @@ fn parse(bundle: &str) -> Result<Bundle, String> {
     Ok(bundle)
 }
 
-/// Returns what the library says, in one line.
+/// Returns the error of the library in one line.
 fn reason(error: impl fmt::Display) -> String {
     let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     format!("cannot be verified: {}", shortened(&text, REASON_BYTES))

@@ -1,4 +1,4 @@
-//! `.manifest`: what a bundle of OPA says of itself.
+//! `.manifest`: the metadata of an OPA bundle.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use crate::{
 
 /// The name of the file.
 pub(super) const MANIFEST: &str = ".manifest";
-/// Most roots.
+/// The most roots.
 const ROOTS: usize = 10_000;
-/// Most roots that an error shows.
+/// The most roots that an error shows.
 const SHOWN_ROOTS: usize = 10;
-/// Most patterns with wildcards in `file_rego_versions`; names of files are compared much faster.
+/// The most patterns with wildcards in `file_rego_versions`; plain file names are compared much faster.
 const GLOBS: usize = 100;
-/// Most comparisons of such patterns with the names of modules.
+/// The most comparisons of such patterns with the names of modules.
 const COMPARISONS: usize = 100_000;
 
-/// The file, without what only its publisher reads.
+/// The file, without fields that are only relevant to its publisher.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Manifest {
     pub(super) revision: Option<String>,
-    /// Sorted by the names in them, so that what is below a root follows it.
+    /// Sorted by path segments, so that a root is followed by the paths below it.
     roots: Option<Vec<String>>,
     rego_version: Option<u8>,
     file_rego_versions: BTreeMap<String, u8>,
@@ -40,17 +40,17 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads a file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// When it is none, or contradicts itself.
+    /// When it is invalid, or contradicts itself.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let limit = Limits::default().file_bytes;
         if text.len() as u64 > limit {
             return Err(format!("{MANIFEST} has {} bytes, more than the {limit} that it may have", text.len()));
         }
         let mut manifest: Self = serde_json::from_slice(text).map_err(|error| format!("{MANIFEST}: {error}"))?;
-        // Without any, all is its own.
+        // Without roots, the bundle owns everything.
         let roots = manifest.roots.get_or_insert_with(|| vec![String::new()]);
         for root in roots.iter_mut() {
             *root = root.trim_matches('/').to_owned();
@@ -82,10 +82,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes sure that the versions of so many modules are found in a short time.
+    /// Checks that finding the versions of `count` modules takes a short time.
     ///
     /// # Errors
-    /// When there are too many patterns for them.
+    /// When there are too many patterns for so many modules.
     pub(super) fn permit_modules(&self, count: usize) -> Result<(), String> {
         if self.globs.len().saturating_mul(count) > COMPARISONS {
             let globs = self.globs.len();
@@ -101,7 +101,7 @@ impl Manifest {
         self.neighbors(path).0.is_some_and(|root| is_below(path, root))
     }
 
-    /// Returns the last root up to a path, and the first behind it.
+    /// Returns the last root up to a path, and the first after it.
     fn neighbors(&self, path: &str) -> (Option<&String>, Option<&String>) {
         let (before, behind) =
             self.roots().split_at(self.roots().partition_point(|root| root.split('/').le(path.split('/'))));
@@ -113,14 +113,14 @@ impl Manifest {
         self.roots.as_deref().unwrap_or_default()
     }
 
-    /// Returns the version that a module is declared to be in.
+    /// Returns the declared Rego version of a module.
     ///
     /// # Errors
     /// When there is no such version.
     pub(super) fn version(&self, path: &str) -> Result<Option<Version>, String> {
         let path = format!("/{path}");
         let mut version = self.rego_version;
-        // The first in the order of the patterns counts.
+        // The first pattern in sort order counts.
         let glob = self.globs.iter().find(|(_, regex)| regex.is_match(&path)).map(|(pattern, _)| &**pattern);
         let named = self.file_rego_versions.contains_key(&path).then_some(&*path);
         let pattern = glob.into_iter().chain(named).min();
@@ -135,10 +135,10 @@ impl Manifest {
         }
     }
 
-    /// Makes sure that a module is in a package of the bundle's own.
+    /// Checks that a module is in a package owned by the bundle.
     ///
     /// # Errors
-    /// When it is not. What is no module is left to whoever parses it.
+    /// When it is not. An invalid module is left to the parser.
     pub(super) fn permit_module(&self, name: &str, text: &str) -> Result<(), String> {
         let names = package_of(text).filter(|names| names.iter().all(|name| !name.is_empty()));
         match names {
@@ -151,10 +151,10 @@ impl Manifest {
         }
     }
 
-    /// Makes sure that data is the bundle's own.
+    /// Checks that data is owned by the bundle.
     ///
     /// # Errors
-    /// When some is not.
+    /// When some of it is not.
     pub(super) fn permit_data(&self, name: &str, path: &str, value: &serde_json::Value) -> Result<(), String> {
         if self.owns(path) {
             return Ok(());
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_found_behind_comments() {
+    fn packages_are_found_after_comments() {
         for (text, want) in [
             ("# METADATA\n\npackage a.b # c\n", Some("a/b")),
             ("package a[\"b-c\"].d", Some("a/b-c/d")),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_permit_what_is_below_them() {
+    fn roots_permit_the_paths_below_them() {
         let manifest = Manifest::read(br#"{"roots": ["/a/b/", "c"]}"#).unwrap();
         assert!(manifest.permit_module("m", "package a.b.d").is_ok());
         assert!(manifest.permit_module("m", "package a.bc").unwrap_err().contains(r#"roots in .manifest: "a/b", "c""#));

@@ -2,25 +2,25 @@
 
 use super::digest::is_digest;
 
-/// The tag that is meant where none is named.
+/// The default tag.
 const LATEST: &str = "latest";
 
 /// The name of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ArtifactName {
-    /// Host, and port if it is named.
+    /// The host, and the port if there is one.
     pub(super) registry: String,
     pub(super) repository: String,
     pub(super) tag: String,
-    /// Which one it has to be.
+    /// The digest that it must have.
     pub(super) digest: Option<String>,
 }
 
 impl ArtifactName {
-    /// Reads what follows `oci://`.
+    /// Parses the text after `oci://`.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Says which part is missing or invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
         if let Some(digest) = digest.filter(|digest| !is_digest(digest)) {
@@ -56,12 +56,12 @@ impl ArtifactName {
         Ok(Self { registry, repository, tag: tag.to_owned(), digest })
     }
 
-    /// The host to ask.
+    /// Returns the host that serves the registry.
     pub(super) fn host(&self) -> &str {
         if self.registry == "docker.io" { "registry-1.docker.io" } else { &self.registry }
     }
 
-    /// What to ask for.
+    /// Returns the digest, or else the tag.
     pub(super) fn reference(&self) -> &str {
         self.digest.as_ref().unwrap_or(&self.tag)
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_other_tools_read_them() {
+    fn names_are_parsed_as_by_other_tools() {
         let digest = format!("sha256:{}", "0".repeat(64));
         for (text, want) in [
             ("r.example.com/a/b", ("r.example.com", "a/b", "latest")),

@@ -4,34 +4,34 @@ use jiff::Timestamp;
 
 use super::cosign::ArtifactSignature;
 
-/// Most bytes that are downloaded for a bundle.
+/// The most bytes that are downloaded for a bundle.
 pub(super) const PACKAGE_BYTES: u64 = 32 << 20;
 
-/// What was downloaded.
+/// A downloaded bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Package {
-    /// Of an artifact's manifest, or of an archive: `sha256:…`.
+    /// The digest of an artifact's manifest, or of an archive: `sha256:…`.
     pub(super) digest: String,
-    /// What a server calls it, to ask whether there is another.
+    /// The `ETag` of a server, for conditional requests.
     pub(super) etag: Option<String>,
-    /// Of an artifact, the bytes of its manifest, which the digest is of.
+    /// The bytes of an artifact's manifest, to which the digest refers.
     pub(super) manifest: Option<Vec<u8>>,
-    /// What its annotations call it.
+    /// The revision in its annotations.
     pub(super) revision: Option<String>,
-    /// When it was created, as its annotations have it.
+    /// The creation time in its annotations.
     pub(super) created: Option<Timestamp>,
-    /// What it consists of.
+    /// Its files and archives.
     pub(super) parts: Vec<Part>,
-    /// Signatures of cosign that lie beside an artifact.
+    /// The cosign signatures of an artifact.
     pub(super) signatures: Vec<ArtifactSignature>,
 }
 
-/// A part of it.
+/// A part of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     /// One file.
     File {
-        /// Its name, as the publisher says.
+        /// The name given by the publisher.
         name: String,
         content: Vec<u8>,
     },

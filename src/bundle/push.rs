@@ -1,7 +1,9 @@
-//! Policies as an artifact of a registry, in the layout of `conftest push`: a layer for each file, named by its title.
+//! Pushes policies to a registry as an artifact in the layout of `conftest push`: a layer for each file, named by its
+//! title.
 //!
-//! `conftest pull`, and every other tool that reads titled layers, gets the files of the directory back. One more layer, without
-//! a title, is a bundle of them for OPA, which reads nothing else. The same files always make the same artifact.
+//! `conftest pull`, and every other tool that reads titled layers, restores the files of the directory. One more layer,
+//! without a title, is an OPA bundle of them for OPA, which reads nothing else. The same files always result in the
+//! same artifact.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -24,24 +26,24 @@ use crate::{
     rego::{File, Form},
 };
 
-/// The media type of conftest's layers that are no policies.
+/// The media type of conftest's layers that are not policies.
 const DATA: &str = "application/vnd.cncf.openpolicyagent.data.layer.v1+json";
-/// That of its configuration, which is empty.
+/// The media type of conftest's configuration, which is empty.
 const CONFIG: &str = "application/vnd.unknown.config.v1+json";
 
-/// What was written.
+/// A pushed artifact.
 #[derive(Debug)]
 pub struct Pushed {
     /// The reference by digest.
     pub reference: String,
-    /// Its files.
+    /// The number of its files.
     pub files: usize,
 }
 
-/// Writes the policies and data below `paths` as an artifact.
+/// Pushes the policies and data below `paths` as an artifact.
 ///
 /// # Errors
-/// When a path cannot be read, two files have one name, or the registry does not take it; nothing is tagged then.
+/// When a path cannot be read, two files have the same name, or the registry refuses; nothing is tagged then.
 pub async fn push(reference: &str, paths: &[PathBuf], settings: &BundleSettings) -> anyhow::Result<Pushed> {
     let name = reference.strip_prefix(OCI).unwrap_or(reference);
     let name = ArtifactName::parse(name).map_err(|why| anyhow::anyhow!("{reference}: {why}"))?;
@@ -54,7 +56,7 @@ pub async fn push(reference: &str, paths: &[PathBuf], settings: &BundleSettings)
     Ok(Pushed { reference, files: files.len() })
 }
 
-/// Reads what `kaudit check` would read of the paths, tests included, by the names that the files get.
+/// Reads the files that `kaudit check` would read below the paths, including tests, by their names in the artifact.
 fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, File>> {
     let mut named = BTreeMap::new();
     for file in files::below(paths)? {
@@ -90,7 +92,7 @@ async fn write(registry: &mut Registry, name: &ArtifactName, files: &BTreeMap<St
     Ok(registry.push_manifest(&name.tag, &serde_json::to_vec(&manifest)?).await?)
 }
 
-/// Makes a bundle of OPA, which reads data from nothing but `data.json`.
+/// Creates an OPA bundle; OPA reads data only from `data.json`.
 fn bundle(files: &BTreeMap<String, File>) -> anyhow::Result<Vec<u8>> {
     let data = serde_json::to_vec(&files::data(files.values())?)?;
     let modules = files.iter().filter(|(_, file)| file.form == Form::Rego);

@@ -1,7 +1,6 @@
-//! A repository of a registry, by the OCI Distribution Specification: manifests and blobs, read and written.
+//! A repository of a registry, by the OCI Distribution Specification: reads and writes manifests and blobs.
 //!
-//! Whatever a registry sends is compared with its digest. What a registry may send is bounded, and none of it can end the
-//! process.
+//! Everything that a registry sends is bounded and compared with its digest, and none of it can end the process.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
@@ -17,18 +16,18 @@ use super::{
     name::ArtifactName,
 };
 
-/// Most bytes of a manifest, as registries have it.
+/// The most bytes of a manifest, as in registries.
 const MANIFEST_BYTES: u64 = 4 << 20;
-/// Most bytes of other answers: tokens, errors.
+/// The most bytes of other responses: tokens, errors.
 const ANSWER_BYTES: u64 = 1 << 20;
 /// The media type of a manifest.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
                         application/vnd.oci.image.index.v1+json";
-/// What a registry calls the digest of what it sends.
+/// The header with the digest of the content.
 const CONTENT_DIGEST: &str = "docker-content-digest";
 
-/// What a manifest says of a blob.
+/// A reference to a blob in a manifest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -59,19 +58,19 @@ pub(super) struct ArtifactManifest {
     pub(super) annotations: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Go writes `null` for what is empty.
+/// Returns the default for `null`, which Go writes for empty values.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A repository, and what it takes to be let in.
+/// A repository, and its authorization.
 pub(super) struct Registry {
     http: Http,
     name: ArtifactName,
-    /// Beginning of all URLs; known once the registry was asked.
+    /// The prefix of all URLs; `None` before the first request.
     base: Option<Url>,
     authorization: Option<HeaderValue>,
-    /// What tokens are asked for: `pull`, or `pull,push`.
+    /// The actions for which tokens are requested: `pull`, or `pull,push`.
     actions: &'static str,
 }
 
@@ -80,31 +79,31 @@ impl Registry {
         Self { http, name, base: None, authorization: None, actions }
     }
 
-    /// Asks which digest a reference has; `None` if the registry does not say without sending all.
+    /// Returns the digest of a reference; `None` if the registry does not return it without the content.
     pub(super) async fn digest(&mut self, reference: &str) -> Result<Option<String>, FetchError> {
-        let answer = self.ask(Method::HEAD, &format!("manifests/{reference}"), ANSWER_BYTES).await?;
+        let answer = self.request(Method::HEAD, &format!("manifests/{reference}"), ANSWER_BYTES).await?;
         match answer.status {
             StatusCode::OK => Ok(answer.header(CONTENT_DIGEST).map(str::to_owned)),
-            // Some registries have no HEAD.
+            // Some registries do not support HEAD.
             StatusCode::METHOD_NOT_ALLOWED => Ok(None),
             _ => Err(answer.refusal(format!("the manifest {reference} cannot be read"))),
         }
     }
 
-    /// Reads a manifest and returns its bytes, too; `None` if there is none.
+    /// Reads a manifest, and returns its bytes too; `None` if there is none.
     pub(super) async fn manifest(
         &mut self,
         reference: &str,
     ) -> Result<Option<(ArtifactManifest, Vec<u8>)>, FetchError> {
-        let answer = self.ask(Method::GET, &format!("manifests/{reference}"), MANIFEST_BYTES).await?;
+        let answer = self.request(Method::GET, &format!("manifests/{reference}"), MANIFEST_BYTES).await?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(answer.refusal(format!("the manifest {reference} cannot be read"))),
         }
-        let said = if reference.contains(':') { Some(reference) } else { answer.header(CONTENT_DIGEST) };
-        if let Some(said) = said {
-            check(said, &answer.body)
+        let declared = if reference.contains(':') { Some(reference) } else { answer.header(CONTENT_DIGEST) };
+        if let Some(digest) = declared {
+            check(digest, &answer.body)
                 .map_err(|why| FetchError::Unacceptable(format!("the manifest {reference} {why}")))?;
         }
         let manifest = serde_json::from_slice(&answer.body)
@@ -112,9 +111,9 @@ impl Registry {
         Ok(Some((manifest, answer.body)))
     }
 
-    /// Lists what refers to a manifest, by the registry's own list or else by the tag that stands for it.
+    /// Lists the referrers of a manifest, by the API of the registry or else by the fallback tag.
     pub(super) async fn referrers(&mut self, digest: &str) -> Result<Vec<Descriptor>, FetchError> {
-        let answer = self.ask(Method::GET, &format!("referrers/{digest}"), MANIFEST_BYTES).await?;
+        let answer = self.request(Method::GET, &format!("referrers/{digest}"), MANIFEST_BYTES).await?;
         if answer.status == StatusCode::OK {
             let index: Result<ArtifactManifest, _> = serde_json::from_slice(&answer.body);
             return Ok(index.map(|index| index.manifests).unwrap_or_default());
@@ -123,7 +122,7 @@ impl Registry {
         Ok(tagged.map(|(index, _)| index.manifests).unwrap_or_default())
     }
 
-    /// Reads a blob of at most so many bytes, and of exactly as many as its descriptor says.
+    /// Reads a blob of at most `limit` bytes, and of exactly the size in its descriptor.
     pub(super) async fn blob(&mut self, blob: &Descriptor, limit: u64) -> Result<Vec<u8>, FetchError> {
         let shown = crate::model::text::shortened(&blob.digest, 80);
         if blob.size > limit {
@@ -135,14 +134,14 @@ impl Registry {
         if !is_digest(&blob.digest) {
             return Err(FetchError::Unacceptable(format!("the layer {shown} has a digest of an unknown kind")));
         }
-        // A refusal may be longer than the blob.
-        let answer = self.ask(Method::GET, &format!("blobs/{}", blob.digest), blob.size.max(ANSWER_BYTES)).await?;
+        // An error response may be longer than the blob.
+        let answer = self.request(Method::GET, &format!("blobs/{}", blob.digest), blob.size.max(ANSWER_BYTES)).await?;
         if answer.status != StatusCode::OK {
             return Err(answer.refusal(format!("the layer {shown} cannot be read")));
         }
         check(&blob.digest, &answer.body)
             .map_err(|why| FetchError::Unacceptable(format!("the layer {shown} {why}")))?;
-        // The stated sizes are compared with the limits.
+        // Other code compares the declared sizes with the limits.
         if answer.body.len() as u64 != blob.size {
             return Err(FetchError::Unacceptable(format!(
                 "the layer {shown} has {} bytes, and the manifest says {}",
@@ -153,13 +152,13 @@ impl Registry {
         Ok(answer.body)
     }
 
-    /// Writes a blob, if the registry does not have it; returns its digest.
+    /// Writes a blob if the registry does not have it; returns its digest.
     pub(super) async fn push_blob(&mut self, content: &[u8]) -> Result<String, FetchError> {
         let digest = digest_of(content);
-        if self.ask(Method::HEAD, &format!("blobs/{digest}"), ANSWER_BYTES).await?.status == StatusCode::OK {
+        if self.request(Method::HEAD, &format!("blobs/{digest}"), ANSWER_BYTES).await?.status == StatusCode::OK {
             return Ok(digest);
         }
-        let begun = self.ask(Method::POST, "blobs/uploads/", ANSWER_BYTES).await?;
+        let begun = self.request(Method::POST, "blobs/uploads/", ANSWER_BYTES).await?;
         let upload = begun.header(LOCATION.as_str()).and_then(|to| begun.url.join(to).ok());
         let (StatusCode::ACCEPTED, Some(mut upload)) = (begun.status, upload) else {
             return Err(begun.refusal("an upload cannot be begun"));
@@ -184,12 +183,12 @@ impl Registry {
         Ok(digest_of(content))
     }
 
-    async fn ask(&mut self, method: Method, path: &str, limit: u64) -> Result<Answer, FetchError> {
+    async fn request(&mut self, method: Method, path: &str, limit: u64) -> Result<Answer, FetchError> {
         let url = self.url(path).await?;
         self.send(method, url, &[(ACCEPT, HeaderValue::from_static(ACCEPTED))], &[], limit).await
     }
 
-    /// Sends a request, a second time with a credential where one is asked for.
+    /// Sends a request, and repeats it with a credential if one is required.
     async fn send(
         &mut self,
         method: Method,
@@ -207,7 +206,7 @@ impl Registry {
             }
             let request = Request { method: method.clone(), url: url.clone(), headers: all, body, limit };
             let answer = self.http.send(request).await?;
-            // Where an answer was redirected to, another server asks: that is not for it to have.
+            // After a redirect, another server requires a credential, which it must not get.
             let is_own = self.base.as_ref().is_some_and(|base| base.origin() == answer.url.origin());
             if answer.status != StatusCode::UNAUTHORIZED || !is_own || std::mem::replace(&mut tried, true) {
                 return Ok(answer);
@@ -220,7 +219,7 @@ impl Registry {
         }
     }
 
-    /// Returns what lets in whoever was refused, if it can be had.
+    /// Returns the authorization for a refused request, if available.
     async fn authorize(&self, refused: &Answer) -> Result<Option<HeaderValue>, FetchError> {
         let challenges = refused.headers.get_all(WWW_AUTHENTICATE);
         let challenges: Vec<&str> = challenges.iter().filter_map(|value| value.to_str().ok()).collect();
@@ -232,7 +231,7 @@ impl Registry {
         Ok(credential.filter(|_| basic).and_then(|credential| secret(&credential.basic()?)))
     }
 
-    /// Gets a token from the server that the registry names.
+    /// Requests a token from the server named in the challenge.
     async fn token(&self, challenge: &str, credential: Option<Credential>) -> Result<String, FetchError> {
         #[derive(Deserialize)]
         struct Token {
@@ -276,7 +275,7 @@ impl Registry {
         if token.is_empty() { Err(unusable("and sends none")) } else { Ok(token) }
     }
 
-    /// Returns the URL of something in the repository. A registry on this machine may do without TLS.
+    /// Returns the URL of a path in the repository. A registry on this machine may have no TLS.
     async fn url(&mut self, path: &str) -> Result<Url, FetchError> {
         if self.base.is_none() {
             let base = |scheme: &str| {
@@ -297,7 +296,7 @@ impl Registry {
     }
 }
 
-/// Returns what follows the name of a scheme, if a challenge is of that.
+/// Returns the parameters of a challenge, if it is of this scheme.
 fn scheme<'t>(challenge: &'t str, name: &str) -> Option<&'t str> {
     let (scheme, rest) = challenge.trim().split_once(' ').unwrap_or((challenge.trim(), ""));
     scheme.eq_ignore_ascii_case(name).then_some(rest)
@@ -322,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_read_as_registries_write_them() {
+    fn challenges_are_parsed_as_registries_write_them() {
         let challenge =
             r#"Bearer realm="https://auth.example.com/token",service="a b", scope="repository:x:pull,push""#;
         let rest = scheme(challenge, "bearer").unwrap();

@@ -1,4 +1,4 @@
-//! What the library of Sigstore computes with: `ring`, which TLS here is made of, too.
+//! The cryptography of the Sigstore library: `ring`, which TLS uses, too.
 
 use std::cell::RefCell;
 
@@ -12,17 +12,17 @@ use sigstore_verify::{
 };
 
 thread_local! {
-    /// The message whose signature is verified: `ring` wants the message where the library only hands over its digest.
+    /// The message whose signature is verified: `ring` needs the message, but the library passes only its digest.
     static MESSAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes the library compute with `ring`. Without this it panics.
+/// Makes the library use `ring`. Without this it panics.
 pub(super) fn install() {
-    // Whoever was first installed the same one.
+    // An earlier call has installed the same one.
     let _ = install_default_provider(&RingProvider);
 }
 
-/// Verifies what is signed over `message`: within, signatures of its digest can be verified, and of no other.
+/// Runs `verify` with the message set: inside, signatures of its digest can be verified, and of no other.
 pub(super) fn with_message<T>(message: &[u8], verify: impl FnOnce() -> T) -> T {
     MESSAGE.set(message.to_vec());
     let verified = verify();

@@ -1,4 +1,4 @@
-//! How bundles are read: what a user can choose.
+//! Settings of bundles.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,33 +7,33 @@ pub use super::{
     keyless::{KeylessIdentity, NameMatcher},
 };
 
-/// How bundles are read.
+/// Settings of bundles.
 #[derive(Debug, Clone)]
 pub struct BundleSettings {
-    /// How often to ask a server for a newer one, zero for never; `None` reads it once, and files, too.
+    /// Interval of polling a server for a newer bundle, zero for never; `None` reads bundles once, including files.
     pub poll: Option<Duration>,
-    /// How long a download may take.
+    /// Timeout of a download.
     pub timeout: Duration,
-    /// Where to keep the last one for a restart.
+    /// The directory in which the last bundle is cached for a restart.
     pub cache: Option<PathBuf>,
-    /// Certificates of authorities to trust besides those of the system.
+    /// Certificates of authorities to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// What it has to be signed by, if it has to.
+    /// The required signature, if any.
     pub verification: Option<Arc<Verification>>,
-    /// The repository that a signature in a registry has to be for; `None` for any.
+    /// The repository that a signature in a registry must name; `None` for any.
     pub repository: Option<String>,
 }
 
-/// What a bundle has to be signed by.
+/// The required signature of a bundle.
 #[derive(Debug)]
 pub enum Verification {
-    /// A key, by OPA's signature or cosign's.
+    /// By a key, in OPA's or cosign's format.
     Key {
         /// The key.
         key: VerificationKey,
-        /// What OPA's signature has to be for; may be empty.
+        /// The scope that OPA's signature must have; may be empty.
         scope: String,
     },
-    /// Somebody without a key, by cosign's signature.
+    /// By an identity without a key, in cosign's format.
     Keyless(Box<KeylessIdentity>),
 }

@@ -1,6 +1,6 @@
-//! `.signatures.json`: the signature of a bundle of OPA, a JWT over the digests of its files.
+//! `.signatures.json`: the signature of an OPA bundle, a JWT over the digests of its files.
 //!
-//! <https://www.openpolicyagent.org/docs/management-bundles#signing> says how; what that leaves open is as OPA does it.
+//! The format is defined in <https://www.openpolicyagent.org/docs/management-bundles#signing>, and otherwise as in OPA.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::rego::{Limits, analysis::yaml};
 
 /// The name of the file.
 const SIGNATURES: &str = ".signatures.json";
-/// What is hashed by its values, whatever its blanks and the order of its keys.
+/// Files that are hashed by their values, whatever their white space and the order of their keys.
 const STRUCTURED: [&str; 3] = ["data.json", "data.yaml", MANIFEST];
-/// Values nested deeper are not hashed.
+/// The deepest nesting of values that are hashed.
 const DEEPEST: usize = 128;
 
 #[derive(Deserialize)]
@@ -52,12 +52,12 @@ fn is_signature(path: &[String]) -> bool {
     path.last().is_some_and(|name| name == SIGNATURES)
 }
 
-/// Whether a bundle is signed, by whomever.
+/// Whether a bundle has a signature by any key.
 pub(super) fn is_signed(files: &Files) -> bool {
     files.keys().any(|path| is_signature(path))
 }
 
-/// Makes sure that a bundle is signed by a key, for a scope, as a whole and without additions.
+/// Checks that a bundle is signed by a key, for a scope, completely and without additions.
 ///
 /// # Errors
 /// When it is not.
@@ -85,7 +85,7 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
         let name = path.join("/");
         let file = signed.remove(name.as_str()).ok_or_else(|| format!("{name} is not in the signature"))?;
         let structured = path.last().is_some_and(|last| STRUCTURED.contains(&last.as_str()));
-        // Parsing it may take long, before it is known who has written it; more would not be read afterwards.
+        // Parsing it may take long before its author is verified; larger files would not be read afterwards.
         if structured && content.len() as u64 > limit {
             return Err(format!("{name} has {} bytes, more than the {limit} that it may have", content.len()));
         }
@@ -100,7 +100,7 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
     }
 }
 
-/// Returns what a JWT says, if it is signed by the key.
+/// Returns the payload of a JWT, if it is signed by the key.
 fn payload(token: &str, key: &VerificationKey) -> Result<Payload, String> {
     let broken = || format!("{SIGNATURES}: the signature is not a JWT");
     let (signed, signature) = token.rsplit_once('.').ok_or_else(broken)?;
@@ -125,7 +125,7 @@ fn digest(algorithm: &str, content: &[u8], structured: bool) -> Result<Vec<u8>, 
     })
 }
 
-/// Returns JSON, or YAML that is none, with its keys sorted and without blanks; numbers stay as they are written.
+/// Returns JSON, or YAML converted to it, with sorted keys and without white space; numbers stay as they are written.
 fn canonical(content: &[u8]) -> Result<Vec<u8>, String> {
     let mut written = Vec::with_capacity(content.len());
     if let Ok(value) = serde_json::from_slice::<&RawValue>(content) {
@@ -172,7 +172,7 @@ fn write(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a text as Go does, which also escapes what ends lines in JavaScript.
+/// Writes a string as Go does, which also escapes the line separators of JavaScript.
 fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_bundle_has_to_be_signed() {
+    fn a_bundle_must_be_signed_completely() {
         let hash = |text: &str| crate::model::digest::Digest::of(text).to_string();
         let module = "package a";
         let file = |name: &str| format!(r#"{{"name": "{name}", "hash": "{}", "algorithm": "SHA-256"}}"#, hash(module));

@@ -1,26 +1,26 @@
-//! How long to wait before the next attempt.
+//! Delays between attempts.
 
 use std::time::Duration;
 
-/// Exponential back-off: the delay doubles with each failure in a row, up to a longest one.
+/// Exponential back-off: the delay doubles with each consecutive failure, up to a maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// Delay after the first failure.
     pub first: Duration,
-    /// No delay is longer.
+    /// The maximum delay.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// From half a second to ten: what a server that is up again answers soon.
+    /// From half a second to ten, for failures that end soon after the server is available again.
     pub const SHORT: Self = Self::between(Duration::from_millis(500), Duration::from_secs(10));
 
-    /// Doubles from one delay up to another.
+    /// Doubles from `first` up to `longest`.
     pub const fn between(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }
 
-    /// Returns the delay after so many failures in a row; the first is number 1.
+    /// Returns the delay after `failures` consecutive failures, from 1.
     pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         self.longest.min(self.first.saturating_mul(1 << doublings))

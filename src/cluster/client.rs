@@ -1,4 +1,4 @@
-//! Clients of the API server: which cluster, as whom, and how long to wait for it.
+//! Clients of the API server: which cluster, which user, and timeouts.
 
 use std::{
     fmt, io,
@@ -38,14 +38,14 @@ pub struct Access {
     pub context: Option<String>,
     /// A user to impersonate.
     pub impersonate: Option<String>,
-    /// What carries requests, in place of connections to the server of a kubeconfig.
+    /// Carries requests instead of connections to the server of a kubeconfig.
     pub transport: Option<Transport>,
 }
 
-/// Takes requests and answers them: what lies below a client.
+/// Answers requests: the service below a client.
 pub type ClientService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// A way to an API server that needs no kubeconfig and no network, as in a simulation.
+/// A connection to an API server without kubeconfig and network, as in a simulation.
 #[derive(Clone)]
 pub struct Transport {
     connect: Arc<dyn Fn() -> ClientService + Send + Sync>,
@@ -53,7 +53,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Makes one of a function that makes a service for each client; `namespace` is that of kaudit's own objects.
+    /// Creates one from a function that creates a service for each client; `namespace` is that of kaudit's own objects.
     pub fn new(namespace: &str, connect: impl Fn() -> ClientService + Send + Sync + 'static) -> Self {
         Self { connect: Arc::new(connect), namespace: namespace.to_owned() }
     }
@@ -65,36 +65,36 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Clients for one cluster, which differ in how long they wait for an answer.
+/// Clients of one cluster, which differ in their timeouts and retries.
 #[derive(Clone)]
 pub struct Clients {
-    /// For lists and watches: retries what the server was too busy for (429, 503, 504), for some seconds.
+    /// For lists and watches: retries for some seconds when the server is too busy (429, 503, 504).
     pub reading: Client,
-    /// For discovery and writes, whose callers decide themselves what to do when there is no answer soon.
+    /// For discovery and writes, whose callers decide themselves how to handle a missing answer.
     pub plain: Client,
-    /// The API server, for messages.
+    /// The URL of the API server, for messages.
     pub url: String,
-    /// The configuration that they are built from.
+    /// The configuration of the clients.
     pub config: Config,
-    /// What carries their requests, if that is no network.
+    /// Carries their requests, if they do not use the network.
     pub transport: Option<Transport>,
 }
 
 /// Where the kubelet puts the token of a Pod's service account.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be silent while an answer is awaited or under way; a [`Transport`] keeps to it as a network does.
-/// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
+/// How long a connection may be silent while a response is pending; a [`Transport`] must apply it as well. Longer than
+/// the minute between the bookmarks of an idle watch; without it, a list that falls silent waits for ever.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
-/// All other requests are answered sooner, or their connection has died silently: there may be several of those in the pool,
-/// and each costs one attempt.
+/// All other requests are answered sooner, or their connection has died silently: the pool may contain several dead
+/// connections, each of which costs one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Reading is tried again after at most this long: with all attempts, half a minute passes before the caller learns that the
-/// server is too busy, and that the objects are not known.
+/// The longest delay between attempts to read: with all attempts, half a minute passes before the caller gets the error
+/// that the server is too busy.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 impl Clients {
-    /// Builds clients; sends nothing yet.
+    /// Builds clients; sends no requests yet.
     ///
     /// # Errors
     /// When there is no usable kubeconfig; the message says what to check.
@@ -109,7 +109,7 @@ impl Clients {
         // kube's own retry takes minutes, which is too long for discovery.
         config.default_retry = false;
         config.disable_compression |= is_near(&config);
-        // So that audit logs and metrics of the API server name it.
+        // So that audit logs and metrics of the API server name kaudit.
         config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("kaudit/", env!("CARGO_PKG_VERSION")))));
         if let Some(user) = &access.impersonate {
             config.auth_info.impersonate = Some(user.clone());
@@ -126,7 +126,7 @@ impl Clients {
         Ok(Self { reading, plain, url: config.cluster_url.to_string(), config, transport })
     }
 
-    /// Returns a client with connections of its own whose requests pass only while the fence is open.
+    /// Returns a client with its own connections whose requests pass only while the fence is open.
     ///
     /// # Errors
     /// When the kubeconfig has become unusable.
@@ -135,7 +135,7 @@ impl Clients {
         Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
     }
 
-    /// Whether they use the service account of the Pod that kaudit runs in, and no kubeconfig.
+    /// Whether they use the service account of the Pod that kaudit runs in, and not a kubeconfig.
     pub fn is_in_pod(&self) -> bool {
         self.config.auth_info.token_file.as_deref() == Some(SERVICE_ACCOUNT_TOKEN)
     }
@@ -146,7 +146,7 @@ impl Clients {
     }
 }
 
-/// Returns what clients are built on.
+/// Returns the builder of a client.
 fn builder(config: &Config, transport: Option<&Transport>) -> anyhow::Result<ClientBuilder<ClientService>> {
     match transport {
         Some(transport) => Ok(ClientBuilder::new((transport.connect)(), &*transport.namespace)),
@@ -154,7 +154,7 @@ fn builder(config: &Config, transport: Option<&Transport>) -> anyhow::Result<Cli
     }
 }
 
-/// Returns the configuration of clients over a transport; its address is only shown.
+/// Returns the configuration of clients over a transport; its address is only displayed.
 fn in_memory(transport: &Transport) -> Config {
     let mut config = Config::new(http::Uri::from_static("http://in-memory"));
     config.default_namespace.clone_from(&transport.namespace);
@@ -171,7 +171,7 @@ fn shorten_retry_after<B>(mut response: Response<B>) -> Response<B> {
     response
 }
 
-/// Whether the API server is so near that compressing its answers takes longer than sending them.
+/// Whether the API server is so near that compressing its responses takes longer than sending them.
 fn is_near(config: &Config) -> bool {
     let host = config.cluster_url.host().unwrap_or_default();
     let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
@@ -180,8 +180,8 @@ fn is_near(config: &Config) -> bool {
         || address.is_some_and(|address| address.is_loopback())
 }
 
-/// Says why there is no client. Go takes client certificates of X.509 version 1, which `openssl x509 -req` makes if it is
-/// given no extensions; rustls takes version 3 alone.
+/// Explains why there is no client. Go accepts client certificates of X.509 version 1, which `openssl x509 -req` issues
+/// if it is given no extensions; rustls accepts only version 3.
 fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
     if let kube::Error::Auth(why) = error
         && let Some(message) = plugin_failure(why, config)
@@ -205,7 +205,7 @@ fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
     anyhow::anyhow!("the credentials in the kubeconfig cannot be used: {why}")
 }
 
-/// Names the credential plugin that could not be run, or failed, with the last line that it wrote.
+/// Names the credential plugin that could not be run or failed, with the last line of its output.
 fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
     let plugin = config.auth_info.exec.as_ref()?;
     let command = plugin.command.as_deref().unwrap_or_default();
@@ -254,7 +254,7 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
                 reasons(&error)
             )
         })?;
-        // In a Pod the API server is reached directly, whatever the proxy variables say.
+        // In a Pod the API server is reached directly, whatever the proxy variables are.
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             config.proxy_url = proxy(&config);
         }
@@ -272,10 +272,10 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Returns the proxy for this cluster; one from the environment only where `NO_PROXY` does not exclude the cluster.
+/// Returns the proxy for this cluster; one from the environment only if `NO_PROXY` does not exclude the cluster.
 ///
-/// kube 5.0 compares `NO_PROXY` with the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is
-/// kept as it is, as kubectl does.
+/// kube 5.0 compares `NO_PROXY` with the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is kept
+/// as it is, as in kubectl.
 fn proxy(config: &Config) -> Option<http::Uri> {
     let from_environment = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Made by `openssl x509 -req` without extensions, for nobody.
+    /// A self-signed test certificate, issued by `openssl x509 -req` without extensions.
     const VERSION_1: &str = "\
 LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJTVENCOFFJVWFtbDF5NFp0OTc5N1k3Y2tTOUhqNHhId0lYNHdDZ1lJS29aSXpqMEVBd0\
 l3SnpFWE1CVUcKQTFVRUNnd09jM2x6ZEdWdE9tMWhjM1JsY25NeEREQUtCZ05WQkFNTUEyOXNaREFnRncweU5qRXhNakl4TlRFMQpORGxhR0E4\
@@ -314,7 +314,7 @@ Rocjh2TityRmgKOU9BZGtHclFoNUhXY1V5dU5mUGM0SXhneXUyaFJBTkNBQVFjanJnblhtRGNDNFJiMn
 SEdKb2IvNDVqcXFmMFlFMC90VDBUUFg4N0NFMUtMNFdwTmxCZmFHK09uUkl5Q3dhUQotLS0tLUVORCBQUklWQVRFIEtFWS0tLS0tCg==";
 
     #[tokio::test]
-    async fn a_client_certificate_of_version_1_is_named() {
+    async fn a_client_certificate_of_version_1_is_reported() {
         let kubeconfig = tempfile::NamedTempFile::new().unwrap();
         let user = format!("client-certificate-data: {VERSION_1}, client-key-data: {KEY}");
         let text = format!(
@@ -327,7 +327,7 @@ SEdKb2IvNDVqcXFmMFlFMC90VDBUUFg4N0NFMUtMNFdwTmxCZmFHK09uUkl5Q3dhUQotLS0tLUVORCBQ
         assert!(error.starts_with("the client certificate in the kubeconfig is of X.509 version 1"), "{error}");
     }
 
-    /// A server on 127.0.0.1 that answers 429 with each of these values of `Retry-After`, then 200.
+    /// Starts a server on 127.0.0.1 that answers 429 with each of these values of `Retry-After`, then 200.
     async fn busy_server(waits: &'static [&'static str]) -> String {
         let answers = Arc::new(AtomicUsize::new(0));
         let answer = move || {
@@ -345,7 +345,7 @@ SEdKb2IvNDVqcXFmMFlFMC90VDBUUFg4N0NFMUtMNFdwTmxCZmFHK09uUkl5Q3dhUQotLS0tLUVORCBQ
     }
 
     #[tokio::test]
-    async fn a_busy_server_cannot_say_to_wait_for_long() {
+    async fn a_long_retry_after_of_a_busy_server_is_shortened() {
         for (header, shortened) in [("0", "0"), ("5", "5"), ("6", "5"), ("3600", "5"), ("soon", "soon")] {
             let response = shorten_retry_after(Response::builder().header(RETRY_AFTER, header).body(()).unwrap());
             assert_eq!(response.headers()[RETRY_AFTER], shortened);

@@ -1,6 +1,6 @@
-//! Texts of the errors of API requests, in one line.
+//! Messages for errors of API requests, in one line.
 
-/// Returns in one line what went wrong: the message of the server, or the causes without the repetitions of nested errors.
+/// Returns an error as one line: the message of the server, or the causes without the repetitions of nested errors.
 pub fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         let message = status.message.trim();

@@ -1,6 +1,6 @@
 //! Clients for servers that are not the API server: receivers of notifications, and collectors.
 //!
-//! Redirects are not followed, as credentials would be, and nothing is tried again that nobody sees.
+//! Redirects are not followed, as they would receive the credentials, and nothing is retried silently.
 
 use std::{
     fs,
@@ -13,12 +13,13 @@ use data_encoding::BASE64;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect::Policy};
 
-/// Begins a client that waits so long for an answer, and trusts the authorities of a file besides those of the system.
+/// Returns the builder of a client with this timeout, which trusts the authorities in a file as well as those of the
+/// system.
 ///
 /// # Errors
 /// When the file cannot be used.
 pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<ClientBuilder> {
-    // Another part of the process may have chosen before.
+    // Fails if another part of the process has installed one before.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let builder = ClientBuilder::new()
         .user_agent(concat!("kaudit/", env!("CARGO_PKG_VERSION")))
@@ -34,8 +35,8 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
     Ok(builder.tls_certs_merge(certificates))
 }
 
-/// Returns the proxy of the environment. Requests to this machine never use it: they may carry credentials without TLS, because
-/// they do not leave it.
+/// Returns the proxy of the environment. Requests to this machine never use it: they may carry credentials without TLS,
+/// because they do not leave the machine.
 fn proxy() -> Proxy {
     let system = Matcher::from_system();
     Proxy::custom(move |url| {
@@ -59,7 +60,7 @@ fn with_credentials(proxy: &Intercept) -> Option<Url> {
     Some(url)
 }
 
-/// Whether a URL leads to this machine.
+/// Whether a URL refers to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
@@ -71,7 +72,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 /// Reads a file of certificates or keys.
 ///
 /// # Errors
-/// Says which cannot be read.
+/// Names the file that cannot be read.
 pub(crate) fn pem(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

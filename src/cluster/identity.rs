@@ -1,14 +1,15 @@
-//! The names that kaudit has in a cluster.
+//! The names that kaudit uses in a cluster.
 
 use crate::model::object::Kind;
 
 /// kaudit's name as an Event's reporting controller, as the field manager of its writes and in [`MANAGED_BY`].
 pub const CONTROLLER: &str = "kaudit";
 
-/// The recommended label of Kubernetes for the tool that manages an object, on everything that kaudit writes but Events.
+/// The recommended Kubernetes label for the tool that manages an object, on everything that kaudit writes except
+/// Events.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// API group of kaudit's own kinds; judging them would be a loop.
+/// API group of kaudit's own kinds; evaluating them would be a loop.
 pub const OWN_GROUP: &str = "kaudit.dev";
 
 /// Version of kaudit's kinds.
@@ -17,10 +18,10 @@ pub const OWN_VERSION: &str = "v1alpha1";
 /// Kind of the exceptions.
 pub const EXCEPTION_KIND: &str = "PolicyException";
 
-/// `group/version` of kaudit's kinds and of what is printed as JSON.
+/// `group/version` of kaudit's kinds and of its JSON output.
 pub const API_VERSION: &str = "kaudit.dev/v1alpha1";
 
-/// Whether objects of this kind are exceptions: they are read whatever is judged, and never judged.
+/// Whether objects of this kind are exceptions, which are always read and never evaluated.
 pub fn is_exception(kind: &Kind) -> bool {
     kind.is(OWN_GROUP, EXCEPTION_KIND)
 }

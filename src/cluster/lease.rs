@@ -1,14 +1,14 @@
-//! Leader election: which of several replicas records, by a Lease of `coordination.k8s.io`.
+//! Leader election: decides which of several replicas records, with a Lease of `coordination.k8s.io`.
 //!
-//! The protocol is that of client-go's `leaderelection`. A candidate claims the Lease by an update that fails when
-//! somebody was faster; the leader renews it; a follower takes over when it has not seen the Lease change for its whole
-//! duration. Only its own monotonic clock counts: the times in the Lease are for people.
+//! The protocol is that of client-go's `leaderelection`. A candidate claims the Lease with an update that fails if
+//! another one was faster; the leader renews it; a follower takes over when it has not seen the Lease change for its
+//! whole duration. Only the candidate's own monotonic clock counts: the times in the Lease are informative.
 //!
-//! Invariant: no two fences are open at a time. A leader's fence shuts some time (`deadline`) after it *sent* the last
-//! renewal that succeeded; a follower claims the Lease a longer time (`duration`) after it *saw* that renewal.
+//! Invariant: at most one fence is open at a time. A leader's fence shuts some time (`deadline`) after it *sent* the
+//! last renewal that succeeded; a follower claims the Lease a longer time (`duration`) after it *saw* that renewal.
 //!
-//! Shards have a Lease each. While the number of shards changes, a namespace belongs to one shard of the old number and
-//! one of the new, so nobody begins while a Lease of another number is held.
+//! Each shard has its own Lease. While the shard count changes, a namespace belongs to one shard of the old count and
+//! one of the new, so no candidate starts to lead while a Lease of another shard count is held.
 
 mod fence;
 mod moment;
@@ -54,29 +54,30 @@ impl Times {
         Self { duration }
     }
 
-    /// `RenewDeadline`: a leader stops when it could not renew for this long.
+    /// Returns `RenewDeadline`: a leader stops when it could not renew for this long.
     fn deadline(self) -> Duration {
         self.duration * 2 / 3
     }
 
-    /// `RetryPeriod`: a leader renews this often.
+    /// Returns `RetryPeriod`: a leader renews this often.
     fn renew_every(self) -> Duration {
         self.duration * 2 / 15
     }
 
-    /// A follower polls twice as often as a leader renews, so that it sees soon that the leader is gone.
+    /// Returns how often a follower polls: twice as often as a leader renews, so that it soon notices that the leader
+    /// stopped.
     fn poll_every(self) -> Duration {
         self.renew_every() / 2
     }
 
-    /// Timeout of one request, so that a connection that has died leaves time for other attempts.
+    /// Returns the timeout of one request, which leaves time for further attempts if a connection has died.
     fn request(self) -> Duration {
         self.deadline() / 3
     }
 }
 
-/// Returns a holder identity that no other process has, not even a restarted container of the same Pod: a Lease that an
-/// earlier process held is not this one's.
+/// Returns a holder identity that is unique even for a restarted container of the same Pod: it must not take a Lease
+/// held by an earlier process for its own.
 pub fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let random = RandomState::new().build_hasher().finish();
@@ -88,19 +89,19 @@ pub struct Candidate<S> {
     store: S,
     identity: String,
     times: Times,
-    /// The Lease as it was read last, and when that state of it was first seen.
+    /// The last state of the Lease, and when it was first seen.
     seen: Option<(Lease, Instant)>,
-    /// The same for the Leases of another number of shards, by name.
+    /// The same for the Leases of other shard counts, by name.
     rivals: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
     /// When the last successful renewal was sent.
     renewed: Instant,
     fence: watch::Sender<Moment>,
-    /// What was logged last, so that it is not logged again.
+    /// The last message that was logged, so that it is not repeated.
     logged: String,
 }
 
 impl<S: Store> Candidate<S> {
-    /// Makes a follower; `identity` must be unique.
+    /// Creates a follower; `identity` must be unique.
     pub fn new(store: S, identity: String, times: Times) -> Self {
         let now = Instant::now();
         Self {
@@ -120,7 +121,7 @@ impl<S: Store> Candidate<S> {
         Fence::new(self.fence.subscribe())
     }
 
-    /// Returns when this candidate leads.
+    /// Waits until this candidate leads.
     ///
     /// # Cancel safety
     /// May be dropped at any time.
@@ -162,7 +163,7 @@ impl<S: Store> Candidate<S> {
         }
     }
 
-    /// Shuts the fence and releases the Lease if this candidate holds it, so that nobody has to wait for its end.
+    /// Shuts the fence and releases the Lease if this candidate holds it, so that no other has to wait for its end.
     pub async fn release(&mut self) {
         self.shut();
         if timeout(RELEASE, self.clear_holder()).await.is_err() {
@@ -180,7 +181,7 @@ impl<S: Store> Candidate<S> {
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             match self.store.replace(&lease).await {
-                // A renewal whose answer nobody waited for has arrived in between.
+                // A renewal that was not waited for has arrived in between.
                 Err(error) if is_conflict(&error) => {}
                 Err(error) => return self.failed(&error),
                 Ok(_) => return,
@@ -192,7 +193,7 @@ impl<S: Store> Candidate<S> {
         self.fence.send_replace(Moment::now());
     }
 
-    /// Takes the Lease if it is free. Returns `None` when this candidate holds it, else how long to wait.
+    /// Takes the Lease if it is free. Returns `None` if this candidate holds it, otherwise how long to wait.
     async fn claim(&mut self) -> kube::Result<Option<Duration>> {
         let lease = self.store.get().await?;
         if let Some(lease) = &lease {
@@ -201,14 +202,14 @@ impl<S: Store> Candidate<S> {
                 self.seen = Some((lease.clone(), now));
             }
             let since = self.seen.as_ref().map_or(now, |(_, since)| *since);
-            // Its own identity is there if an earlier request succeeded without an answer.
+            // It may contain its own identity after a request that succeeded without a response.
             let free = since + self.lasts(lease.spec.as_ref());
             if holder(lease.spec.as_ref()).is_some_and(|holder| *holder != self.identity) && now < free {
                 return Ok(Some(free - now));
             }
         }
-        // Checked before, so that waiting disturbs nobody, and after, so that of two that claim their Leases at the same time
-        // one sees the other.
+        // Checked before taking the Lease, so that a waiting candidate disturbs no other, and after, so that of two
+        // that claim their Leases at the same time one sees the other.
         let wait = Some(self.times.poll_every());
         if self.has_rivals().await? || !self.take(lease.unwrap_or_default()).await? {
             return Ok(wait);
@@ -221,7 +222,7 @@ impl<S: Store> Candidate<S> {
         Ok(None)
     }
 
-    /// Whether a Lease of another number of shards may be held.
+    /// Whether a Lease of another shard count may be held.
     async fn has_rivals(&mut self) -> kube::Result<bool> {
         let (now, mut before) = (Instant::now(), std::mem::take(&mut self.rivals));
         for lease in self.store.rivals().await? {
@@ -247,7 +248,8 @@ impl<S: Store> Candidate<S> {
         self.times.duration.max(Duration::from_secs(seconds.max(0).unsigned_abs().into()))
     }
 
-    /// Writes this candidate's identity into the Lease as it was read; returns whether nobody was faster.
+    /// Writes this candidate's identity into the Lease as it was read; returns whether the update succeeded, so that no
+    /// other candidate was faster.
     async fn take(&mut self, mut lease: Lease) -> kube::Result<bool> {
         let sent = Moment::now();
         let now = MicroTime(Timestamp::now());
@@ -288,7 +290,7 @@ impl<S: Store> Candidate<S> {
                 Ok(true)
             }
             Err(error) if is_conflict(&error) || is_missing(&error) => {
-                // Somebody else holds it or edited it, or a renewal of its own succeeded without an answer.
+                // Another candidate holds it, a user edited it, or a renewal of its own succeeded without a response.
                 let lease = self.store.get().await?.filter(|lease| holder(lease.spec.as_ref()) == Some(&self.identity));
                 self.seen = lease.map(|lease| (lease, Instant::now()));
                 Ok(self.seen.is_some())

@@ -1,4 +1,4 @@
-//! The bytes of an object: plain JSON, or compressed with a dictionary of the objects before it.
+//! The bytes of an object: plain JSON, or compressed with a dictionary trained on earlier objects.
 
 use std::{
     borrow::Cow,
@@ -29,7 +29,7 @@ impl Body {
         Self { bytes: json.into(), dictionary: None }
     }
 
-    /// Returns the JSON of an object that has nothing but the labels and the time of creation of this one.
+    /// Returns the JSON of an object with only the labels and the creation time of this one.
     #[must_use]
     pub fn labels_only(&self) -> Self {
         let (labels, created) = (self.labels(), self.created());
@@ -43,7 +43,7 @@ impl Body {
         Self::plain(serde_json::json!({"metadata": metadata}).to_string().as_bytes())
     }
 
-    /// Returns the labels of the object; none if they are not all text, as `GetLabels` of apimachinery does.
+    /// Returns the labels of the object; none if they are not all strings, as in `GetLabels` of apimachinery.
     pub fn labels(&self) -> BTreeMap<String, String> {
         #[derive(Default, Deserialize)]
         struct Metadata {
@@ -59,7 +59,7 @@ impl Body {
         read.and_then(|object| object.metadata.labels).unwrap_or_default()
     }
 
-    /// Returns when the API server created the object; `None` if it does not say so.
+    /// Returns when the API server created the object, if that is known.
     pub fn created(&self) -> Option<Timestamp> {
         #[derive(Deserialize)]
         struct Created {
@@ -74,7 +74,7 @@ impl Body {
         Some(serde_json::from_slice::<Created>(&json).ok()?.metadata.creation_timestamp)
     }
 
-    /// Returns the bytes as they are stored: JSON, or what it was compressed to.
+    /// Returns the bytes as they are stored: JSON, plain or compressed.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -90,7 +90,7 @@ impl Body {
     /// When the bytes cannot be decompressed, which only damaged memory can cause.
     pub fn json(&self) -> io::Result<Cow<'_, [u8]>> {
         thread_local! {
-            // A context is some 100 KB; judges unpack thousands of objects a second.
+            // A context takes some 100 KB; evaluation decompresses thousands of objects a second.
             static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
         }
         let Some(dictionary) = &self.dictionary else { return Ok(Cow::Borrowed(&self.bytes)) };
@@ -110,16 +110,16 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Compresses bodies as soon as there is a dictionary. Clones share it, so that whoever reads an object may compress it
-/// before the owner of the cache, who trains the dictionary, gets it.
+/// Compresses bodies as soon as there is a dictionary. Clones share it, so that a reader may compress an object before
+/// it reaches the owner of the cache, which trains the dictionary.
 #[derive(Clone, Default)]
 pub struct Packing(Arc<Dictionaries>);
 
 #[derive(Default)]
 struct Dictionaries {
-    /// Of the first bodies, which may all be of a few kinds or namespaces.
+    /// Trained on the first bodies, which may all be of a few kinds or namespaces.
     first: OnceLock<Dictionary>,
-    /// Of many more: what is compressed with it takes about half as much.
+    /// Trained on many more bodies: compresses to about half the size.
     second: OnceLock<Dictionary>,
 }
 
@@ -143,7 +143,7 @@ impl Dictionaries {
 }
 
 impl Packing {
-    /// Compresses a body, if there is a dictionary and it gets smaller.
+    /// Compresses a body, if there is a dictionary and the result is smaller.
     pub fn pack(&self, body: Body) -> Body {
         thread_local! {
             static CONTEXT: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
@@ -168,9 +168,9 @@ impl Packing {
 /// and a half times the memory.
 #[derive(Default)]
 pub struct Packer {
-    /// Bodies so far; nothing is compressed before there is a dictionary.
+    /// The number of bodies so far; nothing is compressed before there is a dictionary.
     seen: usize,
-    /// Numbers of bodies after which dictionaries are still to be trained.
+    /// The training stages that are still to come.
     stages: &'static [Stage],
     packing: Packing,
 }
@@ -181,8 +181,8 @@ struct Stage {
     samples: usize,
 }
 
-/// Fewer than the first stay plain, as they take no memory worth saving. Everything waits for the first training, so it takes
-/// few samples; the second is done beside.
+/// Fewer bodies than the first stage remain plain, as they take no memory worth saving. Everything waits for the first
+/// training, so it uses few samples; the second runs on its own thread.
 const STAGES: [Stage; 2] = [Stage { bodies: 1_000, samples: 250 }, Stage { bodies: 10_000, samples: 1_000 }];
 /// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
 const SAMPLE_BYTES: usize = 8 * 1024;
@@ -190,12 +190,12 @@ const DICTIONARY_BYTES: usize = 64 * 1024;
 const LEVEL: i32 = 3;
 
 impl Packer {
-    /// Makes a packer that trains the dictionaries of `packing`.
+    /// Creates a packer that trains the dictionaries of `packing`.
     pub fn new(packing: Packing) -> Self {
         Self { seen: 0, stages: &STAGES, packing }
     }
 
-    /// Makes a packer that never trains, and so leaves everything plain.
+    /// Creates a packer that never trains, so that everything remains plain.
     pub fn off() -> Self {
         Self::default()
     }
@@ -205,8 +205,8 @@ impl Packer {
         self.stages.first().is_some_and(|stage| self.seen >= stage.bodies)
     }
 
-    /// Trains a dictionary on these bodies, of which there are so many. Returns whether bodies so far are to be compressed
-    /// with it: it is the first.
+    /// Trains a dictionary on `count` bodies. Returns whether existing bodies should be compressed with it, because it
+    /// is the first.
     pub fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a Body>, count: usize) -> bool {
         let Some((stage, later)) = self.stages.split_first() else { return false };
         self.stages = later;
@@ -224,7 +224,7 @@ impl Packer {
         true
     }
 
-    /// Counts a body, and compresses it if its reader has not.
+    /// Counts a body, and compresses it if its reader has not done so.
     pub fn pack(&mut self, body: Body) -> Body {
         self.seen += 1;
         self.packing.pack(body)

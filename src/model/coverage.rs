@@ -1,8 +1,8 @@
-//! How far each kind is covered: "not judged" must never read as "clean".
+//! Coverage of each kind: "not evaluated" must never read as "clean".
 
 use serde::{Deserialize, Serialize};
 
-/// How far a kind is covered.
+/// The coverage state of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
@@ -25,7 +25,7 @@ impl State {
     pub const ALL: [Self; 6] =
         [Self::Synced, Self::Excluded, Self::Syncing, Self::TimedOut, Self::Failed, Self::Forbidden];
 
-    /// Returns the word for it in JSON, metrics and the status.
+    /// Returns its name in JSON, metrics and the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Synced => "synced",
@@ -38,13 +38,13 @@ impl State {
     }
 }
 
-/// What stands behind the name of a file that was read and left out, in the message of its coverage.
+/// Follows the name of a file that was read and left out, in the message of its coverage.
 pub const NO_OBJECTS: &str = ": no objects";
 
-/// How the message of a kind begins that may not be read and is not needed.
+/// Prefix of the message of a kind that is forbidden and not needed.
 pub const UNNEEDED: &str = "may not be read, and is not needed: ";
 
-/// How far one kind was covered.
+/// The coverage of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// API group; empty for the core group.
@@ -55,11 +55,11 @@ pub struct Coverage {
     pub kind: String,
     /// Plural name; `*` where a whole group could not be read.
     pub resource: String,
-    /// How far it was covered.
+    /// Its coverage state.
     pub state: State,
-    /// Its objects in the cache.
+    /// The number of its objects in the cache.
     pub objects: usize,
-    /// How many of them are over, and not judged for that: old revisions, finished Jobs and Pods.
+    /// How many of them are inactive, and therefore not evaluated: old revisions, finished Jobs and Pods.
     #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
     pub inactive: usize,
     /// Why it is not covered; empty if it is.
@@ -67,29 +67,31 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Returns that nothing of a group version could be read, and why; both are empty for a whole cluster.
+    /// Returns the coverage of a group version that could not be read, with the reason; both are empty for a whole
+    /// cluster.
     pub fn unread(group: String, version: String, why: String) -> Self {
         let (kind, resource) = ("*".into(), "*".into());
         Self { group, version, kind, resource, state: State::Failed, objects: 0, inactive: 0, message: why }
     }
 
-    /// Returns what sorts the coverage of kinds.
+    /// Returns the sort key of the coverage of kinds.
     pub(crate) fn order(&self) -> impl Ord + use<'_> {
         (&self.group, &self.resource, &self.version)
     }
 
-    /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
+    /// Whether objects of the kind may not have been evaluated. A kind that was left out on purpose is not a gap.
     pub fn is_gap(&self) -> bool {
         // A kind that was read has a message when some of its objects could not be.
         self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
     }
 
-    /// Whether this is about documents of manifests that could not be read, not about a kind.
+    /// Whether it describes documents of manifests that could not be read, not a kind.
     pub fn is_documents(&self) -> bool {
         self.resource == "*" && self.version.is_empty()
     }
 
-    /// Returns the name of the file that was left out because a tool has its settings there, if this is about such a file.
+    /// Returns the name of the file that was left out because it contains settings of a tool, if this describes such a
+    /// file.
     pub fn settings_file(&self) -> Option<&str> {
         let left_out = self.state == State::Excluded && self.is_documents();
         self.message.strip_suffix(NO_OBJECTS).filter(|_| left_out)

@@ -9,15 +9,15 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Digests bytes as they are.
+    /// Returns the digest of bytes.
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Digests parts with the length of each before it, which keeps apart what would otherwise run together.
+    /// Returns the digest of parts, each prefixed with its length, so that different parts cannot yield the same bytes.
     ///
-    /// `length` writes a length as bytes. Digests of both byte orders are in clusters by now (as ids, names and labels), so
-    /// each caller has to keep to its own.
+    /// `length` encodes a length as bytes. Digests of both byte orders are already in clusters (as ids, names and
+    /// labels), so each caller must keep using its own.
     pub fn of_parts<'a>(length: impl Fn(u64) -> [u8; 8], parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -27,13 +27,13 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
-    /// Returns the first half as a number, which is enough to tell apart what one cluster has. `{:032x}` writes it in hex.
+    /// Returns the first half as a number, which is unique within a cluster. `{:032x}` writes it in hex.
     pub fn half(self) -> u128 {
         self.0[..16].iter().fold(0, |half, byte| half << 8 | u128::from(*byte))
     }
 }
 
-/// Shows all of it in hex.
+/// Shows all bytes in hex.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_half_is_what_the_hex_digits_begin_with() {
+    fn the_half_equals_the_first_hex_digits() {
         let digest = Digest::of("abc");
         assert!(digest.to_string().starts_with("ba7816bf8f01cfea414140de5dae2223b00361a3"));
         assert_eq!(format!("{:032x}", digest.half()), digest.to_string()[..32]);

@@ -1,37 +1,37 @@
-//! Exceptions: why a violation is excused, and how it stands with what excuses it.
+//! Exceptions: why a violation is excused, and the state of an exception.
 
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Why something that a rule found is no violation.
+/// Why the result of a rule is excused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Excuse {
     /// The exception, as `namespace/name` or `name`, or `baseline`.
     pub by: Arc<str>,
-    /// In the words of whoever excused it; empty for a baseline.
+    /// The reason given in the exception; empty for a baseline.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub reason: Arc<str>,
-    /// When it is a violation again; `None` if that is not set.
+    /// When the excuse ends and the result is a violation again; `None` if it does not end.
     #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
 impl Excuse {
-    /// The excuse of what stands in the baseline.
+    /// Returns the excuse of results in the baseline.
     pub fn baseline() -> Self {
         Self { by: "baseline".into(), reason: "".into(), expires: None }
     }
 
-    /// Whether it is that: exceptions have an end.
+    /// Whether it is the baseline; exceptions always have an end.
     pub fn is_baseline(&self) -> bool {
         self.expires.is_none()
     }
 }
 
-/// Shows it as a part of a sentence.
+/// Shows the excuse as a part of a sentence.
 impl fmt::Display for Excuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "excused by {}", self.by)?;
@@ -67,19 +67,19 @@ impl ExceptionProblem {
     }
 }
 
-/// How it stands with an exception.
+/// The state of an exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ExceptionState {
-    /// It excuses something.
+    /// It excuses results.
     Active,
-    /// It does, and ends within two weeks.
+    /// It excuses results, and ends within two weeks.
     Expiring,
     /// It excuses nothing.
     Unused,
     /// It has ended.
     Expired,
-    /// It cannot be read, names what is not there, or excuses what it may not.
+    /// It cannot be read, names a missing rule, or excuses what it may not.
     Invalid,
 }
 
@@ -87,7 +87,7 @@ impl ExceptionState {
     /// Every state, for metrics that have a series for each.
     pub const ALL: [Self; 5] = [Self::Active, Self::Expiring, Self::Unused, Self::Expired, Self::Invalid];
 
-    /// Returns the reason of the condition in the status of a `PolicyException`; an invalid one has that of its problem.
+    /// Returns the condition reason in the status of a `PolicyException`; an invalid one has that of its problem.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Active => "Active",
@@ -98,7 +98,7 @@ impl ExceptionState {
         }
     }
 
-    /// Returns the word for it in JSON, metrics and the status.
+    /// Returns its name in JSON, metrics and the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",

@@ -1,4 +1,4 @@
-//! Globs over names: `*` is any text, also none, and `?` is one character.
+//! Globs over names: `*` matches any text, including none, and `?` one character.
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ pub struct Glob(WildMatch);
 impl Eq for Glob {}
 
 impl Glob {
-    /// Compiles a glob. Every text is one.
+    /// Compiles a glob. Every text is valid.
     pub fn new(pattern: &str) -> Self {
         Self(WildMatch::new(pattern))
     }

@@ -1,18 +1,18 @@
-//! Objects by their labels, as `kubectl get -l` chooses them.
+//! Selection of objects by their labels, as with `kubectl get -l`.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use kube::core::{Expression, Selector, SelectorExt as _};
 
-/// A label selector in the words of kubectl: `app=web`, `app!=web`, `app in (web, api)`, `app notin (web)`, `app`, `!app`, or
-/// several of them with commas, which must all match.
+/// A label selector in kubectl's syntax: `app=web`, `app!=web`, `app in (web, api)`, `app notin (web)`, `app`, `!app`,
+/// or several of them separated by commas, which must all match.
 ///
 /// Source: `labels.Parse` of apimachinery, without `>` and `<`, which kubectl's documentation does not have either.
 #[derive(Debug, Clone)]
 pub struct LabelRequirements(Selector);
 
 impl LabelRequirements {
-    /// Whether an object with these labels is chosen.
+    /// Whether an object with these labels matches.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
@@ -37,7 +37,7 @@ impl FromStr for LabelRequirements {
     }
 }
 
-/// Cuts a text at the commas that are not in parentheses.
+/// Splits a text at the commas that are not in parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |c| {
@@ -70,14 +70,14 @@ fn expression(text: &str) -> Option<Expression> {
     }
 }
 
-/// Reads the key of a label: a name, perhaps after a domain and a slash.
+/// Parses the key of a label: a name, optionally after a domain and a slash.
 fn key(text: &str) -> Option<String> {
     let name = text.trim();
     let is_key = !name.is_empty() && name.matches('/').count() < 2 && name.replace('/', "").chars().all(is_plain);
     is_key.then(|| name.to_owned())
 }
 
-/// Reads the value of a label, which may be empty.
+/// Parses the value of a label, which may be empty.
 fn value(text: &str) -> Option<String> {
     let value = text.trim();
     value.chars().all(is_plain).then(|| value.to_owned())
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_chosen_as_kubectl_does() {
+    fn objects_are_selected_as_by_kubectl() {
         let labels: BTreeMap<String, String> =
             [("app", "web"), ("example.com/team", "shop"), ("empty", "")].map(|(k, v)| (k.into(), v.into())).into();
         for (selector, chosen) in [
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selectors_are_refused() {
         for text in
             ["", "app=web,", "a b", "app in web", "app in (web", "app of (web)", "=web", "a/b/c", "app=a=b", "app>1"]
         {

@@ -1,7 +1,7 @@
-//! Kinds and objects: what a source delivers, and references to them.
+//! Kinds and objects as delivered by sources, and references to them.
 //!
-//! An [`Object`] holds its JSON as compact bytes, never as a parsed tree: most objects are looked at once, so a
-//! value exists only while it is judged.
+//! An [`Object`] stores its JSON as compact bytes, never as a parsed tree: most objects are evaluated once, so a parsed
+//! value exists only during evaluation.
 
 use std::{
     cmp::Ordering,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{body::Body, digest::Digest};
 
-/// One (group, version, plural) that is served with list and watch, or met in a manifest.
+/// One (group, version, plural) that is served with list and watch, or found in a manifest.
 ///
 /// Two are equal when group, plural, version and scope are: a CRD that only gets another short name stays the same
 /// kind, and nothing is listed again.
@@ -58,7 +58,7 @@ impl Kind {
         (&self.group, &self.plural, !self.namespaced) == (&other.group, &other.plural, other.namespaced)
     }
 
-    /// A namespaced kind `v1`, for tests.
+    /// Returns a namespaced kind in version `v1`, for tests.
     #[cfg(test)]
     pub(crate) fn sample(group: &str, plural: &str, kind: &str) -> Arc<Self> {
         Arc::new(Self {
@@ -112,8 +112,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Names one object for as long as kaudit runs. The uid is not part of it: delete and create under one name is seen
-/// as a change of the uid below one key.
+/// Identifies one object for as long as kaudit runs. The uid is not part of it: delete and create under one name are
+/// seen as a change of the uid under one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Its kind, in the version that is read.
@@ -127,12 +127,12 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Returns its kind with the scope that the object shows: manifests do not declare that of a kind.
+    /// Returns its kind with the scope of the object: manifests do not declare the scope of a kind.
     pub fn as_placed(&self) -> Kind {
         Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
     }
 
-    /// Returns the namespace that it is in or, of a Namespace, its own name.
+    /// Returns its namespace, or the own name of a Namespace.
     pub fn own_namespace(&self) -> Option<&str> {
         let own = || self.kind.is("", "Namespace").then_some(&*self.name);
         self.namespace.as_deref().or_else(own)
@@ -155,18 +155,18 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A reference to one object, as results and records name it: the fields of Kubernetes' `ObjectReference` that say which
-/// object it is.
+/// A reference to one object in results and records: the fields of Kubernetes' `ObjectReference` that identify an
+/// object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// The cluster that it is in, in an audit of several; `None` in others.
+    /// The cluster of the object, in an audit of several clusters; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Arc<str>>,
     /// `group/version`, or `version` for the core group.
     #[serde(default)]
     pub api_version: String,
-    /// Kind, such as `Deployment`.
+    /// Kind, for example `Deployment`.
     #[serde(default)]
     pub kind: String,
     /// `None` for cluster-scoped objects.
@@ -175,24 +175,24 @@ pub struct ObjectRef {
     /// `metadata.name`.
     #[serde(default)]
     pub name: Arc<str>,
-    /// `metadata.uid`; empty for manifests, and for objects of odd aggregated APIs.
+    /// `metadata.uid`; empty for manifests, and for objects of some aggregated APIs.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
 }
 
-/// An object in whatever version: its kind with the group (`Deployment.apps`), and `namespace/name`.
+/// An object in any version: its kind with the group (`Deployment.apps`), and `namespace/name`.
 pub type ObjectName = (String, String);
 
-/// How people read that an object is in no namespace.
+/// Displayed instead of a namespace for cluster-scoped objects.
 pub const NO_NAMESPACE: &str = "(no namespace)";
 
-/// Returns a namespace of one of several clusters as people read it: `staging: shop`.
+/// Returns the displayed name of a namespace in one of several clusters: `staging: shop`.
 pub fn place(cluster: &str, namespace: Option<&str>) -> Arc<str> {
     format!("{cluster}: {}", namespace.unwrap_or(NO_NAMESPACE)).into()
 }
 
 impl ObjectRef {
-    /// Refers to the object that has this key and uid.
+    /// Creates a reference to the object with this key and uid.
     pub fn new(key: &ObjectKey, uid: &Arc<str>) -> Self {
         Self {
             cluster: None,
@@ -216,8 +216,8 @@ impl ObjectRef {
         if group.is_empty() { self.kind.clone() } else { format!("{}.{group}", self.kind) }
     }
 
-    /// Returns its namespace as people read it, with the cluster if there are several: `shop`, or `staging: shop`. `None` is
-    /// what is in no namespace of the only cluster.
+    /// Returns the displayed name of its namespace, with the cluster if there are several: `shop`, or `staging: shop`.
+    /// `None` for cluster-scoped objects of the only cluster.
     pub fn place(&self) -> Option<Arc<str>> {
         match &self.cluster {
             Some(cluster) => Some(place(cluster, self.namespace.as_deref())),
@@ -225,18 +225,19 @@ impl ObjectRef {
         }
     }
 
-    /// Returns it by name.
+    /// Returns its name.
     pub fn as_name(&self) -> ObjectName {
         let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
         (self.kind_with_group(), format!("{}{namespace}{}", self.cluster_prefix(), self.name))
     }
 
-    /// Returns the prefix of names where there are several clusters, such as `staging: `; else nothing.
+    /// Returns the prefix of names if there are several clusters, for example `staging: `; otherwise the empty string.
     pub fn cluster_prefix(&self) -> String {
         self.cluster.as_ref().map_or(String::new(), |cluster| format!("{cluster}: "))
     }
 
-    /// Returns the uid, or for an object without one its kind and name. Not every object has another: see [`Self::identity`].
+    /// Returns the uid, or for an object without one its kind and name. It is not unique for every object: see
+    /// [`Self::identity`].
     pub fn uid_or_name(&self) -> String {
         if !self.uid.is_empty() {
             return self.uid.to_string();
@@ -244,8 +245,8 @@ impl ObjectRef {
         format!("{}/{}/{}/{}", self.group(), self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 
-    /// Returns what identifies the object in whatever version it is read: its kind and its uid, if it has one. Some API servers
-    /// serve one object as two kinds, with one uid.
+    /// Returns the identity of the object in any version: its kind and its uid, if it has one. Some API servers serve
+    /// one object as two kinds, with the same uid.
     pub fn identity(&self) -> String {
         if self.uid.is_empty() {
             return self.uid_or_name();
@@ -254,15 +255,15 @@ impl ObjectRef {
     }
 }
 
-/// Owners of owners that are looked for. A Job of a `CronJob` is one of two, operators have some more.
+/// The most owners of owners that are followed. A Job of a `CronJob` is one of two levels, operators have some more.
 pub(crate) const MOST_OWNERS: usize = 16;
 
-/// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the Job of a Pod.
+/// The controller of an object: the owner in `metadata.ownerReferences` that manages it, for example the Job of a Pod.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
     /// API group; empty for the core group.
     pub group: Box<str>,
-    /// Kind, such as `ReplicaSet`.
+    /// Kind, for example `ReplicaSet`.
     pub kind: Box<str>,
     /// `metadata.name`. Its namespace is that of the object, if it has one.
     pub name: Arc<str>,
@@ -270,7 +271,7 @@ pub struct Controller {
     pub uid: Arc<str>,
 }
 
-/// Where a manifest was read.
+/// The location of an object in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// The file as the user named it; `-` for standard input.
@@ -279,19 +280,19 @@ pub struct Location {
     pub line: usize,
 }
 
-/// Tells one state of an object from its others by its `resourceVersion`, as clients may only compare those for equality:
-/// the number that it is (etcd's revision), or a hash of any other text.
+/// Distinguishes the states of an object by `resourceVersion`, which clients may only compare for equality: the number
+/// if it is one (etcd's revision), or a hash of any other text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State(NonZeroU64);
 
 impl State {
-    /// Returns the state of a `resourceVersion`; `None` for manifests, and for objects of odd aggregated APIs, which have
-    /// none.
+    /// Returns the state of a `resourceVersion`; `None` for manifests, and for objects of some aggregated APIs, which
+    /// have none.
     pub fn of(resource_version: &str) -> Option<Self> {
         if resource_version.is_empty() {
             return None;
         }
-        // Numbers are odd, hashes even: no number equals a hash.
+        // Numbers become odd and hashes even, so that no number equals a hash.
         let bits = plain_number(resource_version).map_or_else(
             || {
                 let mut hasher = hash::DefaultHasher::new();
@@ -303,7 +304,7 @@ impl State {
         Some(Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)))
     }
 
-    /// A state, for tests.
+    /// Returns a state, for tests.
     #[cfg(test)]
     pub(crate) const fn sample(number: u64) -> Self {
         match NonZeroU64::new(number) {
@@ -313,27 +314,27 @@ impl State {
     }
 }
 
-/// A hash of what a set of policies can read of an object: as long as it stays the same, so do its verdicts.
+/// A hash of the fields of an object that a policy set can read: as long as it stays the same, so do the verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Projected {
-    /// The set.
+    /// The policy set.
     pub policies: Digest,
     /// The hash; it differs from process to process.
     pub hash: NonZeroU64,
 }
 
-/// Returns the number that a text is the usual notation of; `None` if it needs more than 63 bits.
+/// Returns the number that a text is the canonical notation of; `None` if it needs more than 63 bits.
 fn plain_number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|number| plain && *number <= u64::MAX >> 1)
 }
 
-/// A `metadata.resourceVersion`, as far as clients may look at it; that of manifests is empty.
+/// A `metadata.resourceVersion`, reduced to what clients may compare; empty for manifests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceVersion(Option<State>);
 
 impl ResourceVersion {
-    /// Returns which state of its object it names; `None` if it is empty.
+    /// Returns the state that it identifies; `None` if it is empty.
     pub fn state(self) -> Option<State> {
         self.0
     }
@@ -345,16 +346,16 @@ impl<T: AsRef<str>> From<T> for ResourceVersion {
     }
 }
 
-/// A `metadata.uid` in few bytes: nearly all are UUIDs, of which the notation need not be kept.
+/// A `metadata.uid` in few bytes: nearly all are UUIDs, whose notation need not be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uid {
-    /// One in the notation that API servers use: lower case, with hyphens.
+    /// A UUID in the notation of API servers: lower case, with hyphens.
     Uuid([u8; 16]),
     /// Any other text; empty for manifests without one.
     Text(Arc<str>),
 }
 
-/// The places of the hyphens in a UUID.
+/// The positions of the hyphens in a UUID.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl Uid {
@@ -421,21 +422,21 @@ pub struct Object {
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,
-    /// What manages it, if it says so.
+    /// The controller that manages it, if any.
     pub controller: Option<Arc<Controller>>,
-    /// Whether it is over and stays only as a record: see [`source::inactive`](crate::source::inactive).
+    /// Whether it is finished and remains only as a record: see [`source::inactive`](crate::source::inactive).
     pub inactive: bool,
-    /// What its reader has found out for the pipeline.
+    /// The hash that its reader has computed for the pipeline.
     pub projected: Option<Projected>,
 }
 
 impl Object {
-    /// Returns which state this is, as [`State::of`] does.
+    /// Returns its state, as in [`State::of`].
     pub fn state(&self) -> Option<State> {
         self.resource_version.state()
     }
 
-    /// One with this body (JSON) and nothing else known of it, for tests.
+    /// Returns an object with this JSON body and otherwise empty fields, for tests.
     #[cfg(test)]
     pub(crate) fn sample(key: ObjectKey, body: &[u8]) -> Self {
         Self {
@@ -478,7 +479,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uid_is_the_text_that_it_was(
+        fn a_uid_preserves_its_text(
             text in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-fA-F-]{30,40}|\\PC*",
             other in "[0-9a-fA-F-]{36}",
         ) {

@@ -1,4 +1,4 @@
-//! How many objects a rule applies to, by outcome.
+//! Counts of the objects that a rule applies to, by outcome.
 
 use std::{fmt, ops::AddAssign};
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::verdict::Outcome;
 
-/// How many objects a rule applies to: those of its kinds that it matches. Objects whose results an owner covers are not counted.
+/// How many objects a rule applies to: those of its kinds that it matches. Objects whose results an owner covers are
+/// not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCounts {
     /// All of them.
@@ -20,7 +21,7 @@ pub struct RuleCounts {
 }
 
 impl RuleCounts {
-    /// Returns the number of objects of which the rule has no result.
+    /// Returns the number of objects for which the rule has no result.
     pub fn pass(&self) -> usize {
         self.applicable.saturating_sub(self.failing + self.excused + self.error)
     }
@@ -34,7 +35,7 @@ impl RuleCounts {
         }
     }
 
-    /// Counts the objects of which a rule has results, as often as each of these is one.
+    /// Replaces the counts of objects with results; `outcomes` has one item for each such object.
     pub fn count(&mut self, outcomes: impl IntoIterator<Item = ObjectOutcome>) {
         (self.failing, self.excused, self.error) = (0, 0, 0);
         outcomes.into_iter().for_each(|outcome| *self.of(outcome) += 1);
@@ -51,7 +52,7 @@ impl AddAssign for RuleCounts {
     }
 }
 
-/// Shows it as people read it: `1 of 6 objects, 2 excused`.
+/// Shows it for users: `1 of 6 objects, 2 excused`.
 impl fmt::Display for RuleCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let objects = if self.applicable == 1 { "object" } else { "objects" };
@@ -65,7 +66,7 @@ impl fmt::Display for RuleCounts {
     }
 }
 
-/// The worst result that a rule has about an object.
+/// The worst result of a rule for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectOutcome {
     /// Its violations are excused.

@@ -1,14 +1,14 @@
-//! Sets of rules that are small enough to be kept for each object.
+//! Sets of rules that are small enough to be stored for each object.
 
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-/// A policy and a rule of it, by name, as results have them.
+/// The names of a policy and of one of its rules, as in results.
 pub type RuleName = [Arc<str>; 2];
 
-/// All rules that have a number. They are as many as all policies of this process together have had.
+/// All rules that have a number: those of all policies that this process has ever loaded.
 static KNOWN: LazyLock<Mutex<KnownRules>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl RuleNumber {
         number
     }
 
-    /// Returns the names of all rules that have a number, by that.
+    /// Returns the names of all rules that have a number, in that order.
     pub fn names() -> Vec<RuleName> {
         known_rules().names.clone()
     }
@@ -77,7 +77,7 @@ impl RuleNumbers {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own |= other);
     }
 
-    /// Leaves out rules.
+    /// Removes the rules for which `keep` returns `false`.
     pub fn retain(&mut self, mut keep: impl FnMut(RuleNumber) -> bool) {
         let dropped: Vec<RuleNumber> = self.iter().filter(|rule| !keep(*rule)).collect();
         for rule in dropped {

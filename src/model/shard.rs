@@ -1,14 +1,15 @@
 //! Shards: several processes that share the namespaces of one cluster.
 //!
-//! A namespace belongs to the shard that jump consistent hashing (Lamping and Veach 2014, as in kube-state-metrics) of
-//! its name says, so that going from N to N + 1 shards moves one namespace of N + 1, and only to the new shard. What is in
-//! no namespace belongs to shard 0.
+//! A namespace belongs to the shard given by jump consistent hashing (Lamping and Veach 2014, as in kube-state-metrics)
+//! of its name, so that going from N to N + 1 shards moves one namespace of N + 1, and only to the new shard.
+//! Cluster-scoped objects belong to shard 0.
 //!
-//! Each shard reads everything that it does not own as far as the namespace of each object. Servers since Kubernetes 1.36 can
-//! leave that out themselves (alpha): lists and watches take `shardSelector=shardRange(object.metadata.namespace,'0x…','0x…')`
-//! over FNV-1a 64 of the namespace, and `metadata.shardInfo` of a list says that the server has done so. To use it, a shard
-//! would have to be a range of that hash, which moves more namespaces when the number of shards changes, and a server that
-//! answers without `shardInfo` would have to be read as today.
+//! Of objects that it does not own, each shard reads only the namespace. Servers since Kubernetes 1.36 can leave such
+//! objects out themselves (alpha): lists and watches take
+//! `shardSelector=shardRange(object.metadata.namespace,'0x…','0x…')` over FNV-1a 64 of the namespace, and
+//! `metadata.shardInfo` of a list confirms that the server has done so. To use it, a shard would have to be a range of
+//! that hash, which moves more namespaces when the shard count changes, and responses without `shardInfo` would have to
+//! be filtered as today.
 
 use std::fmt;
 
@@ -17,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use crate::model::object::Kind;
 
-/// Most shards; each has a Lease, and objects with names, of its own.
+/// The most shards; each has its own Lease and its own named objects.
 const MOST: u32 = 1_000;
 
-/// One of several shards, or all there is.
+/// One of several shards, or the only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: u32,
@@ -34,14 +35,14 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Everything belongs to it.
+    /// The only shard, which owns everything.
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 
-    /// Reads `I/N`, with I from 0, or `auto/N`, with I the ordinal that `host` ends in, as pods of a
-    /// `StatefulSet` do.
+    /// Parses `I/N`, with I from 0, or `auto/N`, with I the ordinal at the end of `host`, as in pods of a
+    /// `StatefulSet`.
     ///
     /// # Errors
-    /// With the form that was expected.
+    /// With the expected form.
     pub fn parse(text: &str, host: Option<&str>) -> Result<Self, String> {
         let form = || "expected I/N such as 0/3, or auto/3 in a pod of a StatefulSet".to_owned();
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -62,7 +63,7 @@ impl Shard {
         Ok(Self { index, of })
     }
 
-    /// Whether everything belongs to it, as there is only one.
+    /// Whether it is the only shard, which owns everything.
     pub fn is_whole(self) -> bool {
         self.of == 1
     }
@@ -72,7 +73,7 @@ impl Shard {
         self.of
     }
 
-    /// Whether what is in a namespace is judged and recorded by this shard; `None` is what is in no namespace.
+    /// Whether the objects of a namespace are evaluated and recorded by this shard; `None` for cluster-scoped objects.
     pub fn owns(self, namespace: Option<&str>) -> bool {
         match namespace {
             _ if self.is_whole() => true,
@@ -81,8 +82,8 @@ impl Shard {
         }
     }
 
-    /// Whether this shard reads objects of a kind in a namespace. Namespaces are read by all shards: what is in them is
-    /// judged by what they are.
+    /// Whether this shard reads objects of a kind in a namespace. All shards read Namespaces, because the evaluation of
+    /// objects depends on their Namespace.
     pub fn reads(self, kind: &Kind, namespace: Option<&str>) -> bool {
         kind.is("", "Namespace") || self.owns(namespace)
     }
@@ -92,13 +93,13 @@ impl Shard {
         (0..self.of).map(move |index| Self { index, ..self })
     }
 
-    /// Returns the name of something that each shard has of its own: `base`, with the index behind it if there are several.
+    /// Returns the name of an object that each shard has: `base`, followed by the index if there are several shards.
     pub fn name(self, base: &str) -> String {
         if self.is_whole() { base.to_owned() } else { format!("{base}-{}", self.index) }
     }
 }
 
-/// Written as `I/N`.
+/// Serialized as `I/N`.
 impl Serialize for Shard {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -118,13 +119,14 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The first eight bytes of the name's SHA-256: the same in every version, and even for names that count up.
+/// Returns the first eight bytes of the name's SHA-256: the same in every version, and evenly distributed even for
+/// numbered names.
 fn key(name: &str) -> u64 {
     let digest = Sha256::digest(name);
     digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte))
 }
 
-/// Jump consistent hashing; a bucket below `buckets`, which is not 0.
+/// Returns the result of jump consistent hashing: a bucket below `buckets`, which is not 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -135,7 +137,7 @@ fn jump(mut key: u64, buckets: u32) -> u32 {
     while next < f64::from(buckets) {
         bucket = next as u32;
         key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
-        // 31 bits are left, which a float holds.
+        // 31 bits are left, which a float can represent.
         next = f64::from(bucket + 1) * (f64::from(1_u32 << 31) / f64::from((key >> 33) as u32 + 1));
     }
     bucket
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_namespace_has_one_owner_for_ever() {
-        // As they were when this was written: another answer would hand namespaces over at an upgrade.
+        // The values when this was written: other results would move namespaces between shards at an upgrade.
         let names = ["default", "kube-system", "shop", "billing", "team-1", "team-2"];
         let owners = [2, 3, 5].map(|of| names.map(|name| owner(name, of)));
         assert_eq!(owners, [[1, 0, 1, 0, 0, 1], [2, 2, 1, 0, 2, 1], [2, 2, 1, 0, 2, 1]]);
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn jumps_as_the_paper_does() {
-        // Known answers of other implementations.
+        // Known results of other implementations.
         for (key, buckets, bucket) in
             [(1, 1, 0), (42, 57, 43), (0xDEAD_10CC, 1, 0), (0xDEAD_10CC, 666, 361), (256, 1_024, 520)]
         {
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn another_shard_takes_only_its_part() {
+    fn an_additional_shard_takes_only_its_part() {
         let names: Vec<_> = (0..2_000).map(|number| format!("team-{number}")).collect();
         let part = |of: u32, index: u32| names.iter().filter(|name| owner(name, of) == index).count();
         for of in [2, 3, 7] {
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_namespace_belongs_to_the_first() {
+    fn cluster_scoped_objects_belong_to_the_first_shard() {
         assert!(Shard::WHOLE.owns(None) && shard("0/3").owns(None) && !shard("1/3").owns(None));
         let kind = |name: &str| Kind { namespaced: false, ..Kind::clone(&Kind::sample("", "", name)) };
         assert!(shard("1/3").reads(&kind("Namespace"), None) && !shard("1/3").reads(&kind("Node"), None));
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_written_as_index_and_number() {
+    fn shards_are_written_as_index_and_count() {
         assert_eq!(Shard::parse("auto/3", Some("kaudit-2")), Ok(shard("2/3")));
         assert_eq!(shard("0/1"), Shard::WHOLE);
         for text in ["", "1", "3/3", "0/0", "a/2", "0/a", "-1/2", "+1/2", "auto/2", "0/5000", "0/99999999999"] {

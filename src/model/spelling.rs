@@ -1,14 +1,14 @@
-//! Words that people misspell: the names of settings, formats and policies.
+//! Suggestions for misspelt words: the names of settings, formats and policies.
 
-/// The longest word that is compared, in bytes: the time for it grows with its length.
+/// The longest word that is compared, in bytes: the time grows with the length.
 const LONGEST_WORD: usize = 100;
 
-/// Returns the candidate that `word` was probably meant to be; `None` if nothing comes near.
+/// Returns the candidate that `word` was probably meant to be; `None` if none is similar.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST_WORD {
         return None;
     }
-    // Words that differ only in how they are joined (failOn, fail_on) are near whatever their length.
+    // Words that differ only in how their parts are joined (failOn, fail_on) are similar whatever their length.
     let plain =
         |text: &str| -> String { text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
     let word = plain(word);

@@ -1,16 +1,16 @@
-//! Texts: within the limits that Kubernetes sets them, which count bytes, and words that several rooms use.
+//! Texts within the limits of Kubernetes, which count bytes, and wording used by several modules.
 
 use std::{borrow::Cow, time::Duration};
 
-/// Stands for what is left out.
+/// Marks omitted text.
 const ELLIPSIS: &str = "…";
 
-/// Returns the beginning of a text, at most `bytes` long and cut at a character.
+/// Returns the beginning of a text, at most `bytes` long and cut at a character boundary.
 pub fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Returns a text of at most `bytes`, with an ellipsis at the end if that is not all of it.
+/// Returns a text of at most `bytes`, with an ellipsis at the end if it was cut.
 pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
         return Cow::Borrowed(text);
@@ -18,7 +18,7 @@ pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}{ELLIPSIS}", truncate(text, bytes.saturating_sub(ELLIPSIS.len()))))
 }
 
-/// Returns how many dependents a result of an owner stands for, as people read it.
+/// Returns the displayed number of dependents that a result of an owner covers.
 pub fn dependents(number: usize) -> String {
     format!("{number} dependent{}", if number == 1 { "" } else { "s" })
 }
@@ -26,7 +26,7 @@ pub fn dependents(number: usize) -> String {
 /// Parses a duration that has a unit and is not zero.
 ///
 /// # Errors
-/// Says how it is written.
+/// With the expected form.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
     if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
@@ -39,7 +39,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Whether a number is left out of a document.
+/// Whether a number is omitted from a document.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_shows() {
+    fn omitted_text_is_marked() {
         assert_eq!(shortened("short", 5), "short");
         assert_eq!(shortened("too long", 6), "too…");
     }

@@ -1,4 +1,4 @@
-//! The results of judging one object.
+//! The results of evaluating one object.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use crate::model::{
     rule_numbers::{RuleName, RuleNumbers},
 };
 
-/// How a rule came out for an object. Passes are counted, not listed.
+/// The outcome of a rule for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -22,12 +22,12 @@ pub enum Outcome {
     Warn,
     /// The policy could not be evaluated for this object.
     Error,
-    /// Excepted.
+    /// Excused by an exception or the baseline.
     Skip,
 }
 
 impl Outcome {
-    /// Returns the word for it in results, reports and metrics.
+    /// Returns its name in results, reports and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Fail => "fail",
@@ -64,7 +64,7 @@ impl Severity {
         Self::ALL.into_iter().find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))
     }
 
-    /// Returns the word for it in reports, which is lower case.
+    /// Returns its name in reports, which is lower case.
     pub fn word(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -76,25 +76,25 @@ impl Severity {
     }
 }
 
-/// Where a rule is in the policy files.
+/// The location of a rule in the policy files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
-    /// The file, relative to where the user named it.
+    /// The file, relative to the path given by the user.
     pub file: Arc<str>,
     /// Line of the rule's head, from 1; for an `error`, the line that failed.
     pub line: u32,
 }
 
-/// What excuses a finding, and what its outcome would be otherwise.
+/// The excuse of a finding, and its outcome without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excused {
-    /// What excuses it.
+    /// The excuse.
     pub excuse: Arc<Excuse>,
     /// Fail or warn.
     pub otherwise: Outcome,
 }
 
-/// Policy and rule of a result that concerns an object as a whole.
+/// Policy and rule of a result about an object as a whole.
 pub(crate) const OBJECT_RULE: [&str; 2] = ["kaudit", "object"];
 
 impl Finding {
@@ -110,13 +110,13 @@ impl Finding {
         }
     }
 
-    /// Returns about how many bytes its texts take in memory.
+    /// Returns the approximate size of its texts in memory, in bytes.
     pub(crate) fn text_bytes(&self) -> usize {
         self.message.len() + self.details.as_ref().map_or(0, |details| details.values().map(value_bytes).sum())
     }
 }
 
-/// Returns about how many bytes a value takes, with its place in a list or under a key.
+/// Returns the approximate size of a value in bytes, including its place in a list or under a key.
 fn value_bytes(value: &serde_json::Value) -> usize {
     const PLACE: usize = 64;
     PLACE
@@ -128,19 +128,19 @@ fn value_bytes(value: &serde_json::Value) -> usize {
         }
 }
 
-/// The METADATA by which people identify a rule.
+/// The METADATA that identifies a rule for users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleInfo {
     /// METADATA `title`.
     pub title: Option<Arc<str>>,
-    /// METADATA `custom.id`, such as `IMG-01`.
+    /// METADATA `custom.id`, for example `IMG-01`.
     pub id: Option<Arc<str>>,
     /// METADATA `custom.category`.
     pub category: Option<Arc<str>>,
 }
 
 impl RuleInfo {
-    /// Returns the same with what is missing filled in from a wider scope; shares one of the two where possible.
+    /// Returns a copy in which missing fields are filled in from a wider scope; shares one of the two where possible.
     pub(crate) fn or(self: &Arc<Self>, wider: &Arc<Self>) -> Arc<Self> {
         let join = |own: &Option<Arc<str>>, wider: &Option<Arc<str>>| own.clone().or_else(|| wider.clone());
         let joined = Self {
@@ -153,27 +153,27 @@ impl RuleInfo {
     }
 }
 
-/// What the results of a rule have in common. It is made once for each definition of a rule, when policies are loaded.
+/// The common part of the results of a rule. Created once for each definition of a rule, when policies are loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleDescriptor {
     /// The policy: package path without `data.` (`pod_security.baseline`), or a Constraint's kind.
     pub policy: Arc<str>,
     /// The name of the rule's head (`deny_privileged`), or a Constraint's name.
     pub name: Arc<str>,
-    /// Its title, id and category, as far as METADATA has them.
+    /// Its title, id and category from METADATA.
     pub info: Arc<RuleInfo>,
-    /// Where it is written; for an `error`, what failed.
+    /// Its location; for an `error`, the location that failed.
     pub source: Source,
 }
 
 impl RuleDescriptor {
-    /// Describes a rule of which only the name is known, such as one that a record names.
+    /// Describes a rule of which only the name is known, for example from a record.
     pub fn named(policy: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         let (policy, name) = (policy.into(), name.into());
         Self { policy, name, info: Arc::default(), source: Source { file: "".into(), line: 0 } }
     }
 
-    /// Returns that of the results that concern an object as a whole.
+    /// Returns the descriptor of results about an object as a whole.
     pub(crate) fn of_object() -> Arc<Self> {
         static OF_OBJECT: LazyLock<Arc<RuleDescriptor>> = LazyLock::new(|| {
             let [policy, name] = OBJECT_RULE;
@@ -188,35 +188,35 @@ impl RuleDescriptor {
 pub struct Finding {
     /// The rule, with its policy.
     pub rule: Arc<RuleDescriptor>,
-    /// How it came out.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither says.
+    /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither is set.
     pub severity: Option<Severity>,
-    /// What is wrong, in the policy's words; for an `error`, what went wrong and where.
+    /// The message of the policy; for an `error`, what failed and where.
     pub message: Arc<str>,
-    /// Whatever else the policy gave (keys beside `msg`, or Gatekeeper's `details`); empty if nothing.
+    /// Further output of the policy (keys other than `msg`, or Gatekeeper's `details`); `None` if there is none.
     pub details: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// What excuses it; its outcome is skip then.
+    /// The excuse, if any; the outcome is `skip` then.
     pub excused: Option<Excused>,
 }
 
-/// What follows the number in the message of a result that counts those of its rule, or of its object, which are not listed.
+/// Follows the number in the message of a result that counts unlisted results of its rule, or of its object.
 pub(crate) const UNLISTED_OF_RULE: &str = " more results of this rule for this object are not listed";
 pub(crate) const UNLISTED_OF_OBJECT: &str = " more results for this object are not listed";
 
-/// What results are counted by.
+/// The key by which results are counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
     /// Their policy.
     pub policy: Arc<str>,
     /// Their severity, if it is known.
     pub severity: Option<Severity>,
-    /// What they count as.
+    /// Their outcome.
     pub outcome: Outcome,
 }
 
 impl Finding {
-    /// Returns what it is counted by.
+    /// Returns the key by which it is counted.
     pub fn class(&self) -> Class {
         Class { policy: Arc::clone(&self.rule.policy), severity: self.severity, outcome: self.outcome }
     }
@@ -231,7 +231,7 @@ impl Finding {
         [&*self.rule.policy, &*self.rule.name] == OBJECT_RULE && is_counted(&self.message, UNLISTED_OF_OBJECT)
     }
 
-    /// Makes it a skip, if it is a violation.
+    /// Changes a violation into a skip.
     pub fn excuse(&mut self, excuse: &Arc<Excuse>) {
         if self.outcome.is_violation() {
             self.excused = Some(Excused { excuse: Arc::clone(excuse), otherwise: self.outcome });
@@ -252,7 +252,7 @@ impl Finding {
         identity(self) == identity(other) && self.message == other.message && self.details == other.details
     }
 
-    /// Makes it what the policy says.
+    /// Removes the excuse and restores the outcome of the policy.
     pub fn restore(&mut self) {
         if let Some(Excused { otherwise, .. }) = self.excused.take() {
             self.outcome = otherwise;
@@ -266,12 +266,12 @@ fn is_counted(message: &str, what: &str) -> bool {
 
 #[cfg(test)]
 impl Finding {
-    /// A violation of one policy with this message, for tests.
+    /// Returns a violation of one policy with this message, for tests.
     pub(crate) fn sample(message: &str) -> Self {
         Self::sample_of("p", "deny", message)
     }
 
-    /// A violation of a rule with this message, for tests.
+    /// Returns a violation of a rule with this message, for tests.
     pub(crate) fn sample_of(policy: &str, rule: &str, message: &str) -> Self {
         let source = Source { file: "p.rego".into(), line: 1 };
         Self {
@@ -285,12 +285,12 @@ impl Finding {
     }
 }
 
-/// Whether an object looks like one that was judged before.
+/// Whether an object could use the cached results of an equal one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {
-    /// It does.
+    /// It could.
     Hit,
-    /// It does not.
+    /// It could not.
     Miss,
 }
 
@@ -304,31 +304,32 @@ impl Shared {
     }
 }
 
-/// All results of one object under one policy set. A pure function of the job.
+/// All results of one object under one policy set, a pure function of the job.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The object that was judged.
+    /// The evaluated object.
     pub key: ObjectKey,
     /// Its uid.
     pub uid: Arc<str>,
-    /// Sorted and without doubles: fail, warn, error and skip.
+    /// Sorted and without duplicates: fail, warn, error and skip.
     pub results: Vec<Finding>,
-    /// What the policies say of the transition (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
-    /// is: reported once, never standing.
+    /// Results about the transition (`oldObject`, `operation: UPDATE` or `DELETE`) that the current state does not
+    /// have: reported once, never open.
     pub transitions: Vec<Finding>,
-    /// Rules that are about the object's kind, match it, and have no result.
+    /// Rules that apply to the object's kind, match it, and have no result.
     pub passed: RuleNumbers,
-    /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
+    /// Whether a repeated evaluation may have other results although nothing changed: a rule ran out of time, or kaudit
+    /// failed.
     pub unfinished: bool,
-    /// Rules, each with its policy, that have an error which the same object need not have again: they ran out of time, or what
-    /// they depend on has not been read.
+    /// Rules, each with its policy, with an error that may not occur again for the same object: they ran out of time,
+    /// or an object they depend on has not been read.
     pub undecided: Vec<RuleName>,
-    /// Whether what was said of an object that looks the same counts for this one, too; `None` if nothing of it can be shared.
+    /// Whether cached results of an equal object were used; `None` if no result can be shared.
     pub shared: Option<Shared>,
-    /// Policies that say something else of the object than of one that looks the same; the results are those of the object.
+    /// Policies whose results differ from those cached for an equal object; the results are those of this object.
     pub shared_differences: Vec<Arc<str>>,
-    /// Digest of the policy set it was judged under.
+    /// Digest of the policy set of the evaluation.
     pub policies: Digest,
-    /// Time that the evaluation took; for metrics only, never shown in results.
+    /// Time of the evaluation; for metrics only, never shown in results.
     pub took: std::time::Duration,
 }

@@ -9,15 +9,15 @@ use crate::model::{
     object::{Kind, Object, ObjectKey},
 };
 
-/// What a source reports. Within a watch scope the order counts.
+/// A change that a source reports. Within a watch scope the order counts.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A watch scope begins to be read.
+    /// Reading of a watch scope starts.
     Appeared(WatchScope),
-    /// The first watch scope is to take the place of the second, which has the same objects in another API version, when
-    /// its first list is complete. Comes after it appeared.
+    /// The first watch scope replaces the second, which has the same objects in another API version, as soon as its
+    /// first list is complete. Sent after its `Appeared`.
     Succeeds(WatchScope, WatchScope),
-    /// A watch scope is no longer read, and its objects are gone.
+    /// A watch scope is no longer read, and its objects are removed.
     Vanished(WatchScope),
     /// A pass of discovery is complete: every watch scope has appeared.
     Discovered(Discovered),
@@ -31,18 +31,18 @@ pub enum Change {
     GoneUnread(WatchScope, ObjectKey),
     /// An object cannot be read: its name, as far as it is known, and why.
     Skipped(WatchScope, String, String),
-    /// The watch scope's watch works, and has nothing to tell.
+    /// The watch works and has no event to deliver: sent when it starts and at each bookmark.
     Quiet(WatchScope),
     /// The watch scope's list is complete, or it can be read again.
     Synced(WatchScope),
     /// The watch scope cannot be read for now.
     Unreadable(WatchScope, Unreadable),
-    /// A list or watch had to begin again, with the reason as a metric's label.
+    /// A list or watch was restarted, with the reason as a metric's label.
     Restarted(WatchScope, &'static str),
 }
 
 impl Change {
-    /// Returns how many bytes of an object it carries.
+    /// Returns the size in bytes of the object it carries.
     fn bytes(&self) -> usize {
         match self {
             Self::Seen(_, object) | Self::Gone(_, object) => object.body.bytes().len(),
@@ -51,8 +51,8 @@ impl Change {
     }
 }
 
-/// Bounds the bytes of the objects that are on their way to the pipeline: channels count changes, and an object may have 1.5 MB
-/// or more. The default has no bound.
+/// Bounds the bytes of the objects in flight to the pipeline: channels count changes, and one object may have 1.5 MB or
+/// more. Unbounded by default.
 #[derive(Debug, Clone, Default)]
 pub struct InFlight(Option<Arc<InFlightRoom>>);
 
@@ -63,14 +63,14 @@ struct InFlightRoom {
 }
 
 impl InFlight {
-    /// Makes one with room for so many bytes.
+    /// Creates one with room for `bytes`.
     pub fn new(bytes: u64) -> Self {
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(MOST_KIB);
         Self(Some(Arc::new(InFlightRoom { kib, free: Semaphore::new(kib as usize) })))
     }
 
-    /// Sends a change when there is room for it, which is taken until it [leaves](Self::leave). Nothing is sent when the
-    /// receiver has ended.
+    /// Sends a change as soon as there is room for it, which is taken until the change [leaves](Self::leave). Sends
+    /// nothing if the receiver is closed.
     ///
     /// # Cancel safety
     /// A change that is not sent takes no room.
@@ -93,11 +93,11 @@ impl InFlight {
     }
 }
 
-/// As many bytes as a machine can hold.
+/// 256 GiB, more than a machine holds in flight.
 const MOST_KIB: u32 = 1 << 28;
 
 impl InFlightRoom {
-    /// What is larger than all room there is takes all of it.
+    /// Returns the room that a change takes; one larger than the total takes all of it.
     fn kib_of(&self, change: &Change) -> u32 {
         u32::try_from(change.bytes() / 1024).unwrap_or(u32::MAX).min(self.kib)
     }
@@ -108,7 +108,7 @@ impl InFlightRoom {
 pub struct WatchScope {
     /// The kind that is listed and watched.
     pub kind: Arc<Kind>,
-    /// The namespace; `None` is the whole cluster, and any kind without namespaces.
+    /// The namespace; `None` for the whole cluster and for cluster-scoped kinds.
     pub namespace: Option<Arc<str>>,
 }
 
@@ -123,7 +123,7 @@ impl WatchScope {
         }
     }
 
-    /// Whether both are the same objects, perhaps in different API versions.
+    /// Whether both contain the same objects, perhaps in different API versions.
     pub fn is_version_of(&self, other: &Self) -> bool {
         self.namespace == other.namespace && self.kind.is_version_of(&other.kind)
     }
@@ -142,7 +142,7 @@ impl fmt::Display for WatchScope {
 pub struct Unreadable {
     /// [`State::Forbidden`] or [`State::Failed`].
     pub state: State,
-    /// The server's words; empty where documents of a file failed, which are named one by one.
+    /// The server's message; empty where documents of a file failed, which are named one by one.
     pub message: String,
 }
 
@@ -151,20 +151,20 @@ pub struct Unreadable {
 pub struct Unserved {
     /// Empty for the core group.
     pub group: String,
-    /// Such as `v1beta1`.
+    /// For example `v1beta1`.
     pub version: String,
-    /// Why, as far as the server says.
+    /// The reason, if the server gives one.
     pub message: String,
 }
 
-/// What one pass of discovery found, beside the watch scopes themselves.
+/// The result of one pass of discovery, without the watch scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Group versions that are registered, but whose server does not answer.
     pub unserved: Vec<Unserved>,
     /// Kinds that are served but not audited, with the reason.
     pub excluded: Vec<(Arc<Kind>, String)>,
-    /// A server that has just started does not know all its kinds: what is missing may appear in a later pass.
+    /// The server may have just started and not serve all its kinds yet: missing ones may appear in a later pass.
     pub provisional: bool,
 }
 
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_never_sent_takes_no_room() {
+    async fn changes_that_are_never_sent_take_no_room() {
         let in_flight = InFlight::new(8 << 10);
         let (changes, mut received) = mpsc::channel(1);
         in_flight.send(&changes, seen("first")).await;
         for round in 0..8 {
-            // The channel is full, and its reader gives up.
+            // The channel is full, and the sender gives up.
             let waiting = in_flight.send(&changes, seen(&format!("given-up-{round}"))).now_or_never();
             assert!(waiting.is_none(), "{round}");
         }

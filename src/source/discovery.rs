@@ -26,7 +26,7 @@ use crate::{
     source::change::Unserved,
 };
 
-/// What a pass of discovery found.
+/// The result of one pass of discovery.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
     /// Kinds that can be listed and watched, sorted.
@@ -37,18 +37,18 @@ pub struct Served {
     pub by_version: BTreeMap<(String, String), Vec<Arc<Kind>>>,
 }
 
-/// Asks an API server what it serves, again and again; what did not change since is not sent again.
+/// Discovers repeatedly what an API server serves; documents that have not changed are not sent again.
 pub struct Discovery {
     client: Client,
     documents: [Document; 2],
 }
 
-/// One of the two documents of aggregated discovery, as it was sent last.
+/// One of the two documents of aggregated discovery, in the version received last.
 #[derive(Default)]
 struct Document {
     path: &'static str,
     etag: Option<HeaderValue>,
-    /// Empty if the server does not answer this document in the aggregated form.
+    /// Empty if the server does not serve this document in aggregated form.
     groups: Vec<APIGroupDiscovery>,
 }
 
@@ -61,23 +61,23 @@ struct DocumentBody {
 }
 
 impl Discovery {
-    /// Asks through `client`.
+    /// Creates one that uses `client`.
     pub fn new(client: Client) -> Self {
         let documents = ["/api", "/apis"].map(|path| Document { path, ..Document::default() });
         Self { client, documents }
     }
 
-    /// Asks once: two requests on Kubernetes 1.27 and later, else one for each group version.
+    /// Discovers once: two requests on Kubernetes 1.27 and later, otherwise one for each group version.
     pub async fn discover(&mut self) -> kube::Result<Served> {
         let [core, groups] = &mut self.documents;
         futures::try_join!(core.update(&self.client), groups.update(&self.client))?;
         let mut found = Finder::default();
         for (document, by_group) in [(&*core, false), (&*groups, true)] {
-            // Each is decided on by itself: behind one address there may be servers of different versions.
+            // Each document is handled separately: behind one address there may be servers of different versions.
             if document.groups.is_empty() {
                 let versions =
                     if by_group { group_versions(&self.client).await } else { core_versions(&self.client).await };
-                found.ask(&self.client, versions?).await;
+                found.query(&self.client, versions?).await;
             } else {
                 document.groups.iter().for_each(|group| found.group(group));
             }
@@ -102,22 +102,22 @@ impl Document {
             let body = response.into_body().collect().await?.to_bytes();
             serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?
         } else {
-            // kube knows how to read an answer that is an error.
+            // kube parses responses that are errors.
             client.request(http::Request::get(self.path).body(Vec::new()).map_err(kube::Error::HttpError)?).await?
         };
         self.groups = if body.kind == "APIGroupDiscoveryList" { body.items } else { Vec::new() };
-        // A document that has to be asked for in another form is always read.
+        // A document that must be requested in the old form is read in every pass.
         self.etag = etag.filter(|_| !self.groups.is_empty());
         Ok(())
     }
 }
 
-/// Asks for each group version by itself, for servers before 1.27; one that fails costs only its own kinds.
+/// Queries each group version separately, for servers before 1.27; one that fails costs only its own kinds.
 pub async fn discover_by_group(client: &Client) -> kube::Result<Served> {
     let (mut versions, groups) = futures::try_join!(core_versions(client), group_versions(client))?;
     versions.extend(groups);
     let mut found = Finder::default();
-    found.ask(client, versions).await;
+    found.query(client, versions).await;
     Ok(found.done())
 }
 
@@ -133,14 +133,14 @@ async fn group_versions(client: &Client) -> kube::Result<Vec<(String, String)>> 
     for group in client.list_api_groups().await?.groups {
         let preferred = group.preferred_version.map(|version| version.version);
         let mut versions: Vec<_> = group.versions.into_iter().map(|version| version.version).collect();
-        // The server sorts by preference but for this one.
+        // The server sorts by preference, except for the preferred version.
         versions.sort_by_key(|version| Some(version) != preferred.as_ref());
         all.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
     }
     non_empty("/apis", all)
 }
 
-/// Returns the versions, unless there are none: a server of the Kubernetes API serves the core group and others.
+/// Returns the versions, or an error if there are none: every Kubernetes API server serves the core group and others.
 fn non_empty(path: &str, versions: Vec<(String, String)>) -> kube::Result<Vec<(String, String)>> {
     if versions.is_empty() {
         return Err(kube::Error::Discovery(DiscoveryError::EmptyApiGroup(path.to_owned())));
@@ -160,8 +160,9 @@ fn old_style(group: &str, version: &str, resource: APIResource) -> Kind {
     }
 }
 
-/// Picks a version of each kind: the first, in the order of the group's preference, that can be listed and watched. kaudit's own
-/// kinds are read in the version that this kaudit knows, as long as it is served, whichever others a newer CRD adds.
+/// Picks one version of each kind: the first, in the group's order of preference, that can be listed and watched.
+/// kaudit's own kinds are read in the version that this kaudit supports as long as it is served, even if a newer CRD
+/// adds others.
 #[derive(Default)]
 struct Finder {
     kinds: BTreeMap<(String, String), Arc<Kind>>,
@@ -170,7 +171,7 @@ struct Finder {
 }
 
 impl Finder {
-    /// Takes a group of aggregated discovery.
+    /// Adds a group of aggregated discovery.
     fn group(&mut self, group: &APIGroupDiscovery) {
         let name = group.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();
         for version in &group.versions {
@@ -194,8 +195,8 @@ impl Finder {
         }
     }
 
-    /// Asks for group versions one by one.
-    async fn ask(&mut self, client: &Client, versions: Vec<(String, String)>) {
+    /// Queries group versions one by one.
+    async fn query(&mut self, client: &Client, versions: Vec<(String, String)>) {
         let answers: Vec<_> = stream::iter(versions)
             .map(|(group, version)| async move {
                 let resources = if group.is_empty() {
@@ -223,7 +224,7 @@ impl Finder {
 
     fn resource(&mut self, verbs: &[String], kind: Kind) {
         let has = |verb: &str| verbs.iter().any(|known| known == verb);
-        // Subresources are not kinds of their own.
+        // Subresources are not kinds.
         if has("list") && has("watch") && !kind.plural.is_empty() && !kind.kind.is_empty() && !kind.plural.contains('/')
         {
             let kind = Arc::new(kind);
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn include_wins_over_exclude_and_over_the_defaults_but_not_over_our_own() {
+    fn include_wins_over_exclude_and_defaults_except_for_kinds_of_kaudit() {
         let pods = kind("", "pods", "Pod", "po");
         let events = kind("", "events", "Event", "ev");
         let audits = kind("kaudit.dev", "audits", "Audit", "audit");
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_read_in_the_version_that_kaudit_knows() {
+    fn exceptions_are_read_in_the_version_that_kaudit_supports() {
         let read = |versions: &[&str], aggregated: bool| {
             let mut found = Finder::default();
             let resource = |version: &&str| {
@@ -365,12 +366,13 @@ mod tests {
             for versions in [["v1beta1", "v1alpha1"], ["v1alpha1", "v1beta1"], ["v2", "v1alpha1"]] {
                 assert_eq!(read(&versions, aggregated), ["v1alpha1"], "{versions:?}");
             }
-            // Where only another version is left, each exception is reported as invalid, with the version.
+            // Where only another version is served, each exception is reported as invalid, with the version.
             assert_eq!(read(&["v1", "v1beta1"], aggregated), ["v1"]);
         }
     }
 
-    /// A server that answers `/api` and `/apis` like this to who asks for aggregated discovery, and else in the old form.
+    /// Returns a server that answers `/api` and `/apis` with these documents if the client accepts aggregated
+    /// discovery, and otherwise in the old form.
     fn server(api: Value, apis: Value) -> Client {
         let verbs = json!(["list", "watch"]);
         let old = |plural: &str, kind: &str| {
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_document_of_discovery_is_read_in_the_form_it_has() {
+    async fn each_discovery_document_is_read_in_the_form_it_has() {
         let aggregated = |group: &str, plural: &str, kind: &str| {
             let resource = json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list", "watch"]});
             let version = json!({"version": "v1", "freshness": "Current", "resources": [resource]});

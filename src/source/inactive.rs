@@ -1,7 +1,7 @@
-//! Objects that are over and stay only as a record: old revisions of a Deployment, finished Jobs and Pods.
+//! Inactive objects, which remain only as a record: old revisions of a Deployment, finished Jobs and Pods.
 //!
-//! Nothing of them runs or will run again, and nobody can mend them: a Deployment that was mended keeps its old
-//! `ReplicaSet`s, by default ten of them, as they were. Only objects of a cluster are inactive: the status in a manifest is
+//! Nothing of them runs or will run again, and they cannot be fixed: a Deployment that was fixed keeps its old
+//! `ReplicaSet`s, ten by default, as they were. Only objects of a cluster are inactive: the status in a manifest is
 //! what its author wrote.
 
 use serde::Deserialize;
@@ -29,10 +29,11 @@ struct Condition<'a> {
     status: &'a str,
 }
 
-/// Whether an object is over, given the JSON of its `spec` and `status`. What cannot be read is not.
+/// Whether an object is inactive, given the JSON of its `spec` and `status`. Fields that cannot be read count as
+/// absent.
 ///
-/// A `ReplicaSet` is when its Deployment scaled it to 0; a Job when it is `Complete` or `Failed`, as `IsJobFinished` of
-/// Kubernetes' job controller says; a Pod when its phase is `Succeeded` or `Failed`, which are final.
+/// A `ReplicaSet` is inactive when its Deployment scaled it to 0; a Job when it is `Complete` or `Failed`, as in
+/// `IsJobFinished` of Kubernetes' job controller; a Pod in phase `Succeeded` or `Failed`, which are final.
 pub(super) fn is_inactive(kind: &Kind, controller: Option<&Controller>, spec: &[u8], status: &[u8]) -> bool {
     let status = || serde_json::from_slice::<Status<'_>>(status).unwrap_or_default();
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_can_mend_is_inactive() {
+    fn only_finished_pods_and_jobs_and_old_replica_sets_are_inactive() {
         let owner =
             |kind: &str| Controller { group: "apps".into(), kind: kind.into(), name: "web".into(), uid: "u".into() };
         let (deployment, other) = (owner("Deployment"), owner("Rollout"));

@@ -1,11 +1,12 @@
-//! The dynamic informer: one list and watch for every kind in scope, coming and going with the kinds themselves.
+//! The dynamic informer: one list and watch per kind in scope, started and ended as kinds come and go.
 //!
-//! In: discovery and the API server's streams. Out: [`Change`]s, in order within a watch scope. Nothing is judged or
-//! kept here; each object goes from the response's bytes to its [`Object`](crate::model::object::Object) in one pass.
+//! In: discovery and the API server's streams. Out: [`Change`]s, in order within a watch scope. Nothing is evaluated or
+//! kept here; each object is read from the response's bytes to its [`Object`](crate::model::object::Object) in one
+//! pass.
 //!
-//! One answer of discovery is not believed when it says that something known is gone: behind one address there may be API
-//! servers of different versions, and one that has just started does not know its CRDs yet. It takes a 404 for the kind's own
-//! list or watch, or passes for [`ABSENT`] that say the same.
+//! A single discovery response that lacks a known kind is not trusted: behind one address there may be API servers of
+//! different versions, and one that has just started does not serve its CRDs yet. A kind is removed after a 404 for its
+//! own list or watch, or when the passes of discovery lack it for [`ABSENT`].
 
 mod failure;
 mod follower;
@@ -42,23 +43,23 @@ use crate::{
     },
 };
 
-/// How often discovery is repeated although no CRD or APIService changed.
+/// Interval of discovery while no CRD or APIService changes.
 const REDISCOVER: Duration = Duration::from_secs(30);
-/// The same where CRDs are not watched.
+/// Interval of discovery where CRDs are not watched.
 const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
-/// When discovery is repeated after a CRD or APIService changed: an aggregated API answers some time after it is known.
+/// Delays of discovery after a CRD or APIService changed: an aggregated API answers some time after it is registered.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
-/// After this long a pass of discovery shows which kinds are gone. Until then a kind that is missing may be one that a server
-/// which has just started does not serve yet.
+/// Until this long after the first pass, discovery does not show which kinds are gone: a missing kind may be one that a
+/// server which has just started does not serve yet.
 const SETTLED: Duration = Duration::from_secs(5);
-/// When discovery is repeated to see whether what it says differently now is there to stay.
+/// Delay after which a changed result of discovery is confirmed.
 const CONFIRM: Duration = Duration::from_secs(1);
-/// A kind that no pass of discovery has named for this long is gone, although the server still answers for its objects.
+/// A kind that discovery lacks for this long is removed, although the server still answers for its objects.
 const ABSENT: Duration = Duration::from_mins(1);
-/// When a scope whose task has failed is read again.
+/// Delay after which a scope is read again when its task has panicked.
 const RESTART: Duration = Duration::from_secs(5);
 
-/// Lists and watches what a selection has of a cluster.
+/// Lists and watches the kinds of a cluster that a selection includes.
 pub struct Informer {
     shared: Arc<Shared>,
     notes: mpsc::UnboundedReceiver<(WatchScope, Note)>,
@@ -68,29 +69,29 @@ pub struct Informer {
     discovery: Discovery,
     /// When the first pass of discovery was received.
     began: Option<Instant>,
-    /// What the last pass of discovery wants to be followed.
+    /// The watch scopes that the last pass of discovery yields.
     wanted: BTreeSet<WatchScope>,
-    /// The kinds of each group version, as they were known last: a stale version may be served without them.
+    /// The last known kinds of each group version: a stale version may be served without them.
     by_version: BTreeMap<(String, String), Vec<Arc<Kind>>>,
     scopes: BTreeMap<WatchScope, Followed>,
     tasks: JoinSet<()>,
-    /// When discovery is repeated sooner than usual.
+    /// When discovery is repeated earlier than usual.
     due: BTreeSet<Instant>,
 }
 
-/// A scope that is followed.
+/// A watch scope that is read.
 struct Followed {
     task: AbortHandle,
-    /// Its first list is complete.
+    /// Whether its first list is complete.
     listed: bool,
-    /// The server answered 404 when it was last asked for it.
+    /// Whether the server answered 404 to its last request.
     not_found: bool,
-    /// Since when discovery does not name it.
+    /// Since when discovery lacks it; `None` while discovery names it.
     absent: Option<Instant>,
 }
 
 impl Informer {
-    /// Makes an informer that delivers into `changes`.
+    /// Creates an informer that sends to `changes`.
     pub fn new(clients: Clients, selection: Selection, options: ReadOptions, changes: mpsc::Sender<Change>) -> Self {
         let (note, notes) = mpsc::unbounded_channel();
         let discovery = Discovery::new(clients.plain.clone());
@@ -111,8 +112,8 @@ impl Informer {
         }
     }
 
-    /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
-    /// pass of discovery, which the caller has made to find out whether the cluster answers.
+    /// Reads until the receiver of the changes is closed, or with `once` until everything is read. `served` is the
+    /// first pass of discovery, which the caller has made to find out whether the cluster answers.
     pub async fn run(mut self, served: Served) {
         self.follow_discovery(served).await;
         if self.shared.options.once {
@@ -139,8 +140,8 @@ impl Informer {
         }
     }
 
-    /// Reads until every list has ended. A receiver of the changes that has seen enough need not wait for the second pass of
-    /// discovery.
+    /// Reads until every list has ended. Also returns when the receiver closes, so that it need not wait for the second
+    /// pass of discovery.
     async fn run_once(mut self) {
         let settled = sleep(SETTLED);
         tokio::pin!(settled);
@@ -164,7 +165,7 @@ impl Informer {
         }
     }
 
-    /// Has discovery repeated after about these times; what is due anyway at about that time counts for it.
+    /// Schedules discovery after about these delays; a pass that is already due at about that time counts.
     fn rediscover(&mut self, after: &[Duration]) {
         let now = Instant::now();
         for delay in after {
@@ -174,7 +175,7 @@ impl Informer {
         }
     }
 
-    /// Starts to follow what is new, and ends what is gone.
+    /// Starts to read new watch scopes, and ends those that are gone.
     async fn follow_discovery(&mut self, served: Served) {
         let provisional = self.began.get_or_insert_with(Instant::now).elapsed() < SETTLED;
         let mut wanted = BTreeSet::new();
@@ -186,12 +187,12 @@ impl Informer {
             }
         }
         let before = std::mem::replace(&mut self.wanted, wanted);
-        // While a group's server is down its kinds are not listed, but they are not gone.
+        // While a group's server is down, its kinds are not listed, but they still exist.
         let stale = |scope: &WatchScope| {
             served.stale.iter().any(|stale| stale.group == scope.kind.group && stale.version == scope.kind.version)
         };
         let deselected = |scope: &WatchScope| excluded.iter().any(|(kind, _)| scope.kind.is_version_of(kind));
-        // Its CRD was replaced by one with the other scope, so what it reads are the objects of the new kind.
+        // Its CRD was replaced by one with the other scope, so its list and watch return objects of the new kind.
         let rescoped = |scope: &WatchScope| self.wanted.iter().any(|new| new.kind.has_other_scope_than(&scope.kind));
         for (scope, followed) in &mut self.scopes {
             let is_named = stale(scope) || self.wanted.iter().any(|other| other == scope || scope.is_version_of(other));
@@ -226,8 +227,8 @@ impl Informer {
         self.shared.send(Change::Discovered(Discovered { unserved, excluded, provisional })).await;
     }
 
-    /// Returns the stale group versions that may have kinds which are audited and not followed. One whose kinds are all followed,
-    /// in whichever version, costs nothing: where its own server is needed, reading them fails.
+    /// Returns the stale group versions that may have audited kinds which are not followed. A version whose kinds are
+    /// all followed, in whichever version, is not unserved: if its own server is needed, reading them fails.
     fn unserved(&mut self, served: Served) -> Vec<Unserved> {
         let Served { kinds, stale, by_version } = served;
         let before = std::mem::replace(&mut self.by_version, by_version);
@@ -248,8 +249,8 @@ impl Informer {
         stale.into_iter().filter(missing).collect()
     }
 
-    /// Ends what is read in a version that is no longer wanted, once all of it is known in the one that is: until then
-    /// the old one tells what happens.
+    /// Ends scopes in a version that is no longer wanted once the list in the wanted version is complete: until then
+    /// the old scope delivers the changes.
     async fn end_superseded(&mut self) {
         let listed = |scope: &WatchScope| self.scopes.get(scope).is_some_and(|followed| followed.listed);
         let successor = |scope: &WatchScope| self.wanted.iter().any(|new| new.is_version_of(scope) && listed(new));
@@ -260,7 +261,7 @@ impl Informer {
         }
     }
 
-    /// Begins to follow a scope after a while.
+    /// Starts to read a scope after a delay.
     fn start(&mut self, scope: WatchScope, after: Duration) {
         let (shared, following) = (self.shared.clone(), scope.clone());
         let task = self.tasks.spawn(async move {
@@ -290,7 +291,7 @@ impl Informer {
         }
     }
 
-    /// Begins again with a scope whose task has failed.
+    /// Restarts a scope whose task has panicked.
     async fn ended(&mut self, ended: Result<(), JoinError>) {
         let Some(failed) = ended.err().filter(JoinError::is_panic) else { return };
         let Some(scope) = self.scopes.iter().find(|(_, followed)| followed.task.id() == failed.id()) else { return };
@@ -312,10 +313,10 @@ impl Informer {
     }
 }
 
-/// Waits until other policies than `known` are in force.
+/// Waits until policies other than `known` are in force.
 ///
 /// # Cancel safety
-/// A change that was missed is seen by the next call.
+/// A missed change is seen by the next call.
 async fn other_policies(
     policies: &mut Option<watch::Receiver<Arc<PolicySet>>>,
     known: Option<&Arc<PolicySet>>,

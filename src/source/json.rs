@@ -1,4 +1,4 @@
-//! JSON that arrives in pieces, taken apart value by value: what is complete is read while the rest is on its way.
+//! Incremental JSON parsing: complete values are read while the rest is still arriving.
 
 mod list;
 mod value;

@@ -1,7 +1,7 @@
 //! Manifests: files, directories and standard input as a source, for audits without a cluster.
 //!
 //! Out: the same [`Change`]s as from a cluster. A document that cannot be read is reported with file and line and
-//! costs only itself. YAML is read as kubectl reads it (1.1 booleans and octal numbers).
+//! affects no other. YAML is read as kubectl reads it (1.1 booleans and octal numbers).
 
 mod block;
 mod chunks;
@@ -51,23 +51,23 @@ use crate::{
     },
 };
 
-/// What manifests hold, beside the objects themselves.
+/// What manifests contain, apart from the objects themselves.
 #[derive(Debug, Default)]
 pub struct ManifestContent {
     /// Namespaces with objects that were read.
     pub namespaces: BTreeSet<Arc<str>>,
     /// Whether an object without a namespace was read.
     pub has_unplaced: bool,
-    /// Objects that were left out because of their namespace, by that.
+    /// Count of the objects left out because of their namespace, by namespace.
     pub elsewhere: BTreeMap<Option<String>, usize>,
     /// Objects that more than one document defines.
     pub repeated: HashSet<ObjectName>,
-    /// All objects that were read; empty unless they were asked for.
+    /// All objects that were read; empty unless they are to be listed.
     pub objects: HashSet<ObjectName>,
 }
 
-/// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone. The names of all objects are
-/// collected if they are to be `listed`.
+/// Reads all `files` into `changes`, and blocks until all is read. With `listed`, the names of all objects are
+/// collected.
 pub fn read(
     files: &[ManifestFile],
     selection: &Selection,
@@ -76,12 +76,12 @@ pub fn read(
     changes: &mpsc::Sender<Change>,
 ) -> ManifestContent {
     read_with(files, selection, secrets, listed, &mut |change| {
-        // After an interrupt the receiver is gone; the little that is left is read in vain.
+        // After an interrupt the receiver is closed; the little that is left is read in vain.
         let _ended = changes.blocking_send(change);
     })
 }
 
-/// As [`read`]; `send` takes the changes.
+/// Like [`read`], but passes the changes to `send`.
 ///
 /// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
 /// same and the memory does not grow with the files.
@@ -118,26 +118,26 @@ fn read_in_chunks(
     delivery.end()
 }
 
-/// Turns what the files hold into changes.
+/// Converts the items of the files into changes.
 struct Delivery<'a> {
     send: &'a mut dyn FnMut(Change),
     scopes: HashSet<WatchScope>,
     names: Names,
-    /// Files of tools, in which there is something that is no object.
+    /// Files of tools that contain documents which are not objects.
     settings: BTreeSet<Arc<str>>,
-    /// Kinds of objects that `--exclude` leaves out.
+    /// Kinds of objects left out by `--exclude`.
     excluded: BTreeSet<Arc<Kind>>,
     listed: bool,
     content: ManifestContent,
 }
 
-/// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would begin at a higher
+/// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would start at a higher
 /// copy, and the keys would still differ.
 #[derive(Default)]
 struct Names {
     hasher: RandomState,
     once: HashSet<u64>,
-    /// Further objects of the names that came more than once.
+    /// Further objects of the names that occur more than once.
     more: HashMap<u64, u32>,
 }
 
@@ -160,7 +160,7 @@ impl Delivery<'_> {
             match item {
                 ManifestItem::Object(object) => self.object(*object),
                 ManifestItem::Unreadable(at, why) => self.unreadable(at, why),
-                // In YAML the last one counts, as in kubectl.
+                // In YAML the last one wins, as in kubectl.
                 ManifestItem::Duplicate(at, key) => warn!("{at} duplicate key {key:?}: remove one of the two"),
                 ManifestItem::Settings(file) => drop(self.settings.insert(file)),
                 ManifestItem::Excluded(kind) => drop(self.excluded.insert(kind)),
@@ -200,7 +200,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// Reports a document that cannot be read; in the coverage its kind is `*`.
+    /// Reports a document that cannot be read; its kind in the coverage is `*`.
     fn unreadable(&mut self, at: String, why: String) {
         let scope = WatchScope { kind: documents(), namespace: None };
         if self.scopes.insert(scope.clone()) {
@@ -230,7 +230,7 @@ impl Delivery<'_> {
     }
 }
 
-/// Stands for the kind of what is no object.
+/// Returns a placeholder for the kind of documents that are not objects.
 fn documents() -> Arc<Kind> {
     let mut kind = kind_of("", "*");
     kind.plural.clone_from(&kind.kind);
@@ -257,11 +257,11 @@ mod tests {
         read_files_in(Sizes::default(), files)
     }
 
-    /// Reads files; where something stands is `f` and the line.
+    /// Reads files; locations are `f` and the line.
     fn read_files_in(sizes: Sizes, files: &[&Path]) -> (Vec<String>, Vec<String>) {
         let files: Vec<_> = files.iter().map(|path| ManifestFile::named(path.to_path_buf())).collect();
         let (sender, mut receiver) = mpsc::channel(10_000);
-        // As deep a stack as where it is called.
+        // The stack is as large as in production.
         std::thread::scope(|scope| {
             let read = || {
                 let mut send = |change| sender.blocking_send(change).unwrap();
@@ -297,7 +297,7 @@ mod tests {
                 "x".repeat(300)
             )
         };
-        // Comments whose lines look like marks, and long ones that no chunk ends in.
+        // Comments whose lines look like document separators, and long ones in which no chunk ends.
         let stream: Vec<_> =
             (0..2_000).map(|number| format!("# --- {}\n{}", "-".repeat(number % 90), pod(number))).collect();
         let (first, second, third) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn json_values_are_cut_into_chunks_and_what_is_none_costs_only_itself() {
+    fn json_values_are_split_into_chunks_and_an_invalid_one_affects_no_other() {
         let pod = |number: usize, end: &str| {
             let padding = "x".repeat(number % 97 * 10);
             format!(
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_text_goes_on_wherever_kubectl_reads_it() {
+    fn quoted_text_continues_wherever_kubectl_continues_it() {
         let (seen, skipped) = read_text(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"one\n    two\n\n  three\"\n    b: 'x\n y'\n  name: a\n",
         );

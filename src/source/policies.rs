@@ -1,8 +1,8 @@
-//! Policies that are objects of a cluster: read by an informer of their own, and passed on as files.
+//! Policies that are objects of a cluster: read by their own informer, and passed on as files.
 //!
 //! In: Gatekeeper's objects, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
-//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen, together with a
-//! file that cannot be read.
+//! `ConfigMap`, again whenever one of them changes. Objects of a kind that becomes unreadable stay in their last state,
+//! together with a file that reports the error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,23 +35,23 @@ use crate::{
     rego::Form,
 };
 
-/// Changes that wait for being taken.
+/// Capacity of the channel of changes.
 const CHANGES: usize = 256;
-/// The kinds of Gatekeeper that say how to judge, by group and plural.
+/// The kinds of Gatekeeper that define policies, by group and plural.
 pub const GATEKEEPER: [(&str, &str); 3] = [
     ("config.gatekeeper.sh", "configs"),
     ("constraints.gatekeeper.sh", "*"),
     ("templates.gatekeeper.sh", "constrainttemplates"),
 ];
-/// What changes although the policy does not.
+/// Metadata fields that change although the policy does not.
 const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
-/// The files of a source, in the order of their names.
+/// The file trees of a source, in the order of their names.
 pub type Trees = Vec<Arc<FileTree>>;
 
-/// Policies of a cluster that are followed until this is dropped.
+/// Policies of a cluster, which are followed until this is dropped.
 pub struct FollowedPolicies {
-    /// The newest.
+    /// The current files.
     pub trees: watch::Receiver<Trees>,
     task: AbortHandle,
 }
@@ -65,11 +65,11 @@ impl Drop for FollowedPolicies {
 /// Reads the policies of a source and follows their changes.
 ///
 /// # Errors
-/// When some of the objects cannot be read at the beginning, as half of the policies would pass for all of them.
+/// When some of the objects cannot be read at the start: half of the policies would be taken for all of them.
 pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -> anyhow::Result<FollowedPolicies> {
     let mut reading = Reading::new(source, clients);
     let (informer, mut changes) = reading.informer(clients);
-    // Ends with the receiver of its changes.
+    // Ends when the receiver of its changes is closed.
     tokio::spawn(informer.run(served));
     while !reading.is_complete() {
         reading.take(changes.recv().await.context("reading policies of the cluster failed, which is a bug")?);
@@ -91,10 +91,10 @@ pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -
     Ok(FollowedPolicies { trees, task: task.abort_handle() })
 }
 
-/// What is known of a source.
+/// The state of a source.
 struct Reading {
     source: ClusterSource,
-    /// Of `ConfigMap`s.
+    /// The namespace of the `ConfigMap`s.
     namespace: String,
     objects: BTreeMap<ObjectKey, PolicyObject>,
     scopes: BTreeMap<WatchScope, Scope>,
@@ -108,12 +108,12 @@ struct PolicyObject {
     files: Vec<TreeFile>,
 }
 
-/// How far a kind is read.
+/// The progress of reading a kind.
 #[derive(Default)]
 struct Scope {
-    /// Objects that a list which has begun has not named yet; the others of its kind are gone when it ends.
+    /// Objects that the current list has not contained yet; those still unseen at its end were deleted.
     unseen: BTreeSet<ObjectKey>,
-    /// A first list is complete, or it is known that there is none to be had.
+    /// Whether a first list is complete, or the kind is known to be unreadable.
     settled: bool,
     unreadable: Option<String>,
 }
@@ -201,12 +201,12 @@ impl Reading {
         }
     }
 
-    /// Whether each kind is known, or known to be unreadable.
+    /// Whether each kind is settled.
     fn is_complete(&self) -> bool {
         self.discovered && self.scopes.values().all(|scope| scope.settled)
     }
 
-    /// Makes sure that all could be read.
+    /// Checks that all kinds could be read.
     fn readable(&self) -> anyhow::Result<()> {
         if self.scopes.is_empty() {
             let [.., (group, plural)] = GATEKEEPER;
@@ -221,7 +221,7 @@ impl Reading {
         )
     }
 
-    /// Returns the objects of each kind that is known, with a file for each kind that cannot be read.
+    /// Returns the objects of each settled kind, with a file that reports each kind that cannot be read.
     fn trees(&self) -> Trees {
         let tree = |name: String, files| Arc::new(FileTree { name: name.into(), files });
         let settled: Vec<_> = self.scopes.iter().filter(|(_, known)| known.settled).map(|(scope, _)| scope).collect();
@@ -236,7 +236,7 @@ impl Reading {
             files.extend(objects().flat_map(|(_, object)| object.files.clone()));
             return vec![tree(self.source.to_string(), files)];
         }
-        // Each is a directory of its own, as if it were mounted: its data is at the root.
+        // Each is a separate directory, as if it were mounted: its data is at the root.
         let named = |key: &ObjectKey| format!("{CONFIG_MAPS}/{}/{}", self.namespace, key.name);
         let mut sorted: Vec<(&ObjectKey, &PolicyObject)> = objects().collect();
         sorted.sort_by_key(|(key, object)| (&object.created, *key));
@@ -252,7 +252,7 @@ fn is_in(key: &ObjectKey, scope: &WatchScope) -> bool {
     key.kind == scope.kind && (scope.namespace.is_none() || key.namespace == scope.namespace)
 }
 
-/// Returns an object of Gatekeeper as YAML, without what says nothing about the policy.
+/// Returns an object of Gatekeeper as YAML, without fields that are irrelevant for the policy.
 fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)?;
     object.remove("status");
@@ -268,7 +268,7 @@ fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     Ok(vec![TreeFile { path: path.collect(), content }])
 }
 
-/// Returns the values of a `ConfigMap` as files of the names that they have.
+/// Returns the values of a `ConfigMap` as files named after their keys.
 fn values(json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -285,7 +285,7 @@ fn values(json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
         (name, bytes)
     });
     let file = |(name, content): (String, _)| {
-        // What is labelled as a policy is one, whatever its name.
+        // A value in a ConfigMap labelled as policy is a policy, whatever its name.
         let path = if Form::of(Path::new(&name)).is_some() { name } else { format!("{name}.rego") };
         TreeFile { path: vec![path], content }
     };

@@ -1,4 +1,4 @@
-//! An object as a server or a file delivers it, taken apart in one pass over its bytes.
+//! An object as received from a server or a file, parsed in one pass over its bytes.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Range, sync::Arc};
 
@@ -35,7 +35,7 @@ fn quoted(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).unwrap_or_default()
 }
 
-/// Who has written fields of an object through an API version: what is kept of an entry of `managedFields`.
+/// A manager that wrote fields of an object through an API version: the part of a `managedFields` entry that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Writer {
@@ -44,8 +44,8 @@ struct Writer {
     manager: Box<str>,
 }
 
-/// Returns the writers that are named in `managedFields`, each once, sorted: neither another write at another time nor
-/// another order makes another object. What is no entry of a list names none.
+/// Returns the distinct writers in `managedFields`, sorted, so that neither a write at another time nor another order
+/// changes the object. Invalid entries are ignored.
 fn writers(managed_fields: &str) -> Vec<Writer> {
     let mut writers = scanned_writers(managed_fields).unwrap_or_else(|| {
         let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
@@ -56,8 +56,8 @@ fn writers(managed_fields: &str) -> Vec<Writer> {
     writers
 }
 
-/// Finds the writers where entries are written as API servers write them, without a look at the fields, which are nearly
-/// all of the text; `None` where they are not, and JSON has to be read.
+/// Scans for the writers if entries have the format of API servers, without parsing the fields, which are nearly all of
+/// the text; `None` if they do not, and the JSON must be parsed.
 fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
     const ENTRY: &str = r#"{"manager":""#;
     const VERSION: &str = r#""apiVersion":""#;
@@ -70,27 +70,27 @@ fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
     };
     let bytes = managed_fields.as_bytes();
     let writers = memmem::find_iter(bytes, ENTRY).map(writer).collect::<Option<Vec<_>>>()?;
-    // Each entry was found, and nothing that only looks like one.
+    // Every entry was found, and nothing that only looks like one.
     let begins = managed_fields.strip_prefix('[').is_some_and(|list| list.starts_with(ENTRY));
     (begins && memmem::find_iter(bytes, VERSION).count() == writers.len()).then_some(writers)
 }
 
-/// An object as a server or a file delivers it: the metadata that an informer needs, and the JSON, read in one pass over
-/// the bytes.
+/// An object as received from a server or a file: the metadata that an informer needs, and the JSON, parsed in one pass
+/// over the bytes.
 ///
-/// Of `managedFields`, a third of what a server sends, only the writers are kept that used another API version than that in
-/// which the object is read. Few objects have any, and policies about deprecated versions need no others.
+/// Of `managedFields`, a third of what a server sends, only the writers that used another API version than the one in
+/// which the object is read are kept. Few objects have any, and policies about deprecated versions need no others.
 ///
-/// Reading never fails: one odd object must cost neither its page of a list nor the watch. What is wrong is kept and comes
-/// out in [`Received::into_object`].
+/// Parsing never fails: one invalid object must fail neither its page of a list nor the watch. The problem is stored
+/// and returned by [`Received::into_object`].
 #[derive(Debug, Clone)]
 pub struct Received {
     meta: Metadata,
-    /// `apiVersion` as sent; items of a list carry none.
+    /// `apiVersion` as sent; items of a list have none.
     pub api_version: Option<String>,
-    /// `kind` as sent; items of a list carry none.
+    /// `kind` as sent; items of a list have none.
     pub kind: Option<String>,
-    /// All other fields as `,"key":value`, so that apiVersion and kind can be put before them.
+    /// All other fields as `,"key":value`, so that apiVersion and kind can be written before them.
     fields: Vec<u8>,
     /// Where the metadata ends in `fields`, before the brace.
     metadata_end: usize,
@@ -135,10 +135,10 @@ impl Received {
         }
     }
 
-    /// Makes it an object of `kind`; `copy` as in [`ObjectKey`].
+    /// Converts it into an object of `kind`; `copy` as in [`ObjectKey`].
     ///
     /// # Errors
-    /// When the JSON was not that of an object, with the reason; the name is in [`Self::name`], if it was readable.
+    /// When the JSON is not a valid object, with the reason; [`Self::name`] returns the name if it was readable.
     pub fn into_object(mut self, kind: &Arc<Kind>, secrets: Secrets, copy: u32) -> Result<Object, String> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -171,7 +171,7 @@ impl Received {
         })
     }
 
-    /// Adds the writers that used another version than this one to the metadata.
+    /// Adds the writers that used another version than `api_version` to the metadata.
     fn keep_writers(&mut self, api_version: &str) {
         self.writers.retain(|writer| &*writer.api_version != api_version);
         if self.writers.is_empty() || self.metadata_end == 0 {
@@ -182,7 +182,7 @@ impl Received {
         self.fields.splice(self.metadata_end..self.metadata_end, field.into_bytes());
     }
 
-    /// `namespace/name`, or whatever of it could be read.
+    /// Returns `namespace/name`, as far as they could be read.
     pub fn name(&self) -> String {
         let name = self.meta.name.as_deref().unwrap_or("(no name)");
         self.meta.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
@@ -195,23 +195,23 @@ impl Received {
         Some(ObjectKey { kind: Arc::clone(kind), namespace, name, copy: 0 })
     }
 
-    /// Why the JSON is not that of an object, if it is not.
+    /// Returns why the JSON is not a valid object, if it is not.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// `metadata.namespace`.
+    /// Returns `metadata.namespace`.
     pub fn namespace(&self) -> Option<&str> {
         self.meta.namespace.as_deref()
     }
 
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`.
     pub fn resource_version(&self) -> Option<&str> {
         self.meta.resource_version.as_deref()
     }
 
     fn take_apart(&mut self, all: Vec<(Cow<'_, str>, Field<'_>)>) -> Result<(), String> {
-        // No room is taken for what is left out.
+        // No space is reserved for fields that are left out.
         self.fields.reserve_exact(all.iter().map(|(key, field)| key.len() + field.bytes()).sum());
         for (key, field) in all {
             let value = match field {
@@ -266,7 +266,7 @@ impl Received {
     }
 }
 
-/// Returns the owner that is the controller; what is no list of owners names none.
+/// Returns the owner that is the controller; `None` if the value is not a list of owners.
 fn controller(owner_references: &RawValue) -> Option<Arc<Controller>> {
     let owners: Vec<OwnerReference> = serde_json::from_str(owner_references.get()).ok()?;
     let owner = owners.into_iter().find(|owner| owner.controller == Some(true) && !owner.uid.is_empty())?;
@@ -275,7 +275,7 @@ fn controller(owner_references: &RawValue) -> Option<Arc<Controller>> {
     Some(Arc::new(Controller { group, kind: kind.into(), name: name.into(), uid: uid.into() }))
 }
 
-/// Reads a field that holds a string, or nothing.
+/// Reads a field that contains a string or null.
 fn text(field: &str, value: &RawValue) -> Result<Option<String>, String> {
     serde_json::from_str(value.get()).map_err(|_| format!("{field} is {}, not a string{}", shown(value), quotes(value)))
 }
@@ -292,13 +292,14 @@ fn shown(value: &RawValue) -> String {
     }
 }
 
-/// Returns what to do about a value that YAML reads as a number or a boolean.
+/// Returns the fix for a value that YAML reads as a number or a boolean.
 fn quotes(value: &RawValue) -> &'static str {
     let is_scalar = !value.get().starts_with(['{', '[', '"']);
     if is_scalar { ": put it in quotes" } else { "" }
 }
 
-/// Says why JSON is not that of an object. Finding the field costs another pass, which only a broken one takes.
+/// Describes why JSON is not a valid object. Finding the field takes another pass, which is needed only for invalid
+/// ones.
 fn not_an_object(json: &str, error: &serde_json::Error) -> String {
     let metadata = fields(json).ok().and_then(|all| all.into_iter().find(|(key, _)| key == "metadata"));
     if let Some((_, value)) = metadata.filter(|(_, value)| !value.get().starts_with('{')) {
@@ -307,7 +308,7 @@ fn not_an_object(json: &str, error: &serde_json::Error) -> String {
     if json.starts_with('"') {
         return "it is text".to_owned();
     }
-    // The position is that in the JSON of this object, which a file does not contain as it is.
+    // The position refers to the JSON of this object, which does not occur in the file in this form.
     let why = without_value(error);
     why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why).to_owned()
 }
@@ -319,12 +320,12 @@ fn write_field(out: &mut Vec<u8>, before: u8, key: &str, value: &RawValue) {
     out.extend_from_slice(value.get().as_bytes());
 }
 
-/// Returns the fields of a JSON object in their order, values unread.
+/// Returns the fields of a JSON object in order, with unparsed values.
 pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
     serde_json::from_str::<Fields<'_, _>>(json).map(|fields| fields.0)
 }
 
-/// The fields of a JSON object in their order.
+/// The fields of a JSON object in order.
 struct Fields<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 /// The value of a field.
@@ -338,14 +339,15 @@ impl<'de> FieldValue<'de> for &'de RawValue {
     }
 }
 
-/// A field of a Kubernetes object. The metadata is taken apart in the same pass: with `managedFields` it is half of the bytes.
+/// A field of a Kubernetes object. The metadata is parsed in the same pass: with `managedFields` it is half of the
+/// bytes.
 enum Field<'a> {
     Metadata(Fields<'a, &'a RawValue>),
     Other(&'a RawValue),
 }
 
 impl Field<'_> {
-    /// Returns how many bytes are kept of it and its punctuation.
+    /// Returns how many bytes of it are kept, including punctuation.
     fn bytes(&self) -> usize {
         const PUNCTUATION: usize = 4;
         let value = match self {
@@ -359,7 +361,7 @@ impl Field<'_> {
     }
 }
 
-/// The fields of an object as they are written, for a reader of what surrounds it: they become a [`Received`].
+/// The unparsed fields of an object, for code that parses the surrounding JSON; converts into a [`Received`].
 pub(crate) struct ObjectFields<'a>(Fields<'a, Field<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ObjectFields<'a> {
@@ -464,14 +466,14 @@ mod tests {
         let want =
             serde_json::json!({"name": "a", "managedFields": [{"apiVersion": "policy/v1beta1", "manager": "helm"}]});
         assert_eq!(metadata(&list(&old)), want);
-        // Neither times nor the order nor another field of the same writer change the object.
+        // Neither times nor the order nor another entry of the same writer change the object.
         let later = [
             entry("kubectl", "policy/v1", "9"),
             entry("helm", "policy/v1beta1", "3"),
             entry("helm", "policy/v1beta1", "4"),
         ];
         assert_eq!(metadata(&list(&later)), want);
-        // An odd entry costs itself alone.
+        // An invalid entry affects no other.
         assert_eq!(
             metadata(&list(&[r#"{"manager":7,"apiVersion":"v1"}"#.to_owned(), "null".to_owned(), old[0].clone()])),
             want
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_are_scanned_only_where_that_finds_what_json_says() {
+    fn writers_are_scanned_only_where_that_equals_parsing() {
         let entry = |manager: &str, version: &str, fields: &str| {
             format!(
                 r#"{{"manager":"{manager}","operation":"Update","apiVersion":"{version}","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
@@ -515,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_wrong_type_is_named() {
+    fn a_field_of_a_wrong_type_is_reported() {
         for (json, want) in [
             (r#"{"metadata":{"name":true}}"#, "metadata.name is the boolean true, not a string: put it in quotes"),
             (r#"{"metadata":{"name":"a","namespace":[1]}}"#, "metadata.namespace is a list, not a string"),
@@ -536,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_objects_are_named_and_never_fail_a_list() {
+    fn invalid_objects_are_reported_and_never_fail_a_list() {
         let odd = [
             r#"{"metadata":{"name":"ok"}}"#,
             r#"{"metadata":{"name":7}}"#,

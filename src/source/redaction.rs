@@ -1,7 +1,7 @@
-//! Redaction: removes the values of Secrets from an object before anything else can read them.
+//! Redaction: removes the values of Secrets from an object before any other code can read them.
 //!
-//! In: the JSON of one object. Out: the same JSON without the values; the keys of `data` and the names of annotations stay.
-//! A Secret inside another object, such as a `Template` of `OpenShift`, is redacted in its place.
+//! In: the JSON of one object. Out: the same JSON without the values; the keys of `data` and the names of annotations
+//! remain. A Secret inside another object, for example in a `Template` of `OpenShift`, is redacted in place.
 
 use data_encoding::BASE64;
 use memchr::memmem;
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use crate::{judge::depth, model::object::Kind};
 
-/// Suffixes of annotations in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
-/// Rancher and Helm controllers; the objectmatcher library of operators.
+/// Suffixes of annotations in which tools store the whole object as it was applied: kubectl and Argo CD; kapp; Rancher
+/// and Helm controllers; the objectmatcher library of operators.
 const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
-/// How the names of annotations begin whose values policies may read: a service account's name, and a release of Helm.
+/// Prefixes of annotations whose values policies may read: the name of a service account, and a Helm release.
 const READABLE: [&str; 3] = ["kubernetes.io/service-account.", "meta.helm.sh/", "helm.sh/"];
-/// How the name of another one ends.
+/// The suffix of another readable annotation.
 const MANAGER: &str = "/managed-by";
-/// Fields of `metadata` in the API. A line that is indented wrongly puts others there.
+/// Fields of `metadata` in the API. A line with wrong indentation adds others.
 const METADATA: [&str; 15] = [
     "annotations",
     "creationTimestamp",
@@ -37,7 +37,7 @@ const METADATA: [&str; 15] = [
 /// Shorter values of a Secret are not searched for in labels: they are words such as `prod`.
 const SHORTEST: usize = 6;
 
-/// Whether an annotation of this name holds the whole object once more.
+/// Whether an annotation of this name contains a copy of the whole object.
 pub(super) fn is_copy(annotation: &str) -> bool {
     COPIES.iter().any(|copy| annotation.ends_with(copy))
 }
@@ -70,12 +70,12 @@ fn mentions_secret(json: &[u8]) -> bool {
     })
 }
 
-/// Redacts the Secrets inside of a value; returns whether there are any.
+/// Redacts the Secrets inside a value; returns whether there are any.
 fn redact_inside(value: &mut Value) -> bool {
     match value {
         Value::Array(items) => items.iter_mut().fold(false, |found, item| redact_inside(item) | found),
         Value::Object(fields) if is_secret(fields, "Secret") => {
-            // A reference to a Secret has no such field, and stays as it is.
+            // A reference to a Secret has no such field, and remains as it is.
             let is_whole = ["data", "stringData", "metadata"].iter().any(|field| fields.contains_key(*field));
             if is_whole {
                 redact_secret(value);
@@ -96,7 +96,7 @@ fn is_secret(fields: &Map<String, Value>, kind: &str) -> bool {
     text("kind") == Some(kind) && !text("apiVersion").is_some_and(|version| version.contains('/'))
 }
 
-/// Redacts the annotations of an object that hold Secrets as text; returns whether there are any.
+/// Redacts the annotations of an object that contain Secrets as text; returns whether there are any.
 fn redact_copies(object: &mut Value) -> bool {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     let mut found = false;
@@ -123,7 +123,8 @@ fn redact_secret(secret: &mut Value) {
             "data" | "stringData" if value.is_object() => {
                 value.as_object_mut().into_iter().flatten().for_each(|(_, value)| *value = Value::from(""));
             }
-            // Any other field is not a Secret's, but may hold a value: a line that is indented wrongly.
+            // Any other field is not a Secret's, but may contain a value, for example after a line with wrong
+            // indentation.
             _ => *value = Value::Null,
         }
     }
@@ -165,7 +166,7 @@ impl SecretValues {
         Self(values)
     }
 
-    /// Removes a text that contains one of the values, and what is no text.
+    /// Removes a text that contains one of the values, and anything that is not a string.
     fn hide(&self, value: &mut Value) {
         match value.as_str() {
             Some(text) if self.0.iter().any(|secret| text.contains(secret)) => *value = Value::from(""),
@@ -197,7 +198,7 @@ mod tests {
         serde_json::from_slice(&redact(&kind, object.to_string().into_bytes()).unwrap()).unwrap()
     }
 
-    /// A Secret whose values are `hunter2!` (`aHVudGVyMiE=`) in every place that an author may put one.
+    /// Returns a Secret with the value `hunter2!` (`aHVudGVyMiE=`) in every place where an author may put one.
     fn leaky() -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "hunter2!", "immutable": "hunter2!", "password": "hunter2!",
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_secrets_and_objects_of_other_groups_stay() {
+    fn references_to_secrets_and_objects_of_other_groups_are_unchanged() {
         let reference =
             json!({"spec": {"refs": [{"kind": "Secret", "apiVersion": "v1", "name": "a"}], "data": {"b": 1}}});
         assert_eq!(redacted("example.com", "Gateway", &reference), reference);

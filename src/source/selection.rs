@@ -25,7 +25,7 @@ pub struct KindPattern {
 }
 
 impl KindPattern {
-    /// Whether the pattern names `kind`.
+    /// Whether the pattern matches `kind`.
     pub fn matches(&self, kind: &Kind) -> bool {
         let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
         let named = self.name.as_ref().is_none_or(|name| names(kind).any(|own| own.eq_ignore_ascii_case(name)));
@@ -34,7 +34,7 @@ impl KindPattern {
 }
 
 impl KindPattern {
-    /// Whether it is `*`, which names no single kind.
+    /// Whether it is `*`, which names no specific kind.
     fn is_everything(&self) -> bool {
         self.name.is_none() && self.group.is_none()
     }
@@ -76,38 +76,38 @@ fn names(kind: &Kind) -> impl Iterator<Item = &String> {
 /// Which of the served kinds are audited, and in which namespaces.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// The only namespaces; empty is the whole cluster.
+    /// The only namespaces; the whole cluster if empty.
     pub namespaces: BTreeSet<String>,
-    /// Namespaces whose objects are only looked up, as those of `--exclude-namespace`.
+    /// Namespaces whose objects only serve lookups, from `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
-    /// Others are only looked up.
+    /// Labels of the objects to audit; all others only serve lookups.
     pub labels: Option<LabelRequirements>,
-    /// Whether kinds that no rule names need not be read if they may not be: a team checks its namespaces once, with its rights.
+    /// Whether kinds that no rule names may be forbidden: a team checks its namespaces once, with its own rights.
     pub named_only: bool,
-    /// Kinds that need not be read if they may not be.
+    /// Kinds that may be forbidden.
     pub allow_missing: Vec<KindPattern>,
     /// Audited in any case, except kaudit's own output.
     pub include: Vec<KindPattern>,
     /// Not audited, unless included.
     pub exclude: Vec<KindPattern>,
-    /// The part of the objects that this process judges.
+    /// The part of the objects that this process evaluates.
     pub shard: Shard,
-    /// The policies in force: kinds that they look up by name are read, also if they are left out by default.
+    /// The policies in force: kinds that they look up by name are read, even if they are left out by default.
     pub policies: Vec<Arc<PolicySet>>,
-    /// Only kinds that the policies can say anything about or look up are audited, unless included.
+    /// Whether only kinds that the policies evaluate or look up are audited, unless included.
     pub concerned_only: bool,
-    /// Whether the objects are those of files, of which nothing is left out by default.
+    /// Whether the objects come from files, of which nothing is left out by default.
     pub of_files: bool,
 }
 
-/// What becomes of the objects of a kind.
+/// How the objects of a kind are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindRole {
-    /// They are read and evaluated.
+    /// Read and evaluated.
     Evaluated,
-    /// They are only read, as policies look them up.
+    /// Only read for lookups of policies.
     LookedUp,
-    /// They are not read.
+    /// Not read.
     Excluded(Exclusion),
 }
 
@@ -116,20 +116,20 @@ pub enum KindRole {
 pub enum Exclusion {
     /// kaudit writes it.
     OwnOutput,
-    /// It is in no namespace, and only namespaces are read.
+    /// It is cluster-scoped, and only namespaces are read.
     ClusterScoped,
-    /// It is in no namespace, and another shard reads it.
+    /// It is cluster-scoped, and another shard reads it.
     OtherShard,
     /// By `--exclude`.
     Asked,
     /// By default.
     Default,
-    /// No policy is about it.
+    /// No policy applies to it.
     Unconcerned,
 }
 
 impl Exclusion {
-    /// Returns why a rule cannot look up the kind, as it stands behind "looks up KINDS, which".
+    /// Returns why a rule cannot look up the kind; follows "looks up KINDS, which" in messages.
     pub fn unread(self) -> &'static str {
         match self {
             Self::OwnOutput => "are not read: kaudit's own output",
@@ -142,10 +142,11 @@ impl Exclusion {
     }
 }
 
-/// Why a rule cannot look up what is in no namespace, or in others than those that are read.
+/// Why a rule cannot look up cluster-scoped objects, or those of namespaces that are not read.
 pub const NOT_WITH_NAMESPACE: &str = "are not read with --namespace";
 
-/// Not evaluated by default: written many times a minute by controllers, derived from other objects, or made by auditors.
+/// Kinds that are not evaluated by default: written many times a minute by controllers, derived from other objects, or
+/// written by auditors.
 const NOISE: [(&str, &str); 7] = [
     ("", "endpoints"),
     ("", "events"),
@@ -181,12 +182,12 @@ impl Selection {
         format!("by default (--include {kind} brings it back)")
     }
 
-    /// Returns what becomes of the objects of a kind.
+    /// Returns how the objects of a kind are used.
     pub fn role(&self, kind: &Kind) -> KindRole {
         self.role_for(kind, &self.policies.iter().map(AsRef::as_ref).collect::<Vec<_>>())
     }
 
-    /// The same with other policies in force.
+    /// Like [`Self::role`], with other policies in force.
     pub fn role_for(&self, kind: &Kind, policies: &[&PolicySet]) -> KindRole {
         let excluded = if kind.group == OWN_GROUP && !is_exception(kind) {
             Exclusion::OwnOutput
@@ -221,8 +222,8 @@ impl Selection {
         self.of_files || !is_noise(kind) || self.chooses(kind) == Some(true)
     }
 
-    /// Whether an audit is incomplete if a kind may not be read. kaudit's own kinds are not needed, nor those of `--allow-missing`.
-    /// Of some namespaces that are checked once, only the kinds are that a rule names.
+    /// Whether an audit is incomplete if a kind is forbidden. kaudit's own kinds are not needed, nor those of
+    /// `--allow-missing`. With `named_only`, only kinds that a rule names are needed.
     pub fn needs(&self, kind: &Kind) -> bool {
         let is_named = || {
             self.policies.iter().any(|set| {
@@ -240,12 +241,12 @@ impl Selection {
         self.excluded_namespaces.iter().any(|glob| glob.matches(namespace))
     }
 
-    /// Whether an object is in a namespace that is left out, or is one itself.
+    /// Whether an object is in an excluded namespace, or is such a namespace itself.
     pub fn excludes_namespace_of(&self, key: &ObjectKey) -> bool {
         key.own_namespace().is_some_and(|own| self.excludes_namespace(own))
     }
 
-    /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.
+    /// Whether kinds of `group` may be audited, for a group whose kinds are currently unknown.
     pub fn may_audit_group(&self, group: &str) -> bool {
         let names = |pattern: &KindPattern| {
             pattern.group.as_ref().map_or(pattern.name.is_none(), |own| own.eq_ignore_ascii_case(group))
@@ -253,20 +254,21 @@ impl Selection {
         self.include.iter().any(names) || !self.exclude.iter().any(|pattern| pattern.name.is_none() && names(pattern))
     }
 
-    /// Returns what the user said of `kind`: audited, not audited, or nothing. `include` wins over `exclude`.
+    /// Returns whether the user included (`true`) or excluded (`false`) `kind`; `None` if neither. `include` wins over
+    /// `exclude`.
     pub fn chooses(&self, kind: &Kind) -> Option<bool> {
         let named = |patterns: &[KindPattern]| patterns.iter().any(|pattern| pattern.matches(kind));
         if named(&self.include) { Some(true) } else { named(&self.exclude).then_some(false) }
     }
 
-    /// Checks that every pattern names a kind that is served.
+    /// Checks that every pattern matches a served kind.
     ///
     /// # Errors
-    /// Names the pattern and the nearest name there is.
+    /// Names the pattern and the nearest served name.
     pub fn check(&self, served: &Served) -> Result<(), String> {
         for pattern in self.include.iter().chain(&self.exclude) {
             let known = served.kinds.iter().any(|kind| pattern.matches(kind));
-            // The group's server may be down, and its kinds unknown for now.
+            // The group's server may be down, and its kinds currently unknown.
             let unknown = served.stale.iter().any(|stale| pattern.group.as_ref() == Some(&stale.group));
             if !known && !unknown && !pattern.is_everything() {
                 let named = |kind: &Arc<Kind>| {

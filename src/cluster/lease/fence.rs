@@ -12,11 +12,11 @@ use tower::{BoxError, Layer, Service};
 
 use super::moment::Moment;
 
-/// Open until an instant that moves on with each renewal. As a layer of a client it refuses requests when it is shut, and
-/// cancels those that are in flight.
+/// Open until an instant that each renewal moves forward. As a layer of a client it refuses requests when it is shut,
+/// and cancels those in flight.
 ///
-/// What has left this process cannot be called back: the time between a leader's deadline and the end of the Lease is for
-/// that.
+/// A request that has left this process cannot be cancelled: that is why there is some time between a leader's deadline
+/// and the end of the Lease.
 #[derive(Debug, Clone)]
 pub struct Fence {
     until: watch::Receiver<Moment>,
@@ -27,13 +27,13 @@ impl Fence {
         Self { until }
     }
 
-    /// Whether requests may pass now. Reads the clocks, as timers have not fired yet in a process that was frozen or on a
-    /// machine that was suspended.
+    /// Whether requests may pass now. Reads the clocks, because timers may not have fired yet in a process that was
+    /// frozen or on a machine that was suspended.
     pub fn is_open(&self) -> bool {
         !self.until.borrow().has_come()
     }
 
-    /// Returns when it has shut.
+    /// Waits until it has shut.
     async fn shut(mut self) {
         loop {
             let until = self.until.borrow_and_update().instant;
@@ -60,7 +60,7 @@ pub struct Fenced<S> {
     fence: Arc<Fence>,
 }
 
-/// The error of requests that come too late.
+/// The error of requests after the fence has shut.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease is lost, and another replica may record by now")]
 struct Shut;
@@ -89,7 +89,7 @@ where
             let mut response = pin!(response);
             let mut shut = pin!(Fence::clone(&fence).shut());
             poll_fn(|context| {
-                // Before each step, as the step may be the one that sends.
+                // Checked before each poll, as any poll may send the request.
                 if !fence.is_open() || shut.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Err(Shut.into()));
                 }

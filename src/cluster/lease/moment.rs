@@ -1,26 +1,26 @@
-//! Points in time that also pass while the machine is suspended.
+//! Points in time on clocks that include the suspension of the machine.
 
 use std::{ops::Add, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// A point in time by two clocks: timers and [`Instant`] stand still while a machine is suspended, a Lease goes on.
+/// A point in time on two clocks: timers and [`Instant`] stop while a machine is suspended, but a Lease expires.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
-    /// By the clock of timers.
+    /// On the clock of timers.
     pub(super) instant: Instant,
-    /// By the clock that counts suspension, since the machine was started.
+    /// On the clock that includes suspension, since boot.
     pub(super) since_boot: Duration,
 }
 
 impl Moment {
-    /// Returns the present.
+    /// Returns the current time.
     pub(super) fn now() -> Self {
         Self { instant: Instant::now(), since_boot: since_boot() }
     }
 
-    /// Whether it has come by one of the clocks.
+    /// Whether it has passed on one of the clocks.
     pub(super) fn has_come(self) -> bool {
         Instant::now() >= self.instant || since_boot() >= self.since_boot
     }
@@ -35,7 +35,7 @@ impl Add<Duration> for Moment {
 }
 
 fn since_boot() -> Duration {
-    // Elsewhere the monotonic clock is the nearest there is.
+    // On other systems the monotonic clock is the closest one.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -1,4 +1,4 @@
-//! The Leases at the API server.
+//! Reads and writes Leases at the API server.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -11,10 +11,10 @@ use crate::{
     model::shard::Shard,
 };
 
-/// Annotation with the number of shards that the holder of a Lease is configured with.
+/// Annotation with the shard count that the holder of a Lease is configured with.
 const SHARDS: &str = "kaudit.dev/shards";
 
-/// One Lease, and those that may not be held at the same time.
+/// One Lease, and the others that may not be held at the same time.
 pub trait Store: Send + Sync {
     /// Reads it; `None` if there is none.
     fn get(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
@@ -22,7 +22,7 @@ pub trait Store: Send + Sync {
     fn create(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
     /// Replaces it; fails if its `resourceVersion` is not that of `lease`.
     fn replace(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-    /// Reads the Leases of another number of shards.
+    /// Reads the Leases of other shard counts.
     fn rivals(&self) -> impl Future<Output = kube::Result<Vec<Lease>>> + Send;
 }
 
@@ -30,7 +30,7 @@ pub trait Store: Send + Sync {
 pub struct ClusterStore {
     /// Reads and writes Leases of one namespace.
     pub api: Api<Lease>,
-    /// What the names of the Leases of all shards begin with.
+    /// The prefix of the names of the Leases of all shards.
     pub base: String,
     /// The shard whose Lease it is.
     pub shard: Shard,

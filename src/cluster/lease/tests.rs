@@ -10,28 +10,28 @@ use super::*;
 
 const TIMES: Times = Times { duration: Duration::from_secs(15) };
 
-/// A server that keeps one Lease, and the ways to it.
+/// A server with one Lease, and the connections to it.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,
     version: u64,
-    ways: BTreeMap<String, Way>,
-    /// Leases of another number of shards.
+    connections: BTreeMap<String, LeaseConnection>,
+    /// Leases of other shard counts.
     rivals: Vec<Lease>,
 }
 
-/// How the server is reached.
+/// The delays and failures of a connection to the server.
 #[derive(Debug, Clone, Copy, Default)]
-struct Way {
-    /// Until a request is there.
+struct LeaseConnection {
+    /// Time until a request arrives.
     there: Duration,
-    /// Until its answer is back.
+    /// Time until its response is back.
     back: Duration,
-    /// What comes there is refused.
+    /// Whether requests are refused.
     refuses: bool,
 }
 
-/// One candidate's way to a server.
+/// One candidate's connection to a server.
 #[derive(Clone)]
 struct Remote {
     server: Arc<Mutex<Server>>,
@@ -45,19 +45,19 @@ fn status(code: u16) -> kube::Error {
 }
 
 impl Remote {
-    async fn ask<T: Send + 'static>(
+    async fn request<T: Send + 'static>(
         &self,
         answer: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
     ) -> kube::Result<T> {
-        let way = self.server.lock().unwrap().ways.get(&self.name).copied().unwrap_or_default();
+        let connection = self.server.lock().unwrap().connections.get(&self.name).copied().unwrap_or_default();
         let server = self.server.clone();
-        // What was sent arrives, whether or not somebody waits for the answer.
-        let asked = tokio::spawn(async move {
-            sleep(way.there).await;
-            if way.refuses { Err(status(500)) } else { answer(&mut server.lock().unwrap()) }
+        // A sent request arrives, whether or not its response is awaited.
+        let response = tokio::spawn(async move {
+            sleep(connection.there).await;
+            if connection.refuses { Err(status(500)) } else { answer(&mut server.lock().unwrap()) }
         });
-        let answer = asked.await.unwrap();
-        sleep(way.back).await;
+        let answer = response.await.unwrap();
+        sleep(connection.back).await;
         answer
     }
 }
@@ -78,12 +78,13 @@ impl Server {
 
 impl Store for Remote {
     async fn get(&self) -> kube::Result<Option<Lease>> {
-        self.ask(|server| Ok(server.lease.clone())).await
+        self.request(|server| Ok(server.lease.clone())).await
     }
 
     async fn create(&self, lease: &Lease) -> kube::Result<Lease> {
         let lease = lease.clone();
-        self.ask(move |server| if server.lease.is_some() { Err(status(409)) } else { Ok(server.write(&lease)) }).await
+        self.request(move |server| if server.lease.is_some() { Err(status(409)) } else { Ok(server.write(&lease)) })
+            .await
     }
 
     async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
@@ -93,11 +94,11 @@ impl Store for Remote {
             Some(known) if known.metadata.resource_version != lease.metadata.resource_version => Err(status(409)),
             Some(_) => Ok(server.write(&lease)),
         };
-        self.ask(replace).await
+        self.request(replace).await
     }
 
     async fn rivals(&self) -> kube::Result<Vec<Lease>> {
-        self.ask(|server| Ok(server.rivals.clone())).await
+        self.request(|server| Ok(server.rivals.clone())).await
     }
 }
 
@@ -112,12 +113,12 @@ impl World {
         Candidate::new(store, name.to_owned(), TIMES)
     }
 
-    fn way(&self, name: &str, way: Way) {
-        self.server.lock().unwrap().ways.insert(name.to_owned(), way);
+    fn connect(&self, name: &str, connection: LeaseConnection) {
+        self.server.lock().unwrap().connections.insert(name.to_owned(), connection);
     }
 
     fn cut_off(&self, name: &str) {
-        self.way(name, Way { there: CUT_OFF, ..Way::default() });
+        self.connect(name, LeaseConnection { there: CUT_OFF, ..LeaseConnection::default() });
     }
 
     fn spec(&self) -> LeaseSpec {
@@ -152,7 +153,7 @@ async fn the_first_leads_and_the_second_waits_for_it_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_is_taken_at_once() {
+async fn a_released_lease_is_taken_at_once() {
     let world = World::default();
     let (mut first, mut second) = (world.candidate("first"), world.candidate("second"));
     first.acquire().await;
@@ -167,7 +168,7 @@ async fn what_is_given_back_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+async fn a_disconnected_leader_stops_before_another_starts() {
     let world = World::default();
     let (mut first, mut second) = (world.candidate("first"), world.candidate("second"));
     first.acquire().await;
@@ -185,8 +186,8 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
     };
     let times = tokio::join!(loses, takes);
     assert_eq!(times, (Duration::from_secs(10), Duration::from_secs(15)));
-    // When it can be reached again it follows.
-    world.way("first", Way::default());
+    // When it is connected again, it follows.
+    world.connect("first", LeaseConnection::default());
     tokio::select! {
         () = first.acquire() => panic!("two lead"),
         () = second.keep() => panic!("it is lost"),
@@ -201,19 +202,19 @@ async fn errors_and_unanswered_renewals_are_survived() {
     leader.acquire().await;
     let fence = leader.fence();
     let troubles = async {
-        for way in [
-            Way { refuses: true, ..Way::default() },
-            // The renewal is made, but its answer is lost: the version is not the one that is known.
-            Way { back: CUT_OFF, ..Way::default() },
-            Way { there: CUT_OFF, ..Way::default() },
+        for connection in [
+            LeaseConnection { refuses: true, ..LeaseConnection::default() },
+            // The renewal succeeds, but its response is lost: the resourceVersion is not the known one.
+            LeaseConnection { back: CUT_OFF, ..LeaseConnection::default() },
+            LeaseConnection { there: CUT_OFF, ..LeaseConnection::default() },
         ] {
-            world.way("leader", way);
+            world.connect("leader", connection);
             sleep(Duration::from_secs(6)).await;
-            world.way("leader", Way::default());
+            world.connect("leader", LeaseConnection::default());
             sleep(Duration::from_secs(10)).await;
-            assert!(fence.is_open(), "{way:?}");
+            assert!(fence.is_open(), "{connection:?}");
         }
-        // Somebody edits it.
+        // A user edits it.
         let mut lease = world.server.lock().unwrap().lease.clone().unwrap();
         lease.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
         world.server.lock().unwrap().write(&lease);
@@ -225,7 +226,7 @@ async fn errors_and_unanswered_renewals_are_survived() {
         () = troubles => {}
     }
     assert_eq!(world.server.lock().unwrap().lease.clone().unwrap().metadata.labels.unwrap()["a"], "b");
-    // Somebody deletes it: to this candidate it is lost, until it makes another.
+    // A user deletes it: this candidate loses it until it creates another.
     world.server.lock().unwrap().lease = None;
     leader.keep().await;
     assert!(!fence.is_open());
@@ -239,7 +240,7 @@ async fn a_frozen_leader_finds_its_fence_shut() {
     let (mut first, mut second) = (world.candidate("first"), world.candidate("second"));
     first.acquire().await;
     let fence = first.fence();
-    // Nothing of the first runs while time goes by.
+    // The first does not run while time passes.
     timeout(Duration::from_secs(15), second.acquire()).await.unwrap_err();
     advance(Duration::from_secs(1)).await;
     second.acquire().await;
@@ -253,7 +254,7 @@ async fn a_frozen_leader_finds_its_fence_shut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_duration_of_the_holder_counts() {
+async fn a_longer_duration_of_the_holder_is_respected() {
     let world = World::default();
     let mut slow = world.candidate("slow");
     slow.times = Times::lasting(Duration::from_mins(1));
@@ -264,7 +265,7 @@ async fn a_longer_duration_of_the_holder_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_begins_while_shards_of_another_number_record() {
+async fn no_candidate_leads_while_shards_of_another_count_record() {
     let world = World::default();
     let rival = |holder: &str, renewed: i64| {
         let spec = LeaseSpec {
@@ -290,13 +291,13 @@ async fn nobody_begins_while_shards_of_another_number_record() {
     let (seconds, ()) = tokio::join!(acquires, renews);
     assert_eq!(seconds, 38 + 15, "it was renewed 38 s after the start for the last time");
     candidate.release().await;
-    // Given back.
+    // Released.
     world.server.lock().unwrap().rivals = vec![rival("", 50)];
     timeout(Duration::from_millis(10), candidate.acquire()).await.unwrap();
     candidate.release().await;
-    // One that came while this one claimed.
-    let slow = Way { back: Duration::from_millis(500), ..Way::default() };
-    world.way("one", slow);
+    // A rival that appears while this candidate claims its Lease.
+    let slow = LeaseConnection { back: Duration::from_millis(500), ..LeaseConnection::default() };
+    world.connect("one", slow);
     world.server.lock().unwrap().rivals.clear();
     let comes = async {
         while holder(Some(&world.spec())).is_none() {
@@ -310,9 +311,9 @@ async fn nobody_begins_while_shards_of_another_number_record() {
     assert_eq!(holder(Some(&world.spec())), None, "it was given back");
 }
 
-/// Candidates that are cut off, slowed down and let again at random.
+/// Candidates that are randomly disconnected, slowed down and reconnected.
 #[tokio::test(start_paused = true)]
-async fn no_two_lead_whatever_the_network_does_and_one_does_when_it_is_well() {
+async fn at_most_one_leads_whatever_the_network_does_and_one_does_once_it_recovers() {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     let seed = std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
@@ -328,7 +329,7 @@ async fn no_two_lead_whatever_the_network_does_and_one_does_when_it_is_well() {
         tasks.spawn(async move {
             loop {
                 candidate.acquire().await;
-                // Now and then one stops by itself.
+                // From time to time a candidate stops voluntarily.
                 let patience = Duration::from_secs(random.u64(20..200));
                 if timeout(patience, candidate.keep()).await.is_err() {
                     candidate.release().await;
@@ -344,7 +345,10 @@ async fn no_two_lead_whatever_the_network_does_and_one_does_when_it_is_well() {
             1 => Duration::from_millis(random.u64(..20_000)),
             _ => Duration::from_millis(random.u64(..200)),
         };
-        world.way(name, Way { there: delay(&mut random), back: delay(&mut random), refuses: random.u8(..8) == 0 });
+        world.connect(
+            name,
+            LeaseConnection { there: delay(&mut random), back: delay(&mut random), refuses: random.u8(..8) == 0 },
+        );
         let steps = random.u32(1..400);
         for _ in 0..steps {
             sleep(Duration::from_millis(50)).await;
@@ -356,9 +360,9 @@ async fn no_two_lead_whatever_the_network_does_and_one_does_when_it_is_well() {
     }
     assert!(led > 1_000 && leaders.len() == 3, "{led} {leaders:?}");
     for name in NAMES {
-        world.way(name, Way::default());
+        world.connect(name, LeaseConnection::default());
     }
-    // A request that is late, and the longest lease.
+    // A delayed request, and the longest lease.
     let start = Instant::now();
     while !fences.iter().any(Fence::is_open) {
         sleep(Duration::from_millis(50)).await;
@@ -389,7 +393,7 @@ mod fenced {
         });
         let mut service = fence.layer(service);
         assert_eq!(service.ready().await.unwrap().call(3).await.unwrap(), 3);
-        // It moves on with a renewal.
+        // A renewal extends it.
         let slow = service.call(20);
         until.send_replace(Moment::now() + Duration::from_secs(30));
         assert_eq!(slow.await.unwrap(), 20);
@@ -398,7 +402,7 @@ mod fenced {
         assert_eq!(since(start), 10);
         assert!(service.call(0).await.is_err());
         assert_eq!(*done.lock().unwrap(), [3, 20]);
-        // A renewal is not needed to stop what no longer leads.
+        // Without further renewals it still shuts in time.
         until.send_replace(Moment::now() + Duration::from_secs(30));
         let slow = service.call(20);
         drop(until);

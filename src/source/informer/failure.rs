@@ -1,4 +1,4 @@
-//! What a failed list or watch means, and how long to wait after it.
+//! The meaning of failed lists and watches, and the delay after each.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,14 +9,15 @@ use crate::{
     source::json::Malformed,
 };
 
-/// A growing delay between attempts. Each class of failures has a count of its own: a server that has just started refuses for
-/// a moment what it allows later, and that refusal must not count as the tenth because the server was away before.
+/// A growing delay between attempts. Each class of failures has its own count: a server that has just started refuses
+/// for a moment what it allows later, and that refusal must not count as the tenth because the server was unreachable
+/// before.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     failures: BTreeMap<FailureClass, u32>,
 }
 
-/// What failures with a common delay have in common.
+/// A class of failures with a common delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureClass {
     Expired,
@@ -26,9 +27,9 @@ enum FailureClass {
 }
 
 impl Delay {
-    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal. A token
-    /// file is read again within a minute, so what was refused for an old token is soon worth another attempt. That a version
-    /// has expired is no failure as long as it does not happen again and again.
+    /// Returns the next delay: half a second to half a minute for failures that may pass soon, five seconds to five
+    /// minutes for a clear refusal. A token file is read again within a minute, so a 401 is worth another attempt soon.
+    /// An expired version (410) is retried at once, unless it expires again and again.
     pub(super) fn next(&mut self, code: u16) -> Duration {
         let soon = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
         let (class, backoff) = match code {
@@ -43,7 +44,7 @@ impl Delay {
     }
 }
 
-/// Adds up to half of it to a delay, so that what failed together is not tried again together.
+/// Adds a random jitter of up to half the delay, so that requests that failed together are not repeated together.
 pub(super) fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(1.0 + fastrand::f64() / 2.0)
 }
@@ -51,46 +52,46 @@ pub(super) fn jittered(delay: Duration) -> Duration {
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// A list, at its start or in the middle.
+    /// A list failed, at its start or in the middle.
     #[error("{}", describe(.0))]
     List(kube::Error),
-    /// The body of a list.
+    /// The body of a list is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The body of a list ended too early.
     #[error("the answer ends in the middle")]
     Truncated,
-    /// A watch did not begin.
+    /// A watch did not start.
     #[error("watch: {}", describe(.0))]
     WatchStart(kube::Error),
-    /// A watch ended in the middle.
+    /// A watch broke in the middle.
     #[error("watch broken: {}", describe(.0))]
     WatchBroken(kube::Error),
-    /// A line of a watch is no event.
+    /// A line of a watch is not an event.
     #[error("watch: the server sends what is no event: {0}")]
     NoEvent(serde_json::Error),
-    /// The server ended a watch with these words.
+    /// The server ended a watch with this error.
     #[error("watch: {} ({})", .0.message, .0.code)]
     WatchRefused(Box<Status>),
-    /// The server ended a watch at once, and without a word.
+    /// The server ended a watch right after its start, without an error.
     #[error("watch: the server ended it as soon as it had begun")]
     WatchShort,
-    /// The server's versions have gone back behind the one that is watched from.
+    /// The server's current version is lower than the one that is watched from.
     #[error("the server has gone back to an earlier state, as after the restore of a backup of etcd")]
     WentBack,
-    /// Without a version nothing can be watched.
+    /// A list or an object has no version from which it could be watched.
     #[error("the server sends objects without resourceVersion")]
     NoResourceVersion,
 }
 
 impl Failure {
-    /// Returns the HTTP code; 0 if there is none.
+    /// Returns the HTTP status code; 0 if there is none.
     pub(super) fn code(&self) -> u16 {
         match self {
             Self::List(kube::Error::Api(status))
             | Self::WatchStart(kube::Error::Api(status))
             | Self::WatchRefused(status) => status.code,
-            // What is known is of no more use than after it has expired.
+            // The known version is useless, as if it had expired.
             Self::WentBack => 410,
             _ => 0,
         }
@@ -101,12 +102,13 @@ impl Failure {
         self.code() == 410 || matches!(self, Self::NoEvent(_) | Self::NoResourceVersion) || self.is_from_the_future()
     }
 
-    /// Whether the server does not know the version yet: it catches up within seconds, or never if it has lost it.
+    /// Whether the server has not reached the version yet: it catches up within seconds, or never if it has lost that
+    /// state.
     fn is_from_the_future(&self) -> bool {
         const REASON: &str = "ResourceVersionTooLarge";
         let (Self::WatchStart(kube::Error::Api(status)) | Self::WatchRefused(status)) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
-        // As client-go: servers before 1.19 have no cause.
+        // As in client-go: servers before 1.19 send no cause.
         causes.into_iter().any(|cause| cause.reason == REASON) || status.message.contains("Too large resource version")
     }
 

@@ -1,4 +1,4 @@
-//! One watch scope: when to list, when to watch, and what it means when either fails.
+//! One watch scope: when to list, when to watch, and how to react when either fails.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ use crate::{
     source::change::{Change, Unreadable, WatchScope},
 };
 
-/// The server ends a watch after so many seconds, and the next one shows whether a right was revoked. Each watch draws its
-/// own number from client-go's range, so that those of all kinds do not begin again in step.
+/// Seconds after which the server ends a watch; the next one shows whether a right was revoked. Each watch draws a
+/// value from client-go's range, so that the watches of all kinds do not restart in step.
 const WATCH_SECONDS: RangeInclusive<u32> = 300..=600;
 /// A watch that has been silent for this long works: a failure would have shown within the connect timeout.
 const PROVEN: Duration = Duration::from_secs(15);
-/// A watch that ends sooner without an event has failed, as for client-go. After one that ends sooner with events, the next does
-/// not begin before.
+/// A watch that ends sooner without an event has failed, as in client-go. After one that ends sooner with events, the
+/// next starts only when this time has passed.
 const SHORT: Duration = Duration::from_secs(1);
 /// Objects in a page of a list, as client-go requests them.
 const PAGE: u32 = 500;
-/// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
+/// Consecutive failures, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
 
 /// Lists and watches one scope, for ever or once.
@@ -46,15 +46,15 @@ struct Follower {
     shared: Arc<Shared>,
     scope: WatchScope,
     reader: Arc<Reader>,
-    /// Goes back to none only when a watch works: a list that succeeds before each watch that fails is a loop, too.
+    /// Reset only when a watch works: a list that succeeds before each watch that fails would be a loop, too.
     delay: Delay,
     /// Failures since the last success.
     failures: u32,
-    /// [`Change::Synced`] was sent last.
+    /// Whether [`Change::Synced`] was sent and still holds.
     synced: bool,
-    /// Nothing has shown yet that the watch works.
+    /// Whether the watch has not yet shown that it works.
     unproven: bool,
-    /// The last list expired, so that the next one is requested as a single page.
+    /// Whether the last list expired, so that the next one is requested as a single page.
     expired: bool,
 }
 
@@ -73,9 +73,10 @@ impl Follower {
         }
     }
 
-    /// Lists, and watches until that has to begin again. Returns after how long; `None` if everything wanted was read.
+    /// Lists, then watches until a new list is needed. Returns the delay before it; `None` if no further attempt is
+    /// made.
     async fn list_and_watch(&mut self) -> Option<Duration> {
-        // What the list does not name is gone, which only its end shows.
+        // Objects missing from the list were deleted, which only the end of the list shows.
         self.synced = false;
         let mut version = match self.reader.list(if self.expired { None } else { Some(PAGE) }).await {
             Ok(version) => version,
@@ -107,11 +108,12 @@ impl Follower {
         }
     }
 
-    /// Watches from a version on, which may be that of a list that has just ended, until the server ends it, and leaves the version
-    /// of what came last.
+    /// Watches from a version, which may be that of a list that has just ended, until the server ends the watch.
+    /// Updates `version` with each event.
     async fn watch(&mut self, version: &mut String, just_listed: bool) -> Result<(), Failure> {
         let mut watch = self.reader.watch(version, fastrand::u32(WATCH_SECONDS)).await?;
-        // A watch ends when its server is replaced, and an etcd is not restored below a server that runs.
+        // Checked only between watches: etcd is not restored under a running server, and a watch ends when its server
+        // is replaced.
         if !just_listed && self.reader.is_behind(version).await {
             return Err(Failure::WentBack);
         }
@@ -147,7 +149,7 @@ impl Follower {
         }
     }
 
-    /// Notes a failure. Returns how long to wait before the next attempt; `None` if there is to be none.
+    /// Reports a failure. Returns the delay before the next attempt; `None` if there is none.
     async fn failed(&mut self, failure: &Failure) -> Option<Duration> {
         let (code, reason, message) = (failure.code(), failure.reason(), failure.to_string());
         debug!(feed = %self.scope, code, message, "Reading failed");
@@ -168,14 +170,14 @@ impl Follower {
         Some(self.delay.next(code))
     }
 
-    /// The watch works.
+    /// Notes that the watch works.
     async fn proven(&mut self) {
         self.delay = Delay::default();
         self.unproven = false;
         self.readable().await;
     }
 
-    /// The watch scope can be read, and all of it is known.
+    /// Notes that the watch scope can be read and is known completely.
     async fn readable(&mut self) {
         self.failures = 0;
         if !std::mem::replace(&mut self.synced, true) {
@@ -183,7 +185,7 @@ impl Follower {
         }
     }
 
-    /// Has discovery repeated when a kind may have come or gone.
+    /// Requests discovery if a kind may have been added or removed.
     fn announce(&self) {
         if announces_kinds(&self.scope) {
             self.shared.rediscover.notify_one();
@@ -191,7 +193,7 @@ impl Follower {
     }
 }
 
-/// Whether changes of a watch scope may mean that kinds come or go.
+/// Whether changes in a watch scope may mean that kinds are added or removed.
 pub(super) fn announces_kinds(scope: &WatchScope) -> bool {
     scope.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
         || scope.kind.is("apiregistration.k8s.io", "APIService")

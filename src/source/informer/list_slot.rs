@@ -1,7 +1,7 @@
 //! Limits how many pages of lists are read at a time.
 //!
-//! A page that the server does not answer gives its slot back while it goes on waiting. So lists that hang delay those of
-//! other kinds by seconds, however many hang and for however long.
+//! A page that the server does not answer returns its slot and goes on waiting. So lists that hang delay those of other
+//! kinds by seconds, however many hang and for however long.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -10,11 +10,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Pages that are read at a time: more would only slow each other down in the API server.
+/// Pages that are read concurrently: more would only slow each other down in the API server.
 const LISTS_AT_A_TIME: usize = 8;
-/// A page whose server sends nothing for this long gives its slot back.
+/// A page for which the server sends nothing for this long returns its slot.
 const SILENT: Duration = Duration::from_secs(2);
-/// Every page gives its slot back after this long, also if its server sends a few bytes now and then.
+/// Every page returns its slot after this long, even if its server sends a few bytes now and then.
 const LONGEST: Duration = Duration::from_secs(15);
 
 /// Returns all slots of an informer.
@@ -32,12 +32,12 @@ pub(super) struct ListSlot {
 impl ListSlot {
     /// Waits for a free slot.
     pub(super) async fn acquire(slots: &Arc<Semaphore>) -> Self {
-        // An error says that the semaphore is closed, which it never is.
+        // Only a closed semaphore returns an error, and this one is never closed.
         let permit = Arc::clone(slots).acquire_owned().await.ok();
         Self { permit, end: Instant::now() + LONGEST }
     }
 
-    /// Waits for an answer of the server, and keeps the slot meanwhile only if the answer comes soon.
+    /// Waits for an answer of the server, and keeps the slot only if the answer comes soon.
     pub(super) async fn hold_for<T>(&mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         if self.permit.is_some() {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn slots_are_given_back_while_the_server_does_not_answer() {
+    async fn slots_are_returned_while_the_server_does_not_answer() {
         let (slots, begin) = (all(), Instant::now());
         for _ in 0..LISTS_AT_A_TIME {
             let mut slot = ListSlot::acquire(&slots).await;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slots_are_given_back_when_the_server_answers_drop_by_drop() {
+    async fn slots_are_returned_when_the_server_answers_too_slowly() {
         let (slots, begin) = (all(), Instant::now());
         let mut slot = ListSlot::acquire(&slots).await;
         while slots.available_permits() < LISTS_AT_A_TIME {

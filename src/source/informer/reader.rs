@@ -1,4 +1,5 @@
-//! The requests of one watch scope: a list, page by page, and a watch, each object on its way as soon as it has arrived.
+//! The requests of one watch scope: a list, page by page, and a watch. Each object is passed on as soon as it has
+//! arrived.
 
 use std::{borrow::Cow, io, panic::resume_unwind, pin::Pin, sync::Arc, time::Duration};
 
@@ -24,13 +25,13 @@ use crate::{
     },
 };
 
-/// Pages of one list that are read side by side. The server writes JSON on one core for each request.
+/// Pages of one list that are read concurrently: the server encodes the JSON of each request on one core.
 const PAGES_AT_A_TIME: usize = 4;
 
-/// How long the answer to a request for the present version may take.
+/// Timeout of a request for the current version.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads one watch scope and passes on what it says of objects.
+/// Reads one watch scope and sends its objects as changes.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     scope: WatchScope,
@@ -43,19 +44,19 @@ impl Reader {
         Self { shared, scope, request }
     }
 
-    /// Lists the scope, in pages of at most `limit` objects or at once. Returns the version from which to watch it.
+    /// Lists the scope, in pages of at most `limit` objects or in one. Returns the version from which to watch it.
     ///
-    /// Each page is asked for as soon as the one before has said where it begins, which most servers do before the first
-    /// item: several are on their way while the first is still read.
+    /// Each page is requested as soon as the response for the one before contains its continue token, which most
+    /// servers send before the first item: several pages arrive while the first is still read.
     pub(super) async fn list(self: &Arc<Self>, limit: Option<u32>) -> Result<String, Failure> {
         let mut pages = JoinSet::new();
         let version = self.pages(limit, &mut pages).await;
-        // Nothing of a list that failed may come behind the next one.
+        // Nothing of a failed list may arrive after the next one has started.
         pages.shutdown().await;
         version
     }
 
-    /// Reads all pages, each on a task of its own.
+    /// Reads all pages, each in its own task.
     async fn pages(
         self: &Arc<Self>,
         limit: Option<u32>,
@@ -90,7 +91,7 @@ impl Reader {
                 Some(page) = pages.join_next() => match page {
                     Ok(page) => page?,
                     Err(failed) if failed.is_panic() => resume_unwind(failed.into_panic()),
-                    // Only the end of the runtime cancels one.
+                    // A page is cancelled only when the runtime shuts down.
                     Err(_) => {}
                 },
             }
@@ -101,7 +102,7 @@ impl Reader {
         if version.is_empty() { Err(Failure::NoResourceVersion) } else { Ok(version) }
     }
 
-    /// Reads one page; sends its metadata when it has come.
+    /// Reads one page; sends its metadata as soon as it has arrived.
     async fn page(
         self: Arc<Self>,
         parameters: ListParams,
@@ -126,7 +127,7 @@ impl Reader {
             if (list.metadata().is_some() || list.is_complete())
                 && let Some(heads) = heads.take()
             {
-                // Whoever does not listen any more has given up on the list.
+                // The receiver is closed if the list was given up.
                 let _unheard = heads.send(list.metadata().cloned().unwrap_or_default());
             }
             if count == 0 {
@@ -135,8 +136,8 @@ impl Reader {
         }
     }
 
-    /// Whether the server's present version is before one that it gave earlier, so that a watch from there would be silent until
-    /// as much has happened again. If it does not say, it has not.
+    /// Whether the server's current version is lower than one that it returned earlier, so that a watch from there
+    /// would be silent until as much has happened again. `false` if the server does not return its version.
     pub(super) async fn is_behind(&self, version: &str) -> bool {
         #[derive(Deserialize)]
         struct ListHead {
@@ -147,20 +148,20 @@ impl Reader {
         let Ok(request) = self.request.list(&parameters) else { return false };
         let mut slot = ListSlot::acquire(&self.shared.lists).await;
         let head = slot.hold_for(self.shared.clients.reading.request::<ListHead>(request));
-        let asked = timeout(HEAD_TIMEOUT, head).await;
-        let Ok(Ok(ListHead { metadata })) = asked else { return false };
+        let response = timeout(HEAD_TIMEOUT, head).await;
+        let Ok(Ok(ListHead { metadata })) = response else { return false };
         let now = metadata.resource_version.as_deref().unwrap_or_default();
-        // Not every aggregated API has versions that are numbers.
+        // Not every aggregated API has numeric versions.
         matches!((now.parse::<u64>(), version.parse::<u64>()), (Ok(now), Ok(known)) if 0 < now && now < known)
     }
 
-    /// Begins to watch from a version on, for so many seconds.
+    /// Starts a watch from a version, which the server ends after `seconds`.
     pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, Failure> {
         let label_selector = self.shared.options.label_selector.clone();
         let parameters = WatchParams { label_selector, ..WatchParams::default() }.timeout(seconds);
         let request = self.request.watch(&parameters, version);
         let mut request = request.map_err(|error| Failure::WatchStart(kube::Error::BuildRequest(error)))?;
-        // Compressed, each event would be a member of its own, of which the decompression reads the first only.
+        // If compressed, each event would be a separate gzip member, of which decompression reads only the first.
         request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let lines = self.shared.clients.reading.request_stream(request).map_err(Failure::WatchStart).await?;
         Ok(Watch { lines: Box::pin(lines), line: Vec::new() })
@@ -171,8 +172,8 @@ impl Reader {
         self.shared.shard.reads(&self.scope.kind, received.namespace())
     }
 
-    /// Returns why an object is none of this kind. When a CRD is replaced by one with the other scope, the collection that is
-    /// read has the objects of the new kind.
+    /// Returns why an object does not belong to this kind, if so. When a CRD is replaced by one with the other scope,
+    /// the list and watch return objects of the new kind.
     fn is_misplaced(&self, received: &Received) -> Option<&'static str> {
         match (received.namespace(), self.scope.kind.namespaced) {
             (Some(_), false) => Some("it has a namespace, and objects of its kind have none"),
@@ -183,14 +184,14 @@ impl Reader {
         }
     }
 
-    /// Passes on an object of a list.
+    /// Sends an object of a list.
     async fn listed(&self, received: Received) {
         if let Some(change) = self.seen(received, |_| None) {
             self.shared.send(change).await;
         }
     }
 
-    /// Passes on the new state of an object.
+    /// Sends the new state of an object.
     pub(super) async fn changed(&self, received: Received) {
         let policies = self.shared.options.policies.as_ref().map(|policies| Arc::clone(&policies.borrow()));
         if let Some(change) = self.seen(received, |object| policies?.projected(object)) {
@@ -198,7 +199,7 @@ impl Reader {
         }
     }
 
-    /// Makes the object, with everything about it that takes long, so that the pipeline has little to do.
+    /// Builds the object, with everything that takes time, so that the pipeline has little to do.
     fn seen(&self, received: Received, projected: impl FnOnce(&Object) -> Option<Projected>) -> Option<Change> {
         if !self.reads(&received) {
             return None;
@@ -218,7 +219,7 @@ impl Reader {
         }
     }
 
-    /// Passes on that an object was deleted.
+    /// Sends the deletion of an object.
     pub(super) async fn gone(&self, received: Received) {
         if !self.reads(&received) {
             return;
@@ -232,24 +233,24 @@ impl Reader {
     }
 }
 
-/// What a watch tells of an object.
+/// An event of a watch.
 pub(super) struct Event {
     pub(super) what: What,
-    /// Its state; the last one of a deleted object, and nothing but a version of a bookmark.
+    /// The object's state: the last one of a deleted object; a bookmark has only a version.
     pub(super) object: Received,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// It was created or changed.
+    /// The object was created or changed.
     Applied,
     Deleted,
-    /// Nothing has happened up to this version.
+    /// There was no other event up to this version.
     Bookmark,
 }
 
 impl Event {
-    /// Reads a line of a watch.
+    /// Parses a line of a watch.
     fn read(line: &[u8]) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct WatchLine<'a, O> {
@@ -263,7 +264,7 @@ impl Event {
             "BOOKMARK" => Some(What::Bookmark),
             _ => None,
         };
-        // The object is read with the line, unless something is odd.
+        // The object is parsed with the line, unless the line is unusual.
         if let Ok(WatchLine::<ObjectFields<'_>> { r#type, object }) = serde_json::from_slice(line)
             && let Some(what) = what(&r#type)
         {
@@ -284,10 +285,10 @@ impl Event {
     }
 }
 
-/// A watch that has begun.
+/// A watch that has started.
 pub(super) struct Watch {
     lines: Pin<Box<dyn AsyncBufRead + Send>>,
-    /// What has come of the next line.
+    /// The part of the next line that has arrived.
     line: Vec<u8>,
 }
 
@@ -295,10 +296,10 @@ impl Watch {
     /// Waits for the next event; `None` when the server has ended the watch.
     ///
     /// # Cancel safety
-    /// What has come of an event is kept for the next call.
+    /// The part of an event that has arrived is kept for the next call.
     pub(super) async fn next(&mut self) -> Option<Result<Event, Failure>> {
         match self.lines.read_until(b'\n', &mut self.line).await {
-            // A line that is cut off says nothing.
+            // A truncated line is dropped.
             Ok(_) if !self.line.ends_with(b"\n") => None,
             Ok(_) => {
                 let event = Event::read(&self.line);
@@ -311,8 +312,8 @@ impl Watch {
     }
 }
 
-/// Whether the connection was closed where a chunk could have come, which is what a server that shuts down does to its watches;
-/// or silent for so long that it may be dead. A server need not send bookmarks: of a kind without objects there are none.
+/// Whether the connection was closed at the end of a chunk, as by a server that shuts down, or was silent for so long
+/// that it may be dead. Silence is normal: a server need not send bookmarks, and sends none for a kind without objects.
 fn is_end(error: &io::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -326,7 +327,7 @@ fn is_end(error: &io::Error) -> bool {
     false
 }
 
-/// Whether an object is an Event that kaudit wrote, which only `--include events` brings here.
+/// Whether an object is an Event that kaudit wrote; Events are read only with `--include events`.
 fn is_own_event(object: &Object) -> bool {
     object.key.kind.kind == "Event"
         && object.body.json().is_ok_and(|json| {

@@ -1,4 +1,4 @@
-//! What the tasks of an informer share.
+//! State that the tasks of an informer share.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How an informer reads.
+/// Options of an informer.
 #[derive(Clone)]
 pub struct ReadOptions {
     /// What is kept of the values in Secrets.
@@ -24,18 +24,18 @@ pub struct ReadOptions {
     pub once: bool,
     /// With `once`, whether discovery is repeated some seconds later, to confirm which kinds are gone.
     pub confirms: bool,
-    /// Reads only objects whose labels fit; `None` is all.
+    /// Reads only objects whose labels match; `None` reads all.
     pub label_selector: Option<String>,
-    /// Compresses what was read.
+    /// How object bodies are compressed.
     pub packing: Packing,
-    /// Bounds the bytes of what was read and is not taken yet.
+    /// Bounds the bytes in flight to the pipeline.
     pub in_flight: InFlight,
-    /// The policies in force, to find out beside the pipeline whether they can see what changed.
+    /// The policies in force, to find out outside the pipeline whether they can see a change.
     pub policies: Option<watch::Receiver<Arc<PolicySet>>>,
 }
 
 impl ReadOptions {
-    /// Reads each kind once, and leaves the objects as they are.
+    /// Returns options that read each kind once and do not change the objects.
     pub fn once(secrets: Secrets) -> Self {
         Self {
             secrets,
@@ -49,7 +49,7 @@ impl ReadOptions {
     }
 }
 
-/// What all watch scopes of an informer share.
+/// State that all watch scopes of an informer share.
 pub(super) struct Shared {
     pub(super) clients: Clients,
     pub(super) options: ReadOptions,
@@ -58,7 +58,7 @@ pub(super) struct Shared {
     pub(super) lists: Arc<Semaphore>,
     /// Wakes discovery.
     pub(super) rediscover: Notify,
-    /// What followers have learned about their scopes.
+    /// Receives what followers have learned about their scopes.
     notes: mpsc::UnboundedSender<(WatchScope, Note)>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Shared {
 pub(super) enum Note {
     /// Its first list is complete.
     Listed,
-    /// The server does not know it (404).
+    /// The server answered 404.
     NotFound,
 }
 
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     pub(super) fn note(&self, scope: &WatchScope, note: Note) {
-        // With `once` nobody listens, as nothing comes or goes.
+        // With `once` the notes are not read, as no kinds come or go.
         let _unheard = self.notes.send((scope.clone(), note));
     }
 }

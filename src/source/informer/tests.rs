@@ -8,7 +8,7 @@ use kube::{Client, client::Body};
 use super::*;
 use crate::source::received::Secrets;
 
-/// A cluster in which reading the first list of Pods panics, in whoever reads it.
+/// Returns a cluster in which reading the first list of Pods panics.
 fn clients() -> Clients {
     static LISTS: AtomicUsize = AtomicUsize::new(0);
     let answer = |request: Request<Body>| async move {
@@ -27,15 +27,15 @@ fn clients() -> Clients {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_whose_reading_panics_is_named_and_read_again() {
+async fn a_kind_whose_reader_panics_is_reported_and_read_again() {
     let (sender, mut changes) = mpsc::channel(100);
     let options = ReadOptions { once: false, ..ReadOptions::once(Secrets::Redact) };
     let informer = Informer::new(clients(), Selection::default(), options, sender);
     let kinds = vec![Kind::sample("", "pods", "Pod")];
     let running = tokio::spawn(informer.run(Served { kinds, ..Served::default() }));
-    let mut said = Vec::new();
-    while said.last().is_none_or(|last| last != "synced") {
-        said.push(match changes.recv().await.unwrap() {
+    let mut received = Vec::new();
+    while received.last().is_none_or(|last| last != "synced") {
+        received.push(match changes.recv().await.unwrap() {
             Change::Appeared(_) => "appeared".to_owned(),
             Change::Discovered(_) => "discovered".to_owned(),
             Change::Listing(_) => "listing".to_owned(),
@@ -44,14 +44,14 @@ async fn a_kind_whose_reading_panics_is_named_and_read_again() {
             other => format!("{other:?}"),
         });
     }
-    let (first, rest) = (&said[..3], &said[3..]);
+    let (first, rest) = (&received[..3], &received[3..]);
     assert_eq!(first, ["appeared", "discovered", "listing"]);
-    assert!(rest[0].starts_with("failed kaudit failed while reading it, which is a bug: "), "{said:?}");
+    assert!(rest[0].starts_with("failed kaudit failed while reading it, which is a bug: "), "{received:?}");
     assert_eq!(rest[1..], ["listing", "synced"]);
     running.abort();
 }
 
-/// A cluster that never answers.
+/// Returns a cluster that never answers.
 fn silent() -> Clients {
     let answer = |_: Request<Body>| std::future::pending::<Result<Response<Answer>, std::io::Error>>();
     let client = Client::new(tower::service_fn(answer), "default");
@@ -59,7 +59,8 @@ fn silent() -> Clients {
     Clients { reading: client.clone(), plain: client, url: String::new(), config, transport: None }
 }
 
-/// A pass of discovery for `shop.example.com`: kinds as `VERSION/PLURAL`, the preferred version first, and stale versions.
+/// Returns a pass of discovery for `shop.example.com`: kinds as `VERSION/PLURAL`, the preferred version first, and
+/// stale versions.
 fn pass(kinds: &[&str], stale: &[&str]) -> Served {
     let mut served = Served::default();
     for (version, plural) in kinds.iter().filter_map(|kind| kind.split_once('/')) {

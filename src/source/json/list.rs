@@ -7,30 +7,31 @@ use serde::de::DeserializeOwned;
 
 use super::value::ValueEnd;
 
-/// Why a body is not that of a list.
+/// Why a body is not a list.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is not a list: {0}")]
 pub(crate) struct Malformed(String);
 
-/// Takes a list apart as it arrives; holds no more of it than the item that is not complete yet.
+/// Splits a list into items as it arrives; holds no more of it than the item that is not complete yet.
 ///
-/// Items and metadata are JSON, which their readers check. What separates them is not checked: it comes from a server.
+/// Items and metadata are validated by the code that parses them. The separators are not validated: they come from a
+/// server.
 #[derive(Debug, Default)]
 pub(crate) struct ListReader {
-    /// What has arrived and is not read yet, behind what is.
+    /// Received text; the first `read` bytes are consumed.
     text: Vec<u8>,
     read: usize,
-    /// Where the end of the next value is looked for.
+    /// Where the search for the end of the next value continues.
     searched: usize,
     end: ValueEnd,
     next: Next,
     metadata: Option<ListMeta>,
-    /// It has items, were there none of them.
+    /// Whether it has the field `items`, even if that is empty.
     has_items: bool,
     kind: Option<String>,
 }
 
-/// What comes next.
+/// What is expected next.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Next {
     /// The whole list.
@@ -42,12 +43,11 @@ enum Next {
     Value(String),
     /// An item or the end of the items.
     Item,
-    /// Nothing.
     Nothing,
 }
 
 impl ListReader {
-    /// Adds what arrived.
+    /// Adds received bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.text.drain(..self.read);
         self.searched -= mem::take(&mut self.read);
@@ -97,7 +97,8 @@ impl ListReader {
         Ok(None)
     }
 
-    /// Checks that the whole is a list: a `Status` may come with code 200, too. A CRD chooses the name of its list itself.
+    /// Checks that the document is a list: a `Status` may come with code 200, too. A CRD may give its list kind any
+    /// name.
     fn check(&self) -> Result<(), Malformed> {
         match self.kind.as_deref() {
             Some("Status") => Err(Malformed("its kind is Status".to_owned())),
@@ -109,7 +110,7 @@ impl ListReader {
         }
     }
 
-    /// Returns the list's metadata once it has arrived: before the items, or behind those of custom resources.
+    /// Returns the list's metadata once it has arrived: before the items, or after them for custom resources.
     pub(crate) fn metadata(&self) -> Option<&ListMeta> {
         self.metadata.as_ref()
     }
@@ -119,7 +120,7 @@ impl ListReader {
         self.next == Next::Nothing
     }
 
-    /// Returns the first byte of what comes next, behind what only separates.
+    /// Skips separators and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         let separates = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
         if self.searched == self.read {
@@ -129,14 +130,14 @@ impl ListReader {
         self.text.get(self.read).copied()
     }
 
-    /// Goes on behind one byte.
+    /// Consumes one byte.
     fn pass(&mut self, next: Next) {
         self.read += 1;
         self.searched = self.read;
         self.next = next;
     }
 
-    /// Returns where the next value is, if all of it has arrived.
+    /// Returns the range of the next value, if all of it has arrived.
     fn value(&mut self) -> Option<Range<usize>> {
         let Some(end) = self.end.find(&self.text[self.searched..]) else {
             self.searched = self.text.len();
@@ -161,7 +162,8 @@ fn malformed(error: &dyn std::error::Error) -> Malformed {
 mod tests {
     use super::*;
 
-    /// What a list says that arrives in pieces of `size` bytes, and how much was held at most.
+    /// Returns the items and metadata of a list that arrives in pieces of `size` bytes, and how many bytes were held at
+    /// most.
     fn read(list: &str, size: usize) -> Result<(Vec<String>, Option<ListMeta>, usize), String> {
         let mut reader = ListReader::default();
         let (mut items, mut held) = (Vec::new(), 0);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_may_be_null_and_what_is_none_is_refused() {
+    fn an_empty_list_may_be_null_and_other_documents_are_refused() {
         let lists = [
             r#"{"items":null}"#,
             r#"{"items":[]}"#,

@@ -1,7 +1,7 @@
-//! The end of a JSON value.
+//! Finds the end of a JSON value.
 
-/// Finds where one JSON value ends in text that arrives in pieces. Each byte is looked at once; whether the value is valid
-/// is for its reader to say.
+/// Finds where one JSON value ends in text that arrives in pieces. Reads each byte once; the value is validated by the
+/// code that parses it.
 #[derive(Debug, Default)]
 pub(crate) struct ValueEnd {
     depth: usize,
@@ -22,8 +22,8 @@ enum Token {
 }
 
 impl ValueEnd {
-    /// Looks at the next piece of the text; the first one begins with the value's first byte. Returns how much of the piece
-    /// belongs to the value, if it ends there: a number or a literal does where something else follows it.
+    /// Searches the next piece of the text; the first one begins with the value's first byte. Returns how many bytes of
+    /// the piece belong to the value, if it ends there: a number or a literal ends where something else follows it.
     pub(crate) fn find(&mut self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = text.get(at) {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_where_it_does_however_it_is_cut() {
+    fn the_end_of_a_value_is_found_however_the_text_is_cut() {
         let values = [
             r#"{"a":"}","b":["\"]","\\"],"c":{}}"#,
             r#""text \" with \\""#,

@@ -1,9 +1,10 @@
-//! The YAML that manifests are written in, turned into JSON in one pass.
+//! Converts the YAML in which most manifests are written into JSON in one pass.
 //!
-//! Block mappings and sequences, texts on one line or after `|`, flow collections on one line: that is nearly every
-//! manifest, and a line of it can be read by itself. Whatever else YAML has (anchors, tags, texts over several lines,
-//! odd keys, doubtful indentation, errors) is left to the full parser, which takes many times as long. The invariant:
-//! what is returned here is what the full parser returns; tests compare the two on generated documents.
+//! Block mappings and sequences, scalars on one line or after `|`, flow collections on one line: that covers nearly
+//! every manifest, and each line of it can be parsed separately. The rest of YAML (anchors, tags, scalars over several
+//! lines, unusual keys, ambiguous indentation, errors) is left to the full parser, which takes many times as long. The
+//! invariant: every document converted here is converted to the same JSON by the full parser; tests compare the two on
+//! generated documents.
 
 use memchr::{memchr, memchr2, memchr3};
 
@@ -11,12 +12,12 @@ use super::scalar::Scalar;
 
 /// Deeper documents are left to the full parser and its own limits.
 const DEPTH: usize = 64;
-/// Keys of one mapping that are compared with each other.
+/// Mappings with more keys are left to the full parser, as keys are compared one by one.
 const KEYS: usize = 128;
-/// Longest key.
+/// Documents with longer keys are left to the full parser.
 const KEY_BYTES: usize = 128;
 
-/// A document as JSON.
+/// A document converted to JSON.
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) json: String,
@@ -24,7 +25,7 @@ pub(super) struct Converted {
     pub(super) items: Vec<(usize, usize)>,
 }
 
-/// Converts a document; `None` if it is not as plain as that, or broken.
+/// Converts a document; `None` if it is invalid or needs the full parser.
 pub(super) fn convert(document: &str) -> Option<Converted> {
     let mut seen = 0;
     for byte in document.bytes() {
@@ -52,7 +53,8 @@ pub(super) fn convert(document: &str) -> Option<Converted> {
 const ODD: u8 = 1;
 const TAB: u8 = 2;
 
-/// Control characters, and the blocks that hold more of those, other line breaks and byte order marks, are odd.
+/// Control characters are odd, and so are the lead bytes of blocks that contain others, line breaks and byte order
+/// marks.
 const fn class(byte: u8) -> u8 {
     match byte {
         b'\t' => TAB,
@@ -61,27 +63,27 @@ const fn class(byte: u8) -> u8 {
     }
 }
 
-/// Reads a document; each step returns `None` for what it does not know.
+/// Converts a document; each method returns `None` for syntax that it does not support.
 struct Reader<'t> {
     text: &'t [u8],
     source: &'t str,
-    /// What comes next.
+    /// Offset of the next byte.
     at: usize,
     /// Column of the content that begins at `at`, after [`Self::next_line`].
     column: usize,
     line: usize,
-    /// Nothing but blank lines and comments was left.
+    /// Whether only blank lines and comments were left.
     end: bool,
     tabs: bool,
     out: Vec<u8>,
-    /// Keys of all mappings under way, the innermost last.
+    /// Keys of all open mappings, the innermost last.
     keys: Vec<&'t str>,
     items: Vec<(usize, usize)>,
 }
 
 impl<'t> Reader<'t> {
     fn document(&mut self) -> Option<()> {
-        // What stands behind `---` may be a comment; a document that begins there is rare.
+        // `---` may be followed by a comment; a document that starts on that line is rare.
         self.rest_is_blank()?;
         if self.text.first().is_some_and(|first| *first != b'\n' && !matches!(first, b' ' | b'#')) {
             self.at = 0;
@@ -98,7 +100,7 @@ impl<'t> Reader<'t> {
         self.end.then_some(())
     }
 
-    /// Looks over the rest of the first line, unless a document begins in its first column.
+    /// Checks that the rest of the first line is blank or a comment, unless a document starts in its first column.
     fn rest_is_blank(&mut self) -> Option<()> {
         let Some(b' ') = self.text.first() else { return Some(()) };
         let line = self.current_line();
@@ -118,7 +120,7 @@ impl<'t> Reader<'t> {
         self.text.get(self.at + offset).copied()
     }
 
-    /// Goes to the next line with content.
+    /// Moves to the next line with content.
     fn next_line(&mut self) -> Option<()> {
         loop {
             let Some(offset) = memchr(b'\n', &self.text[self.at..]) else {
@@ -145,7 +147,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether an item of a sequence begins here.
+    /// Whether an item of a sequence starts here.
     fn is_dash(&self) -> bool {
         self.byte(0) == Some(b'-') && matches!(self.byte(1), None | Some(b' ' | b'\n'))
     }
@@ -187,7 +189,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads a sequence; `shared` if it may be followed by a key in its own column.
+    /// Reads a sequence; `shared` if a key in the same column may follow it.
     fn sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<()> {
         if depth > DEPTH {
             return None;
@@ -225,14 +227,14 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Notes where an item begins, if it may be an object of a list: in the field `items`, or in no field at all.
+    /// Records where an item starts, if it may be an object of a list: in the field `items`, or in no field at all.
     fn begin_item(&mut self) {
         if self.keys.last().is_none_or(|key| *key == "items") {
             self.items.push((self.out.len(), self.line));
         }
     }
 
-    /// Reads what stands behind a key or a dash, and goes to the next line.
+    /// Reads the value after a key or a dash, and moves to the next line.
     fn value(&mut self, column: usize, in_mapping: bool, depth: usize) -> Option<()> {
         while self.byte(0) == Some(b' ') {
             self.at += 1;
@@ -249,7 +251,7 @@ impl<'t> Reader<'t> {
         self.after_scalar(column)
     }
 
-    /// Reads the value of a key or dash that stands on the lines below.
+    /// Reads the value of a key or dash from the lines below it.
     fn below(&mut self, column: usize, in_mapping: bool, depth: usize) -> Option<()> {
         self.next_line()?;
         if !self.end && self.column > column {
@@ -263,13 +265,13 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Goes to the next line, which must not continue what was read.
+    /// Moves to the next line, which must not continue the value.
     fn after_scalar(&mut self, column: usize) -> Option<()> {
         self.next_line()?;
         (self.end || self.column <= column).then_some(())
     }
 
-    /// Passes spaces and a comment.
+    /// Checks that the rest of the line is blank or a comment.
     fn blank_to_the_end(&mut self) -> Option<()> {
         let line = self.current_line();
         let content = line.iter().position(|byte| *byte != b' ');
@@ -284,7 +286,7 @@ impl<'t> Reader<'t> {
         self.key_here().is_some()
     }
 
-    /// Returns a key and the bytes up to behind its colon.
+    /// Returns the key at the current position, and its length including the colon.
     fn key_here(&self) -> Option<(&'t str, usize)> {
         let rest = &self.text[self.at..];
         let (start, length, behind) = match rest.first()? {
@@ -332,7 +334,7 @@ impl<'t> Reader<'t> {
         self.after_scalar(column)
     }
 
-    /// Writes a plain scalar as what it means.
+    /// Writes the JSON value of a plain scalar.
     fn scalar(&mut self, text: &str) -> Option<()> {
         let bytes = text.as_bytes();
         let number_like = |byte: &u8| byte.is_ascii_hexdigit() || b"xXoO_+.-".contains(byte);
@@ -364,7 +366,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads a quoted text that ends on its line.
+    /// Reads a quoted scalar that ends on its line.
     fn quoted(&mut self) -> Option<()> {
         let line = self.current_line();
         let quote = line[0];
@@ -375,11 +377,11 @@ impl<'t> Reader<'t> {
                 if line[end] == b'"' {
                     break;
                 }
-                // These mean the same in JSON.
+                // These escapes are the same in JSON.
                 matches!(line.get(end + 1)?, b'"' | b'\\' | b'/' | b'n' | b't' | b'r' | b'b' | b'f').then_some(())?;
                 end += 2;
             }
-            // A tab is no JSON; lines with one were left to the full parser.
+            // Raw tabs are invalid in JSON strings; lines with tabs were left to the full parser.
             self.out.extend_from_slice(&line[..=end]);
             self.at += end + 1;
             return Some(());
@@ -402,7 +404,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads a text after `|`, whose lines are indented deeper than `column`.
+    /// Reads a block scalar after `|`, whose lines are indented deeper than `column`.
     fn literal(&mut self, column: usize) -> Option<()> {
         let strip = match self.current_line() {
             b"|" => false,
@@ -427,7 +429,7 @@ impl<'t> Reader<'t> {
                 }
                 blank += 1;
             } else if spaces < indent {
-                // Whether a comment between the two indentations is one is not asked.
+                // A comment between the two indentations is ambiguous.
                 if line[spaces] == b'#' && spaces > column {
                     return None;
                 }
@@ -439,7 +441,7 @@ impl<'t> Reader<'t> {
                 (first, blank) = (false, 0);
             }
             if self.at + line.len() == self.text.len() {
-                // What the last line break means where there is none is the full parser's to say.
+                // If the last line break is missing, the full parser decides.
                 if !line.is_empty() {
                     return None;
                 }
@@ -449,7 +451,7 @@ impl<'t> Reader<'t> {
             self.line += 1;
         }
         self.out.extend_from_slice(if strip { b"\"" } else { b"\\n\"" });
-        // Back onto the line break, from where the next line with content is looked for.
+        // Back to the line break, from which the next line with content is searched.
         self.at -= 1;
         self.line -= 1;
         self.after_scalar(column)
@@ -542,12 +544,12 @@ fn escape(mut text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// What plain keys are made of, and plain texts in flow collections.
+/// Whether a byte may occur in plain keys, and in plain scalars in flow collections.
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-')
 }
 
-/// Whether a word means something else than itself in some version of YAML.
+/// Whether a word has a special meaning in some version of YAML.
 fn is_word(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))

@@ -1,5 +1,5 @@
-//! Files in chunks: YAML streams are cut between documents, JSON between values, and a large JSON list between its items, so
-//! that a file need not be in memory as a whole.
+//! Splits files into chunks: YAML streams between documents, JSON between values, and a large JSON list between its
+//! items, so that a file need not be in memory as a whole.
 
 use std::{
     fs::File,
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::source::{json::ValueEnd, received::Received};
 
-/// How a file is cut.
+/// The sizes by which a file is split.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Bytes read at a time. A chunk is about that large, or one document.
+    /// Bytes per read. A chunk is about that large, or one document.
     pub(super) read: usize,
-    /// Bytes of a list that are held before it is cut. A smaller one is read as a whole, so that it can still be found to
-    /// be something else.
+    /// Bytes of a list that are buffered before it is split. A smaller one is read as a whole, so that it can still
+    /// turn out to be something else.
     pub(super) list: usize,
-    /// Bytes of a document that has no end yet, after which the file is given up: a device has no end.
+    /// Bytes of a document without an end, after which reading the file is an error: a device has no end.
     pub(super) document: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        // API servers take no object as large as that, so that at least one whole item is seen.
+        // API servers refuse objects as large as the `list` size, so that at least one whole item is seen.
         Self { read: 128 * 1024, list: 2 * 1024 * 1024, document: 256 * 1024 * 1024 }
     }
 }
@@ -42,13 +42,13 @@ pub(super) struct Chunk {
     pub(super) file: Arc<str>,
     /// As in [`ManifestFile`].
     pub(super) is_settings: bool,
-    /// Where it begins in the file.
+    /// Where it starts in the file.
     pub(super) at: Place,
-    /// What is there, or why the file cannot be read.
+    /// Its content, or why the file cannot be read.
     pub(super) content: io::Result<Content>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// From 1.
@@ -57,13 +57,13 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
-/// What a chunk holds.
+/// The content of a chunk.
 pub(super) enum Content {
-    /// Documents, whose text begins behind so many JSON values of the first one: at most [`FIRST_VALUES`].
+    /// Documents, and how many JSON values of the first one were in earlier chunks: at most [`FIRST_VALUES`].
     Documents(String, usize),
-    /// Some items of a JSON list and what separates them, with what the list says before its items.
+    /// Some items of a JSON list with their separators, and the fields of the list before its items.
     Items(String, Arc<Received>),
-    /// A list that was cut proves to be broken, and why.
+    /// Why a list is broken that was already split.
     Broken(String),
 }
 
@@ -89,19 +89,19 @@ pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chun
 enum Input {
     Closed(PathBuf),
     Downloaded(Arc<[u8]>),
-    /// It is not to be read, and why.
+    /// It is not read, and why.
     Refused(String),
     Open(Box<dyn Read + Send>),
     End,
 }
 
-/// What the text that is read next is a part of.
+/// What the next text belongs to.
 enum Within {
-    /// Documents; the JSON values at the beginning of the first one.
+    /// Documents, with the JSON values at the start of the first one.
     Documents(Values),
     /// The items of a list, and how many values came before it in its document.
     List(OpenList, usize),
-    /// The remainder of a document that is not read because of a broken list.
+    /// The rest of a document that is not read because of a broken list.
     Broken,
 }
 
@@ -109,11 +109,11 @@ struct Chunks {
     file: Arc<str>,
     is_settings: bool,
     sizes: Sizes,
-    /// Where `rest` begins.
+    /// Where `rest` starts.
     at: Place,
-    /// What was read behind the last chunk.
+    /// Text that was read after the last chunk.
     rest: Vec<u8>,
-    /// How much of it was looked through for marks between documents, and has none.
+    /// How many bytes of `rest` were searched and have no document marker.
     unmarked: usize,
     within: Within,
     input: Input,
@@ -144,7 +144,7 @@ impl Iterator for Chunks {
 }
 
 impl Chunks {
-    /// Reads on.
+    /// Reads more of the input.
     fn read(&mut self) -> io::Result<()> {
         match &self.input {
             Input::Refused(why) => return Err(io::Error::other(why.clone())),
@@ -173,12 +173,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// Returns the next chunk and where it begins; `None` where more has to be read.
+    /// Returns the next chunk and where it starts; `None` if more must be read.
     fn content(&mut self) -> io::Result<Option<(Place, Content)>> {
         match &self.within {
             Within::Documents(_) => self.documents(),
             Within::List(..) => self.items(),
-            Within::Broken => self.behind_broken(),
+            Within::Broken => self.after_broken(),
         }
     }
 
@@ -221,7 +221,7 @@ impl Chunks {
             Step::Items(end) => return Ok(Some((at, Content::Items(text(self.take(end), at.line)?, head)))),
             Step::End(end) => {
                 self.take(end);
-                self.within = Within::Documents(Values::behind(values + 1));
+                self.within = Within::Documents(Values::after(values + 1));
                 return self.documents();
             }
             Step::Broken(at, why) => (at, why),
@@ -232,8 +232,8 @@ impl Chunks {
         Ok(Some((self.at, Content::Broken(why))))
     }
 
-    /// Goes on with the next document.
-    fn behind_broken(&mut self) -> io::Result<Option<(Place, Content)>> {
+    /// Continues with the next document.
+    fn after_broken(&mut self) -> io::Result<Option<(Place, Content)>> {
         let mark = marks(&self.rest, 0).next();
         if let Some(mark) = mark {
             self.take(mark + 1);
@@ -241,13 +241,13 @@ impl Chunks {
             return self.documents();
         }
         let is_end = matches!(self.input, Input::End);
-        // The last line may be the beginning of a mark.
+        // The last line may be the start of a marker.
         let end = if is_end { None } else { memchr::memrchr(b'\n', &self.rest) };
         self.take(end.unwrap_or(self.rest.len()));
         Ok(is_end.then(|| (self.at, Content::Documents(String::new(), 0))))
     }
 
-    /// Takes so much of what was read.
+    /// Removes `count` bytes from `rest` and returns them.
     fn take(&mut self, count: usize) -> Vec<u8> {
         let rest = self.rest.split_off(count);
         let taken = std::mem::replace(&mut self.rest, rest);
@@ -258,7 +258,7 @@ impl Chunks {
     }
 }
 
-/// Reads text that begins at a line.
+/// Decodes UTF-8 text that starts at a line.
 fn text(bytes: Vec<u8>, first_line: usize) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -267,41 +267,41 @@ fn text(bytes: Vec<u8>, first_line: usize) -> io::Result<String> {
     })
 }
 
-/// JSON values that are read before it is certain that a document is not YAML: kubectl reads what begins with one value as
-/// YAML if something else follows.
+/// How many JSON values are read before it is certain that a document is not YAML: kubectl reads a document that starts
+/// with one value as YAML if something else follows.
 pub(super) const FIRST_VALUES: usize = 2;
 
-/// The JSON values that a document begins with, one after the other.
+/// The JSON values at the start of a document.
 #[derive(Default)]
 struct Values {
-    /// Complete ones so far, those of earlier chunks included.
+    /// How many are complete, including those of earlier chunks.
     count: usize,
-    /// How many of them are in earlier chunks, at most [`FIRST_VALUES`].
+    /// How many of them were in earlier chunks, at most [`FIRST_VALUES`].
     before: usize,
-    /// Whether the beginning of the document is behind.
+    /// Whether the start of the document was skipped.
     begun: bool,
-    /// How far the text was looked at.
+    /// How many bytes were searched.
     searched: usize,
     open: Option<OpenValue>,
-    /// Something else came.
+    /// Whether something other than a value followed.
     over: bool,
 }
 
-/// A value whose end was not read yet.
+/// A value whose end has not been read yet.
 struct OpenValue {
     start: usize,
     end: ValueEnd,
-    /// Whether it was looked at because it is large.
+    /// Whether it was already reported as large.
     looked_at: bool,
 }
 
 impl Values {
-    /// In a document that goes on behind so many values.
-    fn behind(count: usize) -> Self {
+    /// Returns the state in a document of which `count` values were read.
+    fn after(count: usize) -> Self {
         Self { count, before: count.min(FIRST_VALUES), begun: true, ..Self::default() }
     }
 
-    /// Returns where to cut: behind the last line that ends with a value, if it is not one of the first.
+    /// Returns where to split: after the last line that ends with a value, if it is not one of the first.
     fn cut(&mut self, bytes: &[u8]) -> Option<usize> {
         if !self.begun {
             self.searched = start(bytes)?;
@@ -343,7 +343,7 @@ impl Values {
         cut
     }
 
-    /// Returns where the open value begins, once, when `size` bytes of it are there.
+    /// Returns where the open value starts, once, when `size` bytes of it were read.
     fn large(&mut self, bytes: &[u8], size: usize) -> Option<usize> {
         let open = self.open.as_mut().filter(|open| !open.looked_at && bytes.len() - open.start >= size)?;
         open.looked_at = true;
@@ -351,22 +351,22 @@ impl Values {
     }
 }
 
-/// Returns where the content of a document begins, behind a byte order mark, or the mark that separates it from the one
-/// before; `None` if that has not arrived.
+/// Returns where the content of a document starts, after a byte order mark or the marker that separates it from the one
+/// before; `None` if that has not been read yet.
 fn start(bytes: &[u8]) -> Option<usize> {
     const MARK: &[u8] = b"---";
     const BYTE_ORDER: &[u8] = "\u{feff}".as_bytes();
     if bytes.starts_with(MARK) {
         let end = MARK.len() + memchr::memchr(b'\n', &bytes[MARK.len()..])?;
         let behind = bytes[MARK.len()..end].trim_ascii();
-        // Content behind the mark belongs to the document.
+        // Content after the marker belongs to the document.
         return Some(if behind.is_empty() || behind.starts_with(b"#") { end } else { MARK.len() });
     }
     let is_partial = MARK.starts_with(bytes) || BYTE_ORDER.starts_with(bytes) && bytes != BYTE_ORDER;
     (!is_partial).then(|| if bytes.starts_with(BYTE_ORDER) { BYTE_ORDER.len() } else { 0 })
 }
 
-/// Returns the line breaks before lines that begin with `---`, in JSON too. What came before `searched` has none.
+/// Returns the line breaks before lines that begin with `---`, in JSON too. There are none before `searched`.
 fn marks(bytes: &[u8], searched: usize) -> impl DoubleEndedIterator<Item = usize> {
     let from = searched.saturating_sub(b"\n--- ".len());
     let is_mark = move |at: &usize| {

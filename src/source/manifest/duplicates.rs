@@ -1,5 +1,5 @@
-//! Keys that occur twice in an object of a JSON text. The last one counts, as in kubectl; an API server that validates
-//! strictly refuses them.
+//! Finds keys that occur twice in an object of a JSON text. The last one wins, as in kubectl; an API server that
+//! validates strictly refuses them.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -10,14 +10,14 @@ use serde::{
 
 use crate::source::json::JsonKey;
 
-/// Keys of one document that are named.
+/// The most duplicate keys of one document that are reported.
 pub(super) const NAMED: usize = 10;
 
 /// Returns the first [`NAMED`] keys that occur again in their object, each as a slice of the text. Keys with an escape are not
 /// found.
 pub(super) fn duplicates(json: &str) -> Vec<&str> {
     let mut keys = Keys::default();
-    // A text that is no JSON is reported where it is read, one that is too deep where it is evaluated.
+    // Invalid JSON is reported by the code that reads it, and too deep JSON by the evaluation.
     let _broken = KeySearch(&mut keys).deserialize(&mut serde_json::Deserializer::from_str(json));
     keys.duplicates
 }
@@ -27,7 +27,7 @@ const FEW: usize = 24;
 
 #[derive(Default)]
 struct Keys<'t> {
-    /// Those of the objects that surround a value, the outermost first: the first [`FEW`] of each.
+    /// Keys of the objects around a value, the outermost first: the first [`FEW`] of each.
     open: Vec<&'t str>,
     duplicates: Vec<&'t str>,
 }

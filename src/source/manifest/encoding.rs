@@ -1,4 +1,4 @@
-//! Files in UTF-16, which begin with a byte order mark: Windows PowerShell writes them.
+//! Decodes files in UTF-16, which begin with a byte order mark: Windows PowerShell writes them.
 
 use std::io::{self, Cursor, Read};
 
@@ -26,7 +26,7 @@ pub(super) fn decoded(mut input: impl Read + Send + 'static) -> io::Result<Box<d
 struct Utf16Reader<R> {
     input: R,
     unit: fn([u8; 2]) -> u16,
-    /// What was read of a character that is not complete.
+    /// The bytes read of an incomplete character.
     rest: Vec<u8>,
     decoded: Cursor<Vec<u8>>,
 }
@@ -49,7 +49,7 @@ impl<R: Read> Read for Utf16Reader<R> {
 }
 
 impl<R> Utf16Reader<R> {
-    /// Decodes the complete characters in what was read.
+    /// Decodes the complete characters that were read.
     fn decode(&mut self, is_end: bool) -> io::Result<()> {
         let units: Vec<u16> = self.rest.chunks_exact(2).map(|pair| (self.unit)([pair[0], pair[1]])).collect();
         // The second half of a surrogate pair may follow.
@@ -77,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn utf_16_with_a_mark_is_decoded_and_other_text_stays() {
-        // The pair is cut by the reads: an odd number of units comes before it.
+    fn utf_16_with_a_byte_order_mark_is_decoded_and_other_text_unchanged() {
+        // The surrogate pair is split between reads: an odd number of units comes before it.
         for text in ["", "a", "ä: 😀\n", &format!("{}😀{}", "x".repeat(READ / 2 - 1), "ü".repeat(READ))] {
             let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
             let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();

@@ -1,6 +1,6 @@
-//! The lines at which fields of objects are in a file of manifests.
+//! Finds the lines of the fields of objects in a file of manifests.
 //!
-//! Only files with results about a field are read again for that, so that reading all others costs nothing more.
+//! Only files with results about a field are read again for that, so that other files cost nothing extra.
 
 use std::{fs, ops::Range, path::Path};
 
@@ -14,7 +14,7 @@ const DEEPEST: usize = 64;
 /// A file with values that are deeper than this is not read.
 const TOO_DEEP: usize = 512;
 
-/// The places of all values of a file.
+/// The positions of all values of a file.
 #[derive(Debug)]
 pub struct FieldLines {
     documents: Vec<LocatedDocument>,
@@ -23,12 +23,12 @@ pub struct FieldLines {
 /// One of the documents of a file.
 #[derive(Debug)]
 struct LocatedDocument {
-    /// The line of its first text, from 1, without the one that marks its begin.
+    /// The first line of its text, from 1, after the document marker.
     line: usize,
     root: LocatedNode,
 }
 
-/// The place of an object in a file.
+/// The position of an object in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ObjectPlace {
     /// The first line of its document, from 1.
@@ -37,15 +37,15 @@ pub(super) struct ObjectPlace {
     pub(super) keys: Vec<String>,
 }
 
-/// A value and its place in the text.
+/// A value and its position in the text.
 #[derive(Debug)]
 pub(super) struct LocatedNode {
     /// From 1.
     line: u32,
-    /// In bytes. A block collection ends where its last value does.
+    /// In bytes. A block collection ends with its last value.
     pub(super) place: Range<usize>,
     pub(super) form: NodeForm,
-    /// Those of a mapping or a list.
+    /// Values of a mapping or a list.
     pub(super) children: Vec<LocatedChild>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct LocatedNode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeForm {
     Scalar,
-    /// Within brackets or not.
+    /// In brackets or in block style.
     List {
         is_flow: bool,
     },
@@ -80,9 +80,9 @@ pub(super) struct LocatedChild {
     pub(super) key: String,
     /// The line of the key, from 1.
     line: u32,
-    /// Where the key is, in bytes; the value, in a list.
+    /// The bytes of the key; of the value, in a list.
     pub(super) key_place: Range<usize>,
-    /// How far the key is from the begin of its line, in characters.
+    /// The column of the key, in characters.
     pub(super) column: usize,
     pub(super) node: LocatedNode,
 }
@@ -92,7 +92,7 @@ pub(super) struct LocatedChild {
 pub(super) struct FieldKey<'f>(pub(super) &'f str);
 
 impl FieldLines {
-    /// Reads a file; `None` if it cannot be read whole as YAML or JSON, or is too large.
+    /// Reads a file; `None` if it is too large or cannot be read completely as YAML or JSON.
     pub fn read(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok().filter(|metadata| metadata.is_file() && metadata.len() <= LARGEST)?;
         let text = fs::read(path).ok().filter(|text| text.len() as u64 <= metadata.len().max(1))?;
@@ -117,12 +117,12 @@ impl FieldLines {
         }
     }
 
-    /// Returns the only document; `None` if there is not one.
+    /// Returns the root of the only document; `None` if there are none or several.
     pub(super) fn root(&self) -> Option<&LocatedNode> {
         self.documents.first().map(|document| &document.root).filter(|_| self.documents.len() == 1)
     }
 
-    /// Returns where the object is that begins at a line; `None` if none does.
+    /// Returns the position of the object that starts at a line, if there is one.
     pub(super) fn object(&self, line: usize) -> Option<ObjectPlace> {
         let line = u32::try_from(line).ok()?;
         self.documents.iter().find_map(|LocatedDocument { line: begin, root }| {
@@ -132,8 +132,9 @@ impl FieldLines {
         })
     }
 
-    /// Returns the line of a field of the object that begins at a line, or of what is nearest above it; `None` if no object
-    /// begins there. Fields are written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
+    /// Returns the line of a field of the object that starts at a line, or of the nearest field above it; `None` if no
+    /// object starts there. Fields are written as in `spec.containers[0].image`, other keys as in
+    /// `labels["example.com/a"]`.
     pub fn line(&self, object: usize, field: &str) -> Option<usize> {
         let object = u32::try_from(object).ok()?;
         let mut node = self.documents.iter().find_map(|document| document.root.at(object, &mut Vec::new()))?;
@@ -147,7 +148,7 @@ impl FieldLines {
 }
 
 impl LocatedNode {
-    /// Returns the outermost mapping that begins at a line, and adds the keys that lead to it.
+    /// Returns the outermost mapping that starts at a line, and adds the keys that lead to it.
     fn at<'n>(&'n self, line: u32, keys: &mut Vec<&'n str>) -> Option<&'n Self> {
         if self.line == line && self.form.is_mapping() {
             return Some(self);
@@ -162,14 +163,14 @@ impl LocatedNode {
         })
     }
 
-    /// Returns what has a key.
+    /// Returns the child with a key.
     pub(super) fn child(&self, key: &str) -> Option<&LocatedChild> {
         self.children.iter().find(|child| child.key == key)
     }
 }
 
 impl LocatedChild {
-    /// Returns where it ends: with its value, or with its key if the value is empty.
+    /// Returns its end: that of its value, or of its key if the value is empty.
     pub(super) fn end(&self) -> usize {
         self.node.place.end.max(self.key_place.end)
     }
@@ -179,7 +180,7 @@ fn number(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Reads the value that begins with an event; `None` if the text is not YAML.
+/// Reads the value that starts with an event; `None` if the text is not YAML.
 fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<LocatedNode> {
     let line = u32::try_from(event.start_mark.line).ok()?.saturating_add(1);
     if depth > TOO_DEEP {
@@ -228,7 +229,7 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
     Some(LocatedNode { line, place, form, children })
 }
 
-/// Reads the value that begins with an event, below a key.
+/// Reads the value that starts with an event, and its key.
 fn child(
     parser: &mut Parser<&mut &[u8]>,
     name: String,
@@ -292,7 +293,7 @@ items:
 ";
 
     #[test]
-    fn fields_have_the_lines_of_their_keys_or_of_what_is_nearest() {
+    fn fields_have_the_lines_of_their_keys_or_of_the_nearest_parent() {
         let lines = FieldLines::parse(TEXT.as_bytes()).unwrap();
         for (object, field, line) in [
             (1, "spec.containers[0].image", 9),
@@ -314,7 +315,7 @@ items:
     }
 
     #[test]
-    fn what_is_no_yaml_has_no_lines_and_depth_is_bounded() {
+    fn invalid_yaml_has_no_lines_and_depth_is_bounded() {
         assert!(FieldLines::parse(b"a: [").is_none() && FieldLines::parse(b"a: b: c").is_none());
         let deep = format!("a: {}1{}", "[".repeat(200), "]".repeat(200));
         assert_eq!(FieldLines::parse(deep.as_bytes()).unwrap().line(1, "a[0][0]"), Some(1));

@@ -1,5 +1,5 @@
-//! The types of the fields that rules iterate over: a rule about each container finds nothing where `containers` is an object,
-//! although no API server accepts that.
+//! Checks the types of the fields that rules iterate over: a rule about each container finds nothing where `containers`
+//! is an object, although no API server accepts that.
 //!
 //! This is no schema: only the lists and maps that the policy library iterates over, in kinds of Kubernetes' own API groups, and
 //! the labels and annotations of every object.
@@ -13,13 +13,13 @@ use serde::{
 
 use crate::{model::object::Kind, source::json::JsonKey};
 
-/// The type of a field. `null` and missing fields fit any.
+/// The type of a field. `null` and missing fields match any type.
 enum FieldType {
     Text,
     List(&'static Self),
     /// An object whose fields are all of one type.
     Map(&'static Self),
-    /// An object, of which some fields have a type.
+    /// An object in which some fields have a type.
     Object(&'static [(&'static str, Self)]),
 }
 
@@ -74,11 +74,11 @@ fn type_of(kind: &Kind) -> FieldType {
     }
 }
 
-/// Returns the first field of an object of `kind` that has a wrong type, and what to do; values are not shown.
+/// Returns the first field of an object of `kind` that has a wrong type, and how to fix it; values are not shown.
 pub(super) fn problem(kind: &Kind, json: &str) -> Option<String> {
     let mut misfit = None;
     let checked = FieldCheck { wanted: &type_of(kind), misfit: &mut misfit };
-    // What is no JSON is reported where the object is read.
+    // Invalid JSON is reported where the object is read.
     checked.deserialize(&mut serde_json::Deserializer::from_str(json)).ok()?;
     let Misfit { path, found, wanted } = misfit?;
     let quotes =
@@ -88,13 +88,13 @@ pub(super) fn problem(kind: &Kind, json: &str) -> Option<String> {
 
 /// A value of a wrong type.
 struct Misfit {
-    /// Its path from the value that is checked, such as `.spec.containers[0].env`.
+    /// Its path from the value that is checked, for example `.spec.containers[0].env`.
     path: String,
     found: &'static str,
     wanted: &'static str,
 }
 
-/// Checks a value while it is passed over.
+/// Checks a value while it is skipped.
 struct FieldCheck<'c> {
     wanted: &'c FieldType,
     /// The first misfit so far.
@@ -102,7 +102,7 @@ struct FieldCheck<'c> {
 }
 
 impl FieldCheck<'_> {
-    /// Compares the type of the value with the one that the field has.
+    /// Compares the type of the value with that of the field.
     fn compare(self, found: &'static str) {
         let wanted = match self.wanted {
             Text => "a string",
@@ -114,7 +114,7 @@ impl FieldCheck<'_> {
         }
     }
 
-    /// Checks a part of the value, which `read` passes over; `name` is its name in the path.
+    /// Checks a part of the value, which `read` skips; `name` is its name in the path.
     fn part<E>(
         &mut self,
         wanted: &FieldType,
@@ -230,7 +230,7 @@ mod tests {
         ("-1", "a number"),
     ];
 
-    /// Expects that a field of this type takes `null` and values of the type, and that others are named.
+    /// Asserts that a field of this type accepts `null` and values of the type, and that others are reported.
     fn assert_type(api_version: &str, kind: &str, path: &str, wanted: &str) {
         assert_eq!(problem_of(api_version, kind, path, "null"), None, "{kind} {path}");
         for (value, found) in VALUES {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_known_type_is_not_checked() {
+    fn fields_without_a_known_type_are_not_checked() {
         for (api_version, kind, path) in [
             ("example.com/v1", "Pod", "spec.containers"),
             ("example.com/v1", "Deployment", "spec.template.spec.containers"),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_is_named() {
+    fn the_first_of_several_problems_is_reported() {
         let json = r#"{"spec":{"containers":[{},{"env":1},2],"volumes":3},"metadata":{"labels":{"a":4}}}"#;
         let want = "spec.containers[1].env is a number, not a list";
         assert_eq!(problem(&kind_of("v1", "Pod"), json).as_deref(), Some(want));

@@ -1,4 +1,4 @@
-//! Which files are read, and which of them belong to a tool that makes manifests of other files.
+//! Finds the files to read, and which of them belong to a tool that generates manifests from other files.
 
 use std::{
     collections::HashSet,
@@ -16,10 +16,10 @@ use crate::{bundle, cluster::identity::OWN_GROUP, judge::links::LinkBoundary, mo
 const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
 /// The most files of a directory that are compared with the name of a missing file.
 const MOST_BESIDE: usize = 1_000;
-/// Name that stands for standard input.
+/// The name of standard input.
 const STDIN: &str = "-";
-/// How the names of settings begin that lie beside manifests, in lower case: those of Kustomize, Helm, Helmfile, Skaffold,
-/// Compose and kaudit itself.
+/// Prefixes, in lower case, of the settings files of tools that lie next to manifests: Kustomize, Helm, Helmfile,
+/// Skaffold, Compose and kaudit itself.
 const SETTINGS: [&str; 9] = [
     "kustomization.",
     "chart.",
@@ -31,36 +31,36 @@ const SETTINGS: [&str; 9] = [
     "compose.",
     "kaudit.",
 ];
-/// Groups of what looks like an object and is never sent to a cluster.
+/// Groups of documents that look like objects and are never sent to a cluster.
 const LOCAL_GROUPS: [&str; 2] = ["kustomize.config.k8s.io", "skaffold"];
 
-/// A file that may hold manifests.
+/// A file that may contain manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestFile {
     /// As the user named it, or below a directory that the user named.
     pub path: PathBuf,
-    /// Whether it was found in a directory and is the settings of a tool by its name, or hidden: documents in it
-    /// that are not objects leave the check complete.
+    /// Whether it was found in a directory and is hidden, or by its name the settings of a tool: documents in it that
+    /// are not objects leave the check complete.
     pub is_settings: bool,
     /// Why it is not read, for a file that was found in a directory.
     pub problem: Option<String>,
-    /// What was downloaded, for a URL.
+    /// The downloaded content, for a URL.
     pub content: Option<Arc<[u8]>>,
 }
 
 impl ManifestFile {
-    /// A file that the user named, which is read whatever it is.
+    /// Creates a file that the user named, which is read whatever it is.
     pub fn named(path: PathBuf) -> Self {
         Self { path, is_settings: false, problem: None, content: None }
     }
 }
 
-/// Lists the files that `paths` mean: files as they are, directories recursively, sorted.
+/// Lists the files that `paths` refer to: files as they are, directories recursively, sorted.
 ///
 /// In a directory only regular files are read, through links as far as a [`LinkBoundary`] allows.
 ///
 /// # Errors
-/// When a path cannot be read, or a directory holds no manifest.
+/// When a path cannot be read, or a directory contains no manifest.
 pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
     let is_local = |path: &&Path| !is_stdin(path) && url(path).is_none();
     let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path).filter(is_local));
@@ -81,7 +81,7 @@ pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
 /// Downloads the files that are URLs.
 ///
 /// # Errors
-/// Names the first that cannot be downloaded.
+/// Names the first file that cannot be downloaded.
 pub async fn download(files: &mut [ManifestFile]) -> anyhow::Result<()> {
     for file in files {
         if let Some(url) = url(&file.path) {
@@ -92,12 +92,12 @@ pub async fn download(files: &mut [ManifestFile]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the URL that a path is.
+/// Returns the URL, if the path is one.
 fn url(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with("https://") || text.starts_with("http://"))
 }
 
-/// Whether a path means standard input.
+/// Whether a path refers to standard input.
 pub fn is_stdin(path: impl AsRef<Path>) -> bool {
     path.as_ref().as_os_str() == STDIN
 }
@@ -120,16 +120,16 @@ fn not_there(path: &Path) -> String {
 /// Finds the manifests below directories.
 struct ManifestWalk {
     links: LinkBoundary,
-    /// The directories that lead to the present one, resolved.
+    /// The directories that lead to the current one, resolved.
     above: Vec<PathBuf>,
     files: Vec<ManifestFile>,
 }
 
 impl ManifestWalk {
-    /// Adds the manifests of a directory; `is_hidden` if its name or that of one above it begins with a dot.
+    /// Adds the manifests of a directory; `is_hidden` if its name or that of a parent begins with a dot.
     fn directory(&mut self, directory: &Path, is_hidden: bool) -> io::Result<()> {
         if let Some(chart) = chart_of_templates(directory) {
-            // Charts in it are rendered with it.
+            // Its subcharts are rendered with it.
             if chart.parent().filter(|above| above.ends_with("charts")).and_then(Path::parent).is_some_and(is_chart) {
                 return Ok(());
             }
@@ -144,7 +144,7 @@ impl ManifestWalk {
         self.above.push(directory.canonicalize()?);
         for path in entries {
             let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-            // `..data` in a mounted ConfigMap is what the links beside it lead to.
+            // The links in a mounted ConfigMap point into `..data`.
             if name == ".git" || name.starts_with("..") {
                 continue;
             }
@@ -156,8 +156,8 @@ impl ManifestWalk {
                 },
                 Ok(_) if !is_manifest(&path) => continue,
                 Ok(metadata) => (!metadata.is_file()).then(|| "not a regular file".to_owned()),
-                // A link to a file of another name is not read anyway. Editors mark the files that they have open with hidden
-                // links to nothing.
+                // A link to a file of another name is not read anyway. Editors mark open files with hidden links to
+                // nothing.
                 Err(_) if is_hidden || !is_manifest(&path) && path.is_file() => continue,
                 Err(why) => Some(why.to_string()),
             };
@@ -172,7 +172,7 @@ impl ManifestWalk {
         Ok(())
     }
 
-    /// Returns the metadata of what is at a path.
+    /// Returns the metadata of a file, unless it is a link to a directory above it.
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         if self.links.target(path)?.is_some_and(|target| self.above.contains(&target)) {
             return Err(io::Error::other("a link to a directory above it"));
@@ -186,11 +186,11 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 fn is_settings(name: &str) -> bool {
-    // People name values after what they are for: `prod-values.yaml`.
+    // Values files are often named after their purpose: `prod-values.yaml`.
     SETTINGS.iter().any(|known| name.starts_with(known)) || name.contains("values.")
 }
 
-/// Returns the chart that a directory has the templates of: they are no manifests before Helm has rendered them.
+/// Returns the chart of a directory of templates: they are no manifests until Helm has rendered them.
 fn chart_of_templates(directory: &Path) -> Option<&Path> {
     let chart = directory.parent().filter(|_| directory.ends_with("templates"))?;
     is_chart(chart).then_some(chart)
@@ -200,12 +200,12 @@ fn is_chart(directory: &Path) -> bool {
     directory.join("Chart.yaml").is_file()
 }
 
-/// Whether what says that it has this version is read by a tool, and not by a cluster.
+/// Whether a document with this `apiVersion` is read by a tool and not by a cluster.
 pub(super) fn is_local(api_version: &str) -> bool {
     api_version.split_once('/').is_some_and(|(group, _)| LOCAL_GROUPS.contains(&group))
 }
 
-/// Returns why a file that kaudit has written is no manifest; `None` if it is none of those.
+/// Returns why a file that kaudit has written is not a manifest; `None` for other files.
 pub(super) fn result_file(api_version: &str, kind: &str) -> Option<&'static str> {
     let is_own = api_version.split_once('/').is_some_and(|(group, _)| group == OWN_GROUP);
     match kind {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_known_by_name() {
+    fn settings_are_recognized_by_name() {
         for name in [
             "kustomization.yaml",
             "chart.yaml",

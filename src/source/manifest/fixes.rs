@@ -1,4 +1,4 @@
-//! Fixes set fields of objects in the text of a manifest, and keep its comments and layout.
+//! Sets fields of objects in the text of a manifest, and preserves its comments and layout.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
@@ -15,7 +15,7 @@ const INDENT: usize = 2;
 /// The byte order mark.
 const MARK: &str = "\u{feff}";
 
-/// A field of an object, and its new value.
+/// A field of an object and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldFix {
     /// Written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
@@ -24,7 +24,7 @@ pub struct FieldFix {
     pub value: Value,
 }
 
-/// An object of a file, and its fixes.
+/// An object of a file and its fixes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FixedObject {
     /// `Deployment`.
@@ -63,9 +63,9 @@ impl ManifestText {
         Self { mark, text: text.to_owned(), lines: FieldLines::parse(text.as_bytes()) }
     }
 
-    /// Returns the text in which objects, each identified by its first line, have their fixes, and how many fixes were applied.
-    /// The text is unchanged where a fix cannot be applied: it is not plain YAML, the parent of the field is missing, or
-    /// another fix sets the same field to another value.
+    /// Returns the text with the fixes of objects, each identified by its first line, and how many fixes were applied.
+    /// The text is unchanged where a fix cannot be applied: it is not plain YAML, the parent of the field is missing,
+    /// or another fix sets the same field to another value.
     pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
         let (mut new, mut applied) = (self.text.clone(), 0);
         // From the end, so that earlier lines keep their numbers.
@@ -93,8 +93,8 @@ impl ManifestText {
     }
 }
 
-/// Applies the fixes of one object to its document. Returns the place of the document in the text, its new text, and how many
-/// fixes were applied.
+/// Applies the fixes of one object to its document. Returns the range of the document in the text, its new text, and
+/// how many fixes were applied.
 fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Range<usize>, String, usize)> {
     let begin = offset(text, place.line);
     // The document may be longer than it was: objects of one List are fixed one after the other.
@@ -107,13 +107,13 @@ fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Rang
     Some((range, document.text, applied))
 }
 
-/// Returns where a line begins, from 1.
+/// Returns the offset of a line, which is counted from 1.
 fn offset(text: &str, line: usize) -> usize {
     let Some(breaks) = line.checked_sub(2) else { return 0 };
     text.match_indices('\n').nth(breaks).map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// Returns the length of the document that begins a text.
+/// Returns the length of the first document of a text.
 fn document_length(text: &str) -> usize {
     let is_end = |line: &str| ["---", "..."].iter().any(|mark| line.starts_with(mark));
     let before = text.split_inclusive('\n').take_while(|line| !is_end(line));
@@ -134,15 +134,15 @@ impl EditedDocument {
         Some(Self { text: text.to_owned(), is_json: is_json(text), value: parse(text)?, fixed: Vec::new() })
     }
 
-    /// Whether the document has this object in this place: the location of a rendered object is its template.
+    /// Whether the document contains this object at this position: the location of a rendered object is its template.
     fn holds(&self, place: &[String], object: &FixedObject) -> bool {
         let found = place.iter().try_fold(&self.value, |value, key| match value {
             Value::Array(items) => items.get(key.parse::<usize>().ok()?),
             _ => value.get(key),
         });
-        // Those of a PodList need not name their kind.
+        // Items of a PodList need not have a kind.
         let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && !place.is_empty();
-        // With generateName there is no name.
+        // Objects with generateName have no name.
         let is_named = |name: &Value| name.is_null() || name == &*object.name;
         found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))
     }
@@ -220,7 +220,7 @@ struct DocumentText<'t> {
 }
 
 impl DocumentText<'_> {
-    /// Returns the offset of the next such byte.
+    /// Returns the offset of the next `byte`.
     fn find(&self, from: usize, byte: u8) -> Option<usize> {
         Some(from + memchr::memchr(byte, self.text.as_bytes().get(from..)?)?)
     }
@@ -242,7 +242,7 @@ struct Edit {
     text: String,
 }
 
-/// Returns the edit that sets a field; `None` if the text has no place for it.
+/// Returns the edit that sets a field; `None` if it cannot be set in this text.
 fn edit(text: &DocumentText<'_>, root: &LocatedNode, path: &[&str], field: &Value) -> Option<Edit> {
     let (mut node, mut above) = (root, None);
     for (depth, key) in path.iter().enumerate() {
@@ -259,12 +259,12 @@ fn edit(text: &DocumentText<'_>, root: &LocatedNode, path: &[&str], field: &Valu
     None
 }
 
-/// Returns a value below all these keys.
+/// Returns a value nested below these keys.
 fn nested(keys: &[&str], value: &Value) -> Value {
     keys.iter().rev().fold(value.clone(), |value, key| Value::Object(Map::from_iter([((*key).to_owned(), value)])))
 }
 
-/// Returns the edit that gives a key another value.
+/// Returns the edit that replaces the value of a key.
 fn replace(text: &DocumentText<'_>, node: &LocatedNode, child: &LocatedChild, value: &Value) -> Edit {
     let colon = text.find(child.key_place.end, b':').map_or(child.key_place.end, |at| at + 1);
     let old = &child.node.place;
@@ -328,7 +328,7 @@ fn remove(
     Some(Edit { place, text: String::new() })
 }
 
-/// Returns the offset of the next line, or of the end.
+/// Returns the offset of the next line, or the end of the text.
 fn next_line(text: &DocumentText<'_>, from: usize) -> usize {
     text.find(from, b'\n').map_or(text.text.len(), |at| at + 1)
 }
@@ -432,7 +432,7 @@ items:
     }
 
     #[test]
-    fn other_letters_marks_and_json_stay_what_they_are() {
+    fn unicode_byte_order_marks_and_json_are_preserved() {
         for (old, new) in [
             ("# Grüße\nkind: Pod\nd: {é: ü, x: 1} # Ö\ny: 2\n", "# Grüße\nkind: Pod\nd: {é: ü, x: 3} # Ö\ny: 2\n"),
             ("\u{feff}kind: Pod\nd:\n  x: 1\n", "\u{feff}kind: Pod\nd:\n  x: 3\n"),
@@ -446,7 +446,7 @@ items:
     }
 
     #[test]
-    fn what_cannot_be_fixed_stays() {
+    fn text_that_cannot_be_fixed_is_unchanged() {
         for (line, name, field) in [
             (1, "shop", "spec.hostPID"),
             (2, "shop", "spec.containers[3].image"),

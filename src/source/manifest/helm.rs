@@ -1,4 +1,4 @@
-//! The templates of charts that `helm template` names above each document, for results to point to them.
+//! Resolves the templates of charts that `helm template` names above each document, so that results can point to them.
 
 use std::{
     fs,
@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// What Helm writes before the path of a template.
+/// The comment that Helm writes before the path of a template.
 const SOURCE: &str = "# Source: ";
-/// Levels of directories below the working directory in which charts are looked for.
+/// Levels of directories below the working directory that are searched for charts.
 const LEVELS: usize = 3;
-/// Directories that are looked into at most.
+/// The most directories that are searched.
 const MOST_DIRECTORIES: usize = 10_000;
 
 /// Finds the templates of documents on standard input.
@@ -19,7 +19,7 @@ pub(super) struct Templates {
     charts: LazyLock<Vec<Chart>>,
 }
 
-/// A directory with a chart, and the name of that.
+/// A chart's directory and name.
 #[derive(Debug, PartialEq, Eq)]
 struct Chart {
     name: String,
@@ -33,22 +33,22 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// Returns the template that the comments above a document name: its path from the working directory if its chart is
-    /// there, or else what Helm wrote, which begins with the name of the chart.
+    /// Returns the template named in the comments above a document: its path from the working directory if its chart is
+    /// there, otherwise as Helm wrote it, beginning with the name of the chart.
     pub(super) fn of(&self, document: &str) -> Option<Arc<str>> {
         let named = named(document)?;
         Some(path_in(&self.charts, named).unwrap_or_else(|| named.to_owned()).into())
     }
 }
 
-/// Returns the path of a template that Helm names by the name of its chart, if one of the charts has it.
+/// Returns the path of a template that Helm names by its chart, if one of the charts contains it.
 fn path_in(charts: &[Chart], named: &str) -> Option<String> {
     let (name, template) = named.split_once('/')?;
     let mut paths = charts.iter().filter(|chart| chart.name == name).map(|chart| chart.directory.join(template));
     paths.find(|path| path.is_file()).map(|path| path.to_string_lossy().into_owned())
 }
 
-/// Returns what the first lines of a document name as its source; no path that leads out of the chart.
+/// Returns the source named in the first comments of a document, unless its path leads out of the chart.
 fn named(document: &str) -> Option<&str> {
     let mut comments = document
         .lines()
@@ -59,7 +59,7 @@ fn named(document: &str) -> Option<&str> {
     (is_inside && !path.contains(|c: char| c.is_control() || c == '\\')).then_some(path)
 }
 
-/// Returns the charts in a directory and below it, those nearest to it first.
+/// Returns the charts in and below a directory, the nearest first.
 fn charts_below(root: &Path) -> Vec<Chart> {
     let mut charts = Vec::new();
     let mut level = vec![root.to_owned()];
@@ -78,7 +78,7 @@ fn charts_below(root: &Path) -> Vec<Chart> {
     charts
 }
 
-/// Returns the directories in a directory that are not hidden, in the order of their names.
+/// Returns the directories in a directory that are not hidden, sorted by name.
 fn directories(directory: &Path) -> Vec<PathBuf> {
     let read = if directory.as_os_str().is_empty() { Path::new(".") } else { directory }.read_dir();
     let entries = read.into_iter().flatten().flatten();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_is_the_one_that_the_comments_above_the_document_name() {
+    fn the_template_is_named_in_the_comments_above_the_document() {
         for (document, want) in [
             ("---\n# Source: web/templates/api.yaml\nkind: Pod\n", Some("web/templates/api.yaml")),
             ("# Source: web/templates/api.yaml\r\nkind: Pod\r\n", Some("web/templates/api.yaml")),

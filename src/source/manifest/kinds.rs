@@ -1,8 +1,9 @@
-//! The versions and kinds of Kubernetes' own API groups: what is not among them is misspelt, and no policy would check it.
+//! The versions and kinds of Kubernetes' own API groups: any other in these groups is misspelt, and no policy would
+//! check it.
 
 use crate::model::{object::Kind, spelling::nearest};
 
-/// The versions and kinds that each group has had in any release of Kubernetes, also those that no server stores.
+/// The versions and kinds that each group has had in any release of Kubernetes, including those that no server stores.
 const GROUPS: [(&str, &[&str], &[&str]); 29] = [
     ("", &["v1"], CORE),
     ("admission.k8s.io", &["v1", "v1beta1"], &["AdmissionReview"]),
@@ -137,9 +138,9 @@ const CORE: &[&str] = &[
     "Status",
 ];
 
-/// Returns why no API server of Kubernetes serves a kind or its version, with the nearest name; `None` if one may.
+/// Returns why no Kubernetes API server serves a kind or its version, with the nearest name; `None` if one may.
 ///
-/// Only groups without a dot are Kubernetes' own for sure: those of custom resources have one.
+/// Only groups without a dot are certain to be Kubernetes' own: those of custom resources have one.
 pub(super) fn unknown(kind: &Kind) -> Option<String> {
     let Kind { group, version, kind: name, .. } = kind;
     let Some((_, versions, kinds)) = GROUPS.iter().find(|(known, ..)| known == group) else {
@@ -182,7 +183,7 @@ mod tests {
     use super::{super::kind_of, *};
 
     #[test]
-    fn misspelt_kinds_are_named_with_the_nearest() {
+    fn misspelt_kinds_are_reported_with_the_nearest() {
         let unknown = |api_version: &str, kind: &str| unknown(&kind_of(api_version, kind));
         for (api_version, kind, want) in [
             ("apps/v1", "Deploymnet", "no kind \"Deploymnet\" in group apps; did you mean Deployment?"),

@@ -1,4 +1,5 @@
-//! A JSON list that is too large to be held: what it says besides its items is kept, and text is cut between them.
+//! A JSON list that is too large for memory: its fields other than the items are kept, and its text is split between
+//! items.
 
 use std::sync::Arc;
 
@@ -10,17 +11,17 @@ use crate::source::{
     redaction::without_value,
 };
 
-/// A list whose items are on their way.
+/// A list whose items are still being read.
 ///
-/// It is known to be one before its end has arrived. A `kind` may come behind the items: then what it turns out to be
-/// otherwise is an error, because the items were taken as objects already.
+/// It is treated as a list before its end has been read. If a `kind` after the items shows that it is something else,
+/// that is an error, because the items were already read as objects.
 pub(super) struct OpenList {
-    /// What it says before its items, and what they may leave out.
+    /// The fields before its items, from which items without a type inherit theirs.
     pub(super) head: Arc<Received>,
     /// Its text up to the items, on one line.
     before: String,
     next: Next,
-    /// How far the text behind the last taken item was looked at.
+    /// How many bytes after the last taken item were searched.
     searched: usize,
     end: ValueEnd,
 }
@@ -29,36 +30,36 @@ pub(super) struct OpenList {
 enum Next {
     /// An item.
     Item,
-    /// The remainder of an item.
+    /// The rest of an item.
     InItem,
     /// A comma or the end of the items.
     Comma,
-    /// The remainder of the list, behind its items.
+    /// The rest of the list, after its items.
     Tail,
 }
 
-/// What text of a list is.
+/// The result of searching text of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing whole.
+    /// Nothing complete.
     More,
-    /// Whole items up to here, and what separates them.
+    /// Complete items with their separators, up to here.
     Items(usize),
-    /// The remainder of the list up to here.
+    /// The rest of the list up to here.
     End(usize),
-    /// No list: where, and why.
+    /// Not a list: where, and why.
     Broken(usize, String),
 }
 
 impl OpenList {
-    /// Begins with the first part of a value. Returns the list, and where its items begin; `None` if that is not certain to
-    /// be a list, one with a first item that is JSON.
+    /// Starts with the first part of a value. Returns the list and the offset of its items; `None` unless it is certain
+    /// to be a list whose first item is JSON.
     pub(super) fn begin(text: &[u8]) -> Option<(Self, usize)> {
         let head = if text.starts_with(b"[") { 1 } else { items(text)? };
         let first = head + blank(&text[head..]);
         let first = &text[first..first + ValueEnd::default().find(&text[first..])?];
         let first: &RawValue = serde_json::from_slice(first).ok()?;
-        // A line break is nothing else in JSON.
+        // In JSON a line break is only white space.
         let before = std::str::from_utf8(&text[..head]).ok()?.replace(['\r', '\n'], " ");
         let received = Received::read(&closed(&before, "]"));
         if text.starts_with(b"{") && !is_list(&received, &Received::read(first.get())) {
@@ -68,7 +69,7 @@ impl OpenList {
         Some((list, head))
     }
 
-    /// Looks at text behind what was taken of the list, of which more is there than the last time.
+    /// Searches the text after the last taken item, which has grown since the last call.
     pub(super) fn step(&mut self, text: &[u8]) -> Step {
         let mut items = 0;
         let step = loop {
@@ -92,7 +93,7 @@ impl OpenList {
                 }
                 (_, b' ' | b'\t' | b'\r' | b'\n') => self.searched += 1,
                 (Next::Comma, b',') => (self.next, self.searched) = (Next::Item, self.searched + 1),
-                // What closes the list is not taken with items.
+                // The end of the list is not taken together with items.
                 (Next::Comma, b']') if items == 0 => {
                     (self.next, self.end) = (Next::Tail, ValueEnd::default());
                     let _open = self.end.find(&self.before.as_bytes()[..1]);
@@ -112,7 +113,7 @@ impl OpenList {
         Step::Items(items)
     }
 
-    /// Looks at the list without its items, of which this is what follows them.
+    /// Checks the list without its items, given the text after them.
     fn finish(&self, tail: &[u8]) -> Step {
         let end = tail.len();
         let tail = String::from_utf8_lossy(tail);
@@ -138,8 +139,8 @@ impl OpenList {
     }
 }
 
-/// Whether a value whose fields before `items` are those of `head`, with this first item, is a list: by its kind, or
-/// because only lists of the core group have items that are objects. `kubectl` writes the kind behind the items.
+/// Whether a value with the fields of `head` before `items`, and with this first item, is a list: by its kind, or
+/// because only lists of the core group have items that are objects. `kubectl` writes the kind after the items.
 fn is_list(head: &Received, first: &Received) -> bool {
     let kind = |object: &Received| object.kind.is_some() && object.api_version.is_some();
     head.problem().is_none()
@@ -150,7 +151,7 @@ fn is_list(head: &Received, first: &Received) -> bool {
         }
 }
 
-/// Returns where the items of an object begin, behind the bracket; `None` if they have not arrived.
+/// Returns the offset of the items of an object, after the bracket; `None` if they have not been read yet.
 fn items(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     let value = |at: usize| {
@@ -217,7 +218,7 @@ mod tests {
         format!("[{}]", items.join("\n,"))
     }
 
-    /// The chunks of a text: how long each is, and whether it is one of items.
+    /// Returns the chunks of a text: the length of each, and whether it consists of items.
     fn chunks(text: &str, sizes: Sizes) -> Vec<(usize, bool)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_a_list_is_held_than_is_needed_to_know_it() {
+    fn no_more_of_a_list_is_held_than_is_needed_to_recognize_it() {
         let items = vec![POD; 500];
         for text in [kubectl(&items), server(&items), array(&items), format!("{POD}\n{}", server(&items))] {
             let chunks = chunks(&text, Sizes { read: 64, list: 400, ..Sizes::default() });
@@ -239,12 +240,12 @@ mod tests {
             assert!(longest < Some(600), "{longest:?} bytes: {text:.60}");
             assert!(chunks.iter().filter(|(_, is_items)| *is_items).count() > 100, "{chunks:?}: {text:.60}");
         }
-        // What is certain is not held back, and a small list is read at once.
+        // A list recognized with certainty is split at once, and a small list is read as a whole.
         assert_eq!(chunks(&server(&items[..2]), Sizes { read: 64, list: 400, ..Sizes::default() }).len(), 1);
     }
 
     #[test]
-    fn a_list_says_the_same_however_it_is_cut() {
+    fn a_list_yields_the_same_objects_however_it_is_split() {
         let bare = r#"{"metadata":{"name":"b"}}"#;
         let nested = server(&[bare, "{}"]);
         let lists = [
@@ -252,7 +253,7 @@ mod tests {
             server(&[bare, POD, "[]", nested.trim(), bare]),
             array(&[POD, bare, POD]),
             server(&[bare, bare]).replace(r#""items""#, r#""ite\u006ds""#),
-            // Some other object with the field.
+            // Other objects with the field `items`.
             kubectl(&[POD, POD]).replacen("v1", "example.com/v1", 1).replace("List", "Menu"),
             server(&[POD, POD]).replace("PodList", "Menu").replace("resourceVersion", "name"),
             format!(r#"{{"apiVersion":"v1","items":[{bare},{bare}],"kind":"PodList"}}"#),
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_behind_items_is_said_once_and_nothing_is_read_twice() {
+    fn an_error_after_items_is_reported_once_and_nothing_is_read_twice() {
         const READ: &str = "its items before this place were read, what follows in this document was not";
         let list = kubectl(&[POD, POD, POD]);
         let (one, rest) = list.split_at(list.match_indices(POD).nth(1).unwrap().0);
@@ -336,7 +337,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_list_says_the_same_however_it_is_cut(
+        fn any_list_yields_the_same_objects_however_it_is_split(
             items in prop::collection::vec(item(), 0..9), read in 1..300_usize, list in 1..500_usize, cut in 0..2_000_usize,
         ) {
             let items: Vec<_> = items.iter().map(|item| &**item).collect();
@@ -344,7 +345,7 @@ mod tests {
                 let (seen, skipped) = read_text_in(Sizes::default(), &text);
                 let sizes = Sizes { read, list, ..Sizes::default() };
                 prop_assert_eq!(&read_text_in(sizes, &text), &(seen.clone(), skipped));
-                // Cut off, it gives the first objects and a refusal.
+                // A truncated list yields its first objects and an error.
                 let text = &text[..cut.min(text.trim_end().len() - 1)];
                 let (some, skipped) = read_text_in(sizes, text);
                 prop_assert!(seen.starts_with(&some), "{:?} of {:?}", some, seen);

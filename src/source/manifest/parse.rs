@@ -1,4 +1,4 @@
-//! From a chunk of a file to its objects: nothing here knows of other chunks.
+//! Parses a chunk of a file into objects, independently of other chunks.
 
 use std::{
     borrow::Cow,
@@ -34,23 +34,23 @@ use crate::{
     },
 };
 
-/// What a chunk holds.
+/// An item found in a chunk.
 pub(super) enum ManifestItem {
-    /// An object; its copy is not counted yet.
+    /// An object; its copy has not been counted yet.
     Object(Box<Object>),
-    /// A document that cannot be read: where it stands, and why.
+    /// A document that cannot be read: its location, and why.
     Unreadable(String, String),
-    /// A key that occurs again in its object: where, and the key.
+    /// A key that occurs again in its object: its location, and the key.
     Duplicate(String, String),
-    /// A document without an object in a file where a tool has its settings.
+    /// A document without an object in a settings file of a tool.
     Settings(Arc<str>),
     /// Objects of this kind are left out by `--exclude`.
     Excluded(Arc<Kind>),
-    /// So many objects are left out because they are in this namespace, or in none.
+    /// The number of objects left out because they are in this namespace, or in none.
     Elsewhere(Option<String>, usize),
 }
 
-/// Which objects are taken, and what of them.
+/// Parses chunks: which objects are selected, and how Secrets are handled.
 pub(super) struct ManifestParser<'a> {
     pub(super) selection: &'a Selection,
     pub(super) secrets: Secrets,
@@ -58,7 +58,7 @@ pub(super) struct ManifestParser<'a> {
 }
 
 impl ManifestParser<'_> {
-    /// Returns what a chunk holds, in its order.
+    /// Returns the items of a chunk, in order.
     pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
         let Chunk { file, is_settings, at, content } = chunk;
         let mut documents = Documents {
@@ -89,36 +89,36 @@ impl ManifestParser<'_> {
     }
 }
 
-/// Finds the line that a part of a text begins at.
+/// Returns the line at which a slice of the text starts.
 type Line<'l> = &'l dyn Fn(&str) -> usize;
 
 /// The documents of one chunk.
 struct Documents<'p> {
     parser: &'p ManifestParser<'p>,
     file: Arc<str>,
-    /// What the present document of standard input was rendered from.
+    /// The template that the current document of standard input was rendered from.
     template: Option<Arc<str>>,
     is_settings: bool,
-    /// Kinds met so far, by what the manifests say.
+    /// Kinds found so far, by the `apiVersion` and `kind` in the manifests.
     kinds: Vec<(String, String, Arc<Kind>)>,
     found: Vec<ManifestItem>,
     /// Kinds with objects that are left out.
     excluded: BTreeSet<Arc<Kind>>,
     /// Objects that are left out, by namespace.
     elsewhere: BTreeMap<Option<String>, usize>,
-    /// How many arrays and lists are open around what is read. Bounded, because each level is read through once more.
+    /// How many arrays and lists are open around the current value. Bounded, because each level is parsed once more.
     lists: usize,
-    /// The lines of fields in the file, once they are asked for.
+    /// The lines of fields in the file, read when first needed.
     lines: OnceCell<Option<FieldLines>>,
 }
 
-/// Levels of arrays and lists around objects that are looked into.
+/// The most levels of arrays and lists around objects.
 const LISTS: usize = 16;
 
 impl Documents<'_> {
-    /// Reads the text of a chunk that begins at a place, behind so many JSON `values` of its first document.
+    /// Reads the text of a chunk that starts at a position, after `values` JSON values of its first document.
     fn read(&mut self, text: &str, at: Place, mut values: usize) {
-        // As Go reads lines: a line break is one byte, and the last line has one, too.
+        // As Go reads lines: a line break is one byte, and the last line also ends with one.
         let mut text = Cow::from(text);
         if text.contains('\r') {
             text = text.replace("\r\n", "\n").into();
@@ -128,7 +128,7 @@ impl Documents<'_> {
         }
         let mut column = at.column;
         for (line, document) in split(&text, at.line) {
-            // A byte order mark is no content.
+            // A byte order mark is not content.
             let document = document.strip_prefix('\u{feff}').unwrap_or(document);
             let at = Place { line, column: mem::take(&mut column) };
             self.template = if is_stdin(&*self.file) { self.parser.templates.of(document) } else { None };
@@ -148,7 +148,7 @@ impl Documents<'_> {
         }
     }
 
-    /// Takes in a document that was plain enough.
+    /// Reads a document that was converted to JSON.
     fn converted(&mut self, document: &str, line: usize, converted: &Converted) {
         let Converted { json, items } = converted;
         self.value(
@@ -163,7 +163,7 @@ impl Documents<'_> {
         );
     }
 
-    /// Reads any document.
+    /// Reads any document with the full parser.
     fn document(&mut self, document: &str, line: usize) {
         match yaml::read(document) {
             Ok(None) => {}
@@ -192,12 +192,12 @@ impl Documents<'_> {
         }
     }
 
-    /// Reads JSON, one value after the other, behind so many `values` of the same document. Returns what is left to be read
-    /// as YAML, and the line of that: where there is no JSON, or one value only before something else, kubectl goes over to
-    /// YAML. Behind more, what is no JSON costs only itself. The values may be the items of a `list`, with commas.
+    /// Reads JSON values, after `values` of the same document. Returns the text that must be read as YAML, and its
+    /// line: where there is no JSON, or one value followed by something else, kubectl switches to YAML. After more
+    /// values, invalid JSON affects only itself. The values may be the items of a `list`, separated by commas.
     fn json<'t>(&mut self, text: &'t str, at: Place, mut values: usize, list: Option<&Received>) -> (usize, &'t str) {
         let first_line = at.line;
-        // Lines are asked for in their order, and counted once.
+        // Lines are requested in ascending order, so that each line break is counted once.
         let counted = Cell::new((0, first_line));
         let line_of = |part: &str| {
             let ((from, line), to) = (counted.get(), offset_in(part, text));
@@ -213,7 +213,7 @@ impl Documents<'_> {
             if next.is_empty() {
                 return (first_line, "");
             }
-            // Most values are objects that are in order, which are read while their end is looked for.
+            // Most values are valid objects, which are parsed while their end is searched.
             let mut objects = serde_json::Deserializer::from_str(next).into_iter::<ObjectFields<'_>>();
             if let Some(Ok(object)) = objects.next() {
                 let end = objects.byte_offset();
@@ -250,7 +250,7 @@ impl Documents<'_> {
         }
     }
 
-    /// Takes in a value of JSON, and names its duplicate keys.
+    /// Reads a JSON value, and reports its duplicate keys.
     fn received(&mut self, received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
         self.value(received, json, line, list);
         for key in duplicates(json) {
@@ -258,13 +258,14 @@ impl Documents<'_> {
         }
     }
 
-    /// Takes in an object, or what an array, a list or an admission review holds; `list` is what it is an item of.
+    /// Reads an object, or the content of an array, a list or an admission review; `list` is the list that contains the
+    /// value.
     fn value(&mut self, mut received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
         if let Some(list) = list
             && received.api_version.is_none()
             && received.kind.is_none()
         {
-            // Items of a typed list may leave out what the list's own kind says.
+            // Items of a typed list may omit the type that follows from the list's kind.
             received.api_version.clone_from(&list.api_version);
             let kind = list.kind.as_deref().and_then(|kind| kind.strip_suffix("List"));
             received.kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
@@ -332,13 +333,13 @@ impl Documents<'_> {
         }
     }
 
-    /// Returns the line of a field of the object that begins at a line, or of what is nearest above it.
+    /// Returns the line of a field of the object that starts at a line, or of the nearest field above it.
     fn field_line(&self, line: usize, field: &str) -> usize {
         let lines = self.lines.get_or_init(|| FieldLines::read(Path::new(&*self.file)));
         lines.as_ref().and_then(|lines| lines.line(line, field)).unwrap_or(line)
     }
 
-    /// Returns the kind that a manifest names.
+    /// Returns the kind named in a manifest.
     fn kind(&mut self, api_version: &str, kind: &str) -> Arc<Kind> {
         let known = self.kinds.iter().find(|(known_version, known, _)| known == kind && known_version == api_version);
         if let Some((_, _, known)) = known {
@@ -357,14 +358,14 @@ impl Documents<'_> {
         format!("{}:{line}:{column}", self.file)
     }
 
-    /// Adds a key that occurs again in its object, on this line. Tools may read their settings in ways of their own.
+    /// Adds a key that occurs again in its object, on this line. Tools may parse their settings differently.
     fn duplicate(&mut self, line: usize, key: &str) {
         if !self.is_settings {
             self.found.push(ManifestItem::Duplicate(self.at(line), key.to_owned()));
         }
     }
 
-    /// Adds a document without an object, which is expected in some files.
+    /// Adds a document without an object; settings files may contain such documents.
     fn unreadable(&mut self, at: String, why: &str) {
         if self.is_settings {
             self.found.push(ManifestItem::Settings(self.file.clone()));
@@ -378,12 +379,12 @@ impl Documents<'_> {
     }
 }
 
-/// Returns where in `text` a slice of it begins.
+/// Returns the offset of a slice in `text`.
 fn offset_in(part: &str, text: &str) -> usize {
     (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize)
 }
 
-/// Returns what is inside of an array, a `List` or an `AdmissionReview`.
+/// Returns the items of an array or a `List`, or the object of an `AdmissionReview`.
 fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, String> {
     if json.starts_with('[') {
         return serde_json::from_str(json).map(Some).map_err(|error| without_value(&error));
@@ -399,7 +400,7 @@ fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, St
             .map_or_else(|| object(request.get(), "oldObject"), |found| Ok::<_, String>(Some(found)))?;
         return Ok(Some(vec![found.ok_or("an AdmissionReview without object and oldObject")?]));
     }
-    // Nearly everything is an object, and is not looked through once more.
+    // Nearly every document is an object, and need not be searched again.
     if !kind.ends_with("List") {
         return Ok(None);
     }
@@ -413,16 +414,16 @@ fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, St
     }
 }
 
-/// Splits a YAML stream into documents with the line that each begins at. YAML allows a line that begins with `---`
-/// only between documents, so no parser is needed, and a broken document does not hide those behind it.
+/// Splits a YAML stream into documents, each with the line at which it starts. YAML allows a line that begins with
+/// `---` only between documents, so no parser is needed, and a broken document does not hide those after it.
 fn split(text: &str, first_line: usize) -> Vec<(usize, &str)> {
     let mut documents = Vec::new();
     let (mut start, mut start_line, mut offset) = (0, first_line, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let end = offset + line.len();
-        if let Some(behind) = behind_mark(line) {
+        if let Some(behind) = after_marker(line) {
             documents.push((start_line, &text[start..offset]));
-            // Content behind the mark belongs to the document.
+            // Content after the marker belongs to the document.
             let is_content = !behind.is_empty() && !behind.starts_with('#');
             (start, start_line) =
                 if is_content { (offset + 3, first_line + number) } else { (end, first_line + number + 1) };
@@ -433,19 +434,19 @@ fn split(text: &str, first_line: usize) -> Vec<(usize, &str)> {
     documents
 }
 
-/// Returns what stands behind a mark between documents; none if a line does not begin with one.
-fn behind_mark(line: &str) -> Option<&str> {
+/// Returns the text after a document marker; `None` if the line does not begin with one.
+fn after_marker(line: &str) -> Option<&str> {
     let behind = line.strip_prefix("---").or_else(|| line.strip_prefix("..."))?;
-    // Go's reader takes a comment without a space, too.
+    // Go's parser also accepts a comment without a space.
     (behind.is_empty() || behind.starts_with([' ', '\t', '\r', '\n', '#'])).then(|| behind.trim())
 }
 
-/// Lines before the content of a document: blank ones and comments.
+/// Returns the number of lines before the content of a document: blank ones and comments.
 fn leading_lines(document: &str) -> usize {
     document.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count()
 }
 
-/// Makes a kind of what a manifest says; the plural is a guess by the rules that Kubernetes itself uses.
+/// Returns the kind named in a manifest; the plural is a guess by the rules that Kubernetes itself uses.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
@@ -457,7 +458,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
         kind: kind.to_owned(),
         singular: kind.to_lowercase(),
         short_names: Vec::new(),
-        // A file does not say; nothing depends on it without a cluster.
+        // A file does not contain this; without a cluster nothing depends on it.
         namespaced: true,
     }
 }

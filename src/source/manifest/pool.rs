@@ -1,4 +1,4 @@
-//! Work in parallel, results in order.
+//! Processes items in parallel, and delivers the results in order.
 
 use std::{
     num::NonZero,
@@ -8,11 +8,11 @@ use std::{
 
 use crate::blocking::STACK_BYTES;
 
-/// Items that wait for each thread; as many results may wait to be taken.
+/// The most items that wait for each thread, and the most results that wait to be taken.
 const WAITING: usize = 2;
 
-/// Does `work` on all `items`, on as many threads as there are processors, and hands the results to `take` in the order of
-/// the items. Only a few are held at a time.
+/// Calls `work` for all `items`, on as many threads as there are processors, and passes the results to `take` in the
+/// order of the items. Only a few are held at a time.
 pub(super) fn in_order<P: Send, R: Send>(
     mut items: impl Iterator<Item = P>,
     work: impl Fn(P) -> R + Sync,

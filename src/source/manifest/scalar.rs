@@ -1,15 +1,15 @@
-//! What a plain or tagged text means in YAML, as Go's parser (go.yaml.in/yaml/v2 `resolve`) has it: YAML 1.1 and a little
-//! of 1.2, without sexagesimals. What overflows is a text.
+//! The value of a plain or tagged scalar in YAML, as in Go's parser (`resolve` of go.yaml.in/yaml/v2): YAML 1.1 and a
+//! little of 1.2, without sexagesimals. A number that overflows is a string.
 
 use std::borrow::Cow;
 
 use data_encoding::{Encoding, Specification};
 use serde_json::Value;
 
-/// How YAML's own tags begin, which are written with `!!`.
+/// The prefix of YAML's own tags, which are written with `!!`.
 const TAGS: &str = "tag:yaml.org,2002:";
 
-/// The meaning of a scalar.
+/// The value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar<'t> {
     Null,
@@ -22,10 +22,10 @@ pub(super) enum Scalar<'t> {
 }
 
 impl<'t> Scalar<'t> {
-    /// Reads a text with a tag, or without one where it is plain.
+    /// Reads a scalar with a tag, or a plain one without.
     ///
     /// # Errors
-    /// When the text is none of what its tag says.
+    /// When the text is not a value of its tag.
     pub(super) fn read(text: &'t str, tag: Option<&str>) -> Result<Self, String> {
         let Some(tag) = tag else { return Ok(Self::plain(text)) };
         let scalar = match (tag.strip_prefix(TAGS), Self::plain(text)) {
@@ -39,13 +39,13 @@ impl<'t> Scalar<'t> {
                 return Err(format!("not a value of the tag !!{kind}"));
             }
             (Some("binary"), _) => Self::Text(binary(text).ok_or("not base64, as the tag !!binary says")?.into()),
-            // Tags of applications mean nothing here.
+            // Tags of applications are ignored.
             _ => Self::Text(text.into()),
         };
         Ok(scalar)
     }
 
-    /// Reads a text without tag and quotes.
+    /// Reads a scalar without tag and quotes.
     pub(super) fn plain(text: &'t str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
@@ -58,14 +58,14 @@ impl<'t> Scalar<'t> {
         }
     }
 
-    /// Returns the JSON for it; none if JSON has no such number.
+    /// Returns its JSON value; `None` if JSON has no such number.
     pub(super) fn into_json(self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
             Self::Bool(value) => value.into(),
             Self::Int(number) => number.into(),
             Self::Unsigned(number) => number.into(),
-            // `1.0` is 1, as Go writes it: with the fewest digits, and zeros behind them.
+            // `1.0` is 1, as Go writes it: with the fewest digits, followed by zeros.
             Self::Float(number) => match number.to_string().parse::<i64>() {
                 Ok(whole) => whole.into(),
                 Err(_) => Value::Number(serde_json::Number::from_f64(number)?),
@@ -74,7 +74,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// Returns the key of a JSON object for it; none if it can't be one.
+    /// Returns its key in a JSON object; `None` if it cannot be a key.
     pub(super) fn into_key(self) -> Option<String> {
         match self {
             Self::Bool(value) => Some(value.to_string()),
@@ -86,11 +86,11 @@ impl<'t> Scalar<'t> {
     }
 }
 
-/// Reads a number; none if it is none or too large for a float.
+/// Reads a number; `None` if it is not one, or too large for a float.
 fn number(text: &str) -> Option<Scalar<'static>> {
     let float = |digits: &str| digits.parse().ok().filter(|number: &f64| number.is_finite()).map(Scalar::Float);
     match text.as_bytes().first()? {
-        // Only here does Go mind where an underscore stands.
+        // Go checks the positions of underscores only here.
         b'.' => {
             let plain = text.replace('_', "");
             (separates(text) && is_decimal(&plain)).then(|| float(&plain))?
@@ -104,7 +104,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// Whether each underscore stands between digits.
+/// Whether each underscore is between digits.
 fn separates(text: &str) -> bool {
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = text.as_bytes();
@@ -123,7 +123,7 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
         .find_map(|(prefixes, radix)| Some((prefixed(prefixes)?, radix)))
         .or_else(|| Some((digits.strip_prefix('0').filter(|rest| !rest.is_empty())?, 8)))
         .unwrap_or((digits, 10));
-    // A second sign would be read.
+    // A second sign would be accepted.
     let size =
         digits.starts_with(|first: char| first.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix))?;
     let size = i128::from(size.ok()?);
@@ -137,7 +137,7 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// Whether a text is digits with an optional point among them, and an optional exponent.
+/// Whether a text consists of digits with an optional point, and an optional exponent.
 fn is_decimal(text: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (number, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(number, rest)| (number, Some(rest)));
@@ -173,7 +173,7 @@ fn float_key(number: f64) -> String {
     }
 }
 
-/// Decodes base64 with line breaks. Bytes that are no text become replacement characters, one each.
+/// Decodes base64 with line breaks. Each byte that is not UTF-8 becomes a replacement character.
 fn binary(text: &str) -> Option<String> {
     let bytes = lenient_base64()?.decode(text.as_bytes()).ok()?;
     let mut decoded = String::with_capacity(bytes.len());

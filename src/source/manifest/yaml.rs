@@ -1,5 +1,6 @@
-//! All of YAML, as kubectl reads it: the events of libyaml, of which Go's parser is a port too, put together as
-//! go.yaml.in/yaml/v2 and sigs.k8s.io/yaml do. Of two equal keys the last one counts, and merge keys count where they stand.
+//! The full YAML parser, compatible with kubectl: composes the events of libyaml, of which Go's parser is a port too,
+//! as go.yaml.in/yaml/v2 and sigs.k8s.io/yaml do. Of two equal keys the last one wins, and merge keys are applied in
+//! place.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -11,12 +12,12 @@ use serde_json::{Map, Value};
 
 use super::{block::Converted, duplicates::NAMED, scalar::Scalar};
 
-/// As deep as JSON is read.
+/// The depth limit of the JSON parser.
 const DEEPEST: usize = 127;
-/// Bytes of text that aliases may stand for.
+/// The most bytes of text that aliases may expand to.
 const ALIASED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Why a document is not read.
+/// Why a document is refused.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// From 1.
@@ -33,7 +34,7 @@ impl Refusal {
     }
 }
 
-/// A document that was read.
+/// A parsed document.
 #[derive(Debug)]
 pub(super) struct YamlDocument {
     pub(super) converted: Converted,
@@ -41,12 +42,12 @@ pub(super) struct YamlDocument {
     pub(super) duplicates: Vec<(usize, String)>,
 }
 
-/// Reads the first document of a text that ends with a line; `None` if there is none, or it is null.
+/// Reads the first document of a text that ends with a line break; `None` if there is none, or it is null.
 ///
 /// # Errors
-/// When it is no YAML, or not within the limits of Go's parser for what aliases stand for, or deeper than JSON is read.
+/// When it is not YAML, expands to more than Go's parser allows for aliases, or is deeper than JSON may be.
 pub(super) fn read(text: &str) -> Result<Option<YamlDocument>, Refusal> {
-    // The parser panics where it has no answer: at a comma behind a tag.
+    // The parser panics on some input: a comma after a tag.
     catch_unwind(|| read_first(text))
         .unwrap_or_else(|_| Err(Refusal { line: 1, column: 1, why: "the parser failed".into() }))
 }
@@ -67,7 +68,7 @@ fn read_first(text: &str) -> Result<Option<YamlDocument>, Refusal> {
     Ok((!value.is_null()).then_some(YamlDocument { converted, duplicates }))
 }
 
-/// Writes a value as JSON, with the place and the line of each item of a list.
+/// Writes a value as JSON, with the offset and line of each item of a list.
 fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
     let content = match &nodes[id].content {
         Content::Alias(meant) => &nodes[*meant].content,
@@ -93,7 +94,7 @@ fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
                 if index > 0 {
                     to.json.push(',');
                 }
-                // What was read from text has nothing in it that JSON cannot say.
+                // Keys and values read from text can always be written as JSON.
                 to.json += &Value::from(key.as_str()).to_string();
                 to.json.push(':');
                 match items.filter(|_| key == ITEMS) {
@@ -107,7 +108,7 @@ fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
     }
 }
 
-/// The field in which a list has its items.
+/// The field that contains the items of a list.
 const ITEMS: &str = "items";
 
 fn line_of(node: &Node) -> usize {
@@ -129,7 +130,7 @@ enum Content {
     Alias(Id),
 }
 
-/// Makes nodes of events.
+/// Composes nodes from events.
 struct Composer<'t> {
     parser: Parser<&'t mut &'t [u8]>,
     text: &'t str,
@@ -148,7 +149,7 @@ impl Composer<'_> {
         }
         let first = self.event()?;
         let root = self.node(first, 1)?;
-        // What is left of the document may be wrong.
+        // The rest of the document may be invalid.
         self.event()?;
         Ok(Some(root))
     }
@@ -185,7 +186,7 @@ impl Composer<'_> {
                 None => Err(Refusal::new(mark, "an alias of an unknown anchor")),
             },
             EventData::SequenceStart { anchor, .. } => {
-                // An alias inside means the collection itself, which is refused when it is read.
+                // An alias inside refers to the collection itself, which is refused when it is decoded.
                 let id = self.add(mark, anchor, Content::Sequence(Vec::new()));
                 let mut items = Vec::new();
                 while let Some(event) = self.inner()? {
@@ -209,14 +210,14 @@ impl Composer<'_> {
         }
     }
 
-    /// Returns the event that begins another node of a collection; none at its end.
+    /// Returns the event that starts the next node of a collection; `None` at its end.
     fn inner(&mut self) -> Result<Option<Event>, Refusal> {
         let event = self.event()?;
         Ok((!matches!(event.data, EventData::SequenceEnd | EventData::MappingEnd)).then_some(event))
     }
 }
 
-/// Refuses a text for a character in it, which is the only problem of which the parser does not tell the place.
+/// Refuses a text for an invalid character, the only problem for which the parser does not return a position.
 fn odd_character(text: &str, why: &str) -> Refusal {
     let odd = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
     let before = &text[..text.find(odd).unwrap_or(0)];
@@ -229,22 +230,22 @@ fn too_deep() -> String {
     format!("nested deeper than {DEEPEST} levels")
 }
 
-/// Makes values of nodes.
+/// Decodes nodes into values.
 struct Decoder<'n> {
     nodes: &'n [Node],
-    /// Aliases that are being followed.
+    /// Aliases that are being resolved.
     open: Vec<Id>,
-    /// Nodes read, and those of them that aliases stand for.
+    /// Nodes decoded, and how many of them through aliases.
     decoded: usize,
     aliased: usize,
-    /// Texts that aliases stand for.
+    /// Bytes of text decoded through aliases.
     bytes: usize,
-    /// The first keys that occur again in their mapping. What an anchor names is read several times.
+    /// The first keys that occur again in their mapping, by node: an anchor's value is decoded several times.
     duplicates: BTreeMap<Id, String>,
 }
 
 impl Decoder<'_> {
-    /// Counts a node as Go's parser does, which bounds what aliases make of a text.
+    /// Counts a node as Go's parser does, which limits the expansion of aliases.
     fn count(&mut self, id: Id) -> Result<&Node, Refusal> {
         let node = &self.nodes[id];
         self.decoded += 1;
@@ -295,7 +296,7 @@ impl Decoder<'_> {
     }
 
     fn pairs(&mut self, pairs: &[(Id, Id)], into: &mut Map<String, Value>, depth: usize) -> Result<(), Refusal> {
-        // Not those that are merged: a mapping may replace them.
+        // Merged keys are not included: the mapping may replace them.
         let mut own = HashSet::new();
         for (id, value) in pairs {
             if is_merge(&self.nodes[*id]) {
@@ -344,7 +345,7 @@ impl Decoder<'_> {
     }
 }
 
-/// How many of the nodes read may come from aliases: 99 % up to 400,000, then less and less, down to 10 % from 4,000,000 on.
+/// Returns how many of the decoded nodes may come from aliases: 99 % up to 400,000, decreasing to 10 % at 4,000,000.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_occur_twice_are_named_with_their_line_and_those_that_replace_merged_ones_are_not() {
+    fn duplicate_keys_are_reported_with_their_line_unless_they_replace_merged_ones() {
         for (text, duplicates) in [
             ("a: 1\nb: 2\na: 3\n", vec![(2, "a")]),
             ("a:\n  b: 1\n  \"b\": 2\nc: {d: 1, d: 2}\n", vec![(2, "b"), (3, "d")]),
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_readers_have_differently_is_as_in_go() {
+    fn differences_between_yaml_parsers_are_resolved_as_in_go() {
         for (text, value) in [
             ("a: 26437e834904\nb: 91250e867068\n", json!({"a": "26437e834904", "b": "91250e867068"})),
             (
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aliases_stand_for_is_bounded() {
+    fn the_expansion_of_aliases_is_bounded() {
         let laughs = ('b'..='h').fold("a: &a [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, anchor| {
             let alias = char::from_u32(u32::from(anchor) - 1).unwrap();
             text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))

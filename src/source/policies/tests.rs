@@ -24,7 +24,7 @@ fn unreadable(scope: &WatchScope) -> Change {
     Change::Unreadable(scope.clone(), Unreadable { state: State::Forbidden, message: "no right".to_owned() })
 }
 
-/// Returns the files, each with its parameter, or with why it cannot be read.
+/// Returns the files, each with its parameter, or with the reason why it cannot be read.
 fn files(reading: &Reading) -> Vec<String> {
     let trees = reading.trees();
     let files = trees.iter().flat_map(|tree| tree.files.iter().map(|file| tree.shown(file).to_string() + &text(file)));
@@ -42,7 +42,7 @@ fn text(file: &TreeFile) -> String {
 }
 
 #[test]
-fn a_kind_that_cannot_be_read_stays_as_it_was_and_the_others_are_followed() {
+fn an_unreadable_kind_keeps_its_last_state_and_the_others_are_followed() {
     let source = ClusterSource::Gatekeeper;
     let (objects, scopes) = (BTreeMap::new(), BTreeMap::new());
     let mut reading = Reading { source, namespace: String::new(), objects, scopes, discovered: false };
@@ -61,7 +61,7 @@ fn a_kind_that_cannot_be_read_stays_as_it_was_and_the_others_are_followed() {
     let of_a = [path("a", "one", 1), path("a", "two", 1)];
     assert_eq!(files(&reading), [&of_a[..], &[path("b", "one", 1), path("b", "two", 1)]].concat());
 
-    // A list that has begun takes nothing away, whether it hangs or fails.
+    // An unfinished list removes nothing, whether it hangs or fails.
     reading.take(Change::Listing(a.clone()));
     reading.take(Change::Seen(b.clone(), constraint(&b, "one", 2)));
     assert_eq!(files(&reading), [&of_a[..], &[path("b", "one", 2), path("b", "two", 1)]].concat());
@@ -72,7 +72,7 @@ fn a_kind_that_cannot_be_read_stays_as_it_was_and_the_others_are_followed() {
                    no right";
     assert_eq!(files(&reading), [&[problem.to_owned()], &of_a[..], &[path("b", "one", 2)]].concat());
 
-    // A kind that comes later is taken when its list is complete.
+    // A kind that appears later is included when its list is complete.
     let c = scope("C");
     reading.take(Change::Appeared(c.clone()));
     reading.take(Change::Listing(c.clone()));
@@ -81,7 +81,7 @@ fn a_kind_that_cannot_be_read_stays_as_it_was_and_the_others_are_followed() {
     reading.take(Change::Synced(c));
     assert_eq!(files(&reading).len(), 5);
 
-    // What is gone when the kind can be read again is gone.
+    // Objects that were deleted meanwhile are removed when the kind can be read again.
     reading.take(Change::Listing(a.clone()));
     reading.take(Change::Seen(a.clone(), constraint(&a, "two", 3)));
     reading.take(Change::Synced(a));

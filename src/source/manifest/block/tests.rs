@@ -1,8 +1,8 @@
-//! How block style is split and read.
+//! Tests of the fast converter.
 
 use super::{super::yaml, *};
 
-/// Everything that is read here, and some that is not.
+/// Everything that the fast converter supports.
 const SAMPLE: &str = r#"# A comment
 apiVersion: apps/v1
 kind: Deployment  # another
@@ -88,7 +88,7 @@ fn plain_documents_are_converted() {
 }
 
 #[test]
-fn anything_else_is_left_alone() {
+fn other_documents_are_left_to_the_full_parser() {
     for document in [
         "",
         "# c\n",
@@ -132,7 +132,7 @@ fn anything_else_is_left_alone() {
 }
 
 #[test]
-fn items_know_their_lines() {
+fn items_have_their_lines() {
     let lines = |converted: &Converted| {
         let begins = |at: usize| converted.json.as_bytes()[at];
         converted.items.iter().map(|(at, line)| (begins(*at), *line)).collect::<Vec<_>>()
@@ -148,10 +148,10 @@ fn items_know_their_lines() {
     }
 }
 
-/// Damages documents at random: whatever is still converted means the same to the full parser. `KAUDIT_FUZZ` names another
-/// number of rounds.
+/// Damages documents at random: any document that is still converted has the same meaning for the full parser.
+/// `KAUDIT_FUZZ` sets the number of rounds.
 #[test]
-fn damaged_documents_mean_the_same_to_both() {
+fn damaged_documents_have_the_same_meaning_for_both_parsers() {
     const PIECES: [&str; 48] = [
         ":", ": ", " #", "#", "-", "- ", "--", "'", "\"", "''", "|", "|-", "|+", ">", "{", "}", "[", "]", ", ", ",",
         "&a ", "*a", "!", "!!str ", "%", "@", "\n", "\n\n", " ", "  ", "\t", "?", "? ", "~", "0", "07", "1.", "e5",
@@ -162,7 +162,7 @@ fn damaged_documents_mean_the_same_to_both() {
     let lines: Vec<&str> = SAMPLE.lines().collect();
     let mut converted = 0;
     for _ in 0..rounds {
-        // Some lines in a row: small documents are damaged where it matters.
+        // Some consecutive lines: in small documents damage is more likely to hit relevant syntax.
         let from = random.usize(..lines.len());
         let to = (from + random.usize(1..12)).min(lines.len());
         let indent = lines[from].len() - lines[from].trim_start().len();
@@ -179,7 +179,7 @@ fn damaged_documents_mean_the_same_to_both() {
                 document.insert_str(at, random.choice(PIECES).unwrap());
             }
         }
-        // Marks are dealt with before.
+        // Document markers are handled before conversion.
         if !document.starts_with("---")
             && !document.contains("\n---")
             && !document.contains("\n...")
