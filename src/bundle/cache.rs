@@ -18,13 +18,13 @@ use tar::{Archive, Builder, Header};
 use super::{
     cosign::ArtifactSignature,
     download::{assembled, packed},
-    package::{PACKAGE_BYTES, Package, Part},
+    package::{PACKAGE_BYTES, Package, PackagePart},
 };
 use crate::model::digest::Digest;
 
 /// The metadata of a package.
 #[derive(Serialize, Deserialize)]
-struct About {
+struct PackageMetadata {
     source: String,
     digest: String,
     etag: Option<String>,
@@ -37,13 +37,13 @@ struct About {
 
 /// The file of one bundle in the cache.
 #[derive(Debug, Clone)]
-pub(super) struct Cache {
+pub(super) struct BundleCache {
     directory: PathBuf,
     path: PathBuf,
     source: String,
 }
 
-impl Cache {
+impl BundleCache {
     pub(super) fn new(directory: &Path, source: &str) -> Self {
         let name = format!("{:032x}.bundle", Digest::of(source).half());
         Self { directory: directory.to_owned(), path: directory.join(name), source: source.to_owned() }
@@ -55,7 +55,7 @@ impl Cache {
     /// When the directory cannot be written to.
     pub(super) fn write(&self, package: &Package) -> anyhow::Result<()> {
         let Package { digest, etag, manifest, parts, signatures, .. } = package;
-        let about = About {
+        let about = PackageMetadata {
             source: self.source.clone(),
             digest: digest.clone(),
             etag: etag.clone(),
@@ -73,7 +73,7 @@ impl Cache {
         append(&serde_json::to_vec(&about)?)?;
         manifest.iter().try_for_each(|manifest| append(manifest))?;
         for part in parts {
-            let (Part::File { content, .. } | Part::Archive(content)) = part;
+            let (PackagePart::File { content, .. } | PackagePart::Archive(content)) = part;
             append(content)?;
         }
         let bytes = builder.into_inner()?;
@@ -109,7 +109,7 @@ impl Cache {
                 contents.push(content);
             }
             anyhow::ensure!(!contents.is_empty(), "it is empty");
-            let About { source, digest, etag, has_manifest, parts, signatures } =
+            let PackageMetadata { source, digest, etag, has_manifest, parts, signatures } =
                 serde_json::from_slice(&contents.remove(0))?;
             let is_whole = parts + usize::from(has_manifest) == contents.len();
             anyhow::ensure!(
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_written_package_is_read() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::new(&directory.path().join("a/b"), "oci://example.com/a");
+        let cache = BundleCache::new(&directory.path().join("a/b"), "oci://example.com/a");
         assert_eq!(cache.read().unwrap(), None);
         for package in [artifact("package a"), artifact("package b"), packed(vec![0; 2_000], Some("\"x\"".to_owned()))]
         {
@@ -157,7 +157,7 @@ mod tests {
         }
         assert_eq!(fs::read_dir(directory.path().join("a/b")).unwrap().count(), 1);
         // Another bundle in the same directory.
-        assert_eq!(Cache::new(&directory.path().join("a/b"), "oci://example.com/b").read().unwrap(), None);
+        assert_eq!(BundleCache::new(&directory.path().join("a/b"), "oci://example.com/b").read().unwrap(), None);
         fs::write(&cache.path, "no cache").unwrap();
         assert!(cache.read().is_err());
     }
@@ -166,7 +166,7 @@ mod tests {
     fn only_the_owner_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::new(&directory.path().join("a/b"), "oci://example.com/a");
+        let cache = BundleCache::new(&directory.path().join("a/b"), "oci://example.com/a");
         cache.write(&artifact("package a")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&directory.path().join("a")), mode(&directory.path().join("a/b"))), (0o700, 0o700));
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_changed_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::new(directory.path(), "oci://example.com/a");
+        let cache = BundleCache::new(directory.path(), "oci://example.com/a");
         for package in [artifact("package a\n\ndeny := 1234\n"), packed(b"package a\n\ndeny := 1234\n".to_vec(), None)]
         {
             cache.write(&package).unwrap();

@@ -6,7 +6,7 @@ use super::{
     archive::{self, Files},
     cosign::{ArtifactSignature, SignedArtifact},
     manifest::{MANIFEST, Manifest},
-    package::{Package, Part},
+    package::{Package, PackagePart},
     settings::Verification,
     signature,
 };
@@ -35,8 +35,8 @@ pub(super) fn read(
     let mut files = Files::new();
     for part in &package.parts {
         match part {
-            Part::File { name, content } => archive::add(&mut files, archive::path_of(name)?, content.clone())?,
-            Part::Archive(bytes) => archive::unpack(bytes, &mut files)?,
+            PackagePart::File { name, content } => archive::add(&mut files, archive::path_of(name)?, content.clone())?,
+            PackagePart::Archive(bytes) => archive::unpack(bytes, &mut files)?,
         }
     }
     let artifact = SignedArtifact { digest: &package.digest, repository };
@@ -82,14 +82,14 @@ fn verify(
                     Err(why) => reasons.push(why),
                 }
             }
-            let asked = "--certificate-identity asks for a keyless signature";
-            let Some(reason) = reasons.first() else { return Err(format!("is not signed, and {asked}")) };
+            let requirement = "--certificate-identity asks for a keyless signature";
+            let Some(reason) = reasons.first() else { return Err(format!("is not signed, and {requirement}")) };
             let more = match reasons.len() - 1 {
                 0 => String::new(),
                 1 => ", and 1 more likewise".to_owned(),
                 more => format!(", and {more} more likewise"),
             };
-            Err(format!("is not signed by the identity that is given, and {asked}: a signature {reason}{more}"))
+            Err(format!("is not signed by the identity that is given, and {requirement}: a signature {reason}{more}"))
         }
         // OPA's signature does not name a repository.
         Some(Verification::Key { key, scope }) if signature::is_signed(files) && artifact.repository.is_none() => {
@@ -134,12 +134,12 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     files.retain(|path, content| {
         let name = path.join("/");
         let kept = keep(path, &name, content, manifest).map(|version| match version {
-            Kept::Module(version) => {
+            FileUse::Module(version) => {
                 versions.extend(version.map(|version| (path.clone(), version)));
                 true
             }
-            Kept::Data => true,
-            Kept::Not => false,
+            FileUse::Data => true,
+            FileUse::Not => false,
         });
         kept.unwrap_or_else(|why| {
             if refused.is_ok() {
@@ -152,26 +152,26 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
 }
 
 /// How a file of an OPA bundle is used.
-enum Kept {
+enum FileUse {
     Module(Option<Version>),
     Data,
     Not,
 }
 
-fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<Kept, String> {
+fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<FileUse, String> {
     let last = path.last().map_or("", String::as_str);
     // A file that is not UTF-8 is refused later, with other problems of files.
     let text = std::str::from_utf8(content).unwrap_or_default();
     if Form::of(Path::new(last)) == Some(Form::Rego) {
         manifest.permit_module(name, text)?;
-        return Ok(Kept::Module(manifest.version(name)?));
+        return Ok(FileUse::Module(manifest.version(name)?));
     }
     if !DATA.contains(&last) {
-        return Ok(Kept::Not);
+        return Ok(FileUse::Not);
     }
     // It is refused later, with other problems of files.
     if content.len() as u64 > Limits::default().file_bytes {
-        return Ok(Kept::Data);
+        return Ok(FileUse::Data);
     }
     let value = if last == DATA[0] {
         serde_json::from_str(text).ok()
@@ -182,7 +182,7 @@ fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Res
         let above = path.split_last().map_or(String::new(), |(_, above)| above.join("/"));
         manifest.permit_data(name, &above, &value)?;
     }
-    Ok(Kept::Data)
+    Ok(FileUse::Data)
 }
 
 #[cfg(test)]
@@ -190,8 +190,10 @@ mod tests {
     use super::*;
 
     fn bundle(files: &[(&str, &str)]) -> Result<Bundle, String> {
-        let part =
-            |(name, text): &(&str, &str)| Part::File { name: (*name).to_owned(), content: text.as_bytes().to_vec() };
+        let part = |(name, text): &(&str, &str)| PackagePart::File {
+            name: (*name).to_owned(),
+            content: text.as_bytes().to_vec(),
+        };
         let package = Package {
             digest: "sha256:00".to_owned(),
             etag: None,

@@ -43,7 +43,7 @@ pub(super) struct ArtifactSignature {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a signature must refer to.
+/// The artifact that a signature must refer to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SignedArtifact<'a> {
     /// The digest of the manifest.

@@ -14,13 +14,13 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
 /// A credential of kaudit.
-pub(super) enum Credential {
+pub(super) enum RegistryCredential {
     Password(String, String),
     /// A refresh token, which is exchanged for an access token.
     Refresh(String),
 }
 
-impl Credential {
+impl RegistryCredential {
     /// Finds the current credential for a host, so that a rotated one is used at once.
     pub(super) async fn of(host: &str) -> Option<Self> {
         let names = if host == "registry-1.docker.io" {

@@ -11,11 +11,11 @@ use reqwest::Url;
 
 use super::{
     cosign::ArtifactSignature,
-    credential::Credential,
+    credential::RegistryCredential,
     digest::{check, digest_of},
     http::{FetchError, Http, Request, authority, is_loopback, secret},
     name::ArtifactName,
-    package::{PACKAGE_BYTES, Package, Part},
+    package::{PACKAGE_BYTES, Package, PackagePart},
     registry::{ArtifactManifest, Descriptor, Registry},
     settings::Verification,
 };
@@ -149,7 +149,7 @@ impl Download {
 
 /// Creates a package from an archive.
 pub(super) fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
-    let (digest, parts) = (digest_of(&archive), vec![Part::Archive(archive)]);
+    let (digest, parts) = (digest_of(&archive), vec![PackagePart::Archive(archive)]);
     Package { digest, etag, manifest: None, revision: None, created: None, parts, signatures: Vec::new() }
 }
 
@@ -205,7 +205,7 @@ async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Pa
     // Without TLS, credentials could be read on the way; and after a redirect, the server is another one.
     let may_have = answer.url.origin() == url.origin() && (url.scheme() == "https" || is_loopback(url));
     if may_have && answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
-        let basic = Credential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
+        let basic = RegistryCredential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
         if basic.is_some() {
             answer = http.send(request(basic)).await?;
         }
@@ -272,7 +272,7 @@ pub(super) fn assembled(
     for (layer, content) in layers.into_iter().zip(contents) {
         check(&layer.digest, &content).map_err(unusable)?;
         let name = layer.annotation(TITLE).unwrap_or_default().to_owned();
-        parts.push(if is_archive(layer) { Part::Archive(content) } else { Part::File { name, content } });
+        parts.push(if is_archive(layer) { PackagePart::Archive(content) } else { PackagePart::File { name, content } });
     }
     let annotation = |name: &str| manifest.annotations.get(name).and_then(|value| value.as_str());
     let revision = annotation(REVISION).map(str::to_owned);

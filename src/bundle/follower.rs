@@ -14,7 +14,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    cache::Cache,
+    cache::BundleCache,
     contents,
     digest::check,
     download::Download,
@@ -70,8 +70,8 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
         .cache
         .as_ref()
         .filter(|_| !download.is_near())
-        .map(|directory| Cache::new(directory, &reference.secret_text()));
-    let mut follower = Follower {
+        .map(|directory| BundleCache::new(directory, &reference.secret_text()));
+    let mut follower = BundleFollower {
         source,
         settings: settings.clone(),
         download,
@@ -128,11 +128,11 @@ async fn refusal(bundle: &Bundle) -> Option<String> {
     refused.await.unwrap_or_else(|_| Some("they cannot be loaded, which is a bug".to_owned()))
 }
 
-struct Follower {
+struct BundleFollower {
     source: Arc<str>,
     settings: BundleSettings,
     download: Download,
-    cache: Option<Cache>,
+    cache: Option<BundleCache>,
     /// The latest creation time of the bundles that were in force.
     newest: Option<Timestamp>,
     /// The last downloaded package, without its parts.
@@ -143,7 +143,7 @@ struct Follower {
     better_in_cache: Option<(Bundle, FetchError)>,
 }
 
-impl Follower {
+impl BundleFollower {
     async fn run(mut self, poll: Duration, sender: watch::Sender<Arc<Bundle>>) {
         while !sender.is_closed() {
             sleep(poll.mul_f64(1.0 + JITTER * (2.0 * fastrand::f64() - 1.0))).await;

@@ -50,7 +50,7 @@ impl Request<'static> {
 }
 
 /// A response of any status.
-pub(super) struct Answer {
+pub(super) struct BundleResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
@@ -58,7 +58,7 @@ pub(super) struct Answer {
     pub(super) url: Url,
 }
 
-impl Answer {
+impl BundleResponse {
     /// Returns a header as text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -98,7 +98,7 @@ impl Http {
     }
 
     /// Sends a request, and follows redirects of GET and HEAD.
-    pub(super) async fn send(&self, mut request: Request<'_>) -> Result<Answer, FetchError> {
+    pub(super) async fn send(&self, mut request: Request<'_>) -> Result<BundleResponse, FetchError> {
         for _ in 0..=REDIRECTS {
             let answer = self.once(&request).await?;
             let is_read = matches!(request.method, Method::GET | Method::HEAD);
@@ -119,7 +119,7 @@ impl Http {
         Err(FetchError::Unavailable(format!("is redirected more than {REDIRECTS} times")))
     }
 
-    async fn once(&self, request: &Request<'_>) -> Result<Answer, FetchError> {
+    async fn once(&self, request: &Request<'_>) -> Result<BundleResponse, FetchError> {
         let sending = self
             .0
             .request(request.method.clone(), request.url.clone())
@@ -134,7 +134,12 @@ impl Http {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status: response.status(), headers: response.headers().clone(), body, url: request.url.clone() })
+        Ok(BundleResponse {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body,
+            url: request.url.clone(),
+        })
     }
 
     /// Whether a server on this machine accepts TLS.

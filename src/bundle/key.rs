@@ -11,10 +11,10 @@ use ring::{
 
 /// A key that verifies signatures.
 #[derive(Clone)]
-pub struct VerificationKey(Kind);
+pub struct VerificationKey(KeyMaterial);
 
 #[derive(Clone)]
-enum Kind {
+enum KeyMaterial {
     /// A secret shared by publisher and reader.
     Secret(Vec<u8>),
     /// `RSAPublicKey` of PKCS #1.
@@ -47,7 +47,7 @@ impl VerificationKey {
     fn parse(content: &[u8]) -> anyhow::Result<Self> {
         let Some(text) = std::str::from_utf8(content).ok().filter(|text| text.contains("-----BEGIN ")) else {
             anyhow::ensure!(!content.is_empty(), "it is empty");
-            return Ok(Self(Kind::Secret(content.to_vec())));
+            return Ok(Self(KeyMaterial::Secret(content.to_vec())));
         };
         let (_, rest) = text.split_once("-----BEGIN ").context("no PEM")?;
         let (label, rest) = rest.split_once("-----").context("no PEM")?;
@@ -56,18 +56,18 @@ impl VerificationKey {
         let der = BASE64.decode(body.as_bytes()).context("its PEM is not base64")?;
         match label {
             "PUBLIC KEY" => public(&der),
-            "RSA PUBLIC KEY" => Ok(Self(Kind::Rsa(der))),
+            "RSA PUBLIC KEY" => Ok(Self(KeyMaterial::Rsa(der))),
             other => bail!("it is a {other}; give the PUBLIC KEY"),
         }
     }
 
     fn kind(&self) -> &'static str {
         match self.0 {
-            Kind::Secret(_) => "a shared secret",
-            Kind::Rsa(_) => "an RSA key",
-            Kind::P256(_) => "a P-256 key",
-            Kind::P384(_) => "a P-384 key",
-            Kind::Ed25519(_) => "an Ed25519 key",
+            KeyMaterial::Secret(_) => "a shared secret",
+            KeyMaterial::Rsa(_) => "an RSA key",
+            KeyMaterial::P256(_) => "a P-256 key",
+            KeyMaterial::P384(_) => "a P-384 key",
+            KeyMaterial::Ed25519(_) => "an Ed25519 key",
         }
     }
 
@@ -78,7 +78,7 @@ impl VerificationKey {
     pub(super) fn verify_jwt(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> Result<(), String> {
         let by = |with: &'static dyn VerificationAlgorithm, key: &[u8]| verify(with, key, message, signed);
         let verified = match (&self.0, algorithm) {
-            (Kind::Secret(secret), "HS256" | "HS384" | "HS512") => {
+            (KeyMaterial::Secret(secret), "HS256" | "HS384" | "HS512") => {
                 let with = match algorithm {
                     "HS256" => hmac::HMAC_SHA256,
                     "HS384" => hmac::HMAC_SHA384,
@@ -86,15 +86,15 @@ impl VerificationKey {
                 };
                 hmac::verify(&hmac::Key::new(with, secret), message, signed).is_ok()
             }
-            (Kind::Rsa(key), "RS256") => by(&signature::RSA_PKCS1_2048_8192_SHA256, key),
-            (Kind::Rsa(key), "RS384") => by(&signature::RSA_PKCS1_2048_8192_SHA384, key),
-            (Kind::Rsa(key), "RS512") => by(&signature::RSA_PKCS1_2048_8192_SHA512, key),
-            (Kind::Rsa(key), "PS256") => by(&signature::RSA_PSS_2048_8192_SHA256, key),
-            (Kind::Rsa(key), "PS384") => by(&signature::RSA_PSS_2048_8192_SHA384, key),
-            (Kind::Rsa(key), "PS512") => by(&signature::RSA_PSS_2048_8192_SHA512, key),
-            (Kind::P256(key), "ES256") => by(&signature::ECDSA_P256_SHA256_FIXED, key),
-            (Kind::P384(key), "ES384") => by(&signature::ECDSA_P384_SHA384_FIXED, key),
-            (Kind::Ed25519(key), "EdDSA") => by(&signature::ED25519, key),
+            (KeyMaterial::Rsa(key), "RS256") => by(&signature::RSA_PKCS1_2048_8192_SHA256, key),
+            (KeyMaterial::Rsa(key), "RS384") => by(&signature::RSA_PKCS1_2048_8192_SHA384, key),
+            (KeyMaterial::Rsa(key), "RS512") => by(&signature::RSA_PKCS1_2048_8192_SHA512, key),
+            (KeyMaterial::Rsa(key), "PS256") => by(&signature::RSA_PSS_2048_8192_SHA256, key),
+            (KeyMaterial::Rsa(key), "PS384") => by(&signature::RSA_PSS_2048_8192_SHA384, key),
+            (KeyMaterial::Rsa(key), "PS512") => by(&signature::RSA_PSS_2048_8192_SHA512, key),
+            (KeyMaterial::P256(key), "ES256") => by(&signature::ECDSA_P256_SHA256_FIXED, key),
+            (KeyMaterial::P384(key), "ES384") => by(&signature::ECDSA_P384_SHA384_FIXED, key),
+            (KeyMaterial::Ed25519(key), "EdDSA") => by(&signature::ED25519, key),
             _ => {
                 let algorithm = crate::model::text::shortened(algorithm, 20);
                 return Err(format!("is signed by {algorithm:?}, and the key that is given is {}", self.kind()));
@@ -107,13 +107,13 @@ impl VerificationKey {
     pub(super) fn has_signed(&self, message: &[u8], signed: &[u8]) -> bool {
         let by = |with: &'static dyn VerificationAlgorithm, key: &[u8]| verify(with, key, message, signed);
         match &self.0 {
-            Kind::Secret(_) => false,
-            Kind::Rsa(key) => by(&signature::RSA_PKCS1_2048_8192_SHA256, key),
-            Kind::P256(key) => by(&signature::ECDSA_P256_SHA256_ASN1, key),
-            Kind::P384(key) => {
+            KeyMaterial::Secret(_) => false,
+            KeyMaterial::Rsa(key) => by(&signature::RSA_PKCS1_2048_8192_SHA256, key),
+            KeyMaterial::P256(key) => by(&signature::ECDSA_P256_SHA256_ASN1, key),
+            KeyMaterial::P384(key) => {
                 by(&signature::ECDSA_P384_SHA384_ASN1, key) || by(&signature::ECDSA_P384_SHA256_ASN1, key)
             }
-            Kind::Ed25519(key) => by(&signature::ED25519, key),
+            KeyMaterial::Ed25519(key) => by(&signature::ED25519, key),
         }
     }
 }
@@ -143,10 +143,10 @@ fn public(der: &[u8]) -> anyhow::Result<VerificationKey> {
     let (identifier, parameters) = element(algorithm, OBJECT_IDENTIFIER).context(broken)?;
     let curve = element(parameters, OBJECT_IDENTIFIER).map(|(curve, _)| curve);
     let kind = match (identifier, curve) {
-        (RSA, _) => Kind::Rsa(key),
-        (EC, Some(P256)) => Kind::P256(key),
-        (EC, Some(P384)) => Kind::P384(key),
-        (ED25519, _) => Kind::Ed25519(key),
+        (RSA, _) => KeyMaterial::Rsa(key),
+        (EC, Some(P256)) => KeyMaterial::P256(key),
+        (EC, Some(P384)) => KeyMaterial::P384(key),
+        (ED25519, _) => KeyMaterial::Ed25519(key),
         _ => bail!("it is neither RSA, nor P-256, nor P-384, nor Ed25519"),
     };
     Ok(VerificationKey(kind))

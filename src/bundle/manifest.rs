@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_the_file_or_of_all() {
+    fn a_module_has_the_version_of_its_file_or_of_the_bundle() {
         let text = br#"{"rego_version": 1, "file_rego_versions": {"/old/*": 0, "/bad.rego": 7}}"#;
         let manifest = Manifest::read(text).unwrap();
         assert_eq!(manifest.version("a.rego"), Ok(Some(Version::V1)));

@@ -21,14 +21,14 @@ pub(super) struct Package {
     /// The creation time in its annotations.
     pub(super) created: Option<Timestamp>,
     /// Its files and archives.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PackagePart>,
     /// The cosign signatures of an artifact.
     pub(super) signatures: Vec<ArtifactSignature>,
 }
 
 /// A part of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PackagePart {
     /// One file.
     File {
         /// The name given by the publisher.

@@ -10,9 +10,9 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    credential::Credential,
+    credential::RegistryCredential,
     digest::{check, digest_of, is_digest},
-    http::{Answer, FetchError, Http, Request, is_loopback, secret},
+    http::{BundleResponse, FetchError, Http, Request, is_loopback, secret},
     name::ArtifactName,
 };
 
@@ -183,7 +183,7 @@ impl Registry {
         Ok(digest_of(content))
     }
 
-    async fn request(&mut self, method: Method, path: &str, limit: u64) -> Result<Answer, FetchError> {
+    async fn request(&mut self, method: Method, path: &str, limit: u64) -> Result<BundleResponse, FetchError> {
         let url = self.url(path).await?;
         self.send(method, url, &[(ACCEPT, HeaderValue::from_static(ACCEPTED))], &[], limit).await
     }
@@ -196,7 +196,7 @@ impl Registry {
         headers: &[(HeaderName, HeaderValue)],
         body: &[u8],
         limit: u64,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<BundleResponse, FetchError> {
         let mut tried = false;
         loop {
             let mut all: HeaderMap = headers.iter().cloned().collect();
@@ -220,10 +220,10 @@ impl Registry {
     }
 
     /// Returns the authorization for a refused request, if available.
-    async fn authorize(&self, refused: &Answer) -> Result<Option<HeaderValue>, FetchError> {
+    async fn authorize(&self, refused: &BundleResponse) -> Result<Option<HeaderValue>, FetchError> {
         let challenges = refused.headers.get_all(WWW_AUTHENTICATE);
         let challenges: Vec<&str> = challenges.iter().filter_map(|value| value.to_str().ok()).collect();
-        let credential = Credential::of(self.name.host()).await;
+        let credential = RegistryCredential::of(self.name.host()).await;
         if let Some(bearer) = challenges.iter().find_map(|text| scheme(text, "bearer")) {
             return self.token(bearer, credential).await.map(|token| secret(&format!("Bearer {token}")));
         }
@@ -232,9 +232,9 @@ impl Registry {
     }
 
     /// Requests a token from the server named in the challenge.
-    async fn token(&self, challenge: &str, credential: Option<Credential>) -> Result<String, FetchError> {
+    async fn token(&self, challenge: &str, credential: Option<RegistryCredential>) -> Result<String, FetchError> {
         #[derive(Deserialize)]
-        struct Token {
+        struct TokenResponse {
             #[serde(default)]
             token: String,
             #[serde(default)]
@@ -254,7 +254,7 @@ impl Registry {
         query.extend(parameter(challenge, "service").map(|service| ("service", service)));
         let mut request = Request::get(realm.clone(), ANSWER_BYTES);
         let form;
-        if let Some(Credential::Refresh(refresh)) = &credential {
+        if let Some(RegistryCredential::Refresh(refresh)) = &credential {
             query.extend([("grant_type", "refresh_token".to_owned()), ("client_id", "kaudit".to_owned())]);
             query.push(("refresh_token", refresh.clone()));
             form = form_urlencoded::Serializer::new(String::new()).extend_pairs(&query).finish();
@@ -270,7 +270,7 @@ impl Registry {
         if !answer.status.is_success() {
             return Err(answer.refusal("no token can be had"));
         }
-        let token: Token = serde_json::from_slice(&answer.body).map_err(|_| unusable("and sends none"))?;
+        let token: TokenResponse = serde_json::from_slice(&answer.body).map_err(|_| unusable("and sends none"))?;
         let token = if token.token.is_empty() { token.access_token } else { token.token };
         if token.is_empty() { Err(unusable("and sends none")) } else { Ok(token) }
     }

@@ -418,7 +418,7 @@ pub struct Object {
     pub uid: Arc<str>,
     /// `metadata.resourceVersion`; empty for manifests.
     pub resource_version: ResourceVersion,
-    /// The JSON of the object with `apiVersion` and `kind`, without most of `managedFields`, Secret values taken out.
+    /// The JSON of the object with `apiVersion` and `kind`, without most of `managedFields` and without Secret values.
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_as_the_paper_does() {
+    fn jump_hashing_matches_the_paper() {
         // Known results of other implementations.
         for (key, buckets, bucket) in
             [(1, 1, 0), (42, 57, 43), (0xDEAD_10CC, 1, 0), (0xDEAD_10CC, 666, 361), (256, 1_024, 520)]

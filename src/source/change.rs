@@ -103,7 +103,7 @@ impl InFlightRoom {
     }
 }
 
-/// What one list and watch covers: a kind, in one namespace or in all.
+/// The scope of one list and watch: a kind, in one namespace or in all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchScope {
     /// The kind that is listed and watched.

@@ -1,7 +1,6 @@
-//! Discovery: what kinds the cluster serves, and which of them are audited.
+//! Discovery of the kinds that the cluster serves.
 //!
-//! In: the discovery documents of the API server and the user's selection. Out: kinds with list and watch, in one
-//! version each.
+//! In: the discovery documents of the API server. Out: kinds with list and watch, in one version each.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,12 +39,12 @@ pub struct Served {
 /// Discovers repeatedly what an API server serves; documents that have not changed are not sent again.
 pub struct Discovery {
     client: Client,
-    documents: [Document; 2],
+    documents: [DiscoveryDocument; 2],
 }
 
 /// One of the two documents of aggregated discovery, in the version received last.
 #[derive(Default)]
-struct Document {
+struct DiscoveryDocument {
     path: &'static str,
     etag: Option<HeaderValue>,
     /// Empty if the server does not serve this document in aggregated form.
@@ -54,7 +53,7 @@ struct Document {
 
 /// The kind of a document, and its groups if it is aggregated.
 #[derive(Deserialize)]
-struct DocumentBody {
+struct DiscoveryBody {
     kind: String,
     #[serde(default)]
     items: Vec<APIGroupDiscovery>,
@@ -63,7 +62,7 @@ struct DocumentBody {
 impl Discovery {
     /// Creates one that uses `client`.
     pub fn new(client: Client) -> Self {
-        let documents = ["/api", "/apis"].map(|path| Document { path, ..Document::default() });
+        let documents = ["/api", "/apis"].map(|path| DiscoveryDocument { path, ..DiscoveryDocument::default() });
         Self { client, documents }
     }
 
@@ -86,7 +85,7 @@ impl Discovery {
     }
 }
 
-impl Document {
+impl DiscoveryDocument {
     async fn update(&mut self, client: &Client) -> kube::Result<()> {
         let mut request = http::Request::get(self.path).header(header::ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
         if let Some(etag) = &self.etag {
@@ -98,7 +97,7 @@ impl Document {
             return Ok(());
         }
         let etag = response.headers().get(header::ETAG).cloned();
-        let body: DocumentBody = if response.status() == StatusCode::OK {
+        let body: DiscoveryBody = if response.status() == StatusCode::OK {
             let body = response.into_body().collect().await?.to_bytes();
             serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?
         } else {
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_down_is_missed_unless_all_of_it_is_excluded() {
+    fn a_group_that_is_down_is_missing_unless_all_of_it_is_excluded() {
         let missed =
             |include: &[&str], exclude: &[&str]| selection(include, exclude).may_audit_group("down.example.com");
         assert!(missed(&[], &[]) && missed(&[], &["*.apps", "things", "things.down.example.com"]));

@@ -10,20 +10,20 @@ use crate::model::object::{Controller, Kind};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Spec {
+struct ReplicaSetSpec {
     replicas: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status<'a> {
+struct WorkloadStatus<'a> {
     phase: Option<&'a str>,
     #[serde(borrow)]
-    conditions: Vec<Condition<'a>>,
+    conditions: Vec<StatusCondition<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Condition<'a> {
+struct StatusCondition<'a> {
     #[serde(rename = "type")]
     name: &'a str,
     status: &'a str,
@@ -35,18 +35,18 @@ struct Condition<'a> {
 /// A `ReplicaSet` is inactive when its Deployment scaled it to 0; a Job when it is `Complete` or `Failed`, as in
 /// `IsJobFinished` of Kubernetes' job controller; a Pod in phase `Succeeded` or `Failed`, which are final.
 pub(super) fn is_inactive(kind: &Kind, controller: Option<&Controller>, spec: &[u8], status: &[u8]) -> bool {
-    let status = || serde_json::from_slice::<Status<'_>>(status).unwrap_or_default();
+    let status = || serde_json::from_slice::<WorkloadStatus<'_>>(status).unwrap_or_default();
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => matches!(status().phase, Some("Succeeded" | "Failed")),
         ("batch", "Job") => {
-            let ends = |condition: &Condition<'_>| {
+            let ends = |condition: &StatusCondition<'_>| {
                 matches!(condition.name, "Complete" | "Failed") && condition.status == "True"
             };
             status().conditions.iter().any(ends)
         }
         ("apps", "ReplicaSet") => {
             let is_revision = controller.is_some_and(|owner| &*owner.group == "apps" && &*owner.kind == "Deployment");
-            let spec = || serde_json::from_slice::<Spec>(spec).unwrap_or_default();
+            let spec = || serde_json::from_slice::<ReplicaSetSpec>(spec).unwrap_or_default();
             is_revision && spec().replicas == Some(0)
         }
         _ => false,

@@ -30,7 +30,7 @@ use tracing::{debug, error, info, warn};
 pub use self::shared::ReadOptions;
 use self::{
     follower::{announces_kinds, follow},
-    shared::{Note, Shared},
+    shared::{InformerShared, Note},
 };
 use crate::{
     cluster::{client::Clients, error::describe},
@@ -61,7 +61,7 @@ const RESTART: Duration = Duration::from_secs(5);
 
 /// Lists and watches the kinds of a cluster that a selection includes.
 pub struct Informer {
-    shared: Arc<Shared>,
+    shared: Arc<InformerShared>,
     notes: mpsc::UnboundedReceiver<(WatchScope, Note)>,
     selection: Selection,
     /// The policies in force, on which the selection depends.
@@ -96,7 +96,7 @@ impl Informer {
         let (note, notes) = mpsc::unbounded_channel();
         let discovery = Discovery::new(clients.plain.clone());
         let policies = options.policies.clone();
-        let shared = Arc::new(Shared::new(clients, selection.shard, options, changes, note));
+        let shared = Arc::new(InformerShared::new(clients, selection.shard, options, changes, note));
         Self {
             shared,
             notes,

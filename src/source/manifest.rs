@@ -107,7 +107,7 @@ fn read_in_chunks(
     let mut delivery = Delivery {
         send,
         scopes: HashSet::new(),
-        names: Names::default(),
+        names: NameCounts::default(),
         settings: BTreeSet::new(),
         excluded: BTreeSet::new(),
         listed,
@@ -122,7 +122,7 @@ fn read_in_chunks(
 struct Delivery<'a> {
     send: &'a mut dyn FnMut(Change),
     scopes: HashSet<WatchScope>,
-    names: Names,
+    names: NameCounts,
     /// Files of tools that contain documents which are not objects.
     settings: BTreeSet<Arc<str>>,
     /// Kinds of objects left out by `--exclude`.
@@ -134,14 +134,14 @@ struct Delivery<'a> {
 /// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would start at a higher
 /// copy, and the keys would still differ.
 #[derive(Default)]
-struct Names {
+struct NameCounts {
     hasher: RandomState,
     once: HashSet<u64>,
     /// Further objects of the names that occur more than once.
     more: HashMap<u64, u32>,
 }
 
-impl Names {
+impl NameCounts {
     /// Returns how many objects of the same name came before.
     fn count(&mut self, key: &ObjectKey) -> u32 {
         let hash = self.hasher.hash_one(key);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_streams_with_lines_and_goes_on_after_a_broken_document() {
+    fn reads_streams_with_lines_and_continues_after_a_broken_document() {
         let (seen, skipped) = read_text(
             "# a comment\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\na: [1\nb: 2\n---\n\n---\n# c\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\n--- # again\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\nreplicas: 3\n",
         );

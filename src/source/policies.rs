@@ -67,7 +67,7 @@ impl Drop for FollowedPolicies {
 /// # Errors
 /// When some of the objects cannot be read at the start: half of the policies would be taken for all of them.
 pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -> anyhow::Result<FollowedPolicies> {
-    let mut reading = Reading::new(source, clients);
+    let mut reading = ClusterPolicies::new(source, clients);
     let (informer, mut changes) = reading.informer(clients);
     // Ends when the receiver of its changes is closed.
     tokio::spawn(informer.run(served));
@@ -92,12 +92,12 @@ pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -
 }
 
 /// The state of a source.
-struct Reading {
+struct ClusterPolicies {
     source: ClusterSource,
     /// The namespace of the `ConfigMap`s.
     namespace: String,
     objects: BTreeMap<ObjectKey, PolicyObject>,
-    scopes: BTreeMap<WatchScope, Scope>,
+    scopes: BTreeMap<WatchScope, KindProgress>,
     discovered: bool,
 }
 
@@ -110,7 +110,7 @@ struct PolicyObject {
 
 /// The progress of reading a kind.
 #[derive(Default)]
-struct Scope {
+struct KindProgress {
     /// Objects that the current list has not contained yet; those still unseen at its end were deleted.
     unseen: BTreeSet<ObjectKey>,
     /// Whether a first list is complete, or the kind is known to be unreadable.
@@ -118,7 +118,7 @@ struct Scope {
     unreadable: Option<String>,
 }
 
-impl Reading {
+impl ClusterPolicies {
     fn new(source: &ClusterSource, clients: &Clients) -> Self {
         let namespace = match source {
             ClusterSource::ConfigMaps { namespace: Some(namespace), .. } => namespace.clone(),
@@ -181,7 +181,7 @@ impl Reading {
         }
     }
 
-    fn change(&mut self, scope: &WatchScope, change: impl FnOnce(&mut Scope)) {
+    fn change(&mut self, scope: &WatchScope, change: impl FnOnce(&mut KindProgress)) {
         if let Some(known) = self.scopes.get_mut(scope) {
             change(known);
         }

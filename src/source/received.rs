@@ -21,7 +21,7 @@ use crate::model::{
     object::{Controller, Kind, Object, ObjectKey},
 };
 
-/// What is kept of the values in Secrets.
+/// How values of Secrets are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Secrets {
     // Values become empty strings, those of annotations too, and last-applied annotations go.
@@ -38,7 +38,7 @@ fn quoted(text: &str) -> Vec<u8> {
 /// A manager that wrote fields of an object through an API version: the part of a `managedFields` entry that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Writer {
+struct FieldWriter {
     api_version: Box<str>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     manager: Box<str>,
@@ -46,7 +46,7 @@ struct Writer {
 
 /// Returns the distinct writers in `managedFields`, sorted, so that neither a write at another time nor another order
 /// changes the object. Invalid entries are ignored.
-fn writers(managed_fields: &str) -> Vec<Writer> {
+fn writers(managed_fields: &str) -> Vec<FieldWriter> {
     let mut writers = scanned_writers(managed_fields).unwrap_or_else(|| {
         let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
         entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
@@ -58,7 +58,7 @@ fn writers(managed_fields: &str) -> Vec<Writer> {
 
 /// Scans for the writers if entries have the format of API servers, without parsing the fields, which are nearly all of
 /// the text; `None` if they do not, and the JSON must be parsed.
-fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
+fn scanned_writers(managed_fields: &str) -> Option<Vec<FieldWriter>> {
     const ENTRY: &str = r#"{"manager":""#;
     const VERSION: &str = r#""apiVersion":""#;
     let writer = |start: usize| {
@@ -66,7 +66,7 @@ fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
         let (_, rest) = rest.strip_prefix(r#","operation":""#)?.split_once('"')?;
         let (version, _) = rest.strip_prefix(',')?.strip_prefix(VERSION)?.split_once('"')?;
         let plain = !manager.contains('\\') && !version.contains('\\');
-        plain.then(|| Writer { api_version: version.into(), manager: manager.into() })
+        plain.then(|| FieldWriter { api_version: version.into(), manager: manager.into() })
     };
     let bytes = managed_fields.as_bytes();
     let writers = memmem::find_iter(bytes, ENTRY).map(writer).collect::<Option<Vec<_>>>()?;
@@ -85,7 +85,7 @@ fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
 /// and returned by [`Received::into_object`].
 #[derive(Debug, Clone)]
 pub struct Received {
-    meta: Metadata,
+    meta: ReceivedMetadata,
     /// `apiVersion` as sent; items of a list have none.
     pub api_version: Option<String>,
     /// `kind` as sent; items of a list have none.
@@ -97,13 +97,13 @@ pub struct Received {
     /// Where the values of `spec` and `status` are in `fields`.
     spec: Range<usize>,
     status: Range<usize>,
-    writers: Vec<Writer>,
+    writers: Vec<FieldWriter>,
     controller: Option<Arc<Controller>>,
     problem: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Metadata {
+struct ReceivedMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -122,7 +122,7 @@ impl Received {
 
     fn empty() -> Self {
         Self {
-            meta: Metadata::default(),
+            meta: ReceivedMetadata::default(),
             api_version: None,
             kind: None,
             fields: Vec::new(),
@@ -147,7 +147,7 @@ impl Received {
         let part = |range: &Range<usize>| self.fields.get(range.clone()).unwrap_or_default();
         let inactive = is_inactive(kind, self.controller.as_deref(), part(&self.spec), part(&self.status));
         self.keep_writers(&api_version);
-        let Metadata { name, namespace, uid, resource_version, generate_name } = self.meta;
+        let ReceivedMetadata { name, namespace, uid, resource_version, generate_name } = self.meta;
         let name = name.filter(|name| !name.is_empty()).or(generate_name).ok_or("metadata.name is missing")?;
         let mut json = Vec::with_capacity(self.fields.len() + 64);
         json.extend_from_slice(b"{\"apiVersion\":");
@@ -210,16 +210,16 @@ impl Received {
         self.meta.resource_version.as_deref()
     }
 
-    fn take_apart(&mut self, all: Vec<(Cow<'_, str>, Field<'_>)>) -> Result<(), String> {
+    fn take_apart(&mut self, all: Vec<(Cow<'_, str>, ObjectField<'_>)>) -> Result<(), String> {
         // No space is reserved for fields that are left out.
         self.fields.reserve_exact(all.iter().map(|(key, field)| key.len() + field.bytes()).sum());
         for (key, field) in all {
             let value = match field {
-                Field::Metadata(Fields(metadata)) => {
+                ObjectField::Metadata(JsonFields(metadata)) => {
                     self.take_metadata(&metadata)?;
                     continue;
                 }
-                Field::Other(value) => value,
+                ObjectField::Other(value) => value,
             };
             match &*key {
                 "apiVersion" => self.api_version = text("apiVersion", value)?,
@@ -322,11 +322,11 @@ fn write_field(out: &mut Vec<u8>, before: u8, key: &str, value: &RawValue) {
 
 /// Returns the fields of a JSON object in order, with unparsed values.
 pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
-    serde_json::from_str::<Fields<'_, _>>(json).map(|fields| fields.0)
+    serde_json::from_str::<JsonFields<'_, _>>(json).map(|fields| fields.0)
 }
 
 /// The fields of a JSON object in order.
-struct Fields<'a, V>(Vec<(Cow<'a, str>, V)>);
+struct JsonFields<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 /// The value of a field.
 trait FieldValue<'de>: Sized {
@@ -341,17 +341,17 @@ impl<'de> FieldValue<'de> for &'de RawValue {
 
 /// A field of a Kubernetes object. The metadata is parsed in the same pass: with `managedFields` it is half of the
 /// bytes.
-enum Field<'a> {
-    Metadata(Fields<'a, &'a RawValue>),
+enum ObjectField<'a> {
+    Metadata(JsonFields<'a, &'a RawValue>),
     Other(&'a RawValue),
 }
 
-impl Field<'_> {
+impl ObjectField<'_> {
     /// Returns how many bytes of it are kept, including punctuation.
     fn bytes(&self) -> usize {
         const PUNCTUATION: usize = 4;
         let value = match self {
-            Self::Metadata(Fields(metadata)) => {
+            Self::Metadata(JsonFields(metadata)) => {
                 let kept = metadata.iter().filter(|(key, _)| key != "managedFields");
                 kept.map(|(key, value)| key.len() + value.get().len() + PUNCTUATION).sum::<usize>() + 1
             }
@@ -362,33 +362,33 @@ impl Field<'_> {
 }
 
 /// The unparsed fields of an object, for code that parses the surrounding JSON; converts into a [`Received`].
-pub(crate) struct ObjectFields<'a>(Fields<'a, Field<'a>>);
+pub(crate) struct ObjectFields<'a>(JsonFields<'a, ObjectField<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ObjectFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Fields::deserialize(deserializer).map(Self)
+        JsonFields::deserialize(deserializer).map(Self)
     }
 }
 
 impl From<ObjectFields<'_>> for Received {
-    fn from(ObjectFields(Fields(fields)): ObjectFields<'_>) -> Self {
+    fn from(ObjectFields(JsonFields(fields)): ObjectFields<'_>) -> Self {
         let mut received = Self::empty();
         received.problem = received.take_apart(fields).err();
         received
     }
 }
 
-impl<'de> FieldValue<'de> for Field<'de> {
+impl<'de> FieldValue<'de> for ObjectField<'de> {
     fn read<A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Self, A::Error> {
         if key == "metadata" { map.next_value().map(Self::Metadata) } else { map.next_value().map(Self::Other) }
     }
 }
 
-impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
+impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for JsonFields<'a, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldsVisitor<V>(PhantomData<V>);
         impl<'de, V: FieldValue<'de>> Visitor<'de> for FieldsVisitor<V> {
-            type Value = Fields<'de, V>;
+            type Value = JsonFields<'de, V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -403,7 +403,7 @@ impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
                     }
                     fields.push((key, value));
                 }
-                Ok(Fields(fields))
+                Ok(JsonFields(fields))
             }
         }
         deserializer.deserialize_map(FieldsVisitor(PhantomData))
@@ -494,7 +494,7 @@ mod tests {
         };
         let fields = r#"{"f:metadata":{"f:labels":{".":{},"f:apiVersion":{}}},"k:{\"apiVersion\":\"v1\"}":{}}"#;
         let (one, two) = (entry("a", "v1", fields), entry("b", "v2", "{}"));
-        let read = |text: &str| -> Vec<Writer> {
+        let read = |text: &str| -> Vec<FieldWriter> {
             let entries: Vec<&RawValue> = serde_json::from_str(text).unwrap();
             entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
         };

@@ -121,7 +121,7 @@ pub enum Exclusion {
     /// It is cluster-scoped, and another shard reads it.
     OtherShard,
     /// By `--exclude`.
-    Asked,
+    Requested,
     /// By default.
     Default,
     /// No policy applies to it.
@@ -135,7 +135,7 @@ impl Exclusion {
             Self::OwnOutput => "are not read: kaudit's own output",
             Self::ClusterScoped => NOT_WITH_NAMESPACE,
             Self::OtherShard => "are read by shard 0",
-            Self::Asked => "are not read: --exclude",
+            Self::Requested => "are not read: --exclude",
             Self::Default => "are not read by default",
             Self::Unconcerned => "are not read, as --kinds is judged",
         }
@@ -171,7 +171,7 @@ impl Selection {
             Exclusion::OwnOutput => "kaudit's own output".to_owned(),
             Exclusion::ClusterScoped => "cluster-scoped, not read with --namespace".to_owned(),
             Exclusion::OtherShard => "cluster-scoped, read by shard 0".to_owned(),
-            Exclusion::Asked => "--exclude".to_owned(),
+            Exclusion::Requested => "--exclude".to_owned(),
             Exclusion::Default => Self::left_out(kind),
             Exclusion::Unconcerned => "no policy is about it, and --kinds is judged".to_owned(),
         })
@@ -201,7 +201,7 @@ impl Selection {
             if chosen {
                 return KindRole::Evaluated;
             }
-            Exclusion::Asked
+            Exclusion::Requested
         } else if self.of_files {
             return KindRole::Evaluated;
         } else if is_noise(kind) {

@@ -196,7 +196,7 @@ async fn a_disconnected_leader_stops_before_another_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_and_unanswered_renewals_are_survived() {
+async fn a_leader_survives_errors_and_unanswered_renewals() {
     let world = World::default();
     let mut leader = world.candidate("leader");
     leader.acquire().await;

@@ -51,7 +51,7 @@ pub(super) fn jittered(delay: Duration) -> Duration {
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ReadFailure {
     /// A list failed, at its start or in the middle.
     #[error("{}", describe(.0))]
     List(kube::Error),
@@ -84,7 +84,7 @@ pub(super) enum Failure {
     NoResourceVersion,
 }
 
-impl Failure {
+impl ReadFailure {
     /// Returns the HTTP status code; 0 if there is none.
     pub(super) fn code(&self) -> u16 {
         match self {

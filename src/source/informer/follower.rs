@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
 use super::{
-    failure::{Delay, Failure, jittered},
-    reader::{Reader, What},
-    shared::{Note, Shared},
+    failure::{Delay, ReadFailure, jittered},
+    reader::{EventType, ScopeReader},
+    shared::{InformerShared, Note},
 };
 use crate::{
     model::coverage::State,
@@ -29,8 +29,8 @@ const PAGE: u32 = 500;
 const FAILURES: u32 = 3;
 
 /// Lists and watches one scope, for ever or once.
-pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
-    let mut follower = Follower::new(Arc::clone(&shared), scope);
+pub(super) async fn follow(shared: Arc<InformerShared>, scope: WatchScope) {
+    let mut follower = ScopeFollower::new(Arc::clone(&shared), scope);
     let following = async {
         while let Some(after) = follower.list_and_watch().await {
             sleep(jittered(after)).await;
@@ -42,10 +42,10 @@ pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
     }
 }
 
-struct Follower {
-    shared: Arc<Shared>,
+struct ScopeFollower {
+    shared: Arc<InformerShared>,
     scope: WatchScope,
-    reader: Arc<Reader>,
+    reader: Arc<ScopeReader>,
     /// Reset only when a watch works: a list that succeeds before each watch that fails would be a loop, too.
     delay: Delay,
     /// Failures since the last success.
@@ -58,9 +58,9 @@ struct Follower {
     expired: bool,
 }
 
-impl Follower {
-    fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
-        let reader = Arc::new(Reader::new(Arc::clone(&shared), scope.clone()));
+impl ScopeFollower {
+    fn new(shared: Arc<InformerShared>, scope: WatchScope) -> Self {
+        let reader = Arc::new(ScopeReader::new(Arc::clone(&shared), scope.clone()));
         Self {
             shared,
             scope,
@@ -110,12 +110,12 @@ impl Follower {
 
     /// Watches from a version, which may be that of a list that has just ended, until the server ends the watch.
     /// Updates `version` with each event.
-    async fn watch(&mut self, version: &mut String, just_listed: bool) -> Result<(), Failure> {
+    async fn watch(&mut self, version: &mut String, just_listed: bool) -> Result<(), ReadFailure> {
         let mut watch = self.reader.watch(version, fastrand::u32(WATCH_SECONDS)).await?;
         // Checked only between watches: etcd is not restored under a running server, and a watch ends when its server
         // is replaced.
         if !just_listed && self.reader.is_behind(version).await {
-            return Err(Failure::WentBack);
+            return Err(ReadFailure::WentBack);
         }
         self.shared.send(Change::Quiet(self.scope.clone())).await;
         let began = Instant::now();
@@ -131,16 +131,16 @@ impl Follower {
                 watch.next().await
             };
             let Some(event) = event.transpose()? else {
-                return if came || began.elapsed() > SHORT { Ok(()) } else { Err(Failure::WatchShort) };
+                return if came || began.elapsed() > SHORT { Ok(()) } else { Err(ReadFailure::WatchShort) };
             };
             came = true;
             let newer = event.object.resource_version().filter(|version| !version.is_empty());
-            newer.ok_or(Failure::NoResourceVersion)?.clone_into(version);
+            newer.ok_or(ReadFailure::NoResourceVersion)?.clone_into(version);
             self.proven().await;
             match event.what {
-                What::Applied => self.reader.changed(event.object).await,
-                What::Deleted => self.reader.gone(event.object).await,
-                What::Bookmark => {
+                EventType::Applied => self.reader.changed(event.object).await,
+                EventType::Deleted => self.reader.gone(event.object).await,
+                EventType::Bookmark => {
                     self.shared.send(Change::Quiet(self.scope.clone())).await;
                     continue;
                 }
@@ -150,7 +150,7 @@ impl Follower {
     }
 
     /// Reports a failure. Returns the delay before the next attempt; `None` if there is none.
-    async fn failed(&mut self, failure: &Failure) -> Option<Duration> {
+    async fn failed(&mut self, failure: &ReadFailure) -> Option<Duration> {
         let (code, reason, message) = (failure.code(), failure.reason(), failure.to_string());
         debug!(feed = %self.scope, code, message, "Reading failed");
         self.failures += 1;

@@ -14,7 +14,7 @@ use serde::{Deserialize, de::Error as _};
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
-use super::{failure::Failure, list_slot::ListSlot, shared::Shared};
+use super::{failure::ReadFailure, list_slot::ListSlot, shared::InformerShared};
 use crate::{
     cluster::identity::CONTROLLER,
     model::object::{Object, Projected},
@@ -32,14 +32,14 @@ const PAGES_AT_A_TIME: usize = 4;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads one watch scope and sends its objects as changes.
-pub(super) struct Reader {
-    shared: Arc<Shared>,
+pub(super) struct ScopeReader {
+    shared: Arc<InformerShared>,
     scope: WatchScope,
     request: Request,
 }
 
-impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
+impl ScopeReader {
+    pub(super) fn new(shared: Arc<InformerShared>, scope: WatchScope) -> Self {
         let request = Request::new(scope.url_path());
         Self { shared, scope, request }
     }
@@ -48,7 +48,7 @@ impl Reader {
     ///
     /// Each page is requested as soon as the response for the one before contains its continue token, which most
     /// servers send before the first item: several pages arrive while the first is still read.
-    pub(super) async fn list(self: &Arc<Self>, limit: Option<u32>) -> Result<String, Failure> {
+    pub(super) async fn list(self: &Arc<Self>, limit: Option<u32>) -> Result<String, ReadFailure> {
         let mut pages = JoinSet::new();
         let version = self.pages(limit, &mut pages).await;
         // Nothing of a failed list may arrive after the next one has started.
@@ -60,8 +60,8 @@ impl Reader {
     async fn pages(
         self: &Arc<Self>,
         limit: Option<u32>,
-        pages: &mut JoinSet<Result<(), Failure>>,
-    ) -> Result<String, Failure> {
+        pages: &mut JoinSet<Result<(), ReadFailure>>,
+    ) -> Result<String, ReadFailure> {
         let (heads, mut head) = mpsc::unbounded_channel::<ListMeta>();
         let mut version = String::new();
         let mut next = Some(None);
@@ -99,7 +99,7 @@ impl Reader {
                 break;
             }
         }
-        if version.is_empty() { Err(Failure::NoResourceVersion) } else { Ok(version) }
+        if version.is_empty() { Err(ReadFailure::NoResourceVersion) } else { Ok(version) }
     }
 
     /// Reads one page; sends its metadata as soon as it has arrived.
@@ -108,16 +108,18 @@ impl Reader {
         parameters: ListParams,
         heads: mpsc::UnboundedSender<ListMeta>,
         mut slot: ListSlot,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReadFailure> {
         let request =
-            self.request.list(&parameters).map_err(|error| Failure::List(kube::Error::BuildRequest(error)))?;
+            self.request.list(&parameters).map_err(|error| ReadFailure::List(kube::Error::BuildRequest(error)))?;
         let client = &self.shared.clients.reading;
-        let mut body = Box::pin(slot.hold_for(client.request_stream(request)).await.map_err(Failure::List)?);
+        let mut body = Box::pin(slot.hold_for(client.request_stream(request)).await.map_err(ReadFailure::List)?);
         let mut list = ListReader::default();
         let mut heads = Some(heads);
         loop {
-            let bytes =
-                slot.hold_for(body.fill_buf()).await.map_err(|error| Failure::List(kube::Error::ReadEvents(error)))?;
+            let bytes = slot
+                .hold_for(body.fill_buf())
+                .await
+                .map_err(|error| ReadFailure::List(kube::Error::ReadEvents(error)))?;
             let count = bytes.len();
             list.push(bytes);
             body.consume_unpin(count);
@@ -131,7 +133,7 @@ impl Reader {
                 let _unheard = heads.send(list.metadata().cloned().unwrap_or_default());
             }
             if count == 0 {
-                return if list.is_complete() { Ok(()) } else { Err(Failure::Truncated) };
+                return if list.is_complete() { Ok(()) } else { Err(ReadFailure::Truncated) };
             }
         }
     }
@@ -156,14 +158,14 @@ impl Reader {
     }
 
     /// Starts a watch from a version, which the server ends after `seconds`.
-    pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, Failure> {
+    pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, ReadFailure> {
         let label_selector = self.shared.options.label_selector.clone();
         let parameters = WatchParams { label_selector, ..WatchParams::default() }.timeout(seconds);
         let request = self.request.watch(&parameters, version);
-        let mut request = request.map_err(|error| Failure::WatchStart(kube::Error::BuildRequest(error)))?;
+        let mut request = request.map_err(|error| ReadFailure::WatchStart(kube::Error::BuildRequest(error)))?;
         // If compressed, each event would be a separate gzip member, of which decompression reads only the first.
         request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let lines = self.shared.clients.reading.request_stream(request).map_err(Failure::WatchStart).await?;
+        let lines = self.shared.clients.reading.request_stream(request).map_err(ReadFailure::WatchStart).await?;
         Ok(Watch { lines: Box::pin(lines), line: Vec::new() })
     }
 
@@ -234,14 +236,14 @@ impl Reader {
 }
 
 /// An event of a watch.
-pub(super) struct Event {
-    pub(super) what: What,
+pub(super) struct ReceivedEvent {
+    pub(super) what: EventType,
     /// The object's state: the last one of a deleted object; a bookmark has only a version.
     pub(super) object: Received,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EventType {
     /// The object was created or changed.
     Applied,
     Deleted,
@@ -249,9 +251,9 @@ pub(super) enum What {
     Bookmark,
 }
 
-impl Event {
+impl ReceivedEvent {
     /// Parses a line of a watch.
-    fn read(line: &[u8]) -> Result<Self, Failure> {
+    fn read(line: &[u8]) -> Result<Self, ReadFailure> {
         #[derive(Deserialize)]
         struct WatchLine<'a, O> {
             #[serde(borrow)]
@@ -259,9 +261,9 @@ impl Event {
             object: O,
         }
         let what = |word: &str| match word {
-            "ADDED" | "MODIFIED" => Some(What::Applied),
-            "DELETED" => Some(What::Deleted),
-            "BOOKMARK" => Some(What::Bookmark),
+            "ADDED" | "MODIFIED" => Some(EventType::Applied),
+            "DELETED" => Some(EventType::Deleted),
+            "BOOKMARK" => Some(EventType::Bookmark),
             _ => None,
         };
         // The object is parsed with the line, unless the line is unusual.
@@ -270,15 +272,15 @@ impl Event {
         {
             return Ok(Self { what, object: object.into() });
         }
-        let WatchLine::<&RawValue> { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
+        let WatchLine::<&RawValue> { r#type, object } = serde_json::from_slice(line).map_err(ReadFailure::NoEvent)?;
         let what = match (what(&r#type), &*r#type) {
             (Some(what), _) => what,
             (None, "ERROR") => {
-                let status = serde_json::from_str(object.get()).map_err(Failure::NoEvent)?;
-                return Err(Failure::WatchRefused(status));
+                let status = serde_json::from_str(object.get()).map_err(ReadFailure::NoEvent)?;
+                return Err(ReadFailure::WatchRefused(status));
             }
             (None, other) => {
-                return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}"))));
+                return Err(ReadFailure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}"))));
             }
         };
         Ok(Self { what, object: Received::read(object.get()) })
@@ -297,17 +299,17 @@ impl Watch {
     ///
     /// # Cancel safety
     /// The part of an event that has arrived is kept for the next call.
-    pub(super) async fn next(&mut self) -> Option<Result<Event, Failure>> {
+    pub(super) async fn next(&mut self) -> Option<Result<ReceivedEvent, ReadFailure>> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             // A truncated line is dropped.
             Ok(_) if !self.line.ends_with(b"\n") => None,
             Ok(_) => {
-                let event = Event::read(&self.line);
+                let event = ReceivedEvent::read(&self.line);
                 self.line.clear();
                 Some(event)
             }
             Err(error) if is_end(&error) => None,
-            Err(error) => Some(Err(Failure::WatchBroken(kube::Error::ReadEvents(error)))),
+            Err(error) => Some(Err(ReadFailure::WatchBroken(kube::Error::ReadEvents(error)))),
         }
     }
 }

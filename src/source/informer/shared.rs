@@ -18,7 +18,7 @@ use crate::{
 /// Options of an informer.
 #[derive(Clone)]
 pub struct ReadOptions {
-    /// What is kept of the values in Secrets.
+    /// How values of Secrets are handled.
     pub secrets: Secrets,
     /// Whether to end after each kind's first list.
     pub once: bool,
@@ -50,7 +50,7 @@ impl ReadOptions {
 }
 
 /// State that all watch scopes of an informer share.
-pub(super) struct Shared {
+pub(super) struct InformerShared {
     pub(super) clients: Clients,
     pub(super) options: ReadOptions,
     pub(super) shard: Shard,
@@ -71,7 +71,7 @@ pub(super) enum Note {
     NotFound,
 }
 
-impl Shared {
+impl InformerShared {
     pub(super) fn new(
         clients: Clients,
         shard: Shard,

@@ -24,7 +24,7 @@ pub(crate) struct ListReader {
     /// Where the search for the end of the next value continues.
     searched: usize,
     end: ValueEnd,
-    next: Next,
+    next: ExpectedToken,
     metadata: Option<ListMeta>,
     /// Whether it has the field `items`, even if that is empty.
     has_items: bool,
@@ -33,7 +33,7 @@ pub(crate) struct ListReader {
 
 /// What is expected next.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Next {
+enum ExpectedToken {
     /// The whole list.
     #[default]
     List,
@@ -61,20 +61,20 @@ impl ListReader {
     pub(crate) fn next(&mut self) -> Result<Option<&str>, Malformed> {
         while let Some(byte) = self.peek() {
             match (&mut self.next, byte) {
-                (Next::List, b'{') | (Next::Item, b']') => self.pass(Next::Key),
-                (Next::Key, b'}') => {
+                (ExpectedToken::List, b'{') | (ExpectedToken::Item, b']') => self.pass(ExpectedToken::Key),
+                (ExpectedToken::Key, b'}') => {
                     self.check()?;
-                    self.pass(Next::Nothing);
+                    self.pass(ExpectedToken::Nothing);
                 }
-                (Next::Value(key), b'[') if key == "items" => {
+                (ExpectedToken::Value(key), b'[') if key == "items" => {
                     self.has_items = true;
-                    self.pass(Next::Item);
+                    self.pass(ExpectedToken::Item);
                 }
-                (Next::Key, b'"') => {
+                (ExpectedToken::Key, b'"') => {
                     let Some(key) = self.value() else { break };
-                    self.next = Next::Value(self.json(key)?);
+                    self.next = ExpectedToken::Value(self.json(key)?);
                 }
-                (Next::Value(key), _) => {
+                (ExpectedToken::Value(key), _) => {
                     let key = key.clone();
                     let Some(value) = self.value() else { break };
                     match key.as_str() {
@@ -83,13 +83,13 @@ impl ListReader {
                         "items" => self.has_items = true,
                         _ => {}
                     }
-                    self.next = Next::Key;
+                    self.next = ExpectedToken::Key;
                 }
-                (Next::Item, _) => {
+                (ExpectedToken::Item, _) => {
                     let Some(item) = self.value() else { break };
                     return std::str::from_utf8(&self.text[item]).map(Some).map_err(|error| malformed(&error));
                 }
-                (Next::List | Next::Key | Next::Nothing, _) => {
+                (ExpectedToken::List | ExpectedToken::Key | ExpectedToken::Nothing, _) => {
                     return Err(Malformed(format!("unexpected {:?}", char::from(byte))));
                 }
             }
@@ -117,7 +117,7 @@ impl ListReader {
 
     /// Whether the whole list was read.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next == Next::Nothing
+        self.next == ExpectedToken::Nothing
     }
 
     /// Skips separators and returns the next byte.
@@ -131,7 +131,7 @@ impl ListReader {
     }
 
     /// Consumes one byte.
-    fn pass(&mut self, next: Next) {
+    fn pass(&mut self, next: ExpectedToken) {
         self.read += 1;
         self.searched = self.read;
         self.next = next;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_one_by_one_however_the_list_is_cut_and_ordered() {
+    fn items_are_read_one_by_one_however_the_list_is_split_and_ordered() {
         let items = [r#"{"a":"},{","b":[1,{}]}"#, "{}", r#"{"ä":"\"]"}"#, "7"];
         let metadata = r#""metadata":{"resourceVersion":"12","continue":"x","remainingItemCount":3}"#;
         let lists = [

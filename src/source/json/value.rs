@@ -5,17 +5,17 @@
 #[derive(Debug, Default)]
 pub(crate) struct ValueEnd {
     depth: usize,
-    token: Token,
+    token: JsonToken,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum JsonToken {
     /// Between tokens.
     #[default]
     None,
     /// In a string.
     String,
-    /// In a string, behind a backslash.
+    /// In a string, after a backslash.
     Escape,
     /// In a number or a literal that is the whole value.
     Scalar,
@@ -28,25 +28,25 @@ impl ValueEnd {
         let mut at = 0;
         while let Some(&byte) = text.get(at) {
             match self.token {
-                Token::String => {
+                JsonToken::String => {
                     // Most bytes are inside of strings.
                     at += memchr::memchr2(b'"', b'\\', &text[at..])?;
-                    self.token = if text[at] == b'\\' { Token::Escape } else { Token::None };
-                    if self.token == Token::None && self.depth == 0 {
+                    self.token = if text[at] == b'\\' { JsonToken::Escape } else { JsonToken::None };
+                    if self.token == JsonToken::None && self.depth == 0 {
                         return Some(at + 1);
                     }
                 }
-                Token::Escape => self.token = Token::String,
-                Token::Scalar if matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\r' | b'\n') => {
+                JsonToken::Escape => self.token = JsonToken::String,
+                JsonToken::Scalar if matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\r' | b'\n') => {
                     return Some(at);
                 }
-                Token::Scalar => {}
-                Token::None if self.depth > 0 && is_within(byte) => {
+                JsonToken::Scalar => {}
+                JsonToken::None if self.depth > 0 && is_within(byte) => {
                     at += text[at..].iter().take_while(|byte| is_within(**byte)).count();
                     continue;
                 }
-                Token::None => match byte {
-                    b'"' => self.token = Token::String,
+                JsonToken::None => match byte {
+                    b'"' => self.token = JsonToken::String,
                     b'{' | b'[' => self.depth += 1,
                     b'}' | b']' => {
                         self.depth = self.depth.saturating_sub(1);
@@ -54,7 +54,7 @@ impl ValueEnd {
                             return Some(at + 1);
                         }
                     }
-                    _ => self.token = Token::Scalar,
+                    _ => self.token = JsonToken::Scalar,
                 },
             }
             at += 1;

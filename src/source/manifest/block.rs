@@ -8,7 +8,7 @@
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::scalar::Scalar;
+use super::scalar::YamlScalar;
 
 /// Deeper documents are left to the full parser and its own limits.
 const DEPTH: usize = 64;
@@ -34,7 +34,7 @@ pub(super) fn convert(document: &str) -> Option<Converted> {
     if seen & ODD != 0 {
         return None;
     }
-    let mut reader = Reader {
+    let mut reader = BlockReader {
         text: document.as_bytes(),
         source: document,
         at: 0,
@@ -64,7 +64,7 @@ const fn class(byte: u8) -> u8 {
 }
 
 /// Converts a document; each method returns `None` for syntax that it does not support.
-struct Reader<'t> {
+struct BlockReader<'t> {
     text: &'t [u8],
     source: &'t str,
     /// Offset of the next byte.
@@ -81,7 +81,7 @@ struct Reader<'t> {
     items: Vec<(usize, usize)>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> BlockReader<'t> {
     fn document(&mut self) -> Option<()> {
         // `---` may be followed by a comment; a document that starts on that line is rare.
         self.rest_is_blank()?;
@@ -359,7 +359,7 @@ impl<'t> Reader<'t> {
                 if text.starts_with("--") || text.starts_with("..") {
                     return None;
                 }
-                self.out.extend_from_slice(Scalar::plain(text).into_json()?.to_string().as_bytes());
+                self.out.extend_from_slice(YamlScalar::plain(text).into_json()?.to_string().as_bytes());
             }
             _ => return None,
         }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::{
     encoding::decoded,
     files::{ManifestFile, is_stdin},
-    open_list::{OpenList, Step},
+    open_list::{ListStep, OpenList},
 };
 use crate::source::{json::ValueEnd, received::Received};
 
@@ -43,14 +43,14 @@ pub(super) struct Chunk {
     /// As in [`ManifestFile`].
     pub(super) is_settings: bool,
     /// Where it starts in the file.
-    pub(super) at: Place,
+    pub(super) at: ChunkPosition,
     /// Its content, or why the file cannot be read.
-    pub(super) content: io::Result<Content>,
+    pub(super) content: io::Result<ChunkContent>,
 }
 
 /// A position in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ChunkPosition {
     /// From 1.
     pub(super) line: usize,
     /// Bytes before it in its line.
@@ -58,7 +58,7 @@ pub(super) struct Place {
 }
 
 /// The content of a chunk.
-pub(super) enum Content {
+pub(super) enum ChunkContent {
     /// Documents, and how many JSON values of the first one were in earlier chunks: at most [`FIRST_VALUES`].
     Documents(String, usize),
     /// Some items of a JSON list with their separators, and the fields of the list before its items.
@@ -74,7 +74,7 @@ pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chun
         file: path.to_string_lossy().into(),
         is_settings,
         sizes,
-        at: Place { line: 1, column: 0 },
+        at: ChunkPosition { line: 1, column: 0 },
         rest: Vec::new(),
         unmarked: 0,
         within: Within::Documents(Values::default()),
@@ -95,7 +95,7 @@ enum Input {
     End,
 }
 
-/// What the next text belongs to.
+/// The construct that the next text belongs to.
 enum Within {
     /// Documents, with the JSON values at the start of the first one.
     Documents(Values),
@@ -110,7 +110,7 @@ struct Chunks {
     is_settings: bool,
     sizes: Sizes,
     /// Where `rest` starts.
-    at: Place,
+    at: ChunkPosition,
     /// Text that was read after the last chunk.
     rest: Vec<u8>,
     /// How many bytes of `rest` were searched and have no document marker.
@@ -174,7 +174,7 @@ impl Chunks {
     }
 
     /// Returns the next chunk and where it starts; `None` if more must be read.
-    fn content(&mut self) -> io::Result<Option<(Place, Content)>> {
+    fn content(&mut self) -> io::Result<Option<(ChunkPosition, ChunkContent)>> {
         match &self.within {
             Within::Documents(_) => self.documents(),
             Within::List(..) => self.items(),
@@ -182,7 +182,7 @@ impl Chunks {
         }
     }
 
-    fn documents(&mut self) -> io::Result<Option<(Place, Content)>> {
+    fn documents(&mut self) -> io::Result<Option<(ChunkPosition, ChunkContent)>> {
         let Within::Documents(values) = &mut self.within else { return Ok(None) };
         let (at, before) = (self.at, values.before);
         let mut list = None;
@@ -201,7 +201,7 @@ impl Chunks {
         };
         self.unmarked = self.rest.len();
         let Some(end) = end else { return Ok(None) };
-        let documents = Content::Documents(text(self.take(end), at.line)?, before);
+        let documents = ChunkContent::Documents(text(self.take(end), at.line)?, before);
         if let Some((list, head, values)) = list {
             self.take(head);
             self.within = Within::List(list, values);
@@ -209,31 +209,31 @@ impl Chunks {
         Ok(Some((at, documents)))
     }
 
-    fn items(&mut self) -> io::Result<Option<(Place, Content)>> {
+    fn items(&mut self) -> io::Result<Option<(ChunkPosition, ChunkContent)>> {
         let Within::List(list, values) = &mut self.within else { return Ok(None) };
         let (at, head, values) = (self.at, list.head.clone(), *values);
         let mark = marks(&self.rest, self.unmarked).next();
         self.unmarked = mark.unwrap_or(self.rest.len());
         let (end, is_end) = (self.unmarked, mark.is_some() || matches!(self.input, Input::End));
         let (end, why) = match list.step(&self.rest[..end]) {
-            Step::More if is_end => (end, "the list ends in the middle".to_owned()),
-            Step::More => return Ok(None),
-            Step::Items(end) => return Ok(Some((at, Content::Items(text(self.take(end), at.line)?, head)))),
-            Step::End(end) => {
+            ListStep::More if is_end => (end, "the list ends in the middle".to_owned()),
+            ListStep::More => return Ok(None),
+            ListStep::Items(end) => return Ok(Some((at, ChunkContent::Items(text(self.take(end), at.line)?, head)))),
+            ListStep::End(end) => {
                 self.take(end);
                 self.within = Within::Documents(Values::after(values + 1));
                 return self.documents();
             }
-            Step::Broken(at, why) => (at, why),
+            ListStep::Broken(at, why) => (at, why),
         };
         self.take(end);
         self.within = Within::Broken;
         let why = format!("{why}; its items before this place were read, what follows in this document was not");
-        Ok(Some((self.at, Content::Broken(why))))
+        Ok(Some((self.at, ChunkContent::Broken(why))))
     }
 
     /// Continues with the next document.
-    fn after_broken(&mut self) -> io::Result<Option<(Place, Content)>> {
+    fn after_broken(&mut self) -> io::Result<Option<(ChunkPosition, ChunkContent)>> {
         let mark = marks(&self.rest, 0).next();
         if let Some(mark) = mark {
             self.take(mark + 1);
@@ -244,7 +244,7 @@ impl Chunks {
         // The last line may be the start of a marker.
         let end = if is_end { None } else { memchr::memrchr(b'\n', &self.rest) };
         self.take(end.unwrap_or(self.rest.len()));
-        Ok(is_end.then(|| (self.at, Content::Documents(String::new(), 0))))
+        Ok(is_end.then(|| (self.at, ChunkContent::Documents(String::new(), 0))))
     }
 
     /// Removes `count` bytes from `rest` and returns them.

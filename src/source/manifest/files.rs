@@ -15,7 +15,7 @@ use crate::{bundle, cluster::identity::OWN_GROUP, judge::links::LinkBoundary, mo
 /// The largest download, in bytes.
 const LARGEST_DOWNLOAD: u64 = 64 * 1024 * 1024;
 /// The most files of a directory that are compared with the name of a missing file.
-const MOST_BESIDE: usize = 1_000;
+const MOST_SIBLINGS: usize = 1_000;
 /// The name of standard input.
 const STDIN: &str = "-";
 /// Prefixes, in lower case, of the settings files of tools that lie next to manifests: Kustomize, Helm, Helmfile,
@@ -108,8 +108,8 @@ fn cannot_read(path: &Path) -> String {
 
 /// Returns the error for a missing path, with the nearest name in its directory.
 fn not_there(path: &Path) -> String {
-    let beside = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-    let names = beside.and_then(|beside| fs::read_dir(beside).ok()).into_iter().flatten().take(MOST_BESIDE);
+    let directory = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let names = directory.and_then(|directory| fs::read_dir(directory).ok()).into_iter().flatten().take(MOST_SIBLINGS);
     let names: Vec<String> = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     let near = path.file_name().and_then(|name| nearest(name.to_str()?, names.iter().map(String::as_str)));
     let near = near.filter(|near| path.file_name().is_some_and(|name| name != *near));

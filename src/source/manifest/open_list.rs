@@ -20,14 +20,14 @@ pub(super) struct OpenList {
     pub(super) head: Arc<Received>,
     /// Its text up to the items, on one line.
     before: String,
-    next: Next,
+    next: ListPosition,
     /// How many bytes after the last taken item were searched.
     searched: usize,
     end: ValueEnd,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum ListPosition {
     /// An item.
     Item,
     /// The rest of an item.
@@ -40,7 +40,7 @@ enum Next {
 
 /// The result of searching text of a list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ListStep {
     /// Nothing complete.
     More,
     /// Complete items with their separators, up to here.
@@ -65,77 +65,82 @@ impl OpenList {
         if text.starts_with(b"{") && !is_list(&received, &Received::read(first.get())) {
             return None;
         }
-        let list = Self { head: received.into(), before, next: Next::Item, searched: 0, end: ValueEnd::default() };
+        let list =
+            Self { head: received.into(), before, next: ListPosition::Item, searched: 0, end: ValueEnd::default() };
         Some((list, head))
     }
 
     /// Searches the text after the last taken item, which has grown since the last call.
-    pub(super) fn step(&mut self, text: &[u8]) -> Step {
+    pub(super) fn step(&mut self, text: &[u8]) -> ListStep {
         let mut items = 0;
         let step = loop {
-            let Some(&byte) = text.get(self.searched) else { break Step::More };
+            let Some(&byte) = text.get(self.searched) else { break ListStep::More };
             match (self.next, byte) {
-                (Next::InItem, _) => {
+                (ListPosition::InItem, _) => {
                     let Some(end) = self.end.find(&text[self.searched..]) else {
                         self.searched = text.len();
-                        break Step::More;
+                        break ListStep::More;
                     };
                     self.searched += end;
-                    (items, self.next) = (self.searched, Next::Comma);
+                    (items, self.next) = (self.searched, ListPosition::Comma);
                 }
-                (Next::Tail, _) => {
+                (ListPosition::Tail, _) => {
                     let Some(end) = self.end.find(&text[self.searched..]) else {
                         self.searched = text.len();
-                        break Step::More;
+                        break ListStep::More;
                     };
                     self.searched += end;
                     break self.finish(&text[..self.searched]);
                 }
                 (_, b' ' | b'\t' | b'\r' | b'\n') => self.searched += 1,
-                (Next::Comma, b',') => (self.next, self.searched) = (Next::Item, self.searched + 1),
+                (ListPosition::Comma, b',') => (self.next, self.searched) = (ListPosition::Item, self.searched + 1),
                 // The end of the list is not taken together with items.
-                (Next::Comma, b']') if items == 0 => {
-                    (self.next, self.end) = (Next::Tail, ValueEnd::default());
+                (ListPosition::Comma, b']') if items == 0 => {
+                    (self.next, self.end) = (ListPosition::Tail, ValueEnd::default());
                     let _open = self.end.find(&self.before.as_bytes()[..1]);
                     self.searched += usize::from(self.before.starts_with('{'));
                 }
-                (Next::Item, b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b'a'..=b'z') => {
-                    (self.next, self.end) = (Next::InItem, ValueEnd::default());
+                (ListPosition::Item, b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b'a'..=b'z') => {
+                    (self.next, self.end) = (ListPosition::InItem, ValueEnd::default());
                 }
-                (Next::Comma, _) => break Step::Broken(self.searched, "expected `,` or `]` behind an item".to_owned()),
-                (Next::Item, _) => break Step::Broken(self.searched, "expected an item of a list".to_owned()),
+                (ListPosition::Comma, _) => {
+                    break ListStep::Broken(self.searched, "expected `,` or `]` behind an item".to_owned());
+                }
+                (ListPosition::Item, _) => {
+                    break ListStep::Broken(self.searched, "expected an item of a list".to_owned());
+                }
             }
         };
         if items == 0 {
             return step;
         }
         self.searched -= items;
-        Step::Items(items)
+        ListStep::Items(items)
     }
 
     /// Checks the list without its items, given the text after them.
-    fn finish(&self, tail: &[u8]) -> Step {
+    fn finish(&self, tail: &[u8]) -> ListStep {
         let end = tail.len();
         let tail = String::from_utf8_lossy(tail);
         let text = format!("{}{tail}", self.before);
         if self.before.starts_with('[') {
-            return Step::End(end);
+            return ListStep::End(end);
         }
         if let Err(error) = fields(&text) {
             let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
             let place = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
             let why = without_value(&error);
             let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
-            return Step::Broken(place.saturating_sub(self.before.len()).min(end), why.to_owned());
+            return ListStep::Broken(place.saturating_sub(self.before.len()).min(end), why.to_owned());
         }
         let list = Received::read(&text);
         let why = match (list.problem(), list.kind.as_deref()) {
             (Some(why), _) => format!("not a list: {why}"),
-            (None, Some(kind)) if kind.ends_with("List") => return Step::End(end),
+            (None, Some(kind)) if kind.ends_with("List") => return ListStep::End(end),
             (None, Some(kind)) => format!("kind {kind} is not that of a list"),
             (None, None) => "the kind of the list is missing".to_owned(),
         };
-        Step::Broken(end, why)
+        ListStep::Broken(end, why)
     }
 }
 
@@ -193,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::source::manifest::{
-        chunks::{self, Content, Sizes},
+        chunks::{self, ChunkContent, Sizes},
         files::ManifestFile,
         tests::read_text_in,
     };
@@ -224,9 +229,9 @@ mod tests {
         std::fs::write(file.path(), text).unwrap();
         let file = ManifestFile::named(file.path().to_owned());
         let length = |chunk: chunks::Chunk| match chunk.content.unwrap() {
-            Content::Documents(text, _) => (text.len(), false),
-            Content::Items(text, _) => (text.len(), true),
-            Content::Broken(_) => (0, false),
+            ChunkContent::Documents(text, _) => (text.len(), false),
+            ChunkContent::Items(text, _) => (text.len(), true),
+            ChunkContent::Broken(_) => (0, false),
         };
         chunks::of(&file, sizes).map(length).collect()
     }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
-    chunks::{Chunk, Content, FIRST_VALUES, Place},
+    chunks::{Chunk, ChunkContent, ChunkPosition, FIRST_VALUES},
     duplicates::duplicates,
     field_lines::FieldLines,
     field_types,
@@ -74,12 +74,12 @@ impl ManifestParser<'_> {
             lines: OnceCell::new(),
         };
         match content {
-            Ok(Content::Documents(text, values)) => documents.read(&text, at, values),
-            Ok(Content::Items(text, list)) => {
+            Ok(ChunkContent::Documents(text, values)) => documents.read(&text, at, values),
+            Ok(ChunkContent::Items(text, list)) => {
                 documents.lists = 1;
                 documents.json(&text, at, FIRST_VALUES, Some(&list));
             }
-            Ok(Content::Broken(why)) => documents.unreadable(documents.at_column(at.line, at.column + 1), &why),
+            Ok(ChunkContent::Broken(why)) => documents.unreadable(documents.at_column(at.line, at.column + 1), &why),
             Err(error) => documents.not_read(documents.file.to_string(), &error.to_string()),
         }
         documents.found.extend(documents.excluded.into_iter().map(ManifestItem::Excluded));
@@ -90,7 +90,7 @@ impl ManifestParser<'_> {
 }
 
 /// Returns the line at which a slice of the text starts.
-type Line<'l> = &'l dyn Fn(&str) -> usize;
+type LineLookup<'l> = &'l dyn Fn(&str) -> usize;
 
 /// The documents of one chunk.
 struct Documents<'p> {
@@ -117,7 +117,7 @@ const LISTS: usize = 16;
 
 impl Documents<'_> {
     /// Reads the text of a chunk that starts at a position, after `values` JSON values of its first document.
-    fn read(&mut self, text: &str, at: Place, mut values: usize) {
+    fn read(&mut self, text: &str, at: ChunkPosition, mut values: usize) {
         // As Go reads lines: a line break is one byte, and the last line also ends with one.
         let mut text = Cow::from(text);
         if text.contains('\r') {
@@ -130,7 +130,7 @@ impl Documents<'_> {
         for (line, document) in split(&text, at.line) {
             // A byte order mark is not content.
             let document = document.strip_prefix('\u{feff}').unwrap_or(document);
-            let at = Place { line, column: mem::take(&mut column) };
+            let at = ChunkPosition { line, column: mem::take(&mut column) };
             self.template = if is_stdin(&*self.file) { self.parser.templates.of(document) } else { None };
             let values = mem::take(&mut values);
             let (line, rest) = if values > 0 || document.trim_start().starts_with(['{', '[']) {
@@ -195,7 +195,13 @@ impl Documents<'_> {
     /// Reads JSON values, after `values` of the same document. Returns the text that must be read as YAML, and its
     /// line: where there is no JSON, or one value followed by something else, kubectl switches to YAML. After more
     /// values, invalid JSON affects only itself. The values may be the items of a `list`, separated by commas.
-    fn json<'t>(&mut self, text: &'t str, at: Place, mut values: usize, list: Option<&Received>) -> (usize, &'t str) {
+    fn json<'t>(
+        &mut self,
+        text: &'t str,
+        at: ChunkPosition,
+        mut values: usize,
+        list: Option<&Received>,
+    ) -> (usize, &'t str) {
         let first_line = at.line;
         // Lines are requested in ascending order, so that each line break is counted once.
         let counted = Cell::new((0, first_line));
@@ -251,7 +257,7 @@ impl Documents<'_> {
     }
 
     /// Reads a JSON value, and reports its duplicate keys.
-    fn received(&mut self, received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
+    fn received(&mut self, received: Received, json: &str, line: LineLookup<'_>, list: Option<&Received>) {
         self.value(received, json, line, list);
         for key in duplicates(json) {
             self.duplicate(line(key), key);
@@ -260,7 +266,7 @@ impl Documents<'_> {
 
     /// Reads an object, or the content of an array, a list or an admission review; `list` is the list that contains the
     /// value.
-    fn value(&mut self, mut received: Received, json: &str, line: Line<'_>, list: Option<&Received>) {
+    fn value(&mut self, mut received: Received, json: &str, line: LineLookup<'_>, list: Option<&Received>) {
         if let Some(list) = list
             && received.api_version.is_none()
             && received.kind.is_none()

@@ -11,17 +11,17 @@ const TAGS: &str = "tag:yaml.org,2002:";
 
 /// The value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Scalar<'t> {
+pub(super) enum YamlScalar<'t> {
     Null,
     Bool(bool),
     Int(i64),
-    /// Greater than any [`Scalar::Int`].
+    /// Greater than any [`YamlScalar::Int`].
     Unsigned(u64),
     Float(f64),
     Text(Cow<'t, str>),
 }
 
-impl<'t> Scalar<'t> {
+impl<'t> YamlScalar<'t> {
     /// Reads a scalar with a tag, or a plain one without.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl<'t> Scalar<'t> {
 }
 
 /// Reads a number; `None` if it is not one, or too large for a float.
-fn number(text: &str) -> Option<Scalar<'static>> {
-    let float = |digits: &str| digits.parse().ok().filter(|number: &f64| number.is_finite()).map(Scalar::Float);
+fn number(text: &str) -> Option<YamlScalar<'static>> {
+    let float = |digits: &str| digits.parse().ok().filter(|number: &f64| number.is_finite()).map(YamlScalar::Float);
     match text.as_bytes().first()? {
         // Go checks the positions of underscores only here.
         b'.' => {
@@ -97,7 +97,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
         }
         b'0'..=b'9' | b'+' | b'-' => {
             let plain: Cow<'_, str> = if text.contains('_') { text.replace('_', "").into() } else { text.into() };
-            let binary = || i64::from_str_radix(plain.strip_prefix("0b")?, 2).ok().map(Scalar::Int);
+            let binary = || i64::from_str_radix(plain.strip_prefix("0b")?, 2).ok().map(YamlScalar::Int);
             integer(&plain).or_else(|| is_decimal(&plain).then(|| float(&plain))?).or_else(binary)
         }
         _ => None,
@@ -115,7 +115,7 @@ fn separates(text: &str) -> bool {
 }
 
 /// Reads an integer with the prefixes of Go: `0x`, `0o` or `0`, `0b`.
-fn integer(text: &str) -> Option<Scalar<'static>> {
+fn integer(text: &str) -> Option<YamlScalar<'static>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let prefixed = |prefixes: [&str; 2]| prefixes.iter().find_map(|prefix| digits.strip_prefix(prefix));
     let (digits, radix) = [(["0x", "0X"], 16), (["0o", "0O"], 8), (["0b", "0B"], 2)]
@@ -128,12 +128,12 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
         digits.starts_with(|first: char| first.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix))?;
     let size = i128::from(size.ok()?);
     if text.starts_with('-') {
-        return i64::try_from(-size).ok().map(Scalar::Int);
+        return i64::try_from(-size).ok().map(YamlScalar::Int);
     }
     match i64::try_from(size) {
-        Ok(number) => Some(Scalar::Int(number)),
+        Ok(number) => Some(YamlScalar::Int(number)),
         Err(_) if text.starts_with('+') => None,
-        Err(_) => u64::try_from(size).ok().map(Scalar::Unsigned),
+        Err(_) => u64::try_from(size).ok().map(YamlScalar::Unsigned),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use libyaml_safer::{Event, EventData, Mark, Parser};
 use serde_json::{Map, Value};
 
-use super::{block::Converted, duplicates::NAMED, scalar::Scalar};
+use super::{block::Converted, duplicates::NAMED, scalar::YamlScalar};
 
 /// The depth limit of the JSON parser.
 const DEEPEST: usize = 127;
@@ -69,13 +69,13 @@ fn read_first(text: &str) -> Result<Option<YamlDocument>, Refusal> {
 }
 
 /// Writes a value as JSON, with the offset and line of each item of a list.
-fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
+fn write(nodes: &[ComposedNode], id: NodeId, value: &Value, to: &mut Converted) {
     let content = match &nodes[id].content {
-        Content::Alias(meant) => &nodes[*meant].content,
+        NodeContent::Alias(meant) => &nodes[*meant].content,
         content => content,
     };
     match (content, value) {
-        (Content::Sequence(items), Value::Array(values)) => {
+        (NodeContent::Sequence(items), Value::Array(values)) => {
             to.json.push('[');
             for (index, (item, value)) in items.iter().zip(values).enumerate() {
                 if index > 0 {
@@ -86,8 +86,9 @@ fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
             }
             to.json.push(']');
         }
-        (Content::Mapping(pairs), Value::Object(fields)) => {
-            let is_items = |key: Id| matches!(&nodes[key].content, Content::Scalar { text, .. } if text == ITEMS);
+        (NodeContent::Mapping(pairs), Value::Object(fields)) => {
+            let is_items =
+                |key: NodeId| matches!(&nodes[key].content, NodeContent::Scalar { text, .. } if text == ITEMS);
             let items = pairs.iter().rfind(|(key, _)| is_items(*key)).map(|(_, items)| *items);
             to.json.push('{');
             for (index, (key, value)) in fields.iter().enumerate() {
@@ -111,35 +112,35 @@ fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
 /// The field that contains the items of a list.
 const ITEMS: &str = "items";
 
-fn line_of(node: &Node) -> usize {
+fn line_of(node: &ComposedNode) -> usize {
     usize::try_from(node.mark.line).unwrap_or(usize::MAX)
 }
 
 /// Index of a node.
-type Id = usize;
+type NodeId = usize;
 
-struct Node {
+struct ComposedNode {
     mark: Mark,
-    content: Content,
+    content: NodeContent,
 }
 
-enum Content {
+enum NodeContent {
     Scalar { text: String, tag: Option<String>, plain: bool },
-    Sequence(Vec<Id>),
-    Mapping(Vec<(Id, Id)>),
-    Alias(Id),
+    Sequence(Vec<NodeId>),
+    Mapping(Vec<(NodeId, NodeId)>),
+    Alias(NodeId),
 }
 
 /// Composes nodes from events.
 struct Composer<'t> {
     parser: Parser<&'t mut &'t [u8]>,
     text: &'t str,
-    nodes: Vec<Node>,
-    anchors: HashMap<String, Id>,
+    nodes: Vec<ComposedNode>,
+    anchors: HashMap<String, NodeId>,
 }
 
 impl Composer<'_> {
-    fn document(&mut self) -> Result<Option<Id>, Refusal> {
+    fn document(&mut self) -> Result<Option<NodeId>, Refusal> {
         loop {
             match self.event()?.data {
                 EventData::StreamStart { .. } => {}
@@ -162,48 +163,48 @@ impl Composer<'_> {
         })
     }
 
-    fn add(&mut self, mark: Mark, anchor: Option<String>, content: Content) -> Id {
+    fn add(&mut self, mark: Mark, anchor: Option<String>, content: NodeContent) -> NodeId {
         let id = self.nodes.len();
-        self.nodes.push(Node { mark, content });
+        self.nodes.push(ComposedNode { mark, content });
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
         }
         id
     }
 
-    fn node(&mut self, event: Event, depth: usize) -> Result<Id, Refusal> {
+    fn node(&mut self, event: Event, depth: usize) -> Result<NodeId, Refusal> {
         let mark = event.start_mark;
         if depth > DEEPEST {
             return Err(Refusal::new(mark, too_deep()));
         }
         match event.data {
             EventData::Scalar { anchor, tag, value: text, plain_implicit: plain, .. } => {
-                Ok(self.add(mark, anchor, Content::Scalar { text, tag, plain }))
+                Ok(self.add(mark, anchor, NodeContent::Scalar { text, tag, plain }))
             }
             EventData::Alias { anchor } => match self.anchors.get(&anchor) {
-                Some(meant) => Ok(self.add(mark, None, Content::Alias(*meant))),
+                Some(meant) => Ok(self.add(mark, None, NodeContent::Alias(*meant))),
                 // Its name may be a secret that lacks quotes.
                 None => Err(Refusal::new(mark, "an alias of an unknown anchor")),
             },
             EventData::SequenceStart { anchor, .. } => {
                 // An alias inside refers to the collection itself, which is refused when it is decoded.
-                let id = self.add(mark, anchor, Content::Sequence(Vec::new()));
+                let id = self.add(mark, anchor, NodeContent::Sequence(Vec::new()));
                 let mut items = Vec::new();
                 while let Some(event) = self.inner()? {
                     items.push(self.node(event, depth + 1)?);
                 }
-                self.nodes[id].content = Content::Sequence(items);
+                self.nodes[id].content = NodeContent::Sequence(items);
                 Ok(id)
             }
             EventData::MappingStart { anchor, .. } => {
-                let id = self.add(mark, anchor, Content::Mapping(Vec::new()));
+                let id = self.add(mark, anchor, NodeContent::Mapping(Vec::new()));
                 let mut pairs = Vec::new();
                 while let Some(event) = self.inner()? {
                     let key = self.node(event, depth + 1)?;
                     let event = self.event()?;
                     pairs.push((key, self.node(event, depth + 1)?));
                 }
-                self.nodes[id].content = Content::Mapping(pairs);
+                self.nodes[id].content = NodeContent::Mapping(pairs);
                 Ok(id)
             }
             _ => Err(Refusal::new(mark, "did not find a value")),
@@ -232,26 +233,26 @@ fn too_deep() -> String {
 
 /// Decodes nodes into values.
 struct Decoder<'n> {
-    nodes: &'n [Node],
+    nodes: &'n [ComposedNode],
     /// Aliases that are being resolved.
-    open: Vec<Id>,
+    open: Vec<NodeId>,
     /// Nodes decoded, and how many of them through aliases.
     decoded: usize,
     aliased: usize,
     /// Bytes of text decoded through aliases.
     bytes: usize,
     /// The first keys that occur again in their mapping, by node: an anchor's value is decoded several times.
-    duplicates: BTreeMap<Id, String>,
+    duplicates: BTreeMap<NodeId, String>,
 }
 
 impl Decoder<'_> {
     /// Counts a node as Go's parser does, which limits the expansion of aliases.
-    fn count(&mut self, id: Id) -> Result<&Node, Refusal> {
+    fn count(&mut self, id: NodeId) -> Result<&ComposedNode, Refusal> {
         let node = &self.nodes[id];
         self.decoded += 1;
         if !self.open.is_empty() {
             self.aliased += 1;
-            if let Content::Scalar { text, .. } = &node.content {
+            if let NodeContent::Scalar { text, .. } = &node.content {
                 self.bytes += text.len();
             }
         }
@@ -263,29 +264,29 @@ impl Decoder<'_> {
         Ok(node)
     }
 
-    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Refusal> {
+    fn value(&mut self, id: NodeId, depth: usize) -> Result<Value, Refusal> {
         let nodes = self.nodes;
         self.count(id)?;
-        let Node { mark, content } = &nodes[id];
-        if depth >= DEEPEST && !matches!(content, Content::Scalar { .. }) {
+        let ComposedNode { mark, content } = &nodes[id];
+        if depth >= DEEPEST && !matches!(content, NodeContent::Scalar { .. }) {
             return Err(Refusal::new(*mark, too_deep()));
         }
         match content {
-            Content::Scalar { .. } => {
+            NodeContent::Scalar { .. } => {
                 let scalar = scalar(&nodes[id])?;
                 scalar.into_json().ok_or_else(|| Refusal::new(*mark, "JSON has no such number"))
             }
-            Content::Sequence(items) => items.iter().map(|item| self.value(*item, depth + 1)).collect(),
-            Content::Mapping(pairs) => {
+            NodeContent::Sequence(items) => items.iter().map(|item| self.value(*item, depth + 1)).collect(),
+            NodeContent::Mapping(pairs) => {
                 let mut into = Map::new();
                 self.pairs(pairs, &mut into, depth)?;
                 Ok(Value::Object(into))
             }
-            Content::Alias(meant) => self.follow(id, |decoder| decoder.value(*meant, depth)),
+            NodeContent::Alias(meant) => self.follow(id, |decoder| decoder.value(*meant, depth)),
         }
     }
 
-    fn follow<T>(&mut self, alias: Id, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    fn follow<T>(&mut self, alias: NodeId, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
         if self.open.contains(&alias) {
             return Err(Refusal::new(self.nodes[alias].mark, "the value of an anchor contains itself"));
         }
@@ -295,7 +296,12 @@ impl Decoder<'_> {
         read
     }
 
-    fn pairs(&mut self, pairs: &[(Id, Id)], into: &mut Map<String, Value>, depth: usize) -> Result<(), Refusal> {
+    fn pairs(
+        &mut self,
+        pairs: &[(NodeId, NodeId)],
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Refusal> {
         // Merged keys are not included: the mapping may replace them.
         let mut own = HashSet::new();
         for (id, value) in pairs {
@@ -313,31 +319,31 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn key(&mut self, id: Id) -> Result<String, Refusal> {
+    fn key(&mut self, id: NodeId) -> Result<String, Refusal> {
         let nodes = self.nodes;
         self.count(id)?;
         let refused = || Refusal::new(nodes[id].mark, "no text, number or boolean, but a key");
         match &nodes[id].content {
-            Content::Scalar { .. } => scalar(&nodes[id])?.into_key().ok_or_else(refused),
-            Content::Alias(meant) => self.follow(id, |decoder| decoder.key(*meant)),
-            Content::Sequence(_) | Content::Mapping(_) => Err(refused()),
+            NodeContent::Scalar { .. } => scalar(&nodes[id])?.into_key().ok_or_else(refused),
+            NodeContent::Alias(meant) => self.follow(id, |decoder| decoder.key(*meant)),
+            NodeContent::Sequence(_) | NodeContent::Mapping(_) => Err(refused()),
         }
     }
 
     /// Adds the pairs of a mapping, or of a sequence of mappings, in which earlier ones win.
-    fn merge(&mut self, id: Id, into: &mut Map<String, Value>, depth: usize, many: bool) -> Result<(), Refusal> {
+    fn merge(&mut self, id: NodeId, into: &mut Map<String, Value>, depth: usize, many: bool) -> Result<(), Refusal> {
         let nodes = self.nodes;
         match &nodes[id].content {
-            Content::Mapping(pairs) if depth < DEEPEST => {
+            NodeContent::Mapping(pairs) if depth < DEEPEST => {
                 self.count(id)?;
                 self.pairs(pairs, into, depth)
             }
-            Content::Mapping(_) => Err(Refusal::new(nodes[id].mark, too_deep())),
-            Content::Alias(meant) if matches!(nodes[*meant].content, Content::Mapping(_)) => {
+            NodeContent::Mapping(_) => Err(Refusal::new(nodes[id].mark, too_deep())),
+            NodeContent::Alias(meant) if matches!(nodes[*meant].content, NodeContent::Mapping(_)) => {
                 self.count(id)?;
                 self.follow(id, |decoder| decoder.merge(*meant, into, depth + 1, false))
             }
-            Content::Sequence(items) if many => {
+            NodeContent::Sequence(items) if many => {
                 items.iter().rev().try_for_each(|item| self.merge(*item, into, depth, false))
             }
             _ => Err(Refusal::new(nodes[id].mark, "only mappings can be merged")),
@@ -358,17 +364,17 @@ fn most_aliased(decoded: usize) -> usize {
     (nodes * (0.99 - 0.89 * ((nodes - few) / (many - few)).clamp(0.0, 1.0))) as usize
 }
 
-fn scalar(node: &Node) -> Result<Scalar<'_>, Refusal> {
-    let Content::Scalar { text, tag, plain } = &node.content else { return Ok(Scalar::Null) };
+fn scalar(node: &ComposedNode) -> Result<YamlScalar<'_>, Refusal> {
+    let NodeContent::Scalar { text, tag, plain } = &node.content else { return Ok(YamlScalar::Null) };
     if tag.is_none() && !plain {
-        return Ok(Scalar::Text(text.into()));
+        return Ok(YamlScalar::Text(text.into()));
     }
-    Scalar::read(text, tag.as_deref()).map_err(|why| Refusal::new(node.mark, why))
+    YamlScalar::read(text, tag.as_deref()).map_err(|why| Refusal::new(node.mark, why))
 }
 
-fn is_merge(node: &Node) -> bool {
+fn is_merge(node: &ComposedNode) -> bool {
     let merge = |tag: &Option<String>| tag.as_deref() == Some("tag:yaml.org,2002:merge");
-    matches!(&node.content, Content::Scalar { text, tag, plain } if text == "<<" && (*plain || merge(tag)))
+    matches!(&node.content, NodeContent::Scalar { text, tag, plain } if text == "<<" && (*plain || merge(tag)))
 }
 
 #[cfg(test)]

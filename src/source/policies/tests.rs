@@ -25,7 +25,7 @@ fn unreadable(scope: &WatchScope) -> Change {
 }
 
 /// Returns the files, each with its parameter, or with the reason why it cannot be read.
-fn files(reading: &Reading) -> Vec<String> {
+fn files(reading: &ClusterPolicies) -> Vec<String> {
     let trees = reading.trees();
     let files = trees.iter().flat_map(|tree| tree.files.iter().map(|file| tree.shown(file).to_string() + &text(file)));
     files.collect()
@@ -45,7 +45,7 @@ fn text(file: &TreeFile) -> String {
 fn an_unreadable_kind_keeps_its_last_state_and_the_others_are_followed() {
     let source = ClusterSource::Gatekeeper;
     let (objects, scopes) = (BTreeMap::new(), BTreeMap::new());
-    let mut reading = Reading { source, namespace: String::new(), objects, scopes, discovered: false };
+    let mut reading = ClusterPolicies { source, namespace: String::new(), objects, scopes, discovered: false };
     let (a, b) = (scope("A"), scope("B"));
     for scope in [&a, &b] {
         reading.take(Change::Appeared(scope.clone()));

@@ -74,9 +74,12 @@ fn response(scripted: ScriptedResponse) -> Response<Answer> {
     }
 }
 
-/// Returns a follower of Pods whose server gives these answers in order and then none, the receiver of its changes, and the
-/// paths it requested.
-fn follower(once: bool, answers: Vec<ScriptedResponse>) -> (Follower, mpsc::Receiver<Change>, Arc<Mutex<Vec<String>>>) {
+/// Returns a follower of Pods whose server gives these answers in order and then none, the receiver of its changes, and
+/// the paths it requested.
+fn follower(
+    once: bool,
+    answers: Vec<ScriptedResponse>,
+) -> (ScopeFollower, mpsc::Receiver<Change>, Arc<Mutex<Vec<String>>>) {
     let (sender, receiver) = mpsc::channel(100);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let (answers, log) = (Arc::new(Mutex::new(VecDeque::from(answers))), Arc::clone(&requests));
@@ -104,29 +107,29 @@ fn follower(once: bool, answers: Vec<ScriptedResponse>) -> (Follower, mpsc::Rece
     let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
     let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config, transport: None };
     let options = ReadOptions { once, ..ReadOptions::once(Secrets::Redact) };
-    let shared = Shared::new(clients, Shard::WHOLE, options, sender, mpsc::unbounded_channel().0);
+    let shared = InformerShared::new(clients, Shard::WHOLE, options, sender, mpsc::unbounded_channel().0);
     let scope = WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None };
-    (Follower::new(Arc::new(shared), scope), receiver, requests)
+    (ScopeFollower::new(Arc::new(shared), scope), receiver, requests)
 }
 
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum FollowOutcome {
     Done,
     Again(Duration),
     /// It waits for the next event of the server.
     Waits,
 }
 
-async fn outcome(follower: &mut Follower) -> Outcome {
+async fn outcome(follower: &mut ScopeFollower) -> FollowOutcome {
     match timeout(Duration::from_hours(1), follower.list_and_watch()).await {
-        Ok(None) => Outcome::Done,
-        Ok(Some(after)) => Outcome::Again(after),
-        Err(_) => Outcome::Waits,
+        Ok(None) => FollowOutcome::Done,
+        Ok(Some(after)) => FollowOutcome::Again(after),
+        Err(_) => FollowOutcome::Waits,
     }
 }
 
 /// Runs a follower against scripted answers; returns the outcome and the changes it sent.
-async fn play(once: bool, answers: Vec<ScriptedResponse>) -> (Outcome, Vec<String>) {
+async fn play(once: bool, answers: Vec<ScriptedResponse>) -> (FollowOutcome, Vec<String>) {
     let (mut follower, mut receiver, _) = follower(once, answers);
     let outcome = outcome(&mut follower).await;
     drop(follower);
@@ -158,7 +161,7 @@ async fn all_pages_are_read_and_the_watch_starts_at_the_version_of_the_list() {
         ScriptedResponse::Lines(vec![event("DELETED", object("a"))]),
     ];
     let (mut follower, mut receiver, requests) = follower(false, answers);
-    assert_eq!(outcome(&mut follower).await, Outcome::Waits);
+    assert_eq!(outcome(&mut follower).await, FollowOutcome::Waits);
     let requests = requests.lock().unwrap().clone();
     assert_eq!(requests[..2], ["/api/v1/pods?&limit=500", "/api/v1/pods?&limit=500&continue=from-c"]);
     let watched: Vec<_> = requests[2..].iter().filter_map(|url| url.rsplit_once("resourceVersion=")).collect();
@@ -181,7 +184,7 @@ async fn a_watch_reports_that_it_works_when_it_starts_and_at_bookmarks() {
     let second = ScriptedResponse::LinesAndSilence(vec![], Duration::from_mins(5));
     let (mut follower, mut receiver, _) =
         follower(false, vec![list(&["a"], ""), ScriptedResponse::Lines(vec![bookmark(), bookmark()]), second]);
-    assert_eq!(outcome(&mut follower).await, Outcome::Waits);
+    assert_eq!(outcome(&mut follower).await, FollowOutcome::Waits);
     drop(follower);
     let mut quiet = 0;
     while let Some(change) = receiver.recv().await {
@@ -194,13 +197,13 @@ async fn a_watch_reports_that_it_works_when_it_starts_and_at_bookmarks() {
 async fn a_failed_page_fails_the_list() {
     for code in [410, 500] {
         let (outcome, changes) = play(false, vec![list(&["a"], "more"), ScriptedResponse::Refusal(code)]).await;
-        assert!(matches!(outcome, Outcome::Again(_)), "{outcome:?}");
+        assert!(matches!(outcome, FollowOutcome::Again(_)), "{outcome:?}");
         assert!(!changes.contains(&"synced".to_owned()), "{changes:?}");
     }
     let whole = json!({"metadata": {"resourceVersion": "7"}, "items": [object("a"), object("b")]}).to_string();
     for answer in ["<html></html>", "[]", &whole[..whole.len() - 1], &whole[..whole.len() / 2], "{}"] {
         let (outcome, changes) = play(false, vec![ScriptedResponse::Text(answer.to_owned())]).await;
-        assert!(matches!(outcome, Outcome::Again(_)), "{answer}: {outcome:?}");
+        assert!(matches!(outcome, FollowOutcome::Again(_)), "{answer}: {outcome:?}");
         assert!(!changes.contains(&"synced".to_owned()), "{answer}: {changes:?}");
     }
 }
@@ -215,11 +218,11 @@ async fn lists_after_which_no_watch_works_are_repeated_with_growing_delays() {
     let (mut follower, receiver, _) = follower(false, answers);
     let mut waited = Vec::new();
     for _ in 0..4 {
-        let Outcome::Again(after) = outcome(&mut follower).await else { panic!("it goes on") };
+        let FollowOutcome::Again(after) = outcome(&mut follower).await else { panic!("it goes on") };
         waited.push(after.as_millis());
     }
     assert_eq!(waited, [0, 1_000, 2_000, 4_000]);
-    assert_eq!(outcome(&mut follower).await, Outcome::Again(Duration::ZERO));
+    assert_eq!(outcome(&mut follower).await, FollowOutcome::Again(Duration::ZERO));
     drop(receiver);
 }
 
@@ -247,7 +250,7 @@ async fn invalid_events_are_failures() {
         [json!({"type": "NEW", "object": {}}), json!("ADDED"), event("ADDED", json!({"metadata": {"name": "x"}}))]
     {
         let (outcome, changes) = play(false, vec![list(&[], ""), ScriptedResponse::Lines(vec![line.clone()])]).await;
-        assert!(matches!(outcome, Outcome::Again(_)), "{line}: {outcome:?}");
+        assert!(matches!(outcome, FollowOutcome::Again(_)), "{line}: {outcome:?}");
         assert_eq!(changes, ["listing", "synced", "restarted connection"], "{line}");
     }
 }
@@ -287,10 +290,10 @@ async fn a_failing_watch_and_its_recovery_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_reported_at_once_and_retried_later() {
     let (outcome, changes) = play(false, vec![ScriptedResponse::Refusal(403)]).await;
-    assert!(matches!(outcome, Outcome::Again(after) if after >= Duration::from_secs(5)), "{outcome:?}");
+    assert!(matches!(outcome, FollowOutcome::Again(after) if after >= Duration::from_secs(5)), "{outcome:?}");
     assert_eq!(changes, ["listing", "forbidden code 403", "restarted forbidden"]);
     let (outcome, changes) = play(true, vec![ScriptedResponse::Refusal(403)]).await;
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, FollowOutcome::Done);
     assert_eq!(changes, ["listing", "forbidden code 403"]);
 }
 
@@ -306,8 +309,8 @@ async fn a_scope_whose_lists_expire_repeatedly_counts_as_failed() {
         for _ in 0..3 {
             outcomes.push(outcome(&mut follower).await);
         }
-        let again = |seconds| Outcome::Again(Duration::from_secs(seconds));
-        let last = if once { Outcome::Done } else { again(2) };
+        let again = |seconds| FollowOutcome::Again(Duration::from_secs(seconds));
+        let last = if once { FollowOutcome::Done } else { again(2) };
         assert_eq!(outcomes, [again(0), again(1), last]);
         outcome(&mut follower).await;
         drop(follower);
@@ -334,7 +337,7 @@ async fn a_scope_whose_lists_expire_repeatedly_counts_as_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_version_that_expired_before_the_watch_causes_a_new_list() {
     let (outcome, _) = play(false, vec![list(&[], ""), ScriptedResponse::Refusal(410)]).await;
-    assert_eq!(outcome, Outcome::Again(Duration::ZERO));
+    assert_eq!(outcome, FollowOutcome::Again(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,13 +350,13 @@ async fn a_server_that_went_back_to_an_earlier_state_causes_a_new_list() {
         let goes_back = !matches!(before, ScriptedResponse::Lines(_));
         let next = if goes_back { vec![silence(), ScriptedResponse::EarlierVersion] } else { vec![silence()] };
         let (outcome, _) = play(false, [vec![list(&["a"], ""), before], next].concat()).await;
-        assert_eq!(outcome, if goes_back { Outcome::Again(Duration::ZERO) } else { Outcome::Waits });
+        assert_eq!(outcome, if goes_back { FollowOutcome::Again(Duration::ZERO) } else { FollowOutcome::Waits });
     }
     let mut too_large = refusal(504);
     too_large["message"] = json!("Too large resource version: 7, current: 3");
     let (mut follower, _receiver, _) =
         follower(false, vec![list(&["a"], ""), ScriptedResponse::Lines(vec![event("ERROR", too_large)])]);
-    assert!(matches!(outcome(&mut follower).await, Outcome::Again(_)), "the version is never reached");
+    assert!(matches!(outcome(&mut follower).await, FollowOutcome::Again(_)), "the version is never reached");
 }
 
 #[tokio::test(start_paused = true)]
