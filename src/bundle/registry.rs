@@ -141,7 +141,7 @@ impl Registry {
         }
         check(&blob.digest, &answer.body)
             .map_err(|why| FetchError::Unacceptable(format!("the layer {shown} {why}")))?;
-        // Other code compares the declared sizes with the limits.
+        // The limits were checked against the declared sizes.
         if answer.body.len() as u64 != blob.size {
             return Err(FetchError::Unacceptable(format!(
                 "the layer {shown} has {} bytes, and the manifest says {}",

@@ -49,8 +49,8 @@ const REDISCOVER: Duration = Duration::from_secs(30);
 const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
 /// Delays of discovery after a CRD or APIService changed: an aggregated API answers some time after it is registered.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
-/// Until this long after the first pass, discovery does not show which kinds are gone: a missing kind may be one that a
-/// server which has just started does not serve yet.
+/// How long after its first pass discovery is provisional: a missing kind may be one that a server which has just
+/// started does not serve yet.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Delay after which a changed result of discovery is confirmed.
 const CONFIRM: Duration = Duration::from_secs(1);
