@@ -132,7 +132,7 @@ impl Download {
             Self::File { path, state, seen } => {
                 let now = file_state(path)?;
                 let before = seen.replace(now.clone());
-                // A file is read only once it stopped changing, as it may still be written.
+                // A changed file is read only when it has stopped changing, as it may still be written.
                 if state.as_ref() == Some(&now) || state.is_some() && before.as_ref() != Some(&now) {
                     return Ok(None);
                 }

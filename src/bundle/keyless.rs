@@ -21,7 +21,8 @@ use crate::model::text::shortened;
 
 /// The most bytes of an error message that may contain untrusted text.
 const REASON_BYTES: usize = 300;
-/// The most certificates and log entries of a signature, as in sigstore-go for entries; each takes a few verifications.
+/// The most log entries, and the most timestamps, of a signature, as in sigstore-go for entries; each takes a few
+/// verifications.
 const ENTRIES: usize = 32;
 
 /// The expected name in a certificate.

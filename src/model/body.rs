@@ -164,8 +164,8 @@ impl Packing {
 
 /// Trains the dictionaries.
 ///
-/// The objects of a cluster resemble each other far more than the parts of one object do: without a dictionary they take two
-/// and a half times the memory.
+/// The objects of a cluster resemble each other far more than the parts of one object do: without a dictionary they
+/// take two and a half times the memory.
 #[derive(Default)]
 pub struct Packer {
     /// The number of bodies so far; nothing is compressed before there is a dictionary.

@@ -402,7 +402,7 @@ mod fenced {
         assert_eq!(since(start), 10);
         assert!(service.call(0).await.is_err());
         assert_eq!(*done.lock().unwrap(), [3, 20]);
-        // Without further renewals it still shuts in time.
+        // It stays open until then, even if its candidate is dropped.
         until.send_replace(Moment::now() + Duration::from_secs(30));
         let slow = service.call(20);
         drop(until);

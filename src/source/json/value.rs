@@ -63,8 +63,8 @@ impl ValueEnd {
     }
 }
 
-/// Whether a byte between strings of an object or an array neither begins nor ends anything: numbers, separators and blanks,
-/// of which there are long runs where JSON is indented.
+/// Whether a byte between strings of an object or an array neither begins nor ends anything: numbers, separators and
+/// white space, of which there are long runs where JSON is indented.
 fn is_within(byte: u8) -> bool {
     !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
 }

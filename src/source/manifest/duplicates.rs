@@ -13,8 +13,8 @@ use crate::source::json::JsonKey;
 /// The most duplicate keys of one document that are reported.
 pub(super) const NAMED: usize = 10;
 
-/// Returns the first [`NAMED`] keys that occur again in their object, each as a slice of the text. Keys with an escape are not
-/// found.
+/// Returns the first [`NAMED`] keys that occur again in their object, each as a slice of the text. Keys with an escape
+/// are not found.
 pub(super) fn duplicates(json: &str) -> Vec<&str> {
     let mut keys = Keys::default();
     // Invalid JSON is reported by the code that reads it, and too deep JSON by the evaluation.

@@ -1,8 +1,8 @@
 //! Checks the types of the fields that rules iterate over: a rule about each container finds nothing where `containers`
 //! is an object, although no API server accepts that.
 //!
-//! This is no schema: only the lists and maps that the policy library iterates over, in kinds of Kubernetes' own API groups, and
-//! the labels and annotations of every object.
+//! This is not a schema: only the lists and maps that the policy library iterates over, in kinds of Kubernetes' own API
+//! groups, and the labels and annotations of every object.
 
 use std::fmt;
 

@@ -79,7 +79,8 @@ impl ManifestText {
         (format!("{}{new}", self.mark), applied)
     }
 
-    /// Returns the document of an object, before and after its fixes; `None` if none can be applied, or they change nothing.
+    /// Returns the document of an object, before and after its fixes; `None` if none can be applied, or they change
+    /// nothing.
     pub fn fixed_document(&self, line: usize, object: &FixedObject) -> Option<FixedDocument> {
         let place = self.lines.as_ref()?.object(line)?;
         let (range, new, applied) = fix_in(&self.text, &place, object)?;

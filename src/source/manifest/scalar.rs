@@ -152,8 +152,8 @@ fn is_decimal(text: &str) -> bool {
         })
 }
 
-/// Writes a float as sigs.k8s.io/yaml writes keys: with the fewest digits that a float of 32 bits needs, and exponents from
-/// -5 down and from 6 up.
+/// Writes a float as sigs.k8s.io/yaml writes keys: with the fewest digits that a float of 32 bits needs, and exponents
+/// from -5 down and from 6 up.
 #[expect(clippy::cast_possible_truncation, reason = "as documented")]
 fn float_key(number: f64) -> String {
     let number = number as f32;
