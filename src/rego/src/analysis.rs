@@ -1,11 +1,11 @@
-//! For tools that analyse policies: syntax trees, resolved rules, references between rules, and the checks one by one.
+//! For tools that analyse policies: syntax trees, resolved rules, references between rules, and the individual checks.
 //!
-//! A text becomes a syntax tree ([`syntax::read`]), several trees are resolved together ([`compile::resolve`]), and resolved rules
-//! are compiled ([`compile::Resolved::compile`]) and planned as a program ([`compile::Compiled::plan`]), which an
-//! [`Evaluator`](crate::Evaluator) runs. A caller that needs nothing between the text and the evaluator uses
+//! [`syntax::read`] parses source text into a syntax tree, [`compile::resolve`] resolves several trees together,
+//! [`compile::Resolved::compile`] compiles the resolved rules and [`compile::Compiled::plan`] plans them as a program,
+//! which an [`Evaluator`](crate::Evaluator) runs. A caller that needs no intermediate step uses
 //! [`Policies`](crate::Policies).
 //!
-//! These interfaces follow kaudit's needs and change more often than those of the crate's root.
+//! These interfaces follow kaudit's needs and change more often than those at the root of the crate.
 
 #[doc(inline)]
 pub use crate::{

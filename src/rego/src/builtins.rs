@@ -1,8 +1,8 @@
-//! Builtins: which exist, which are refused, and those that are implemented here, because regorus lacks them, answers
-//! differently from OPA, or panics or hangs on some arguments.
+//! Builtins: which exist, which are refused, and those implemented here because regorus lacks them, returns other
+//! results than OPA, or panics or hangs on some arguments.
 //!
-//! A builtin of ours is a plain function of its arguments, in the tables of the modules below; it takes precedence over
-//! regorus' builtin of its name.
+//! A builtin implemented here is a plain function of its arguments, listed in the tables of the modules below. It takes
+//! precedence over regorus' builtin of the same name.
 
 #![expect(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
 #![expect(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]

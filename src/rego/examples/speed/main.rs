@@ -1,11 +1,11 @@
-//! Measures how long the evaluation of a prepared rule takes, by this crate and by regorus. `opa bench` says the same of OPA:
+//! Measures the evaluation time of prepared rules in this crate and in regorus. `opa bench` measures the same in OPA:
 //!
 //! ```text
 //! cargo run --release -p kaudit-rego --example speed -- input.json
 //! opa bench --data src/rego/examples/speed --input input.json 'data.pairs.deny'
 //! ```
 //!
-//! The input is written to the given file.
+//! The example writes its input to the given file.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -20,7 +20,7 @@ const MODULES: [(&str, &str); 3] = [
     ("pairs", include_str!("pairs.rego")),
     ("totals", include_str!("totals.rego")),
 ];
-/// Each figure is the median of so many rounds.
+/// Rounds per figure; each figure is their median.
 const ROUNDS: usize = 9;
 /// Evaluations in a round.
 const EVALUATIONS: u32 = 2_000;

@@ -1,9 +1,9 @@
-//! What calls may make: each by itself, and all of one evaluation together.
+//! Limits on what builtin calls produce: each call by itself, and all calls of one evaluation together.
 //!
-//! regorus looks at its clock between statements only, so a few lines that double a text would take all memory before
-//! it looks again. Every call that can make something large goes through here. An evaluation that reaches a limit ends as an
-//! error, never with less than what it asked for. What a policy makes without calls, by comprehensions, grows by a few
-//! bytes a step, and the clock ends it.
+//! regorus checks its clock only between statements, so a few lines that double a string would use up all memory before
+//! the next check. Every call that can produce something large is therefore measured here. An evaluation that reaches a
+//! limit ends with an error, never with an incomplete value. What a policy builds without calls, in comprehensions,
+//! grows by a few bytes per step, so that the time limit stops it.
 
 use std::cell::Cell;
 
@@ -15,33 +15,33 @@ use super::{
 };
 use crate::value;
 
-/// The longest text that one call may make, in bytes: twice what the value of a whole evaluation may have.
+/// The longest string that one call may return, in bytes: twice the largest value of a whole evaluation.
 pub(super) const LONGEST_TEXT: usize = 8 << 20;
 
-/// The most elements that one call may make.
+/// The most elements that one call may return.
 pub(super) const MOST_ELEMENTS: usize = 1_000_000;
 
-/// The largest number, in bits: 20,000 digits. Writing one takes time by the square of its length.
+/// The largest number, in bits: 20,000 digits. The time to write a number grows with the square of its length.
 const MOST_BITS: u64 = 1 << 16;
 
-/// The most that the calls of one evaluation may make together, in bytes, as estimated.
+/// The most that all calls of one evaluation may produce together, in bytes, as estimated.
 const MOST_IN_ALL: usize = 128 << 20;
 
-/// An element of a collection, with what lies around it.
+/// Estimated size of an element of a collection, including its overhead.
 const ELEMENT: usize = 48;
 
 thread_local! {
-    /// What is left for the evaluation at hand.
+    /// Bytes left for the current evaluation.
     static LEFT: Cell<usize> = const { Cell::new(MOST_IN_ALL) };
 }
 
-/// A new evaluation begins on this thread.
+/// Resets the budget for a new evaluation on this thread.
 pub(crate) fn renew() {
     LEFT.set(MOST_IN_ALL);
     decimals::renew();
 }
 
-/// Takes what a call has made. What its elements hold is theirs, made by someone else.
+/// Charges the result of a call. The contents of its elements are not charged: other calls produced them.
 pub(super) fn charge(name: &str, made: &Value) -> Result<(), BuiltinFault> {
     let bytes = match made {
         Value::String(text) => {
@@ -64,7 +64,7 @@ fn elements<'a>(name: &str, count: usize, items: impl Iterator<Item = &'a Value>
     Ok(items.map(|item| ELEMENT + text(item)).sum())
 }
 
-/// Takes what was read from a text: everything in it is new.
+/// Charges a value parsed from a string: everything in it is new.
 pub(super) fn charge_tree(name: &str, made: &Value) -> Result<(), BuiltinFault> {
     let mut bytes = 0;
     value::visit(made, |value, _| {
@@ -87,7 +87,7 @@ fn text(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }
 
-/// For a call that is about to make a text.
+/// Refuses a string that a call is about to make, if it is too long.
 pub(super) fn check_text(name: &str, bytes: usize) -> Result<(), BuiltinFault> {
     if bytes <= LONGEST_TEXT {
         return Ok(());
@@ -95,7 +95,7 @@ pub(super) fn check_text(name: &str, bytes: usize) -> Result<(), BuiltinFault> {
     refused(format!("{name}: the result is longer than {} MiB", LONGEST_TEXT >> 20))
 }
 
-/// For a call that is about to make a collection.
+/// Refuses a collection that a call is about to make, if it is too large.
 pub(super) fn check_elements(name: &str, count: usize) -> Result<(), BuiltinFault> {
     if count <= MOST_ELEMENTS {
         return Ok(());
@@ -110,7 +110,7 @@ fn check_bits(name: &str, bits: u64) -> Result<(), BuiltinFault> {
     refused(format!("{name}: a number of more than {MOST_BITS} bits"))
 }
 
-/// For a call that goes through all that a value holds, however often.
+/// Refuses an argument whose written form is too large, for calls that traverse it completely, shared parts repeatedly.
 pub(super) fn check_whole(name: &str, value: &Value) -> Result<(), BuiltinFault> {
     if value::fits(value, LONGEST_TEXT) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A call of a builtin: its arguments and its answer.
+//! A call of a builtin: its arguments and its result.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use regorus::Value;
 
 use crate::order;
 
-/// A builtin of ours: its name, how many arguments it takes, and what it does.
+/// A builtin implemented here: its name, its arity, and its function.
 pub(super) type Builtin = (&'static str, u8, fn(&[Value]) -> BuiltinResult);
 
-/// The value of a call.
+/// The result of a call.
 pub(super) type BuiltinResult = Result<Value, BuiltinFault>;
 
 /// Why a call has no value.
@@ -17,7 +17,7 @@ pub(super) type BuiltinResult = Result<Value, BuiltinFault>;
 pub(super) enum BuiltinFault {
     /// What OPA calls a builtin error: the call is undefined, unless evaluation is strict.
     Failed(String),
-    /// A limit is reached, or what OPA does is not supported: an error in any case, so that it is not mistaken for an
+    /// A limit is reached, or a feature of OPA is not supported: always an error, so that it is not mistaken for an
     /// undefined value.
     Refused(String),
 }
@@ -30,17 +30,17 @@ impl fmt::Display for BuiltinFault {
     }
 }
 
-/// A builtin error.
+/// Returns a builtin error.
 pub(super) fn failed<T>(why: impl Into<String>) -> Result<T, BuiltinFault> {
     Err(BuiltinFault::Failed(why.into()))
 }
 
-/// A limit that is reached.
+/// Returns an error for a limit that is reached or an unsupported feature.
 pub(super) fn refused<T>(why: impl Into<String>) -> Result<T, BuiltinFault> {
     Err(BuiltinFault::Refused(why.into()))
 }
 
-/// The name of a value's type, as OPA's messages have it.
+/// Returns the name of a value's type, as in OPA's messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -54,7 +54,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The fault of an argument (counted from one) of another type.
+/// Returns the error for an argument (counted from one) of the wrong type.
 pub(super) fn wrong_type<T>(operand: usize, wanted: &str, got: &Value) -> Result<T, BuiltinFault> {
     failed(format!("operand {operand} must be {wanted} but got {}", kind(got)))
 }
@@ -67,7 +67,7 @@ pub(super) fn string(arguments: &[Value], index: usize) -> Result<&str, BuiltinF
     }
 }
 
-/// Returns an argument that must be a whole number; one that no `i64` holds becomes the nearest that does.
+/// Returns an argument that must be an integer. One that does not fit into an `i64` is an error.
 pub(super) fn integer(arguments: &[Value], index: usize) -> Result<i64, BuiltinFault> {
     let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
     match number.as_i64() {

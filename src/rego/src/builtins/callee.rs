@@ -1,4 +1,4 @@
-//! Builtins as what a program calls: found once, at load.
+//! Builtins that a program can call, found once when policies are loaded.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::{
 pub(crate) struct Callee {
     name: &'static str,
     what: What,
-    /// Whether its value depends on more than its arguments; it is the same all through an evaluation.
+    /// Whether its result depends on more than its arguments; it stays the same during one evaluation.
     is_impure: bool,
 }
 
@@ -32,13 +32,13 @@ impl fmt::Debug for Callee {
     }
 }
 
-/// Whether calls of a builtin with the same arguments may have different values.
+/// Whether calls of a builtin with the same arguments may return different values.
 pub fn is_impure(name: &str) -> bool {
     matches!(name, "time.now_ns" | "uuid.rfc4122")
 }
 
 impl Callee {
-    /// Finds a builtin by its name.
+    /// Returns the builtin of a name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         if let Some(&(name, _, function)) = known::all().find(|(known, ..)| *known == name) {
             return Some(Self { name, what: What::Ours(function), is_impure: false });
@@ -54,15 +54,16 @@ impl Callee {
         self.name
     }
 
-    /// Whether calls with the same arguments may have different values, so that an evaluation has to keep the first one.
+    /// Whether calls with the same arguments may return different values, so that an evaluation has to keep the first
+    /// one.
     pub(crate) fn is_impure(&self) -> bool {
         self.is_impure
     }
 
-    /// Calls it; a builtin that fails is undefined, unless evaluation is strict.
+    /// Calls the builtin; one that fails is undefined, unless evaluation is strict.
     ///
     /// # Errors
-    /// Returns why there is no value: a limit is reached, or evaluation is strict.
+    /// When a limit is reached, or the builtin fails in strict evaluation.
     pub(crate) fn call(&self, arguments: &[Value], strict: bool) -> Result<Value, String> {
         let made = match self.what {
             What::Ours(function) => function(arguments),
@@ -76,7 +77,7 @@ impl Callee {
     }
 }
 
-/// There is one builtin of a name.
+/// Names of builtins are unique.
 impl PartialEq for Callee {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

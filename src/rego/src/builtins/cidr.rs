@@ -19,16 +19,16 @@ pub(super) const TABLE: &[Builtin] = &[
     ("net.cidr_overlap", 2, contains),
 ];
 
-/// The most addresses that a network is expanded to, as bits.
+/// The largest network that is expanded, as the number of its host bits.
 const MOST_BITS: u32 = 16;
 
-/// Where IPv4 addresses lie among those of IPv6.
+/// The offset of IPv4 addresses in the IPv6 address space.
 const MAPPED: u128 = 0xffff << 32;
 
-/// A network. An IPv4 address written as one of IPv6 counts as IPv4, as in Go.
+/// A network. An IPv4 address written as IPv6 counts as IPv4, as in Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
-    /// 32 or 128.
+    /// The number of bits of an address: 32 or 128.
     width: u32,
     first: u128,
     prefix: u32,
@@ -62,7 +62,7 @@ impl Network {
         Self { first: address & !network.hosts(), ..network }
     }
 
-    /// The bits that tell its addresses apart.
+    /// Returns the mask of the host bits.
     fn hosts(&self) -> u128 {
         let free = self.width - self.prefix;
         1_u128.checked_shl(free).map_or(u128::MAX, |beyond| beyond - 1)
@@ -88,7 +88,7 @@ fn shown(width: u32, address: u128) -> String {
     }
 }
 
-/// Whether a network holds an address or another network.
+/// Whether a network contains an address or another network.
 fn holds(network: &str, other: &str) -> Result<bool, BuiltinFault> {
     let network = Network::parse(network)?;
     if let Some((width, address)) = address(other) {
@@ -121,7 +121,7 @@ fn expand(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(all.map(|address| Value::from(shown(network.width, address))).collect::<BTreeSet<_>>()))
 }
 
-/// The networks of one operand and what stands for each in the result.
+/// Returns the networks of one operand, each with the value that identifies it in the result.
 fn indexed(operand: usize, value: &Value) -> Result<Vec<(&str, Value)>, BuiltinFault> {
     match value {
         Value::String(text) => Ok(vec![(text, value.clone())]),
@@ -136,7 +136,7 @@ fn indexed(operand: usize, value: &Value) -> Result<Vec<(&str, Value)>, BuiltinF
     }
 }
 
-/// A network by itself, or the first of what belongs to it.
+/// Returns an item that is a network itself, or the first element of an array.
 fn first_text(operand: usize, item: &Value) -> Result<&str, BuiltinFault> {
     let text = match item {
         Value::Array(tuple) => tuple.first(),
@@ -150,7 +150,7 @@ fn first_text(operand: usize, item: &Value) -> Result<&str, BuiltinFault> {
 
 fn contains_matches(arguments: &[Value]) -> BuiltinResult {
     let networks = indexed(1, &arguments[0])?;
-    // OPA looks at the second operand once it has a network of the first.
+    // OPA checks the second operand only if the first one has a network.
     let others = if networks.is_empty() { Vec::new() } else { indexed(2, &arguments[1])? };
     let mut found = BTreeSet::new();
     for (network, index) in networks {
@@ -163,7 +163,7 @@ fn contains_matches(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(found))
 }
 
-/// Addresses from the first to the last, and the network as it was given if they are just one.
+/// A range of addresses, with the network as it was given unless ranges have been merged.
 struct Range {
     first: u128,
     last: u128,
@@ -171,7 +171,7 @@ struct Range {
 }
 
 impl Range {
-    /// Reads an address, which stands for its class, or a network.
+    /// Parses a network, or an address, for which the network of its class is used.
     fn parse(item: &Value) -> Result<Self, BuiltinFault> {
         let Value::String(text) = item else { return failed("element must be string") };
         let (network, given) = match address(text) {
@@ -194,12 +194,12 @@ impl Range {
         Ok(Self { first: base + network.first, last: base + network.last(), given: Some(given) })
     }
 
-    /// The address before its first one.
+    /// Returns the address before the range.
     fn before(&self) -> u128 {
         if self.first == MAPPED || self.first == 0 { self.first } else { self.first - 1 }
     }
 
-    /// The fewest networks that hold just its addresses.
+    /// Returns the smallest list of networks that cover exactly this range.
     fn networks(self) -> Vec<String> {
         if let Some(given) = self.given {
             return vec![given];
@@ -233,7 +233,7 @@ fn merge(arguments: &[Value]) -> BuiltinResult {
     let mut ranges = items.into_iter().map(Range::parse).collect::<Result<Vec<_>, _>>()?;
     ranges.sort_by_key(|range| (range.last, range.first));
     let mut merged: Vec<Range> = Vec::new();
-    // From the last one down, as each may swallow what lies before it.
+    // From the last range down, as each may absorb those before it.
     while let Some(mut range) = ranges.pop() {
         while let Some(previous) = ranges.last().filter(|previous| range.before() <= previous.last) {
             range = Range { first: range.first.min(previous.first), last: range.last, given: None };

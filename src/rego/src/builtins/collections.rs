@@ -1,4 +1,4 @@
-//! Arrays, sets and objects: what regorus lacks, and the deprecated builtins.
+//! Arrays, sets and objects: builtins that regorus lacks, and deprecated ones.
 
 use std::{
     cmp::Ordering,
@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("sort", 1, sort),
 ];
 
-/// Of a string, it counts code points.
+/// Returns the number of elements; of a string, the number of code points.
 fn count(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(match &arguments[0] {
         Value::Array(items) => items.len(),
@@ -48,7 +48,7 @@ fn count(arguments: &[Value]) -> BuiltinResult {
     }))
 }
 
-/// Returns the first of the items that are less, or greater, than all others.
+/// Returns the first item that is less, or greater, than all others.
 fn extreme(arguments: &[Value], wanted: Ordering) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let better = |best: &'_ Value, item: &'_ Value| order::compare(item, best) == wanted;
@@ -62,14 +62,14 @@ fn sort(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(items.into_iter().cloned().collect::<Vec<_>>()))
 }
 
-/// Whether all items are true; whether any is. For no items: the neutral answer.
+/// Whether all items are true, or any of them is.
 fn quantified(arguments: &[Value], all: bool) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let holds = |item: &&Value| **item == Value::Bool(true);
     Ok(Value::from(if all { items.iter().all(holds) } else { items.iter().any(holds) }))
 }
 
-/// Merges objects from left to right. regorus copies what it merged so far for each of them.
+/// Merges objects from left to right. regorus copies the merged object for each of them.
 fn union_n(arguments: &[Value]) -> BuiltinResult {
     let mut merged = Object::new();
     for (index, object) in array(arguments, 0)?.enumerate() {
@@ -83,7 +83,7 @@ fn union_n(arguments: &[Value]) -> BuiltinResult {
     Ok(merged)
 }
 
-/// Adds the fields of an object; where both have an object, these are merged.
+/// Adds the fields of an object; where both values are objects, they are merged.
 fn merge(merged: &mut Object, fields: &Object) {
     for (key, value) in fields.iter() {
         match (merged.get_mut(key), value) {
@@ -141,7 +141,8 @@ fn subset(arguments: &[Value]) -> BuiltinResult {
     }))
 }
 
-/// Whether an object has all fields of another one, with values that are equal or, at every depth, have those of the other.
+/// Whether an object has all fields of another one, with equal values or with values that contain those of the other,
+/// at any depth.
 fn has_fields(all: &Object, part: &Object) -> bool {
     part.iter().all(|(key, wanted)| match (all.get(key), wanted) {
         (Some(value), wanted) if value == wanted => true,
@@ -156,13 +157,14 @@ fn has_items(all: &Set, part: &Set) -> bool {
     part.iter().all(|item| all.contains(item))
 }
 
-/// Whether the items of an array follow one another in another one.
+/// Whether the items of an array occur as consecutive items in another one.
 fn has_run(all: &Array, part: &Array) -> bool {
     let wanted = part.len();
     wanted == 0 || all.iter().collect::<Vec<_>>().windows(wanted).any(|run| run.iter().copied().eq(part.iter()))
 }
 
-/// Whether as many items of an array are in a set as the set has; OPA counts equal items of the array several times.
+/// Whether an array has as many items in the set as the set has elements; OPA counts equal items of the array
+/// repeatedly.
 fn counts_items(all: &Array, part: &Set) -> bool {
     let mut missing = part.len();
     all.iter().any(|item| {
@@ -173,7 +175,7 @@ fn counts_items(all: &Array, part: &Set) -> bool {
     })
 }
 
-/// Keys to select: all below, or only some of what is below.
+/// A tree of selected paths; a node without children selects everything below it.
 #[derive(Default)]
 struct Paths(BTreeMap<Value, Self>);
 
@@ -205,7 +207,7 @@ impl Paths {
         let Some((last, to)) = path.split_last() else { return };
         let mut at = self;
         for key in to {
-            // What is selected as a whole has nothing below.
+            // A path below one that is already selected as a whole adds nothing.
             if at.0.get(key).is_some_and(Self::is_whole) {
                 return;
             }
@@ -218,7 +220,7 @@ impl Paths {
         self.0.is_empty()
     }
 
-    /// Returns a value with the parts of it for which `part` returns something.
+    /// Returns a value with the parts for which `part` returns something.
     fn mapped(value: &Value, part: impl Fn(&Value, &Value) -> Option<Value>) -> Value {
         match value {
             Value::Object(entries) => {

@@ -1,9 +1,10 @@
-//! Numbers with a fraction as OPA computes with them: Go's `big.Float` with a mantissa of 64 bits.
+//! Arithmetic on fractional numbers as OPA does it: Go's `big.Float` with a 64-bit mantissa.
 //!
-//! OPA keeps the shortest decimal that reads as the same mantissa: `0.1 + 0.2` is `0.3`, and `0.1 * 3.7` is a little more than
-//! `0.37`. Values hold such numbers as 64-bit floats. A float that takes at most [`DIGITS`] digits is the decimal that it is
-//! written as. A result that is no such decimal becomes a float on its side of the nearest one, so that comparisons have OPA's
-//! answers, and its mantissa is kept until the evaluation ends, for what is computed with it.
+//! OPA keeps the shortest decimal that parses to the same mantissa: `0.1 + 0.2` is `0.3`, and `0.1 * 3.7` is slightly
+//! more than `0.37`. Values hold such numbers as 64-bit floats. A float that takes at most [`DIGITS`] digits is exactly
+//! the decimal that it is written as. Any other result is stored as the float next to the nearest such decimal, on the
+//! correct side, so that comparisons agree with OPA; its exact mantissa is kept until the evaluation ends, for further
+//! arithmetic.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -12,22 +13,22 @@ use regorus::Value;
 
 use super::call::{BuiltinResult, failed};
 
-/// 64-bit floats represent different decimals of at most so many digits differently.
+/// The number of digits up to which different decimals have different 64-bit floats.
 const DIGITS: usize = 15;
 
-/// The number of results that are kept with all bits.
+/// The most results that are kept with all bits.
 const MOST_KEPT: usize = 1 << 14;
 
-/// The number of bits of a mantissa of `big.Float`, and of a 64-bit float.
+/// The bits of the mantissa of `big.Float`, and of a 64-bit float.
 const MANTISSA: u32 = 64;
 const SHORT_MANTISSA: u32 = 53;
 
 thread_local! {
-    /// The magnitudes of results by the bits of the floats that stand for them.
+    /// The magnitudes of results, by the bits of the floats that represent them.
     static KEPT: RefCell<HashMap<u64, Decimal>> = RefCell::default();
 }
 
-/// Forgets the results of the evaluation before.
+/// Discards the results of the previous evaluation.
 pub(super) fn renew() {
     KEPT.with_borrow_mut(HashMap::clear);
 }
@@ -63,7 +64,7 @@ impl Decimal {
         Self::parse(&text)
     }
 
-    /// Reads digits with an exponent, as Rust writes floats: `-1.5e-1`.
+    /// Parses digits with an exponent, as Rust writes floats: `-1.5e-1`.
     fn parse(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once('e')?;
         let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
@@ -73,11 +74,11 @@ impl Decimal {
         Some(Self { negative, ..Self::of_digits(digits, exponent) })
     }
 
-    /// `digits * 10^exponent`
+    /// Returns `digits * 10^exponent`.
     fn of_digits(digits: u64, exponent: i32) -> Self {
         let power = exponent.unsigned_abs();
         let scaled = match 5_u64.checked_pow(power) {
-            // Both are exact, so that only the result is rounded.
+            // Both are exact, so only the result is rounded.
             Some(power) => {
                 let (digits, power) = (Self::whole(false, digits.into()), Self::whole(false, power.into()));
                 if exponent < 0 { digits.quotient(power) } else { digits.product(power, MANTISSA) }
@@ -98,8 +99,8 @@ impl Decimal {
         Self::rounded(negative, value, false, 0, MANTISSA)
     }
 
-    /// Rounds `value * 2^exponent` to so many bits, ties to even. `inexact` means that the number is a little larger than that;
-    /// then the value has more bits than are kept.
+    /// Rounds `value * 2^exponent` to the given number of bits, ties to even. `inexact` means that the number is
+    /// slightly larger than that; the value must then have more bits than the result.
     fn rounded(negative: bool, value: u128, inexact: bool, exponent: i64, bits: u32) -> Self {
         let dropped = (u128::BITS - value.leading_zeros()).saturating_sub(bits);
         let mut mantissa = value.checked_shr(dropped).unwrap_or(0);
@@ -152,22 +153,22 @@ impl Decimal {
         Self::rounded(self.negative != other.negative, product, false, self.exponent + other.exponent, bits)
     }
 
-    /// Multiplies with a result of 53 bits, as `product` does.
+    /// Multiplies with a 53-bit result, as OPA's `product` does.
     pub(super) fn short_product(self, other: Self) -> Self {
         self.product(other, SHORT_MANTISSA)
     }
 
-    /// Divides by a number that is not zero.
+    /// Divides by a non-zero number.
     fn quotient(self, divisor: Self) -> Self {
         let (dividend, by) = (u128::from(self.mantissa) << 64, u128::from(divisor.mantissa));
         let rest = 2 * (dividend % by);
-        // One more bit, so that there is something to round.
+        // One extra bit for rounding.
         let quotient = (dividend / by) << 1 | u128::from(rest >= by);
         let exponent = self.exponent - divisor.exponent - 65;
         Self::rounded(self.negative != divisor.negative, quotient, rest != 0 && rest != by, exponent, MANTISSA)
     }
 
-    /// Returns the nearest 64-bit float; an infinity for what is too large.
+    /// Returns the nearest 64-bit float; infinity if the number is too large.
     pub(super) fn nearest(self) -> f64 {
         let Self { negative, mantissa, exponent } =
             Self::rounded(self.negative, self.mantissa.into(), false, self.exponent, SHORT_MANTISSA);
@@ -211,7 +212,7 @@ impl Decimal {
         Ok(Value::from(float))
     }
 
-    /// Returns the value of a number of 53 bits.
+    /// Returns the value of a number with a 53-bit mantissa.
     pub(super) fn short_value(self) -> BuiltinResult {
         match (self.whole_value(), self.nearest()) {
             (Some(whole), _) => whole,
@@ -230,7 +231,7 @@ impl Decimal {
             return None;
         }
         if self.exponent > 0 {
-            // Of the numbers that have this mantissa, the one with the fewest digits.
+            // Of all numbers with this mantissa, the one with the fewest digits.
             let text = format!("{:e}", self.nearest());
             if Self::parse(&text) == Some(self)
                 && let Ok(number) = Value::from_numeric_string(&text)
@@ -250,7 +251,7 @@ impl Decimal {
         Some(value)
     }
 
-    /// `self operator other`; the operator is one of `+ - * /`.
+    /// Returns `self operator other`; the operator is one of `+ - * /`.
     pub(super) fn computed(self, operator: char, other: Self) -> BuiltinResult {
         match operator {
             '+' => self.sum(other).value(),
@@ -263,7 +264,7 @@ impl Decimal {
     }
 }
 
-/// Returns the number of digits of a mantissa.
+/// Returns the number of digits in a mantissa.
 fn digits(text: &str) -> usize {
     text.split('e').next().unwrap_or_default().bytes().filter(u8::is_ascii_digit).count()
 }

@@ -1,7 +1,7 @@
-//! The types of OPA's builtins, those that cannot be called here included.
+//! The types of OPA's builtins, including those that kaudit does not support.
 //!
-//! `declarations.txt` has one a line, as OPA writes types: `count (any<…>) => number`. It is made of `opa capabilities
-//! --current`; `tests/opa/declarations.rs` compares the two, and writes the file anew.
+//! `declarations.txt` has one per line, in OPA's notation for types: `count (any<…>) => number`. It is generated from
+//! `opa capabilities --current`; `tests/opa/declarations.rs` compares the two, and rewrites the file on request.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -10,15 +10,15 @@ use crate::{
     types::{Function, Known, Type},
 };
 
-/// What OPA declares of one builtin.
+/// OPA's declaration of a builtin.
 #[derive(Debug, Clone)]
 pub struct Declaration {
     pub(crate) decl: Type,
-    /// How many arguments it takes.
+    /// The number of its arguments.
     pub arity: usize,
-    /// Whether it has several values.
+    /// Whether a call has several values.
     pub(crate) relation: bool,
-    /// Whether version 1 refuses it.
+    /// Whether Rego v1 refuses it.
     pub(crate) deprecated: bool,
 }
 
@@ -28,7 +28,7 @@ impl Declaration {
         matches!(&self.decl, Type::Function(function) if function.variadic.is_some())
     }
 
-    /// Whether it has a value.
+    /// Whether it returns a value.
     pub(crate) fn has_result(&self) -> bool {
         matches!(&self.decl, Type::Function(function) if function.result.is_some())
     }
@@ -37,7 +37,7 @@ impl Declaration {
 /// The builtins of Trivy's checks, in the same form.
 const TRIVY: &str = "isManaged (any) => boolean\nresult.new (string, any) => any";
 
-/// What a trace adds to bodies; no module can name it.
+/// The builtin that a trace inserts into bodies; no module can use this name.
 pub(crate) const NOTE: &str = "kaudit#note";
 const OF_TRACES: &str = "kaudit#note (any...) => ???";
 
@@ -46,12 +46,12 @@ static DECLARATIONS: LazyLock<HashMap<&'static str, Declaration>> = LazyLock::ne
     lines.filter_map(|line| line.split_once(' ')).filter_map(read).collect()
 });
 
-/// Returns what OPA declares of a builtin.
+/// Returns OPA's declaration of a builtin.
 pub fn declaration(name: &str) -> Option<&'static Declaration> {
     DECLARATIONS.get(name)
 }
 
-/// Whether version 1 refuses a builtin.
+/// Whether Rego v1 refuses a builtin.
 pub(crate) fn is_deprecated(name: &str) -> bool {
     declaration(name).is_some_and(|declaration| declaration.deprecated)
 }
@@ -80,7 +80,7 @@ fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Dec
     Some((name, declaration))
 }
 
-/// Reads types as they are written.
+/// A parser for types as OPA writes them.
 struct Reader {
     rest: &'static str,
 }
@@ -91,7 +91,7 @@ impl Reader {
         Some(())
     }
 
-    /// Reads a type; none where it is not known.
+    /// Parses a type; `None` for an unknown one.
     fn known(&mut self) -> Known {
         let end =
             self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
@@ -129,7 +129,7 @@ impl Reader {
         })
     }
 
-    /// Reads what stands in `<` and `>`, with commas between.
+    /// Parses a list in `<` and `>`, separated by commas.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> T) -> Vec<T> {
         let mut items = Vec::new();
         if self.take("<").is_some() {
@@ -141,7 +141,7 @@ impl Reader {
         items
     }
 
-    /// Reads what stands in `[` and `]`.
+    /// Parses what is enclosed in `[` and `]`.
     fn bracket<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.take("[")?;
         let inner = read(self);

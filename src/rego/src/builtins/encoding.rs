@@ -1,4 +1,4 @@
-//! Texts that hold values: JSON, YAML, tokens.
+//! Strings that encode values: JSON, YAML, tokens.
 
 use std::collections::BTreeMap;
 
@@ -35,18 +35,18 @@ pub(super) const TABLE: &[Builtin] = &[
     ("yaml.unmarshal", 1, yaml),
 ];
 
-/// The longest text that is read, in bytes: longer than what an object can hold. Each character may become a value.
+/// The longest string that is parsed, in bytes: longer than any field of an object. Each character may become a value.
 const LONGEST_READ: usize = 2 << 20;
 
-/// How often a token may lie in a token.
+/// The deepest nesting of tokens in tokens.
 const DEEPEST_TOKEN: usize = 16;
 
-// regorus reads a key that stands for numbers of any size; see `value`.
+// regorus reads objects with a certain key as numbers of any size; see `value`.
 
 fn json(arguments: &[Value]) -> BuiltinResult {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
     let tree = value::from_json(text.as_bytes()).or_else(|error| match error.to_string() {
-        // OPA reads numbers of any size, and any depth.
+        // OPA accepts numbers of any size and any depth.
         why if why.contains("number out of range") || why.contains("recursion limit") => {
             refused(format!("json.unmarshal: {why}"))
         }
@@ -94,7 +94,7 @@ fn base64_is_valid(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0).is_ok_and(|text| base64_bytes(text, &BASE64).is_some())))
 }
 
-/// Reads base64 as Go does: without line breaks, and whatever the bits are that are left over at the end.
+/// Decodes base64 as Go does: ignoring line breaks and any trailing bits.
 fn base64_bytes(text: &str, strict: &Encoding) -> Option<Vec<u8>> {
     let text = text.replace(['\r', '\n'], "");
     let mut lenient = strict.specification();
@@ -108,7 +108,7 @@ fn base64_decode(text: &str, strict: &Encoding) -> BuiltinResult {
     base64_bytes(text, strict).map_or_else(|| failed("illegal base64 data"), |bytes| Ok(Value::from(go_text(&bytes))))
 }
 
-/// The padding may be missing, if there is none at all.
+/// Decodes base64url; the padding may be missing completely, but not partly.
 fn base64url_decode(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     let padding = match text.len() % 4 {
@@ -121,7 +121,7 @@ fn base64url_decode(arguments: &[Value]) -> BuiltinResult {
     base64_decode(&format!("{text}{padding}"), &BASE64URL)
 }
 
-/// Returns bytes as a text, with a replacement character for each byte that is none.
+/// Returns bytes as a string, with a replacement character for each invalid byte.
 fn go_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -131,7 +131,7 @@ fn go_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Go escapes what HTML would read.
+/// Escapes what is special in HTML, as Go does.
 fn json_marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal", &arguments[0])?;
     let json = native("json.marshal", &[order::document(&arguments[0])])?;
@@ -151,7 +151,7 @@ fn json_marshal_with_options(arguments: &[Value]) -> BuiltinResult {
     native("json.marshal_with_options", &[order::document(&arguments[0]), arguments[1].clone()])
 }
 
-/// A `v` may stand before a version.
+/// Calls regorus' builtin after removing a leading `v` from the versions.
 fn version(name: &str, arguments: &[Value]) -> BuiltinResult {
     if let ("semver.is_valid", Err(_)) = (name, string(arguments, 0)) {
         return Ok(Value::from(false));
@@ -181,7 +181,7 @@ fn query_object(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(fields.into_iter().map(|(key, values)| (key, Value::from(values))).collect::<BTreeMap<_, _>>()))
 }
 
-/// regorus encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
+/// Encodes a query. regorus follows the rules of HTML forms, which encode the tilde and leave the star.
 fn query_encoded(name: &str, arguments: &[Value]) -> BuiltinResult {
     budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {
@@ -190,7 +190,7 @@ fn query_encoded(name: &str, arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Go takes any two bytes around it for braces.
+/// Parses a UUID. Go accepts any two bytes around it in place of braces.
 fn uuid(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?;
     match text.get(1..37) {
@@ -199,7 +199,7 @@ fn uuid(arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Header, payload and signature of a token, nothing of it verified.
+/// Decodes header, payload and signature of a token, without verifying anything.
 fn decode_token(arguments: &[Value]) -> BuiltinResult {
     let mut token = string(arguments, 0)?.to_owned();
     for _ in 0..DEEPEST_TOKEN {

@@ -1,7 +1,7 @@
 //! `sprintf` by the rules of Go's `fmt`.
 //!
-//! As in OPA, an argument is a string, an integer of 64 bits, a larger integer or a float; everything else is given as the
-//! string that it is written as.
+//! As in OPA, an argument is a string, a 64-bit integer, a larger integer or a float; every other value is passed as
+//! the string that it is written as.
 
 use std::fmt::Write as _;
 
@@ -18,10 +18,10 @@ use crate::value;
 
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
-/// The largest width and precision that Go takes.
+/// The largest width and precision that Go accepts.
 const WIDEST: usize = 1_000_000;
 
-/// What a template string stands for: its parts in a row, each a text or a set of at most one value.
+/// Returns the text of a template string. Its parts are an array of values and of sets with at most one value.
 fn template_string(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("template string", &arguments[0])?;
     let mut text = String::new();
@@ -66,7 +66,7 @@ impl Argument {
         Number::of(value).map_or_else(|| Self::Text(plain(value)), Self::Number)
     }
 
-    /// The name of its type in Go, for `%T` and for errors.
+    /// Returns the name of its type in Go, for `%T` and for errors.
     fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -94,11 +94,11 @@ struct Flags {
     precision: Option<usize>,
 }
 
-/// The rest of a format, character by character.
+/// The rest of a format string, character by character.
 struct Rest<'a>(std::iter::Peekable<std::str::Chars<'a>>);
 
 impl Rest<'_> {
-    /// Takes a number; `None` if there is none, or if it is too large, which loses the rest of the format.
+    /// Reads a number; `None` if there is none, or if it is too large, which discards the rest of the format.
     fn number(&mut self) -> Option<usize> {
         let mut number: Option<usize> = None;
         while let Some(digit) = self.0.peek().and_then(|c| c.to_digit(10)) {
@@ -118,18 +118,18 @@ impl Rest<'_> {
     }
 }
 
-/// A run through one format.
+/// The state while one format string is printed.
 #[derive(Default)]
 struct Printer<'a> {
     out: String,
     given: &'a [Argument],
     /// Index of the argument that the next verb takes.
     next: usize,
-    /// Whether a verb chose its argument by number; then unused ones are no fault.
+    /// Whether a verb selected its argument by index; then unused arguments are not reported.
     reordered: bool,
-    /// Whether the verb at hand has a number that is none of an argument.
+    /// Whether the current verb has an index for which there is no argument.
     wrong_index: bool,
-    /// Why something cannot be written as OPA does.
+    /// Why something cannot be printed as in OPA.
     refused: Option<&'static str>,
 }
 
@@ -191,7 +191,7 @@ impl Printer<'_> {
         }
         let Some(verb) = rest.0.next() else { return self.out.push_str("%!(NOVERB)") };
         if verb == 'v' {
-            // They ask for Go's syntax and for names of fields.
+            // They request Go's syntax and field names.
             (flags.sharp_v, flags.plus_v, flags.sharp, flags.plus) = (flags.sharp, flags.plus, false, false);
         }
         match self.given.get(self.next) {
@@ -210,7 +210,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Takes `[2]`; returns whether there was one that made sense.
+    /// Reads an index such as `[2]`; returns whether there was one with digits.
     fn index(&mut self, rest: &mut Rest) -> bool {
         if rest.0.peek() != Some(&'[') {
             return false;
@@ -219,7 +219,7 @@ impl Printer<'_> {
         let ahead: String = rest.0.clone().skip(1).take_while(|c| *c != ']').collect();
         let closed = rest.0.clone().nth(ahead.chars().count() + 1) == Some(']');
         if !closed {
-            // Go takes the bracket alone.
+            // Go consumes only the bracket.
             rest.0.next();
             self.wrong_index = true;
             return false;
@@ -240,7 +240,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Takes a width or a precision out of the arguments.
+    /// Takes a width or a precision from the arguments.
     fn star(&mut self, wrong: &str, read: impl FnOnce(i64) -> Option<usize>) -> Option<usize> {
         let argument = self.given.get(self.next);
         self.next = (self.next + 1).min(self.given.len());
@@ -279,7 +279,7 @@ impl Printer<'_> {
             self.out.push_str(&text);
         } else {
             let _ = write!(self.out, "%!{verb}({}=", argument.kind());
-            // The width still holds for the value.
+            // The width still applies to the value.
             self.print(argument, 'v', flags);
             self.out.push(')');
         }
@@ -337,7 +337,7 @@ fn print_integer(number: &BigInt, small: bool, verb: char, flags: &Flags) -> Opt
     })
 }
 
-/// An integer with sign, prefix and zeros.
+/// Returns an integer with sign, prefix and zeros.
 fn whole(number: &BigInt, base: u32, verb: char, flags: &Flags) -> String {
     let negative = number.sign() == Sign::Minus;
     let mut digits = number.magnitude().to_str_radix(base);
@@ -395,7 +395,7 @@ fn print_float(number: f64, verb: char, flags: &Flags) -> Option<String> {
     Some(padded(&format!("{sign}{digits}"), flags))
 }
 
-/// The bytes of a text in hexadecimal digits.
+/// Returns the bytes of a string as hexadecimal digits.
 fn hexadecimal(bytes: &[u8], verb: char, flags: &Flags) -> String {
     let bytes = &bytes[..flags.precision.unwrap_or(bytes.len()).min(bytes.len())];
     let prefix = match (flags.sharp, verb) {
@@ -414,13 +414,13 @@ fn hexadecimal(bytes: &[u8], verb: char, flags: &Flags) -> String {
     padded(&text, flags)
 }
 
-/// At most as many characters as the precision says.
+/// Returns at most as many characters as the precision allows.
 fn truncated<'a>(text: &'a str, flags: &Flags) -> &'a str {
     let end = flags.precision.and_then(|precision| text.char_indices().nth(precision));
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Fills a text up to the width; zeros only to the left.
+/// Pads a string to the width; with zeros only on the left.
 fn padded(text: &str, flags: &Flags) -> String {
     let missing = flags.width.unwrap_or(0).saturating_sub(text.chars().count());
     match (missing, flags.minus) {
@@ -430,12 +430,12 @@ fn padded(text: &str, flags: &Flags) -> String {
     }
 }
 
-/// Whether Go can write a text between backquotes.
+/// Whether Go can write a string between backquotes.
 fn can_be_raw(text: &str) -> bool {
     text.chars().all(|c| c == '\t' || !(c.is_ascii_control() || c == '`' || c == '\u{feff}'))
 }
 
-/// A quoted text with every character beyond ASCII escaped.
+/// Returns a quoted string with every non-ASCII character escaped.
 fn ascii(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! `glob.*`: the patterns of the library that OPA uses, as regular expressions.
+//! `glob.*`: the patterns of OPA's glob library, translated into regular expressions.
 
 use std::{iter::Peekable, str::Chars};
 
@@ -11,13 +11,13 @@ use super::{
 
 pub(super) const TABLE: &[Builtin] = &[("glob.match", 3, matches), ("glob.quote_meta", 1, quote)];
 
-/// Most bytes of a compiled pattern of [`glob`].
+/// The largest compiled pattern of [`glob`], in bytes.
 const GLOB_BYTES: usize = 128 << 10;
 
 /// Compiles a pattern without separators.
 ///
 /// # Errors
-/// When it is no pattern, or too large.
+/// When the pattern is invalid or too large.
 pub fn glob(pattern: &str) -> Result<regex::Regex, String> {
     let translated = translate(pattern, "").map_err(|fault| fault.to_string())?;
     let regex = regex::RegexBuilder::new(&translated).size_limit(GLOB_BYTES).build();
@@ -59,8 +59,8 @@ fn quote(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(quoted))
 }
 
-/// Writes a pattern as a regular expression: `*` and `?` go over no separator, `**` over everything, `[abc]`, `[!a-c]`,
-/// `{a,b}` nested as one likes, a backslash before what stands for itself.
+/// Translates a pattern into a regular expression: `*` and `?` do not match separators, `**` matches everything;
+/// `[abc]`, `[!a-c]`, nested `{a,b}`, and a backslash that escapes the next character.
 fn translate(pattern: &str, separators: &str) -> Result<String, BuiltinFault> {
     let one = if separators.is_empty() {
         r"(?s:.)".to_owned()
@@ -95,7 +95,7 @@ fn translate(pattern: &str, separators: &str) -> Result<String, BuiltinFault> {
     if open > 0 { failed("glob: unclosed `{`") } else { Ok(out + ")$") }
 }
 
-/// A range `a-c`, or characters up to the closing bracket.
+/// Translates a range `a-c`, or characters up to the closing bracket.
 fn class(rest: &mut Peekable<Chars>) -> Result<String, BuiltinFault> {
     let unclosed = || BuiltinFault::Failed("glob: unclosed `[`".to_owned());
     let not = if rest.next_if_eq(&'!').is_some() { "^" } else { "" };

@@ -1,10 +1,10 @@
-//! Numbers as Go writes them.
+//! Numbers in Go's notation.
 
 use regorus::Value;
 
 use super::decimals::Decimal;
 
-/// A number as Go holds it in OPA's `sprintf`.
+/// A number as Go represents it in OPA's `sprintf`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
     Int(i64),
@@ -13,11 +13,12 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reads a value that is a number. As for OPA, a whole number that was written with a point or an exponent is a float.
+    /// Converts a value that is a number. As in OPA, a whole number that was written with a point or an exponent is a
+    /// float.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let Value::Number(number) = value else { return None };
         if let Some(small) = number.as_i64() {
-            // regorus writes a digit behind the point for floats alone.
+            // regorus writes a digit after the point only for floats.
             return Some(match number.format_decimal_with_width(1).parse::<f64>() {
                 Ok(float) if number.format_decimal_with_width(1).contains('.') => Self::Float(float),
                 _ => Self::Int(small),
@@ -30,8 +31,8 @@ impl Number {
     }
 }
 
-/// Writes a float by one of Go's verbs: `e E f F g G`; no precision means as many digits as it takes to read the same
-/// number again.
+/// Formats a float with one of Go's verbs `e E f F g G`; without a precision, with as many digits as are needed to
+/// parse the same number again.
 pub(super) fn float(value: f64, verb: char, precision: Option<usize>) -> String {
     match verb {
         'f' | 'F' => precision.map_or_else(|| format!("{value}"), |digits| format!("{value:.digits$}")),
@@ -44,7 +45,7 @@ pub(super) fn float(value: f64, verb: char, precision: Option<usize>) -> String 
     }
 }
 
-/// `%g`: with an exponent where it is less than -4 or not less than the precision.
+/// `%g`: with an exponent if it is less than -4 or at least the precision.
 fn general(value: f64, verb: char, precision: Option<usize>) -> String {
     let shortest = format!("{value:e}");
     let significant = precision.map(|digits| digits.max(1));
@@ -56,7 +57,7 @@ fn general(value: f64, verb: char, precision: Option<usize>) -> String {
     let there = i64::try_from(there).unwrap_or(i64::MAX);
     let limit = match significant.map(|wanted| i64::try_from(wanted).unwrap_or(i64::MAX)) {
         None => 6,
-        // All digits before the point are there: they are what counts.
+        // All digits before the point are significant: their number is the limit.
         Some(wanted) if wanted > there && there > i64::from(exponent) => there,
         Some(wanted) => wanted,
     };
@@ -71,12 +72,12 @@ fn general(value: f64, verb: char, precision: Option<usize>) -> String {
     without_zeros(&format!("{value:.decimals$}")).to_owned()
 }
 
-/// Takes off zeros at the end of a fraction, and the point if nothing is left of it.
+/// Removes trailing zeros of a fraction, and the point if no digits remain after it.
 fn without_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// `1e5` as `1e+05`.
+/// Returns `1e5` as `1e+05`.
 fn go_exponent(text: &str) -> String {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));

@@ -1,4 +1,4 @@
-//! What OPA calls a builtin: which of them can be called here, and why the others cannot.
+//! Which of OPA's builtins are supported, and why the others are not.
 
 use regorus::unstable::BUILTINS;
 
@@ -7,7 +7,7 @@ use super::{
     text, times, units, uri, yaml_writer,
 };
 
-/// All builtins of ours.
+/// All builtins implemented here.
 const TABLES: &[&[Builtin]] = &[
     cidr::TABLE,
     collections::TABLE,
@@ -27,7 +27,7 @@ const TABLES: &[&[Builtin]] = &[
     yaml_writer::TABLE,
 ];
 
-/// Builtins that regorus only pretends to have, and those that need what a policy must not have.
+/// Builtins that regorus only pretends to have, and those that need access that a policy must not have.
 const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),
@@ -54,19 +54,19 @@ const NETWORK: &str = "policies cannot reach the network; put what they need int
 const TRIVY: &str = "Trivy has it for checks of other types than Kubernetes; write the rule without it";
 const OPERATOR: &str = "it cannot be called by name; write the operator";
 
-/// Returns all builtins of ours.
+/// Returns all builtins implemented here.
 pub(super) fn all() -> impl Iterator<Item = &'static Builtin> {
     TABLES.iter().copied().flatten()
 }
 
-/// Whether there is a builtin of this name that can be called.
+/// Whether a builtin of this name is supported.
 pub(crate) fn exists(name: &str) -> bool {
     name == "print"
         || all().any(|(known, ..)| *known == name)
         || unsupported(name).is_none() && BUILTINS.contains_key(name)
 }
 
-/// Returns why OPA's builtin of this name is not here, if OPA has one.
+/// Returns why the builtin of this name is not supported, if OPA has one.
 pub(crate) fn unsupported(name: &str) -> Option<String> {
     if all().any(|(known, ..)| *known == name) {
         return None;
@@ -75,7 +75,7 @@ pub(crate) fn unsupported(name: &str) -> Option<String> {
     REFUSED.iter().find(|(known, _)| refused(known)).map(|(_, why)| (*why).to_owned())
 }
 
-/// Returns the builtin whose name is nearest to a misspelt one.
+/// Returns the builtin whose name is nearest to a misspelled one.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     let names = BUILTINS.keys().copied().chain(all().map(|(known, ..)| *known));
     let names = names.filter(|known| exists(known) && !known.starts_with("__") && !known.starts_with("internal."));

@@ -1,4 +1,4 @@
-//! regorus' own builtins that can make something large: right as they are, only measured.
+//! regorus' own builtins that may produce something large: correct as they are, but measured.
 
 use std::sync::LazyLock;
 
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::error::PolicyError;
 
-/// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
-/// times what they are given are only measured afterwards.
+/// A builtin, its arity, and the check before the call. Those that produce at most a few times the size of their
+/// arguments are only measured afterwards.
 type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), BuiltinFault>);
 
 const TABLE: &[Measured] = &[
@@ -45,10 +45,10 @@ const TABLE: &[Measured] = &[
     ("union", 1, nothing),
 ];
 
-/// regorus' own function for a builtin.
+/// regorus' function for a builtin.
 type Function = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>;
 
-/// One of regorus' builtins, with what is checked before.
+/// One of regorus' builtins, with the check before the call.
 #[derive(Clone, Copy)]
 pub(super) struct Native {
     before: fn(&[Value]) -> Result<(), BuiltinFault>,
@@ -62,7 +62,7 @@ impl Native {
     }
 }
 
-/// Returns regorus' builtin of a name.
+/// Returns regorus' builtin of a name, with its check.
 pub(super) fn find(name: &str) -> Option<Native> {
     let (function, _) = BUILTINS.get(name)?;
     let before =
@@ -70,7 +70,7 @@ pub(super) fn find(name: &str) -> Option<Native> {
     Some(Native { before, function: *function })
 }
 
-/// Calls regorus' own builtin.
+/// Calls regorus' builtin of a name.
 pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
     match BUILTINS.get(name) {
         Some((function, _)) => run(*function, arguments),
@@ -78,9 +78,10 @@ pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Many of regorus' builtins return no value where OPA's end in an error. None of these is ever undefined in OPA.
+/// Calls a function of regorus. Many of its builtins return undefined where OPA's end in an error; none of these is
+/// ever undefined in OPA.
 fn run(function: Function, arguments: &[Value]) -> BuiltinResult {
-    // Builtins want the places of call and arguments for their messages.
+    // Builtins need locations of the call and its arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
         let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
         let span = Span { source, line: 1, col: 1, start: 0, end: 0 };
@@ -105,7 +106,7 @@ fn nothing(_: &[Value]) -> Result<(), BuiltinFault> {
     Ok(())
 }
 
-/// Zero for other types: regorus refuses them.
+/// Returns the length of a string; zero for other types, which regorus refuses.
 fn length(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }
@@ -125,7 +126,7 @@ fn whole(name: &str, arguments: &[Value]) -> Result<(), BuiltinFault> {
     arguments.iter().try_for_each(|argument| budget::check_whole(name, argument))
 }
 
-/// There may be exponentially many paths, so they are counted as they would be found, nodes and all.
+/// Counts the nodes of all paths before they are found, as there may be exponentially many paths.
 fn paths(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let Value::Object(graph) = &arguments[0] else { return Ok(()) };
     let mut open: Vec<(usize, &Value)> =

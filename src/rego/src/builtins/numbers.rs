@@ -1,4 +1,4 @@
-//! Numbers, where a few characters of a policy could make millions of them or take minutes.
+//! Numeric builtins, for which a few characters of a policy could produce millions of numbers or take minutes.
 
 use num_bigint::BigInt;
 use regorus::Value;
@@ -26,15 +26,15 @@ pub(super) const TABLE: &[Builtin] = &[
     ("to_number", 1, to_number),
 ];
 
-/// The longest text that is read as a number, and the largest exponent in it: beyond, regorus computes the digits
-/// one by one. Floats end far below.
+/// The longest string that is parsed as a number, and the largest exponent in it: beyond that, regorus computes the
+/// digits one by one. The range of floats ends far below.
 const LONGEST: usize = 400;
 const LARGEST_EXPONENT: u32 = 400;
 
-/// The most bits by which a number may be moved.
+/// The most bits by which a number may be shifted.
 const MOST_BITS: i64 = 4096;
 
-/// What is behind the point is cut off.
+/// Formats an integer; a fraction is cut off.
 fn format_int(arguments: &[Value]) -> BuiltinResult {
     let Value::Number(number) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let base = whole("format_int", arguments, 1).ok().and_then(|base| u32::try_from(base).ok());
@@ -74,7 +74,7 @@ fn bitwise(name: &str, arguments: &[Value], combine: fn(BigInt, BigInt) -> BigIn
     number_value(&combine(whole(name, arguments, 0)?, whole(name, arguments, 1)?))
 }
 
-/// Returns an argument that must be a whole number, of any size, also one that is written with an exponent.
+/// Returns an argument that must be a whole number of any size, also if it is written with an exponent.
 fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, BuiltinFault> {
     let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
     let exact = number.as_big().map(|number| (*number).clone());
@@ -89,7 +89,7 @@ fn number_value(number: &BigInt) -> BuiltinResult {
     Value::from_numeric_string(&number.to_string()).or_else(|error| failed(error.to_string()))
 }
 
-/// From the first to the second, both included, upwards or downwards.
+/// Returns the numbers from the first to the second, both included, upwards or downwards.
 fn range(name: &str, arguments: &[Value]) -> BuiltinResult {
     let (from, to) = (whole(name, arguments, 0)?, whole(name, arguments, 1)?);
     let step = if arguments.len() > 2 { whole(name, arguments, 2)? } else { BigInt::from(1) };
@@ -120,7 +120,7 @@ fn product(arguments: &[Value]) -> BuiltinResult {
     })
 }
 
-/// Computes with all items: exactly as long as they are whole, then with `decimal`.
+/// Combines all items: exactly if all are whole numbers, otherwise with `decimal`.
 fn folded(
     arguments: &[Value],
     operator: char,
@@ -134,7 +134,7 @@ fn folded(
     if items.iter().all(|item| matches!(item, Value::Number(number) if number.is_integer())) {
         return items.into_iter().try_fold(whole, |result, item| {
             let result = operators::arithmetic(&[result, item.clone()], operator)?;
-            // The digits of a product grow with every number, and so does the time for each.
+            // The digits of a product grow with every factor, and so does the time for the next one.
             budget::charge("sum or product", &result)?;
             Ok(result)
         });
@@ -153,7 +153,7 @@ fn to_number(arguments: &[Value]) -> BuiltinResult {
     if matches!(unsigned.as_str(), "inf" | "infinity" | "nan") {
         return failed("operand 1 must be valid number string but got string");
     }
-    // What Rust and Go read alike, and no spaces.
+    // Only what Rust and Go parse alike, and no spaces.
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => {
             Ok(Value::from_numeric_string(text.trim_start_matches('+')).unwrap_or_else(|_| Value::from(number)))
@@ -162,7 +162,7 @@ fn to_number(arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Whether reading a text as a number would take unreasonably long.
+/// Whether parsing a string as a number would take unreasonably long.
 pub(super) fn too_large(text: &str) -> bool {
     let exponent = text.find(['e', 'E']).map(|at| text[at + 1..].trim_start_matches(['+', '-']));
     let digits = exponent.map(|text| text.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());

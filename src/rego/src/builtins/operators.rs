@@ -1,4 +1,4 @@
-//! Operators by their names: `plus(1, 2)`, `eq(x, y)`.
+//! Operators called by name: `plus(1, 2)`, `eq(x, y)`.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gt", 2, |arguments| compare(arguments, Ordering::is_gt)),
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
-    // What OPA makes of `x in xs` and `key, x in xs`.
+    // OPA rewrites `x in xs` and `key, x in xs` to these.
     ("internal.member_2", 2, |arguments| Ok(Value::from(is_member(&arguments[0], &arguments[1])))),
     ("internal.member_3", 3, |arguments| Ok(Value::from(is_pair(&arguments[0], &arguments[1], &arguments[2])))),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
@@ -37,7 +37,7 @@ fn times(arguments: &[Value]) -> BuiltinResult {
     Ok(product)
 }
 
-/// `value in collection`
+/// Whether `value in collection` holds.
 pub(crate) fn is_member(value: &Value, collection: &Value) -> bool {
     match collection {
         Value::Set(items) => items.contains(value),
@@ -47,7 +47,7 @@ pub(crate) fn is_member(value: &Value, collection: &Value) -> bool {
     }
 }
 
-/// `key, value in collection`
+/// Whether `key, value in collection` holds.
 pub(crate) fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
     match collection {
         Value::Set(items) => key == value && items.contains(value),
@@ -74,7 +74,7 @@ fn minus(arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Computes with two numbers: exactly if both are whole, otherwise as [`Decimal`] does.
+/// Computes with two numbers: exactly if both are whole, otherwise with [`Decimal`].
 pub(super) fn arithmetic(arguments: &[Value], operator: char) -> BuiltinResult {
     let Value::Number(left) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let Value::Number(right) = &arguments[1] else { return wrong_type(2, "number", &arguments[1]) };
@@ -103,7 +103,7 @@ pub(super) fn arithmetic(arguments: &[Value], operator: char) -> BuiltinResult {
     result.map(Value::from).or_else(|error| failed(error.to_string()))
 }
 
-/// Computes with whole numbers of 64 bits; `None` if the result is none.
+/// Computes with 64-bit integers; `None` if the result is not one.
 fn small(left: i64, right: i64, operator: char) -> Option<i64> {
     match operator {
         '+' => left.checked_add(right),

@@ -1,7 +1,7 @@
-//! `regex.*`: Go's syntax and Go's rules of finding, on the `regex` crate.
+//! `regex.*`: Go's syntax and matching rules, on the `regex` crate.
 //!
-//! Both are of the RE2 family, so that a translation of the syntax is enough. Compiled expressions are kept for each
-//! thread: evaluation asks for the same few again and again, and nobody waits for a lock or copies anything.
+//! Both are of the RE2 family, so translating the syntax is enough. Compiled expressions are cached per thread:
+//! evaluation uses the same few repeatedly, and this way it needs neither locks nor copies.
 
 mod syntax;
 
@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("regex.template_match", 4, template_match),
 ];
 
-/// How many compiled expressions a thread keeps, and how large one may be in bytes.
+/// The number of compiled expressions that a thread caches, and the largest size of one in bytes.
 const KEPT: usize = 100;
 const LARGEST: usize = 4 << 20;
 
@@ -34,7 +34,7 @@ thread_local! {
     static COMPILED: RefCell<HashMap<Box<str>, Rc<Regex>>> = RefCell::default();
 }
 
-/// Returns the expression that a key stands for, compiled now or before; `pattern` gives it in Rust's syntax.
+/// Returns the cached expression for a key, or compiles it; `pattern` returns it in Rust's syntax.
 pub(super) fn compiled(
     key: &str,
     pattern: impl FnOnce() -> Result<String, BuiltinFault>,
@@ -62,7 +62,7 @@ pub(super) fn compiled(
 /// Compiles a pattern in Go's syntax.
 ///
 /// # Errors
-/// Returns what is wrong with it.
+/// Returns why the pattern is invalid.
 pub fn in_go_syntax(pattern: &str) -> Result<Regex, String> {
     let translated = syntax::translate(pattern).map_err(|fault| fault.to_string())?;
     Regex::new(&translated).map_err(|error| error.to_string())
@@ -90,7 +90,7 @@ fn is_valid(arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// How many matches are asked for; a negative number means all.
+/// Returns the number of matches to find; a negative number means all.
 fn wanted(arguments: &[Value], index: usize) -> Result<usize, BuiltinFault> {
     Ok(usize::try_from(integer(arguments, index)?).unwrap_or(usize::MAX).min(MOST_ELEMENTS))
 }
@@ -130,7 +130,7 @@ fn split(arguments: &[Value]) -> BuiltinResult {
     let (mut from, mut end) = (0, 0);
     for found in regex.find_iter(text) {
         end = found.start();
-        // Nothing stands before an empty match at the beginning.
+        // An empty match at the beginning has nothing before it.
         if found.end() != 0 {
             parts.push(Value::from(&text[from..end]));
             budget::check_elements("regex.split", parts.len())?;
@@ -159,8 +159,8 @@ fn replace(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(out))
 }
 
-/// Writes a replacement: `$1`, `${1}`, `$name`, `${name}`, and `$$` for the sign. A name is as long as it can be; one that
-/// no group has stands for nothing.
+/// Appends a replacement: `$1`, `${1}`, `$name`, `${name}`, and `$$` for the sign itself. A name extends as far as
+/// possible; one that no group has is replaced by nothing.
 fn expand(out: &mut String, template: &str, found: &Captures) {
     let mut rest = template;
     while let Some(at) = rest.find('$') {
@@ -188,7 +188,7 @@ fn expand(out: &mut String, template: &str, found: &Captures) {
     out.push_str(rest);
 }
 
-/// `urn:{.*}:x` with expressions between the delimiters.
+/// Matches a template such as `urn:{.*}:x`, with expressions between the delimiters.
 fn template_match(arguments: &[Value]) -> BuiltinResult {
     let (template, text) = (string(arguments, 0)?, string(arguments, 1)?);
     let (open, close) = (delimiter(arguments, 2, "start")?, delimiter(arguments, 3, "end")?);
@@ -210,7 +210,7 @@ fn template_pattern(template: &str, open: char, close: char) -> Result<String, B
     let mut pattern = String::from("^");
     let (mut level, mut literal, mut begin) = (0_usize, 0, 0);
     for (at, c) in template.char_indices() {
-        // A delimiter that opens and closes opens first, as in OPA.
+        // As in OPA, a delimiter that both opens and closes always opens.
         if c == open {
             level += 1;
             if level == 1 {

@@ -1,4 +1,4 @@
-//! Replacing as Go's `strings.Replacer` does: one scan from left to right, what was written is not looked at again.
+//! Replacing as Go's `strings.Replacer` does: one scan from left to right that never scans replacements again.
 
 use regorus::Value;
 
@@ -28,8 +28,8 @@ fn replace_n(arguments: &[Value]) -> BuiltinResult {
     scan("strings.replace_n", text, &pairs)
 }
 
-/// At each place the first pattern that stands there is replaced. The empty one stands everywhere, also at the end, but
-/// not twice at one place.
+/// Replaces, at each position, the first pattern that matches there. The empty pattern matches everywhere, also at the
+/// end, but not twice at one position.
 fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> BuiltinResult {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;

@@ -1,7 +1,7 @@
-//! What Trivy adds to OPA's builtins: `result.new` and `isManaged`.
+//! Trivy's additions to OPA's builtins: `result.new` and `isManaged`.
 //!
-//! Trivy reads from a cause where in its file it stands. Objects here come without places, so most of that stays empty; what
-//! names the cause is added as `cause`.
+//! Trivy reads the location in a file from the cause. Objects here carry no locations, so most of these fields stay
+//! empty; the name of the cause is added as `cause`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::call::{Builtin, BuiltinResult};
 
 pub(super) const TABLE: &[Builtin] = &[("isManaged", 1, is_managed), ("result.new", 2, new)];
 
-/// Fields of a cause that a result takes over, each under the name behind it; later ones take precedence.
+/// Fields that a result copies from its cause, each with its name in the result; later ones take precedence.
 pub const TAKEN: [(&str, &str); 12] = [
     ("startline", "startline"),
     ("StartLine", "startline"),
@@ -27,13 +27,13 @@ pub const TAKEN: [(&str, &str); 12] = [
     ("parent", "parent"),
 ];
 
-/// Where a cause keeps these fields if it has a place for them.
+/// Where a cause keeps these fields, if it has this one.
 pub const METADATA: &str = "__defsec_metadata";
 
-/// The field of a cause that names it.
+/// The field with the name of a cause.
 pub const NAME: &str = "name";
 
-/// Parents of parents that are followed.
+/// The most parents that are followed.
 const DEEPEST: u32 = 32;
 
 fn new(arguments: &[Value]) -> BuiltinResult {
@@ -49,7 +49,7 @@ fn is_managed(arguments: &[Value]) -> BuiltinResult {
     Ok(place(&arguments[0], DEEPEST).remove(&"managed".into()).unwrap_or(Value::Undefined))
 }
 
-/// Returns the place of a cause, as far as it tells it.
+/// Returns the location of a cause, with defaults for the fields that it does not have.
 fn place(cause: &Value, deepest: u32) -> BTreeMap<Value, Value> {
     let (none, zero) = (|| Value::from(""), || Value::from(0));
     let mut fields: BTreeMap<Value, Value> = [

@@ -1,4 +1,4 @@
-//! Strings, where regorus' builtins differ from OPA's.
+//! String builtins for which regorus differs from OPA.
 
 use regorus::Value;
 
@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("upper", 1, upper),
 ];
 
-/// regorus finds the empty text everywhere.
+/// Searches with regorus' builtin, but refuses the empty string, which regorus finds everywhere.
 fn searched(name: &str, arguments: &[Value]) -> BuiltinResult {
     if string(arguments, 1)?.is_empty() {
         return failed("empty search character");
@@ -33,13 +33,13 @@ fn count(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(count))
 }
 
-/// Go maps character by character: no letter becomes two.
+/// Converts character by character, as Go does: no letter becomes two.
 fn upper(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0)?.chars().map(|c| single(c, c.to_uppercase())).collect::<String>()))
 }
 
 fn lower(arguments: &[Value]) -> BuiltinResult {
-    // The only capital whose small form is two characters is İ; Go takes its plain i.
+    // The only capital whose lowercase is two characters is İ; Go converts it to a plain i.
     let small = |c: char| if c == 'İ' { 'i' } else { single(c, c.to_lowercase()) };
     Ok(Value::from(string(arguments, 0)?.chars().map(small).collect::<String>()))
 }
@@ -51,7 +51,7 @@ fn single(c: char, mut mapped: impl Iterator<Item = char>) -> char {
     }
 }
 
-/// Go's white space: Unicode's.
+/// Trims white space; Go uses Unicode's definition, as Rust does.
 fn trim_space(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(string(arguments, 0)?.trim()))
 }
@@ -68,7 +68,7 @@ fn substring(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(part))
 }
 
-/// The first parts, or the last ones if the number is negative.
+/// Returns the first parts, or the last ones if the number is negative.
 fn split_n(arguments: &[Value]) -> BuiltinResult {
     let (text, separator, count) = (string(arguments, 0)?, string(arguments, 1)?, integer(arguments, 2)?);
     let parts: Vec<&str> = if separator.is_empty() {

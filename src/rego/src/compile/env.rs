@@ -1,4 +1,4 @@
-//! What is known of types at a place: those of the rules, and of the variables of the bodies around it.
+//! The types inferred at a point of a module: those of the rules, and of the variables of the enclosing bodies.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(super) struct TypeTree {
 }
 
 impl TypeTree {
-    /// Puts a type at a path, whatever was there.
+    /// Sets the type at a path, replacing any other.
     pub(super) fn put(&mut self, path: &[Constant], of: Known) {
         self.node(path).value = of;
     }
@@ -25,7 +25,7 @@ impl TypeTree {
         path.iter().fold(self, |node, key| node.children.entry(key.clone()).or_default())
     }
 
-    /// Adds a type to what is known of a path, and of the objects that it is a part of.
+    /// Adds a type to the one at a path, and to the objects that contain the path.
     pub(super) fn insert(&mut self, path: &[Constant], of: Type) {
         let mut node = self;
         for (index, key) in path.iter().enumerate() {
@@ -62,7 +62,7 @@ impl TypeTree {
         }
     }
 
-    /// Returns the type of the whole document; there may be data beside the rules.
+    /// Returns the type of the whole document; it may have entries from data in addition to rules.
     pub(super) fn extent(&self) -> Known {
         if self.value.is_some() {
             return self.value.clone();
@@ -74,7 +74,7 @@ impl TypeTree {
     }
 }
 
-/// Returns an object that also has entries at a path.
+/// Returns the type of an object with an additional entry at a path.
 fn with_entry(object: &types::Object, path: &[Constant], of: Known) -> Type {
     let Some((first, below)) = path.split_first() else { return Type::Object(object.clone().into()) };
     let of = if below.is_empty() { of } else { Some(with_entry(&types::Object::default(), below, of)) };
@@ -86,7 +86,7 @@ fn with_entry(object: &types::Object, path: &[Constant], of: Known) -> Type {
     Type::object(object.fields.clone(), Some(rest))
 }
 
-/// Returns the type of a document with definitions of two types.
+/// Returns the type of a document that has definitions of two types.
 fn merged(a: Known, b: Known) -> Known {
     let (Some(left), Some(right)) = (&a, &b) else { return a.or(b) };
     match (left, right) {
@@ -126,13 +126,13 @@ fn merged(a: Known, b: Known) -> Known {
     }
 }
 
-/// What one body, or one `with`, knows.
+/// The types inferred in one body, or replaced by one `with`.
 #[derive(Default)]
 struct Frame {
     variables: BTreeMap<Variable, Known>,
-    /// What `with` says of `input` and of `data`; variables are those of the frame below then.
+    /// The types of `input` and `data` that `with` sets; variables then belong to the frame below.
     replaced: Option<Arc<Replaced>>,
-    /// Grows with each change.
+    /// Increases with each change.
     version: u64,
 }
 
@@ -159,7 +159,7 @@ impl Env {
         Self { rules: Arc::default(), frames: Vec::new(), version: 0 }
     }
 
-    /// Returns what is known of the rules, to add to it.
+    /// Returns the types of the rules, to be extended.
     pub(super) fn rules(&mut self) -> &mut TypeTree {
         Arc::make_mut(&mut self.rules)
     }
@@ -173,7 +173,7 @@ impl Env {
         self.frames.pop();
     }
 
-    /// Returns a number that is another one whenever something else is known here.
+    /// Returns a version that differs whenever the inferred types differ.
     pub(super) fn state(&self) -> u64 {
         self.frames.iter().map(|frame| frame.version).max().unwrap_or_default()
     }
@@ -191,7 +191,7 @@ impl Env {
         }
     }
 
-    /// Returns what a reference begins with, in the frames below `depth`, and the depth of that.
+    /// Returns the head of a reference, searched in the frames below `depth`, and the depth of its frame.
     fn find(&self, head: Option<Variable>, depth: usize) -> Option<(Found<'_>, usize)> {
         let head = head?;
         for (index, frame) in self.frames.iter().enumerate().take(depth).rev() {
@@ -210,7 +210,7 @@ impl Env {
         (head == DATA && !self.rules.children.is_empty()).then_some((Found::Tree(&self.rules), 0))
     }
 
-    /// Returns the type of what a reference means.
+    /// Returns the type of a reference.
     pub(super) fn reference(&self, items: &[ResolvedTerm]) -> Known {
         let head = items.first().and_then(ResolvedTerm::as_variable);
         let mut depth = self.frames.len();
@@ -227,7 +227,8 @@ impl Env {
         (head == Some(DATA) || head == Some(INPUT)).then(Type::any)
     }
 
-    /// Returns the trees that may know a document, and at last whether a variable is meant, from the inside out.
+    /// Returns the trees that may contain a document, and finally the type of a variable, from the innermost frame
+    /// outwards.
     pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Arc<TypeTree>>, Known) {
         let mut trees = Vec::new();
         let mut depth = self.frames.len();
@@ -267,7 +268,7 @@ fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<Known, Else
     Ok(node.extent())
 }
 
-/// Returns the type of what is below a value.
+/// Returns the type below a value.
 fn select(of: Known, keys: &[ResolvedTerm]) -> Known {
     keys.iter().fold(of, |of, key| match (&key.value, key.constant()) {
         (ResolvedValue::Constant(_), Some(key)) => types::select(&of, &key),

@@ -1,19 +1,19 @@
-//! What OPA's compiler refuses, and where.
+//! Errors of OPA's compiler, with their positions.
 
 use crate::{file::File, problem::Problem, syntax::Position};
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone)]
 pub struct Fault {
     /// Index of the module.
     pub module: usize,
-    /// Where it is written.
+    /// Where it is.
     pub at: Position,
-    /// Begins with the code by which OPA's documentation has it.
+    /// Begins with the error code of OPA's documentation.
     pub message: String,
     /// How to fix it; may be empty.
     pub help: &'static str,
-    /// Whether the compiler looks for more, in what follows.
+    /// Whether the compiler continues with later stages.
     pub(super) recoverable: bool,
 }
 
@@ -36,7 +36,7 @@ impl Code {
 }
 
 impl Fault {
-    /// Returns it as a problem of the file of its module.
+    /// Converts the fault into a problem of the file of its module.
     pub fn problem(&self, file: &File) -> Problem {
         let problem = Problem::refused(&file.shown, self.message.as_str());
         problem.at(&file.text, self.at.line, self.at.column).help(self.help)

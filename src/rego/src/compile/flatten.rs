@@ -1,7 +1,8 @@
-//! Nested expressions become a list of statements: what has to be evaluated for a term comes before it, in a variable.
+//! Flattens nested expressions into a list of statements: whatever a term needs is evaluated before it, into a
+//! variable.
 //!
-//! These are OPA's stages `RewriteRuleHeadRefs`, `RewriteTemplateStrings`, `RewriteExprTerms`, `RewriteComprehensionTerms` and
-//! `RewriteRefsInHead`, and at last, when all is safe, `RewriteDynamicTerms`.
+//! These are OPA's stages `RewriteRuleHeadRefs`, `RewriteTemplateStrings`, `RewriteExprTerms`,
+//! `RewriteComprehensionTerms` and `RewriteRefsInHead`, and finally, after the safety checks, `RewriteDynamicTerms`.
 
 use super::{
     calls,
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::syntax::{ComprehensionKind, Position};
 
-/// Flattens a definition and those behind `else`.
+/// Flattens a definition and its `else` branches.
 pub(super) fn rule(rule: &mut ResolvedRule, keeps_prints: bool, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
@@ -22,7 +23,7 @@ pub(super) fn rule(rule: &mut ResolvedRule, keeps_prints: bool, variables: &mut 
     }
 }
 
-/// Gives each reference and comprehension in a statement a variable of its own.
+/// Moves each reference and comprehension in a statement into a variable of its own.
 pub(super) fn dynamics(rule: &mut ResolvedRule, variables: &mut Variables) {
     let mut next = Some(rule);
     while let Some(rule) = next {
@@ -32,7 +33,7 @@ pub(super) fn dynamics(rule: &mut ResolvedRule, variables: &mut Variables) {
     }
 }
 
-/// Adds statements to a body; the `true` of an empty one goes.
+/// Adds statements to a body, replacing the `true` of an empty one.
 fn append(body: &mut ResolvedBody, statements: Vec<ResolvedStatement>) {
     if !statements.is_empty() && body.len() == 1 && body.first().is_some_and(ResolvedStatement::is_true) {
         body.clear();
@@ -74,7 +75,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// Puts a variable in the place of a term, and returns the statement that gives it its value.
+    /// Replaces a term by a variable, and returns the statement that assigns it.
     fn capture(&mut self, term: &mut ResolvedTerm) -> ResolvedStatement {
         let variable = self.variables.generated();
         let at = term.at;
@@ -88,7 +89,7 @@ impl Flattener<'_> {
 
     fn statement(&mut self, mut statement: ResolvedStatement) -> ResolvedBody {
         if matches!(&statement.what, ResolvedStatementKind::Call(call) if calls::is_print(call)) {
-            // OPA forgets it.
+            // OPA ignores it.
             statement.with.clear();
             statement.erased = !self.keeps_prints;
         }
@@ -133,7 +134,7 @@ impl Flattener<'_> {
         body
     }
 
-    /// Returns the statements that have to come before a term, and leaves only what they give in it.
+    /// Returns the statements that have to precede a term, and replaces the moved parts of the term by their variables.
     fn expand(&mut self, term: &mut ResolvedTerm) -> ResolvedBody {
         let at = term.at;
         match &mut term.value {
@@ -204,7 +205,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// A template string is a call; each part that may have no value is in a set.
+    /// Rewrites a template string as a call; each part that may be undefined is put into a set.
     fn template(&mut self, at: Position, parts: Vec<TemplatePart>) -> ResolvedValue {
         let mut items = Vec::new();
         for part in parts {
@@ -235,7 +236,7 @@ impl Flattener<'_> {
         self.set_of(term, statement.with)
     }
 
-    /// Puts each argument of a `print` or a note into a collection of its values, which is empty where it is undefined.
+    /// Puts each argument of a `print` or a note into a collection of its values, which is empty if it is undefined.
     fn collect_noted(&mut self, statement: &mut ResolvedStatement) {
         let ResolvedStatementKind::Call(call) = &mut statement.what else { return };
         if statement.erased || !calls::is_print(call) && !calls::is_note(call) {
@@ -252,7 +253,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// `{variable | variable = term}`: whatever becomes of the term, this has a value.
+    /// Returns `{variable | variable = term}`, which has a value even if the term is undefined.
     fn set_of(&mut self, term: ResolvedTerm, with: Vec<ResolvedWith>) -> ResolvedTerm {
         self.collection_of(ComprehensionKind::Set, term, with)
     }
@@ -305,7 +306,7 @@ impl Flattener<'_> {
         result
     }
 
-    /// A reference or comprehension that stands alone may stay; what is in it may not.
+    /// Keeps a top-level reference or comprehension, but moves the ones inside it.
     fn dynamic_operand(&mut self, with: &[ResolvedWith], term: &mut ResolvedTerm, result: &mut ResolvedBody) {
         match &mut term.value {
             ResolvedValue::Ref(items) => items.iter_mut().skip(1).for_each(|key| self.dynamic(with, key, result)),

@@ -1,7 +1,8 @@
-//! Types: what each expression may be, and whether anything can come of it. OPA's stage `CheckTypes`.
+//! Type inference: the possible types of each expression, and whether it can ever have a value. OPA's stage
+//! `CheckTypes`.
 //!
-//! A type is only inferred as far as OPA goes, so that the same modules are refused: inside of `every` and negated bodies
-//! references are looked at, calls are not.
+//! Types are inferred only as far as OPA does, so that the same modules are refused: in `every` and in negated bodies,
+//! references are checked and calls are not.
 
 mod learn;
 mod references;
@@ -26,19 +27,19 @@ use crate::{
     types::{self, Known, Type, unifies},
 };
 
-/// Statements that are looked at before it is given up: bodies in bodies are looked at again and again.
+/// The most statements that are checked before giving up: nested bodies are checked repeatedly.
 const PATIENCE: usize = 500_000;
 
-/// One thing that is wrong with a type.
+/// One type error.
 #[derive(Debug, Clone)]
 struct Mismatch {
     at: Position,
     message: String,
-    /// It may only follow from another one.
+    /// Whether it may just follow from another error.
     unknown: bool,
 }
 
-/// What became of the body of a comprehension.
+/// The result of checking the body of a comprehension.
 #[derive(Clone)]
 struct Inferred {
     faults: Vec<Mismatch>,
@@ -50,16 +51,16 @@ pub(super) struct Checker<'a> {
     order: &'a Order,
     variables: &'a Variables,
     env: Env,
-    /// Comprehensions by their address, and what was known around them.
+    /// The results for comprehensions by address, each with the version of the types around it.
     seen: HashMap<*const ResolvedComprehension, (u64, Inferred)>,
     patience: usize,
-    /// By module, whether lookups in what is always empty are accepted.
+    /// By module, whether lookups in values that are always empty are accepted.
     lenient: &'a [bool],
-    /// Whether they are in the rule that is looked at.
+    /// Whether they are accepted in the current rule.
     is_lenient: bool,
 }
 
-/// Checks all rules; those that are not `checked` may be anything.
+/// Checks all rules; those that are not `checked` may have any type.
 pub(super) fn check(
     rules: &[ResolvedRule],
     (checked, lenient): (&[bool], &[bool]),
@@ -134,7 +135,7 @@ impl<'a> Checker<'a> {
         Some(of)
     }
 
-    /// Checks the statements of a body in its frame.
+    /// Checks the statements of a body in the current frame.
     fn body(&mut self, body: &'a ResolvedBody) -> Vec<Mismatch> {
         let mut faults = Vec::new();
         for statement in body {
@@ -160,7 +161,7 @@ impl<'a> Checker<'a> {
         faults
     }
 
-    /// Checks the comprehensions of a statement; those inside of others are looked at from here too.
+    /// Checks the comprehensions of a statement, including the nested ones.
     fn closures(&mut self, statement: &'a ResolvedStatement) -> Vec<Mismatch> {
         let mut found: Vec<&'a ResolvedComprehension> = Vec::new();
         visit::terms_of_statement(statement, &mut |term| {
@@ -250,7 +251,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns what `with` makes of documents: those that it replaces, and the rules that depend on them.
+    /// Returns the types that `with` sets: those of the replaced documents, and of the rules that depend on them.
     fn replaced(&mut self, statement: &'a ResolvedStatement) -> Vec<Replaced> {
         let mut frames = Vec::new();
         let mut own = Replaced::default();
@@ -306,7 +307,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A function is replaced by one that takes as much.
+    /// Checks that a function is replaced by one with the same number of parameters.
     fn replacements(&mut self, statement: &'a ResolvedStatement) -> Result<(), Mismatch> {
         for with in &statement.with {
             let (target, name) = match &with.target.value {
@@ -332,7 +333,7 @@ impl<'a> Checker<'a> {
         if self.unify(left, &a, right, &b) { Ok(()) } else { Err(mismatch(at, &a, &b)) }
     }
 
-    /// `x in xs`: what is looked for must be able to be there.
+    /// Checks that the operand of `x in xs` can be an element.
     fn membership(&mut self, at: Position, call: &'a ResolvedCall) -> Result<(), Mismatch> {
         let arity = match &call.function {
             Function::Builtin(name) if &**name == "internal.member_2" => 2,

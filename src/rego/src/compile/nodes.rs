@@ -1,4 +1,4 @@
-//! Resolved definitions as [`Node`]s: what each refers to.
+//! Resolved definitions as [`Node`]s: the references of each.
 
 use super::{
     term::{
@@ -13,7 +13,7 @@ use crate::{
     syntax::{Module, Position},
 };
 
-/// Returns the nodes of rules, which are those of the modules in their order.
+/// Returns the nodes of rules, which have the order of the modules.
 pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
     let tree = &Tree::new(rules);
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
@@ -44,7 +44,7 @@ pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
                 line: rule.at.line,
                 column: rule.at.column,
                 last_line: written.last_line,
-                // All but functions may be collections by their heads.
+                // The heads of all definitions except functions may build a collection.
                 collections: usize::from(!rule.is_function()),
                 gives_collections,
                 ..Node::default()
@@ -98,7 +98,7 @@ impl NodeReader<'_> {
             ResolvedStatementKind::Not(body) => self.body(body),
         }
         for with in &statement.with {
-            // What it replaces is written, not read.
+            // The target is written, not read.
             if let WithTargetValue::Ref(items) = &with.target.value {
                 if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
                     self.node.replaces.insert(ResolvedTerm::texts(&items[1..]));
@@ -110,7 +110,7 @@ impl NodeReader<'_> {
         }
     }
 
-    /// Reads a term whose value is kept under another name.
+    /// Visits a term whose value is then available under another name.
     fn value(&mut self, term: &ResolvedTerm) {
         let is_input = |term: &ResolvedTerm| term.as_variable() == Some(INPUT);
         self.node.whole_input |= match &term.value {
@@ -153,7 +153,7 @@ impl NodeReader<'_> {
             }
             ResolvedValue::Call(call) => self.call(call, term.at),
             ResolvedValue::Template(parts) => {
-                // A list of texts and sets.
+                // An array of strings and sets.
                 self.node.collections += 1 + parts.len();
                 for part in parts {
                     if let TemplatePart::Statement(statement) = part {
@@ -185,7 +185,7 @@ impl NodeReader<'_> {
             Function::Builtin(name) | Function::Unknown(name) => (name.to_string(), None),
         };
         for argument in &call.arguments {
-            // What a function of the policy does with the whole input is not seen; what a builtin does is harmless.
+            // The use of the whole input in a function of the policy is not tracked; its use in a builtin is harmless.
             if rule.is_some() { self.value(argument) } else { self.term(argument) }
         }
         if let ("object.get", [object, key, ..]) = (name.as_str(), call.arguments.as_slice()) {
@@ -194,7 +194,7 @@ impl NodeReader<'_> {
         self.node.calls.push(references::Call { name, rule, line: at.line, column: at.column });
     }
 
-    /// `object.get(input, "request", …)` reads `input.request`.
+    /// Adds the path read by `object.get(input, "request", …)`, which is `input.request`.
     fn object_get(&mut self, object: &ResolvedTerm, key: &ResolvedTerm) {
         let keys = match &key.value {
             ResolvedValue::Array(items) => items.as_slice(),

@@ -1,4 +1,4 @@
-//! Which rules depend on which, and an order in which each comes after those that it depends on.
+//! The dependencies between rules, and an order in which each rule follows those that it depends on.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) struct Order {
     sorted: Vec<usize>,
     /// The rules that depend on themselves.
     recursive: BTreeSet<usize>,
-    /// For each rule, those that depend on it.
+    /// For each rule, the rules that depend on it.
     dependents: Vec<BTreeSet<usize>>,
 }
 
@@ -32,7 +32,7 @@ impl Order {
         Self { tree, sorted, recursive, dependents }
     }
 
-    /// Whether a rule depends on itself, which is refused elsewhere if it is not only so because of a variable.
+    /// Whether a rule depends on itself. Unless that is only due to a variable key, another check refuses it.
     pub(super) fn is_recursive(&self, rule: usize) -> bool {
         self.recursive.contains(&rule)
     }
@@ -42,7 +42,7 @@ impl Order {
         &self.sorted
     }
 
-    /// Returns the rules that a reference below `data` may mean, and all that depend on them.
+    /// Returns the rules that a reference below `data` may refer to, and all that depend on them.
     pub(super) fn dependents(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<usize> = self.tree.meant(keys, rules).into_iter().collect();
@@ -87,13 +87,13 @@ fn dependencies(rule: &ResolvedRule, tree: &Tree, rules: &[ResolvedRule]) -> BTr
     found
 }
 
-/// Returns the rules in their order, and those that are in a circle.
+/// Returns the rules in order, and those that are part of a cycle.
 fn sort(dependencies: &[BTreeSet<usize>]) -> (Vec<usize>, BTreeSet<usize>) {
     let mut recursive = BTreeSet::new();
     let mut sorted = Vec::with_capacity(dependencies.len());
     let mut seen = vec![false; dependencies.len()];
     for first in 0..dependencies.len() {
-        // Each entry is a rule, and which of its dependencies comes next.
+        // Each entry is a rule and its remaining dependencies.
         let mut open = vec![(first, dependencies[first].iter())];
         if std::mem::replace(&mut seen[first], true) {
             continue;

@@ -1,4 +1,4 @@
-//! Which variables have a value once a statement was evaluated, from those that had one before.
+//! Computes which variables have a value after a statement, from those that had one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::{
     visit::{self, OUTPUT, PATTERN, SAFETY},
 };
 
-/// Returns how many arguments a function takes; `None` if there is no such function.
+/// Returns the number of arguments of a function; `None` if it does not exist.
 pub(super) type Arity<'a> = &'a dyn Fn(&Function) -> Option<usize>;
 
-/// Returns the variables that a body gives values to.
+/// Returns the variables to which a body assigns values.
 pub(super) fn of_body(body: &[ResolvedStatement], arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     of_statements(body.iter(), arity, safe)
 }
@@ -31,7 +31,7 @@ pub(super) fn of_statements<'s>(
     known.difference(safe).copied().collect()
 }
 
-/// Returns the variables that a statement gives values to.
+/// Returns the variables to which a statement assigns values.
 pub(super) fn of_statement(statement: &ResolvedStatement, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     let none = VariableSet::new();
     if statement.negated {
@@ -67,14 +67,14 @@ fn of_unification(
     for with in &statement.with {
         of_term(&with.value, safe, &mut known);
     }
-    // Only what the terms mention counts: a body may have thousands of safe variables.
+    // Only the variables in the terms count: a body may have thousands of safe variables.
     let mut mentioned = VariableSet::new();
     for term in [left, right] {
         visit::all(term, &mut mentioned);
     }
     known.extend(mentioned.intersection(safe));
     if statement.assigned {
-        // What is assigned makes nothing on the right safe.
+        // An assigned variable makes nothing on the right safe.
         for variable in visit::of(left) {
             known.remove(&variable);
         }
@@ -105,7 +105,7 @@ fn of_call(call: &ResolvedCall, arity: Arity<'_>, safe: &VariableSet) -> Variabl
     outputs
 }
 
-/// Adds the variables that references of a term iterate over.
+/// Adds the variables over which the references in a term iterate.
 fn of_term(term: &ResolvedTerm, safe: &VariableSet, outputs: &mut VariableSet) {
     visit::terms(term, &mut |term| match &term.value {
         ResolvedValue::Comprehension(_) | ResolvedValue::Template(_) => false,
@@ -123,7 +123,7 @@ fn of_term(term: &ResolvedTerm, safe: &VariableSet, outputs: &mut VariableSet) {
     });
 }
 
-/// Whether what stands first in a reference has a value.
+/// Whether the head of a reference has a value.
 fn is_safe(items: &[ResolvedTerm], safe: &VariableSet) -> bool {
     let mut needed = VariableSet::new();
     if let Some(head) = items.first() {
@@ -132,7 +132,7 @@ fn is_safe(items: &[ResolvedTerm], safe: &VariableSet) -> bool {
     needed.is_subset(safe)
 }
 
-/// Returns the variables that have a value once two terms are unified.
+/// Returns the variables that have a value after two terms are unified.
 pub(super) fn unify(safe: &VariableSet, a: &ResolvedTerm, b: &ResolvedTerm) -> VariableSet {
     let mut unifier = Unifier { safe, unified: VariableSet::new(), waiting: BTreeMap::new() };
     unifier.unify(a, b);
@@ -142,7 +142,7 @@ pub(super) fn unify(safe: &VariableSet, a: &ResolvedTerm, b: &ResolvedTerm) -> V
 struct Unifier<'a> {
     safe: &'a VariableSet,
     unified: VariableSet,
-    /// What each variable waits for.
+    /// The variables that each variable waits for.
     waiting: BTreeMap<Variable, BTreeSet<Variable>>,
 }
 
@@ -202,7 +202,7 @@ impl Unifier<'_> {
         }
     }
 
-    /// Whether a term that is no pattern has a value by now.
+    /// Whether a term that is not a pattern can be evaluated.
     fn evaluates(&self, term: &ResolvedTerm) -> bool {
         let mut needed = VariableSet::new();
         match &term.value {
@@ -239,7 +239,7 @@ impl Unifier<'_> {
         }
     }
 
-    /// A variable and a collection: each gives the other its value.
+    /// Unifies a variable with a collection: each can assign the other.
     fn pattern(&mut self, variable: Variable, term: &ResolvedTerm) {
         if self.has_value(variable) {
             return self.mark_all(term);

@@ -1,8 +1,8 @@
-//! The syntax of Go's regular expressions as that of the `regex` crate.
+//! Translates Go's regular expressions into the syntax of the `regex` crate.
 //!
-//! What differs: `\d`, `\w`, `\s` and `\b` know only ASCII in Go; a brace that begins no repetition, a bracket in a class
-//! and most signs behind a backslash stand for themselves; `\Q…\E`, octal numbers; and Rust has more than Go, which must
-//! stay an error or keep Go's meaning: operations on classes, `\<`, `(?x)`, repeated repetitions.
+//! Differences: `\d`, `\w`, `\s` and `\b` match only ASCII in Go; a brace that begins no repetition, a bracket in a
+//! class and most punctuation after a backslash are literal; Go has `\Q…\E` and octal numbers. Rust supports more than
+//! Go, which must stay an error or keep Go's meaning: operations on classes, `\<`, `(?x)`, repeated repetitions.
 
 use super::super::call::{BuiltinFault, failed};
 
@@ -10,19 +10,19 @@ const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";
 const WORD: &str = "0-9A-Za-z_";
 
-/// The classes that have names.
+/// The named classes.
 const CLASSES: &[&str] = &[
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
     "xdigit",
 ];
 
-/// The most repetitions that Go takes.
+/// The most repetitions that Go accepts.
 const MOST_REPETITIONS: u32 = 1000;
 
 /// Translates an expression.
 ///
 /// # Errors
-/// Also for what Go does not take, where Rust would.
+/// Also for syntax that Go refuses and Rust accepts.
 pub(super) fn translate(pattern: &str) -> Result<String, BuiltinFault> {
     let mut translator = Translator { rest: pattern, out: String::with_capacity(pattern.len() + 16), repeated: false };
     while !translator.rest.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn translate(pattern: &str) -> Result<String, BuiltinFault> {
 struct Translator<'a> {
     rest: &'a str,
     out: String,
-    /// Whether the last thing was a repetition.
+    /// Whether the previous item was a repetition.
     repeated: bool,
 }
 
@@ -71,7 +71,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Behind a repetition: `?` makes it lazy, another one is an error.
+    /// Handles what follows a repetition: `?` makes it lazy, another repetition is an error.
     fn repeat(&mut self, again: bool) -> Result<(), BuiltinFault> {
         if again {
             return failed("error parsing regexp: invalid nested repetition operator");
@@ -100,7 +100,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What follows a backslash.
+    /// Translates what follows a backslash.
     fn escape(&mut self, in_class: bool) -> Result<(), BuiltinFault> {
         let class = |set: &str, negated: bool| match (negated, in_class) {
             (false, true) => set.to_owned(),
@@ -115,7 +115,7 @@ impl Translator<'_> {
             's' | 'S' => class(SPACE, c == 'S'),
             'w' | 'W' => class(WORD, c == 'W'),
             'b' if !in_class => r"(?-u:\b)".to_owned(),
-            // In Unicode's sense; whoever calls sees to it that this is the same.
+            // This is Unicode's `\B`; the caller ensures that the text is ASCII, for which both are the same.
             'B' if !in_class => r"\B".to_owned(),
             'A' | 'z' if !in_class => format!("\\{c}"),
             'Q' if !in_class => {
@@ -136,7 +136,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Up to three octal digits; a single one but zero would refer back to a group, which RE2 cannot.
+    /// Translates up to three octal digits; a single digit other than zero would be a back-reference, which RE2 does
+    /// not support.
     fn octal(&mut self, first: char) -> Result<(), BuiltinFault> {
         let more = self.rest.bytes().take(2).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
         if first != '0' && more == 0 {
@@ -149,7 +150,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// `\x41` and `\x{1F600}` are the same in both.
+    /// Translates `\x41` and `\x{1F600}`, which are the same in both.
     fn hexadecimal(&mut self) -> Result<(), BuiltinFault> {
         let wrong = || BuiltinFault::Failed("error parsing regexp: invalid escape sequence: `\\x`".to_owned());
         let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(wrong)).transpose()?;
@@ -163,7 +164,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
+    /// Translates `\pL`, `\p{Greek}`, `\p{^Greek}`.
     fn property(&mut self, c: char) -> Result<(), BuiltinFault> {
         let mut negated = c == 'P';
         let unclosed = || BuiltinFault::Failed("error parsing regexp: invalid character class range".to_owned());
@@ -182,7 +183,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What is in brackets.
+    /// Translates a class in brackets.
     fn class(&mut self) -> Result<(), BuiltinFault> {
         self.out.push('[');
         if let Some(rest) = self.rest.strip_prefix('^') {
@@ -205,7 +206,7 @@ impl Translator<'_> {
                     self.out.push_str(&before[..end]);
                     self.rest = &before[end..];
                 }
-                // A minus between two is a range; everywhere else it is one.
+                // A minus between two characters is a range; everywhere else it is literal.
                 Some('-') if !first && !self.rest.starts_with(']') => self.out.push('-'),
                 Some(c) => self.out.push_str(&literal(c)),
             }
@@ -216,18 +217,18 @@ impl Translator<'_> {
     }
 }
 
-/// A character that stands for itself.
+/// Returns a literal character, escaped where necessary.
 fn literal(c: char) -> String {
     if c.is_ascii_punctuation() && !matches!(c, '<' | '>') { format!("\\{c}") } else { c.to_string() }
 }
 
-/// Reads a repetition behind its opening brace: what stands inside, and the larger number of it.
+/// Parses a repetition after its opening brace; returns the text inside and the larger number.
 fn repetition(text: &str) -> Option<(&str, u32)> {
     let (inner, _) = text.split_once('}')?;
     let (least, most) = inner.split_once(',').unwrap_or((inner, inner));
     let number = |text: &str| -> Option<u32> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // Go reads no leading zeros as a number.
+        // Go accepts no leading zeros here.
         (digits && (text == "0" || !text.starts_with('0'))).then(|| text.parse().unwrap_or(u32::MAX))
     };
     let least = number(least)?;

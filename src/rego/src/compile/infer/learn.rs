@@ -1,4 +1,4 @@
-//! What is learned about the types of variables, where two terms have to be equal or a term has to have a type.
+//! Infers the types of variables where two terms have to be equal, or a term has to have a type.
 
 use super::Checker;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<'a> Checker<'a> {
-    /// Unifies two terms of which the types are known as far as given; learns of their variables.
+    /// Unifies two terms with the given types; infers the types of their variables.
     pub(super) fn unify(&mut self, a: &'a ResolvedTerm, a_type: &Known, b: &'a ResolvedTerm, b_type: &Known) -> bool {
         match (types::is_unknown(a_type), types::is_unknown(b_type)) {
             (true, false) => return self.learn_from(a, b_type, false),
@@ -53,7 +53,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Two terms of which nothing is known have the type of the first.
+    /// Gives two terms of unknown types the same type.
     fn same(&mut self, first: &'a ResolvedTerm, second: &'a ResolvedTerm) -> bool {
         if !self.learn_from(first, &Some(Type::any()), false) {
             return false;
@@ -62,8 +62,8 @@ impl<'a> Checker<'a> {
         self.learn_from(second, &of, false)
     }
 
-    /// Learns from the type of a term about its variables; returns whether it can have that type. In a union, what is known
-    /// of a variable gets wider.
+    /// Infers the types of a term's variables from the type of the term; returns whether the term can have that type.
+    /// In a union, the type of a variable is widened.
     pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, of: &Known, union: bool) -> bool {
         match &term.value {
             ResolvedValue::Variable(variable) => {

@@ -1,4 +1,4 @@
-//! References: whether there can be something where they lead, and what they tell about their variables.
+//! Checks of references: whether they can have a value, and which types they imply for their variables.
 
 use super::{Checker, Mismatch};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<'a> Checker<'a> {
-    /// Checks all references of a statement but those in comprehensions and behind `with`.
+    /// Checks all references of a statement except those in comprehensions and after `with`.
     pub(super) fn references_of(&mut self, statement: &'a ResolvedStatement, faults: &mut Vec<Mismatch>) {
         match &statement.what {
             ResolvedStatementKind::Term(term) => self.references(term, faults),
@@ -71,7 +71,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks that there can be something where a reference leads, and learns of its variables.
+    /// Checks that a reference can have a value, and infers the types of its variables.
     fn reference(&mut self, items: &'a [ResolvedTerm]) -> Result<(), Mismatch> {
         if let Some(Type::Function(_)) = self.env.reference(items) {
             let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
             return self.below(Some(of), items, 1);
         }
         match head {
-            // What the trees do not know may be there as data.
+            // A path without rules may exist as data.
             Some(DATA | INPUT) if trees.is_empty() => self.below(Some(Type::any()), items, 1),
             Some(DATA | INPUT) | None => Ok(()),
             Some(variable) => {
@@ -132,7 +132,7 @@ impl<'a> Checker<'a> {
         Some(Ok(()))
     }
 
-    /// Follows the keys of a reference from `index` on, below a value of a type.
+    /// Follows the keys of a reference from `index` on, below a value of the given type.
     fn below(&mut self, mut of: Known, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
         for (index, key) in items.iter().enumerate().skip(index) {
             if of.as_ref().is_some_and(Type::is_empty) {
