@@ -1,5 +1,4 @@
-//! What is wrong with modules that parse: recursion, functions that do not exist, imports that mean nothing here, rules
-//! where data is.
+//! Checks of modules that parse: recursion, unknown functions, unsupported imports, and rules at the paths of data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +14,32 @@ use super::{
     syntax::Module,
 };
 
-/// Everything that the checks look at; modules and files go together by index.
+/// The input of the checks; `modules` and `files` have the same indices.
 pub struct Checked<'a> {
     /// The files of the modules.
     pub files: &'a [&'a File],
-    /// The modules, without those that could not be read.
+    /// The modules, without those that could not be parsed.
     pub modules: &'a [&'a Module],
-    /// What each definition refers to.
+    /// The references of each definition.
     pub nodes: &'a [Node],
     /// The references between all definitions.
     pub graph: &'a Graph<'a>,
     /// The data files, merged.
     pub data: &'a Data,
-    /// What refused files would have defined.
+    /// The definitions that refused files would have contributed.
     pub missing: &'a Missing,
-    /// The rules that are evaluated from outside.
+    /// The rules that are evaluated directly.
     pub entries: &'a BTreeSet<Path>,
     /// Whether tests are evaluated as well.
     pub tests: bool,
-    /// Rules that are evaluated together with others, without being named by them.
+    /// Rules that are evaluated together with others, without being referenced by them.
     pub companion: Companion,
-    /// The limits for stack and nesting.
+    /// The limits on stack and nesting.
     pub limits: &'a Limits,
 }
 
 impl Checked<'_> {
-    /// Returns all that is wrong.
+    /// Returns all problems.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.imports(&mut problems);
@@ -91,7 +90,7 @@ impl Checked<'_> {
                 if let Some((message, help, exists)) = self.wrong_call(call) {
                     let file = self.files[node.module];
                     let mut problem = Problem::refused(&file.shown, message);
-                    // A library may hold more than what is used of it.
+                    // A library may contain more rules than are used.
                     if exists && !reachable.contains(node.path.as_slice()) {
                         problem.severity = ProblemSeverity::Warning;
                     }
@@ -101,9 +100,9 @@ impl Checked<'_> {
         }
     }
 
-    /// Returns what is wrong with a call, how to fix it, and whether OPA would know the function.
+    /// Returns the message and help for an unknown function, and whether OPA has the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
-        // A caller of what is refused is left out with a problem of its own.
+        // A rule that calls a refused one is left out, with a problem of its own.
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
@@ -127,7 +126,7 @@ impl Checked<'_> {
             let node = cycle.first().and_then(|path| self.graph.at(path).next());
             problems.extend(node.map(|node| self.at(node, message).help(help)));
         }
-        // All at once, as each round of refusals compiles what is left again; of each file only its deepest rule.
+        // Reports all at once, as each round of refusals compiles the rest again; of each file only its deepest rule.
         let deepest = |depth: fn(&RuleDepth) -> usize, limit: usize| {
             let mut deepest: BTreeMap<usize, (usize, &Node)> = BTreeMap::new();
             for (path, found) in depths.iter().filter(|(_, found)| depth(found) > limit) {
@@ -156,7 +155,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Both data and a rule define a path.
+    /// Reports paths that both data and a rule define.
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
             if let Some(other) = self.data.in_the_way(&node.path) {
@@ -167,7 +166,7 @@ impl Checked<'_> {
     }
 }
 
-/// Returns the message and the help for a function that does not exist, and whether OPA would know it.
+/// Returns the message and the help for an unknown function, and whether OPA has it.
 fn unknown_function(call: &Call) -> (String, String, bool) {
     let name = &call.name;
     if let Some(help) = builtins::unsupported(name) {

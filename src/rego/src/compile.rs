@@ -1,7 +1,7 @@
 //! The compiler: resolves syntax trees, refuses what OPA's compiler refuses, and plans programs.
 //!
-//! The stages are those of OPA: names, conflicts of rules, calls, safety of variables, types. Every problem names the line that
-//! was written. A rule that calls a missing function is checked no further; `check` reports the function.
+//! The stages are those of OPA: names, conflicts of rules, calls, safety of variables, types. Every problem has the
+//! line in the source. A rule that calls a missing function is not checked further; `check` reports the function.
 
 mod calls;
 mod depth;
@@ -40,29 +40,29 @@ use super::{
     syntax::{Expr, Key, Kind, Module, Name, Position},
 };
 
-/// Runs all stages on modules that are evaluated together. Rules that are `missing` are known by name.
+/// Runs all stages on modules that are evaluated together. Rules in `missing` can be referenced by name.
 ///
 /// # Errors
-/// Returns what is wrong, up to the first stage after which no other can run.
+/// Returns the faults found up to the first stage that prevents all later ones.
 pub fn compile<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Result<Compiled, Vec<Fault>> {
     resolve(modules, missing).compile()
 }
 
-/// Resolves the names of modules that are evaluated together. Rules that are `missing` are known by name.
+/// Resolves the names of modules that are evaluated together. Rules in `missing` can be referenced by name.
 pub fn resolve<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Resolved {
     let mut faults = Vec::new();
     let compiled = Compiled::new(modules, missing, &mut faults);
     Resolved { compiled, faults }
 }
 
-/// Modules whose names are resolved, as far as they can be.
+/// Modules whose names are resolved, as far as possible.
 pub struct Resolved {
     compiled: Compiled,
     faults: Vec<Fault>,
 }
 
 impl Resolved {
-    /// Returns what each definition refers to; the modules are those that were resolved.
+    /// Returns the references of each definition; `modules` are the ones that were resolved.
     pub fn nodes(&self, modules: &[&Module]) -> Vec<Node> {
         nodes::nodes(modules, &self.compiled.rules)
     }
@@ -70,7 +70,7 @@ impl Resolved {
     /// Runs all further stages.
     ///
     /// # Errors
-    /// Returns what is wrong, up to the first stage after which no other can run.
+    /// Returns the faults found up to the first stage that prevents all later ones.
     pub fn compile(self) -> Result<Compiled, Vec<Fault>> {
         let Self { mut compiled, mut faults } = self;
         compiled.run(&mut faults);
@@ -83,24 +83,25 @@ impl Resolved {
     }
 }
 
-/// A definition, and how many keys of its path are those of what is evaluated; the others are keys in its value.
+/// A definition, and the length of the path at which it is evaluated; the remaining keys of its path are keys in its
+/// value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefinitionId {
     /// Where the definition is written.
     pub at: SourceLocation,
-    /// How many keys of its path, the package included, are those of what is evaluated.
+    /// The number of keys, including the package, of the path that is evaluated.
     pub depth: usize,
 }
 
-/// Modules that are in order, with names resolved and each statement in its place.
+/// Modules that passed all checks, with names resolved and statements in evaluation order.
 pub struct Compiled {
     rules: Vec<ResolvedRule>,
     variables: Variables,
-    /// Paths and places of the packages.
+    /// Paths and positions of the packages.
     packages: Vec<(Vec<Constant>, Position)>,
-    /// The builtins that `with` replaces somewhere.
+    /// The builtins that some `with` replaces.
     replaced: BTreeSet<Name>,
-    /// By module, whether lookups in what is always empty are accepted.
+    /// By module, whether lookups in values that are always empty are accepted.
     lenient: Vec<bool>,
     /// By module, whether `print` is evaluated.
     keeps_prints: Vec<bool>,
@@ -139,22 +140,22 @@ impl Compiled {
         self.variables.is_wildcard(variable)
     }
 
-    /// Plans the rules at these paths, and all that they need.
+    /// Plans the rules at these paths, and all rules that they depend on.
     pub fn plan<'p>(&self, entries: impl Iterator<Item = &'p Path>) -> Program {
         plan::plan(self, entries, None)
     }
 
-    /// Plans the rule at a path; the package of that name is no part of `data`.
+    /// Plans the rule at a path; the package of that name is not visible in `data`.
     pub(crate) fn plan_query(&self, package: &str, entry: &Path) -> Program {
         plan::plan(self, std::iter::once(entry), Some(package))
     }
 
-    /// Plans the rule at a path so that all statements are evaluated in the order in which they are written.
+    /// Plans the rule at a path with its statements in source order.
     pub(crate) fn plan_traced(&self, entry: &Path) -> Program {
         plan::plan_traced(self, entry)
     }
 
-    /// Returns where the statements of a rule's first definition begin, in the order in which they are evaluated; notes, and the
+    /// Returns the start positions of the statements of a rule's first definition, in evaluation order. Notes, and the
     /// parts of statements that are evaluated before them, are left out.
     pub(crate) fn statement_order(&self, path: &[String]) -> Vec<Position> {
         let is_it = |rule: &&ResolvedRule| rule.ground_path().iter().map(Constant::plain).eq(path.iter().cloned());
@@ -163,7 +164,7 @@ impl Compiled {
         body.iter().filter(is_written).map(|statement| statement.at).collect()
     }
 
-    /// Plans definitions, each by itself, for coverage.
+    /// Plans definitions individually, for coverage.
     pub fn plan_definitions(&self, definitions: &[DefinitionId]) -> (Program, Vec<Result<RuleId, NotTaken>>) {
         plan::plan_definitions(self, definitions)
     }
@@ -226,12 +227,12 @@ impl Compiled {
     }
 }
 
-/// Whether something was found that has to be fixed before more can be said.
+/// Whether a fault was found that has to be fixed before other stages can run.
 fn stopped(faults: &[Fault]) -> bool {
     faults.iter().any(|fault| !fault.recoverable)
 }
 
-/// How many parameters the rules take.
+/// The numbers of parameters of the rules.
 struct Arities {
     rules: BTreeMap<Vec<Constant>, usize>,
 }
@@ -245,7 +246,7 @@ impl Arities {
         Self { rules: arities }
     }
 
-    /// What is variadic takes more than anybody writes.
+    /// Returns the arity of a function; for a variadic one, the largest number.
     fn of(&self, function: &Function) -> Option<usize> {
         match function {
             Function::Builtin(name) => {
@@ -299,13 +300,13 @@ fn names<'a>(
     names
 }
 
-/// Returns what the names of a package's rules mean.
+/// Returns the documents that the names of a package's rules refer to.
 fn meanings(package: &[Constant], names: &[Name]) -> Meanings {
     let path = |name: &Name| package.iter().cloned().chain([Constant::String(name.as_ref().into())]).collect();
     names.iter().map(|name| (name.clone(), (DATA, path(name)))).collect()
 }
 
-/// Returns what the imports of a module mean.
+/// Returns the documents that the imports of a module refer to.
 fn imported(module: &Module) -> Meanings {
     let mut imports = Meanings::new();
     for import in &module.imports {

@@ -1,10 +1,10 @@
-//! Values that stand in a text, as far as types look at them: keys of objects, indices, scalars.
+//! Constants in source text, as the type checker sees them: keys of objects, indices, scalars.
 
 use std::{cmp::Ordering, sync::Arc};
 
 use regorus::Value;
 
-/// A value without anything to evaluate. Sets are arrays, as in JSON.
+/// A value that needs no evaluation. Sets are arrays, as in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Constant {
     /// `null`.
@@ -21,7 +21,7 @@ pub enum Constant {
     Object(Vec<(Self, Self)>),
 }
 
-/// A number as written; compared by its value.
+/// A number as written in the source, compared by value.
 #[derive(Debug, Clone)]
 pub struct Number(pub(crate) Arc<str>);
 
@@ -30,7 +30,7 @@ impl Number {
         self.0.parse().unwrap_or(f64::NAN)
     }
 
-    /// Returns its value; a number with a point or an exponent is a float, which `sprintf` writes in another way.
+    /// Returns the value; a number with a point or an exponent is a float, which `sprintf` formats differently.
     fn as_value(&self) -> Option<Value> {
         let text = &*self.0;
         let number = Value::from_numeric_string(text).ok()?;
@@ -75,7 +75,7 @@ impl PartialEq for Number {
 impl Eq for Number {}
 
 impl Constant {
-    /// Reads a scalar as it is written; `None` for a text that is none.
+    /// Parses a scalar; `None` if the text is not one.
     pub fn scalar(text: &str) -> Option<Self> {
         Some(match text {
             "null" => Self::Null,
@@ -90,7 +90,7 @@ impl Constant {
         })
     }
 
-    /// Returns the text that it is.
+    /// Returns the string, if it is one.
     pub fn as_text(&self) -> Option<&Arc<str>> {
         match self {
             Self::String(text) => Some(text),
@@ -98,8 +98,8 @@ impl Constant {
         }
     }
 
-    /// Returns the value of a scalar; `None` for a number that cannot be represented, and for collections, as arrays stand
-    /// for sets, too.
+    /// Returns the value of a scalar; `None` for a number that cannot be represented, and for collections, as an array
+    /// may also represent a set.
     pub fn value(&self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
@@ -110,7 +110,7 @@ impl Constant {
         })
     }
 
-    /// Writes it without the quotes of a string.
+    /// Returns it as text, without the quotes of a string.
     pub fn plain(&self) -> String {
         match self {
             Self::String(text) => text.to_string(),
@@ -119,8 +119,8 @@ impl Constant {
     }
 }
 
-/// Reads a string between quotes. As in OPA, control characters are allowed, and half of a surrogate pair becomes the
-/// replacement character.
+/// Parses a quoted string. As in OPA, control characters are allowed, and half a surrogate pair becomes the replacement
+/// character.
 fn unquoted(text: &str) -> String {
     if let Ok(text) = serde_json::from_str(text) {
         return text;

@@ -1,4 +1,4 @@
-//! The time that a thread computes, which is not the time that passes.
+//! CPU time of a thread, as opposed to wall-clock time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl CpuTimer {
         Self(thread_time())
     }
 
-    /// Returns how long this thread has computed since.
+    /// Returns the CPU time of this thread since the start.
     pub fn elapsed(self) -> Duration {
         thread_time().saturating_sub(self.0)
     }

@@ -1,4 +1,4 @@
-//! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
+//! `time.*` where regorus differs: OPA's days, weeks and years in durations, dates that overflow, layouts.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -25,8 +25,8 @@ pub(super) const TABLE: &[Builtin] = &[
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
 
-/// A month that ends too early runs over into the next one: a month behind 31 January is 2 or 3 March. In a time zone, the
-/// local time of day stays the same.
+/// Adds years, months and days. A day beyond the end of a month overflows into the next: one month after 31 January is
+/// 2 or 3 March. In a time zone, the local time of day stays the same.
 fn add_date(arguments: &[Value]) -> BuiltinResult {
     let (years, months, days) = (integer(arguments, 1)?, integer(arguments, 2)?, integer(arguments, 3)?);
     let (at, zone) = match &arguments[0] {
@@ -42,12 +42,12 @@ fn add_date(arguments: &[Value]) -> BuiltinResult {
     let months = i128::from(years) * 12 + i128::from(months) + year * 12 + month - 1;
     let day = days_to(months.div_euclid(12), months.rem_euclid(12) + 1) + of_month - 1 + i128::from(days);
     let local = day.saturating_mul(DAY).saturating_add(rest);
-    // Like Go's `time.Date`: the offset is that at a first guess, which decides when clocks are changed.
+    // As in Go's `time.Date`, the offset is the one at a first guess, which matters when clocks are changed.
     let at = local - offset(local - offset(local)?)?;
     i64::try_from(at).map_or_else(|_| failed("time outside of valid range"), |at| Ok(Value::from(at)))
 }
 
-/// Returns by how many nanoseconds the clock in a time zone is ahead of UTC.
+/// Returns how many nanoseconds a time zone is ahead of UTC.
 fn offset(at: i128, zone: &Value) -> Result<i128, BuiltinFault> {
     let Ok(at) = i64::try_from(at) else { return Err(BuiltinFault::Failed("time outside of valid range".to_owned())) };
     let moment = [Value::from(vec![Value::from(at), zone.clone()])];
@@ -58,24 +58,25 @@ fn offset(at: i128, zone: &Value) -> Result<i128, BuiltinFault> {
     Ok(day * DAY + seconds * SECOND - i128::from(at).div_euclid(SECOND) * SECOND)
 }
 
-/// Days from 1970 to the first of a month (1 to 12), in the Gregorian calendar of all times.
+/// Returns the days from 1970 to the first of a month (1 to 12), in the proleptic Gregorian calendar.
 fn days_to(year: i128, month: i128) -> i128 {
-    // Years that begin in March have their leap day at the end.
+    // With years that begin in March, the leap day is the last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (month * 153 + 2) / 5 - 719_468
 }
 
-/// Year, month and day of a day counted from 1970.
+/// Returns year, month and day of a day counted from 1970.
 fn civil(day: i128) -> (i128, i128, i128) {
     let guess = day.div_euclid(366) + 1970;
-    // The guess is never too late for years from 1970 on, and off by few years in what 64 bits can say.
+    // The guess is never too late from 1970 on, and only a few years off within 64-bit timestamps.
     let year = (guess - 2..guess + 6).rev().find(|year| days_to(*year, 1) <= day).unwrap_or(guess);
     let month = (1..=12).rev().find(|month| days_to(year, *month) <= day).unwrap_or(1);
     (year, month, day - days_to(year, month) + 1)
 }
 
-/// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
+/// Formats a time. regorus supports offsets of time zones but not their abbreviations, and handles fractions
+/// differently.
 fn format(arguments: &[Value]) -> BuiltinResult {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
     let text = |index: usize| parts.get(index).and_then(value::text).map(ToString::to_string);
@@ -108,8 +109,8 @@ fn format(arguments: &[Value]) -> BuiltinResult {
     native("time.format", arguments)
 }
 
-/// Reads what Go's `time.Parse` reads with the layout `RFC3339`. Beside RFC 3339 that is an hour of one digit, a comma before
-/// the fraction, and offsets up to `24:60`; small letters and leap seconds are errors.
+/// Parses what Go's `time.Parse` accepts for the layout `RFC3339`. In addition to RFC 3339, these are single-digit
+/// hours, a comma before the fraction, and offsets up to `24:60`; lowercase letters and leap seconds are errors.
 fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
     static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let date = "([0-9]{4})-([0-9]{2})-([0-9]{2})";
@@ -134,7 +135,7 @@ fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
     if !in_range {
         return invalid();
     }
-    // Digits behind the ninth are left out.
+    // Digits after the ninth are dropped.
     let fraction: String =
         parts.get(7).map_or("", |part| part.as_str()).chars().chain("000000000".chars()).take(9).collect();
     let offset = (offset_hours * 60 + offset_minutes)
@@ -145,7 +146,7 @@ fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
     i64::try_from(at).map_or_else(|_| failed("time outside of valid range"), |at| Ok(Value::from(at)))
 }
 
-/// Go's layouts that OPA knows by name.
+/// Go's layouts that OPA accepts by name.
 const LAYOUTS: &[(&str, &str)] = &[
     ("ANSIC", "Mon Jan _2 15:04:05 2006"),
     ("RFC1123", "Mon, 02 Jan 2006 15:04:05 MST"),
@@ -159,8 +160,8 @@ const LAYOUTS: &[(&str, &str)] = &[
     ("UnixDate", "Mon Jan _2 15:04:05 MST 2006"),
 ];
 
-/// regorus cuts layouts and times at bytes, which may be in the middle of a character, wants a month and a day, and reads a time
-/// zone after the end of a layout.
+/// Parses a time with a layout. regorus cuts layouts and times at byte offsets, possibly in the middle of a character,
+/// requires a month and a day, and reads a time zone after the end of a layout.
 fn parse_ns(arguments: &[Value]) -> BuiltinResult {
     let (layout, time) = (string(arguments, 0)?, string(arguments, 1)?);
     let layout = LAYOUTS.iter().find(|(name, _)| *name == layout).map_or(layout, |(_, layout)| layout);
@@ -171,7 +172,8 @@ fn parse_ns(arguments: &[Value]) -> BuiltinResult {
         return refused("time.parse_ns: more than 20 different characters that are not ASCII in a layout or time");
     };
     let end = if layout.contains("MST") { String::new() } else { separator.to_string() };
-    // As in Go, a month or day that the layout does not have is the first. One that it has cannot be there twice.
+    // As in Go, a month or day missing from the layout is the first one. A field must not occur twice, so only missing
+    // ones are added.
     let with = |fields: &str, first: &str| {
         let [fields, first] = [fields, first].map(|text| text.replace(' ', &separator.to_string()));
         native("time.parse_ns", &[format!("{layout}{fields}{end}").into(), format!("{time}{first}{end}").into()])
@@ -185,8 +187,8 @@ fn parse_ns(arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-/// Returns two texts with characters out of `free` for those that are not ASCII. These are no fields of a layout, and only
-/// have to be equal. `None` if there are too few.
+/// Replaces the non-ASCII characters of both strings by characters from `free`. They are not fields of a layout and
+/// only have to be equal. `None` if there are too few.
 fn in_ascii(layout: &str, time: &str, mut free: impl Iterator<Item = char>) -> Option<(String, String)> {
     let mut places = BTreeMap::new();
     let mut replaced = |text: &str| -> Option<String> {
@@ -200,7 +202,7 @@ fn in_ascii(layout: &str, time: &str, mut free: impl Iterator<Item = char>) -> O
     Some((replaced(layout)?, replaced(time)?))
 }
 
-/// What OPA's own units are in hours.
+/// OPA's additional units, in hours.
 const HOURS: &[(&str, f64)] = &[("d", 24.0), ("w", 168.0), ("y", 8760.0)];
 
 fn parse(arguments: &[Value]) -> BuiltinResult {
@@ -230,7 +232,7 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
     native("time.parse_duration_ns", &[Value::from(rewritten)])
 }
 
-/// How many bytes at the beginning are of a kind.
+/// Returns the number of leading bytes whose characters match.
 fn span(text: &str, of: impl Fn(char) -> bool) -> usize {
     text.find(|c| !of(c)).unwrap_or(text.len())
 }

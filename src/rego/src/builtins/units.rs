@@ -1,4 +1,4 @@
-//! Amounts with units. Computed in whole numbers over a power of ten, so that no digit is lost and none is made up.
+//! Amounts with units, computed as integers over a power of ten, so that no precision is lost or invented.
 
 use num_bigint::BigInt;
 use regorus::Value;
@@ -7,14 +7,14 @@ use super::call::{Builtin, BuiltinFault, BuiltinResult, failed, refused, string}
 
 pub(super) const TABLE: &[Builtin] = &[("units.parse", 1, parse), ("units.parse_bytes", 1, parse_bytes)];
 
-/// The longest amount and the largest exponent that are computed; OPA takes more digits.
+/// The longest amount and the largest exponent that are accepted; OPA accepts more.
 const LONGEST: usize = 400;
 const LARGEST_EXPONENT: i64 = 400;
 
 fn parse(arguments: &[Value]) -> BuiltinResult {
     let text = string(arguments, 0)?.replace('"', "");
     let (number, unit) = split("units.parse", "amount", &text)?;
-    // Only the first letter tells milli from mega.
+    // Only the case of the first letter distinguishes milli from mega.
     let mut unit: String = unit.to_owned();
     if let Some(first) = unit.chars().next() {
         let rest = unit[first.len_utf8()..].to_lowercase();
@@ -30,7 +30,7 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
     Ok(rational(&amount("units.parse", "amount", number)?, &(BigInt::from(factor), BigInt::from(1))))
 }
 
-/// What OPA multiplies by for milli: the float next to a thousandth, exactly.
+/// Returns OPA's exact factor for milli: the float nearest to a thousandth.
 fn milli() -> (BigInt, BigInt) {
     (BigInt::from(1_152_921_504_606_847_u64), BigInt::from(1_u64 << 60))
 }
@@ -45,7 +45,7 @@ fn parse_bytes(arguments: &[Value]) -> BuiltinResult {
     Ok(whole(&(over * factor / under)))
 }
 
-/// Returns what a unit, in small letters, stands for.
+/// Returns the factor of a unit, given in lowercase.
 fn multiple(unit: &str, bytes: bool) -> Option<u64> {
     let unit = if bytes { unit.strip_suffix('b').unwrap_or(unit) } else { unit };
     let (letter, base) = unit.strip_suffix('i').map_or((unit, 1000_u64), |letter| (letter, 1024));
@@ -66,7 +66,7 @@ impl Amount {
     }
 }
 
-/// Splits number and unit where OPA does.
+/// Splits number and unit as OPA does.
 fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str), BuiltinFault> {
     if text.contains(' ') {
         return failed(format!("{name}: spaces not allowed in resource strings"));
@@ -95,7 +95,7 @@ fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str)
     if number.is_empty() { failed(format!("{name}: no {what} provided")) } else { Ok((number, unit)) }
 }
 
-/// Reads a decimal number of reasonable size.
+/// Parses a decimal number of reasonable size.
 fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
     let wrong = || BuiltinFault::Failed(format!("{name}: could not parse {what} to a number"));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -117,7 +117,7 @@ fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
     Ok(Amount { digits, exponent: exponent - i64::try_from(fraction.len()).unwrap_or(0) })
 }
 
-/// Ten digits behind the point where it is no whole number, as OPA writes it.
+/// Returns the product, with ten digits after the point unless it is a whole number, as OPA writes it.
 fn rational(amount: &Amount, (over, under): &(BigInt, BigInt)) -> Value {
     let (digits, power) = amount.fraction();
     let (over, under) = (digits * over, power * under);

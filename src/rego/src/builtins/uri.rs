@@ -1,4 +1,4 @@
-//! `uri.*`: addresses as Go's `net/url` reads them.
+//! `uri.*`: URLs as Go's `net/url` parses them.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
     ))
 }
 
-/// The parts of an address; what is not given is empty.
+/// The parts of a URL; missing ones are empty.
 #[derive(Debug, Default)]
 struct Address {
     scheme: String,
@@ -41,7 +41,7 @@ struct Address {
     fragment: String,
 }
 
-/// Which part of an address a text is, as far as its characters are concerned.
+/// A part of a URL, for the characters that are valid in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AddressPart {
     Host,
@@ -62,7 +62,7 @@ impl Address {
         query.clone_into(&mut address.query);
         if !rest.starts_with('/') {
             if !scheme.is_empty() {
-                // An opaque one, such as `mailto:x`.
+                // An opaque URL, for example `mailto:x`.
                 return Ok(address);
             }
             if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
@@ -82,7 +82,7 @@ impl Address {
     }
 }
 
-/// Splits off what comes before the first colon, if it can be a scheme.
+/// Splits off the text before the first colon, if it is a valid scheme.
 fn scheme(text: &str) -> Result<(&str, &str), BuiltinFault> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -141,7 +141,7 @@ fn host_and_port(authority: &str) -> Result<(String, String), BuiltinFault> {
     Ok((name.to_owned(), port.to_owned()))
 }
 
-/// A colon and digits, or nothing.
+/// Checks that a port is empty, or a colon followed by digits.
 fn valid_port(port: &str) -> Result<(), BuiltinFault> {
     let digits = port.strip_prefix(':').unwrap_or(if port.is_empty() { "" } else { "x" });
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -166,7 +166,7 @@ fn unescaped(text: &str, part: AddressPart) -> Result<String, BuiltinFault> {
     Ok(String::from_utf8_lossy(&unescape(text, part)?).into_owned())
 }
 
-/// Decodes `%2F` and the like.
+/// Decodes percent escapes such as `%2F`.
 pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, BuiltinFault> {
     escapes(text)?;
     let mut bytes = Vec::with_capacity(text.len());
@@ -175,7 +175,7 @@ pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, Builtin
         if first == b'%' {
             let code = std::str::from_utf8(&behind[..2]).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
             let code = code.unwrap_or(b'%');
-            // Hosts escape only what is beyond ASCII; zones almost anything.
+            // Hosts escape only non-ASCII bytes; zones escape almost anything.
             let wrong = match part {
                 AddressPart::Host => code < 0x80 && code != b'%',
                 AddressPart::Zone => code != b'%' && code != b' ' && code < 0x80 && must_be_escaped(code),
@@ -197,12 +197,12 @@ pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, Builtin
     Ok(bytes)
 }
 
-/// Whether a character cannot stand in a host.
+/// Whether a character is not allowed in a host.
 fn must_be_escaped(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte))
 }
 
-/// A path as Go would write it.
+/// Returns a path as Go escapes it.
 fn escaped_path(path: &str) -> String {
     path.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {

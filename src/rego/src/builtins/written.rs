@@ -1,11 +1,11 @@
-//! Values as OPA writes them.
+//! Values in OPA's notation.
 
 use regorus::Value;
 
 use super::natives::native;
 use crate::order;
 
-/// Writes a value as OPA does inside messages: strings quoted, sets in braces.
+/// Appends a value as OPA writes it inside messages: strings quoted, sets in braces.
 pub(super) fn write(out: &mut String, value: &Value) {
     match value {
         Value::String(text) => out.push_str(&quoted(text)),
@@ -31,7 +31,7 @@ pub(super) fn write(out: &mut String, value: &Value) {
     }
 }
 
-/// Writes a value; strings by themselves are not quoted.
+/// Returns a value as text; a top-level string is not quoted.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -61,12 +61,12 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// Quotes a text as Go does.
+/// Quotes a string as Go does.
 pub(super) fn quoted(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
         return format!("\"{text}\"");
     }
-    // regorus holds the table of what Go can print.
+    // regorus has the table of characters that Go considers printable.
     let arguments = [Value::from("%q"), Value::from(vec![Value::from(text)])];
     match native("sprintf", &arguments) {
         Ok(Value::String(quoted)) => quoted.to_string(),
@@ -74,7 +74,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Whether Go would write a character as it is.
+/// Whether Go writes a character unescaped.
 pub(super) fn is_print(c: char) -> bool {
     matches!(c, '"' | '\\') || !quoted(&c.to_string()).starts_with("\"\\")
 }

@@ -1,7 +1,7 @@
 //! `yaml.marshal`: values as Go's `yaml.v3` writes them, indented by two.
 //!
-//! Strings that YAML 1.1 reads as something else are in double quotes; so is what has characters that cannot be printed. What
-//! could be mistaken for the syntax of YAML is in single quotes, and several lines are a block.
+//! Strings that YAML 1.1 would parse as another type, and strings with unprintable characters, are double-quoted.
+//! Strings that resemble YAML syntax are single-quoted, and strings of several lines become a block.
 
 use std::{cmp::Ordering, fmt::Write as _};
 
@@ -17,7 +17,7 @@ use crate::order;
 
 pub(super) const TABLE: &[Builtin] = &[("yaml.marshal", 1, marshal)];
 
-/// The longest key that stands in front of its colon.
+/// The longest key that is written before its colon, in bytes.
 const LONGEST_KEY: usize = 128;
 
 fn marshal(arguments: &[Value]) -> BuiltinResult {
@@ -27,7 +27,7 @@ fn marshal(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(text))
 }
 
-/// Writes a value whose first line has begun; further lines begin at this column.
+/// Appends a value whose first line has already begun; further lines start at this column.
 fn write(out: &mut String, value: &Value, column: usize) -> Result<(), BuiltinFault> {
     match value {
         Value::Array(items) if !items.is_empty() => sequence(out, items.iter(), column),
@@ -59,7 +59,7 @@ fn sequence<'a>(out: &mut String, items: impl Iterator<Item = &'a Value>, column
     Ok(())
 }
 
-/// Begins a line, unless it is the first one of a collection.
+/// Indents a line, unless it is the first one of a collection.
 fn begin(out: &mut String, index: usize, column: usize) {
     if index > 0 {
         out.push_str(&" ".repeat(column));
@@ -93,7 +93,7 @@ fn field(out: &mut String, key: &str, value: &Value, column: usize) -> Result<()
     write(out, value, column + 2)
 }
 
-/// Returns a key as JSON has it.
+/// Returns a key as JSON writes it.
 fn key_text(key: &Value) -> String {
     match key {
         Value::String(text) => text.to_string(),
@@ -117,7 +117,7 @@ fn scalar(value: &Value, column: usize) -> String {
     }
 }
 
-/// How the characters of a text restrict its style.
+/// Properties of a string that restrict its style.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own, as in Go")]
 struct TextShape {
@@ -190,7 +190,7 @@ fn text(text: &str, column: usize) -> String {
     }
 }
 
-/// Several lines, with all line breaks at the end.
+/// Returns a block of several lines that keeps all trailing line breaks.
 fn block(text: &str, column: usize) -> String {
     let indent = " ".repeat(column.max(2));
     let mut out = String::from("|");
@@ -253,7 +253,7 @@ fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}') && c != '\u{feff}'
 }
 
-/// Whether YAML reads a text as something else than a string.
+/// Whether YAML parses a string as another type.
 fn is_other(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "null", "y", "yes", "on", "n", "no", "off"];
     let lower = text.to_lowercase();
@@ -271,7 +271,7 @@ fn is_other(text: &str) -> bool {
 
 fn is_number(text: &str) -> bool {
     let begins = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
-    // A point is not followed by anything that could be left out.
+    // After a leading point, underscores are not ignored.
     let text = if text.starts_with('.') { text.to_owned() } else { text.replace('_', "") };
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
     let of_base = |prefix: [&str; 2], base| {
@@ -284,7 +284,7 @@ fn is_number(text: &str) -> bool {
     begins && (of_base(["0x", "0X"], 16) || of_base(["0b", "0B"], 2) || of_base(["0o", "0O"], 8) || is_decimal)
 }
 
-/// Whether a text without its sign is a number of base 60: `12:30`.
+/// Whether a string without its sign is a base 60 number: `12:30`.
 fn is_base_60(unsigned: &str) -> bool {
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
     let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'_';
@@ -299,7 +299,7 @@ fn is_base_60(unsigned: &str) -> bool {
         && fraction.bytes().all(is_digit)
 }
 
-/// Whether a text is a date, or a date and a time.
+/// Whether a string is a date, or a date with a time.
 fn is_time(text: &str) -> bool {
     let (date, time) = match text.find(['T', 't', ' ']) {
         Some(at) => (&text[..at], Some((&text[at..=at], &text[at + 1..]))),
@@ -342,7 +342,7 @@ fn is_time(text: &str) -> bool {
         && fraction.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The order of keys, where `a2` is before `a10`.
+/// Compares keys in natural order: `a2` comes before `a10`.
 fn natural_order(left: &str, right: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
@@ -351,7 +351,7 @@ fn natural_order(left: &str, right: &str) -> Ordering {
     match (a.is_alphabetic(), b.is_alphabetic()) {
         (true, true) => return a.cmp(&b),
         (false, false) => {}
-        // Behind digits a letter comes first, elsewhere what is none.
+        // After digits a letter comes first, elsewhere a non-letter.
         (is_letter, _) => return if is_letter == behind_digits { Ordering::Less } else { Ordering::Greater },
     }
     let zeros = a == '0' || b == '0';

@@ -1,4 +1,4 @@
-//! Calls: whether the function exists, and takes as many arguments; and `print`, which has no value.
+//! Checks of calls: whether the function exists and the number of arguments fits; and of `print`, which has no value.
 //!
 //! OPA's stages `CheckVoidCalls`, `RewritePrintCalls` and `CheckUndefinedFuncs`.
 
@@ -51,7 +51,7 @@ fn has_result(function: &Function) -> bool {
     }
 }
 
-/// What is printed must have a value by then; statements are not put into another order for it.
+/// Checks that arguments of `print` have a value at that point; statements are not reordered for it.
 fn prints(
     body: &[ResolvedStatement],
     module: usize,
@@ -95,7 +95,7 @@ fn prints(
     }
 }
 
-/// Returns what a statement prints, if that is what it does.
+/// Returns the arguments of a `print` statement; `None` for any other.
 fn printed(statement: &ResolvedStatement) -> Option<&[ResolvedTerm]> {
     match &statement.what {
         ResolvedStatementKind::Call(call) if is_print(call) => Some(&call.arguments),
@@ -107,7 +107,7 @@ pub(super) fn is_print(call: &ResolvedCall) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == "print")
 }
 
-/// Whether a call is what a trace adds.
+/// Whether a call is a note inserted by a trace.
 pub(super) fn is_note(call: &ResolvedCall) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == declarations::NOTE)
 }
@@ -117,7 +117,8 @@ pub(super) fn is_noting(statement: &ResolvedStatement) -> bool {
     matches!(&statement.what, ResolvedStatementKind::Call(call) if is_note(call))
 }
 
-/// Returns whether all functions that a definition calls exist, and those that get a wrong number of arguments.
+/// Returns whether all functions that a definition calls exist, and a fault for each call with the wrong number of
+/// arguments.
 pub(super) fn functions(rule: &ResolvedRule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
     let mut known = true;
     let mut faults = Vec::new();
@@ -159,7 +160,7 @@ pub(super) fn functions(rule: &ResolvedRule, arity: Arity<'_>) -> (bool, Vec<Fau
     (known, faults)
 }
 
-/// Whether a path in the package of a definition is the name of a builtin, behind the package.
+/// Whether a path consists of the package of a definition and the name of a builtin.
 fn hides_builtin(path: &[Constant], definition: &[ResolvedTerm]) -> bool {
     (1..path.len()).any(|package| {
         let own = path[..package].iter().zip(definition).all(|(key, own)| own.constant().as_ref() == Some(key));
@@ -171,7 +172,7 @@ fn hides_builtin(path: &[Constant], definition: &[ResolvedTerm]) -> bool {
     })
 }
 
-/// Checks that no template string gives a variable its value: OPA does not iterate there.
+/// Checks that no variable gets its value only in a template string: OPA does not iterate there.
 pub(super) fn templates(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec<Fault>) {
     for rule in rule.chain() {
         let mut inside: Vec<(Variable, Position)> = Vec::new();

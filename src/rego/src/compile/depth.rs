@@ -1,13 +1,13 @@
-//! How much stack a rule can need: each operator, each loop of a body and each rule that another one refers to is on the stack
-//! while what is inside of it is planned and evaluated. An overflow would end the process, so it is estimated at load; an
-//! evaluation also looks at how much it uses.
+//! Estimates the stack that a rule needs: each operator, each loop of a body and each referenced rule occupies the
+//! stack while its contents are planned and evaluated. A stack overflow would end the process, so it is estimated at
+//! load; an evaluation also checks its actual use.
 
 use super::term::{
     Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
     ResolvedTerm, ResolvedValue, TemplatePart,
 };
 
-/// Bytes for one rule or function that is evaluated for another.
+/// Bytes for one rule or function evaluated by another.
 const RULE: usize = 4096;
 /// Bytes for one body or comprehension.
 const BODY: usize = 2048;
@@ -16,7 +16,7 @@ const LOOP: usize = 1536;
 /// Bytes for one level of an expression.
 const LEVEL: usize = 768;
 
-/// Returns the bytes that one definition can need by itself.
+/// Returns the bytes that one definition needs by itself.
 pub(super) fn rule(rule: &ResolvedRule) -> usize {
     let branch = |rule: &ResolvedRule| {
         let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
@@ -44,7 +44,7 @@ fn statement(statement: &ResolvedStatement) -> usize {
     statement.with.iter().map(|with| term(&with.value)).fold(own, usize::max)
 }
 
-/// Returns how many loops a statement may stand for: one for each key that is not a constant.
+/// Returns the number of loops that a statement may need: one for each key that is not a constant.
 fn loops(statement: &ResolvedStatement) -> usize {
     let of_call = |call: &ResolvedCall| 1 + call.arguments.iter().map(loops_of).sum::<usize>();
     match &statement.what {
@@ -87,7 +87,7 @@ fn term(of: &ResolvedTerm) -> usize {
     LEVEL + inner
 }
 
-/// Returns the terms right inside another one, those of bodies left out.
+/// Returns the direct subterms of a term, without those in bodies.
 fn children(term: &ResolvedTerm) -> Vec<&ResolvedTerm> {
     match &term.value {
         ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => items.iter().collect(),

@@ -1,20 +1,20 @@
-//! The planner: checked rules become a [`Program`].
+//! The planner: turns checked rules into a [`Program`].
 //!
-//! It begins where the checks end: each statement of a body is a term, a call or a unification, names are resolved, what is
-//! nested has a variable of its own, and the statements are in an order in which each variable has a value before it is
-//! needed. What is left to do:
+//! It starts where the checks end: each statement of a body is a term, a call or a unification, names are resolved,
+//! nested expressions have variables of their own, and the statements are in an order in which each variable has a
+//! value before it is needed. What remains:
 //!
-//! - here: rules by their paths, and documents, which hold rules and what is given as data.
-//! - `rules`: definitions, `else`, parameters, defaults; which conditions come first.
-//! - `body`: statements in a row, each loop around what follows it.
-//! - `terms`: where the value of a term is, and the steps that make it.
+//! - here: rules by their paths, and documents, which combine rules and data.
+//! - `rules`: definitions, `else`, parameters, defaults; the order of conditions.
+//! - `body`: sequences of statements, each loop around the statements after it.
+//! - `terms`: the operands of terms, and the steps that compute them.
 //! - `references`: paths below `input` and `data`, keys that iterate.
-//! - `invariants`: what loops need not do again each time.
-//! - `with`: other documents and functions.
-//! - `unify`: which side of `=` gives variables their values. The order of the statements decides that at load: whatever has
-//!   no value yet is bound, the rest is compared.
+//! - `invariants`: work that loops need not repeat.
+//! - `with`: replaced documents and functions.
+//! - `unify`: which side of `=` binds variables. The order of the statements decides that at load: variables without a
+//!   value are bound, everything else is compared.
 //!
-//! OPA's own planner (`internal/planner`) makes programs of the same shape for its WebAssembly target.
+//! OPA's own planner (`internal/planner`) produces programs of the same shape for its WebAssembly target.
 
 mod body;
 mod invariants;
@@ -40,11 +40,11 @@ use crate::{
     syntax::{Name, Position},
 };
 
-/// What a part of a plan is, or why there is none.
+/// A planned part of a program, or why it is unsupported.
 type Planned<T> = Result<T, NotTaken>;
 
-/// Plans the rules at these paths, and all that they need. The rules must have passed all checks. A package that is `hidden`
-/// is no part of `data`.
+/// Plans the rules at these paths, and all rules that they depend on. The rules must have passed all checks. A package
+/// that is `hidden` is not visible in `data`.
 pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>, hidden: Option<&str>) -> Program {
     let tree = compiled.tree();
     let hidden = hidden.map(|package| Constant::String(package.into()));
@@ -53,7 +53,7 @@ pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Pa
     planner.program
 }
 
-/// Plans the rule at a path, in the order in which it is written.
+/// Plans the rule at a path, with its statements in source order.
 pub(super) fn plan_traced(compiled: &Compiled, entry: &Path) -> Program {
     let tree = compiled.tree();
     let mut planner = Planner::new(compiled, &tree, PlanKind::Traced);
@@ -61,7 +61,7 @@ pub(super) fn plan_traced(compiled: &Compiled, entry: &Path) -> Program {
     planner.program
 }
 
-/// Plans definitions, each by itself.
+/// Plans definitions individually.
 pub(super) fn plan_definitions(compiled: &Compiled, definitions: &[DefinitionId]) -> (Program, Vec<Planned<RuleId>>) {
     let tree = compiled.tree();
     let mut planner = Planner::new(compiled, &tree, PlanKind::Covered);
@@ -78,14 +78,14 @@ impl Compiled {
     }
 }
 
-/// What a program is for.
+/// The purpose of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PlanKind {
-    /// Results, as fast as may be.
+    /// Fast evaluation of results.
     Fast,
-    /// All statements are evaluated in the order in which they are written, each time.
+    /// All statements are evaluated in source order, and repeatedly.
     Traced,
-    /// As traced; and which places were evaluated is noted.
+    /// As `Traced`, and the evaluated locations are noted.
     Covered,
 }
 
@@ -93,19 +93,19 @@ struct Planner<'a> {
     rules: &'a [term::ResolvedRule],
     tree: &'a Tree,
     variables: &'a Variables,
-    /// The builtins that `with` replaces somewhere.
+    /// The builtins that some `with` replaces.
     replaced: &'a BTreeSet<Name>,
     program: Program,
-    /// By the first definition.
+    /// By the index of the first definition.
     planned: BTreeMap<usize, Planned<RuleId>>,
-    /// By the path, and what is asked for below it.
+    /// By the path, and the pattern of the keys that are read below it.
     documents: BTreeMap<(Vec<Constant>, Pattern), Planned<RuleId>>,
-    /// The first key of a package that is no part of `data`.
+    /// The first key of a package that is not visible in `data`.
     hidden: Option<Constant>,
     kind: PlanKind,
 }
 
-/// The keys of a reference, `None` for those that are variables.
+/// The keys of a reference; `None` for variables.
 type Pattern = Vec<Option<Constant>>;
 
 impl<'a> Planner<'a> {
@@ -140,7 +140,7 @@ impl Planner<'_> {
         Ok(RuleId(self.program.rules.len() - 1))
     }
 
-    /// Plans what is at a path: a rule or a document, or a part of one.
+    /// Plans a rule or a document, or a part of one, at a path.
     fn entry(&mut self, path: &[Constant]) -> Planned<RuleId> {
         let has_rules = |depth: &usize| self.tree.at(&path[..*depth]).is_some_and(|node| !node.rules.is_empty());
         match self.tree.at(path) {
@@ -150,12 +150,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans what is at a node: its rule, or as much of the document below it as fits a pattern.
+    /// Plans the rule at a node, or the part of its document that matches a pattern.
     fn value_at(&mut self, path: &[Constant], node: &Tree, pattern: Pattern) -> Planned<RuleId> {
         if self.is_document(node) { self.document(path, node, pattern) } else { self.rule(node) }
     }
 
-    /// Plans the rule at a node, unless that is done.
+    /// Plans the rule at a node, unless it is planned already.
     fn rule(&mut self, node: &Tree) -> Planned<RuleId> {
         let Some(first) = node.rules.first().copied() else {
             return Err(not_taken(START, "a rule that is not here"));
@@ -173,7 +173,7 @@ impl Planner<'_> {
         planned
     }
 
-    /// Plans as much of the document at a node as fits a pattern, unless that is done.
+    /// Plans the part of a node's document that matches a pattern, unless it is planned already.
     fn document(&mut self, path: &[Constant], node: &Tree, mut pattern: Pattern) -> Planned<RuleId> {
         while pattern.last().is_some_and(Option::is_none) {
             pattern.pop();
@@ -192,12 +192,12 @@ impl Planner<'_> {
         planned
     }
 
-    /// Returns where a rule is written.
+    /// Returns the location of a rule.
     fn place(&self, rule: usize) -> SourceLocation {
         SourceLocation { module: self.rules[rule].module, at: self.rules[rule].at }
     }
 
-    /// Returns the number of a path.
+    /// Returns the index of a path.
     fn path(&mut self, node: PathNode) -> PathId {
         let known = self.program.paths.iter().position(|known| *known == node);
         PathId(known.unwrap_or_else(|| {
@@ -213,7 +213,7 @@ fn not_taken(at: SourceLocation, reason: impl Into<String>) -> NotTaken {
     NotTaken { reason: reason.into(), at }
 }
 
-/// Returns the value of a term in which nothing has to be evaluated.
+/// Returns the value of a term that needs no evaluation.
 fn value_of(term: &term::ResolvedTerm) -> Option<Value> {
     Some(match &term.value {
         term::ResolvedValue::Constant(constant) => constant.value()?,
@@ -224,7 +224,7 @@ fn value_of(term: &term::ResolvedTerm) -> Option<Value> {
         term::ResolvedValue::Object(fields) => {
             let mut object = BTreeMap::new();
             for (key, value) in fields {
-                // Two values at one key are a conflict, which is found when it is made.
+                // Two values at one key are a conflict, which is reported when the object is built.
                 if object.insert(value_of(key)?, value_of(value)?).is_some() {
                     return None;
                 }

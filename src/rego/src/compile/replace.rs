@@ -1,4 +1,4 @@
-//! `with`: what can be replaced, and by what. OPA's stage `RewriteWithValues`.
+//! `with`: checks of targets and replacements. OPA's stage `RewriteWithValues`.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,16 +14,17 @@ use crate::{builtins::declarations, syntax::Name};
 
 pub(super) struct Replacer<'a> {
     pub(super) tree: &'a Tree,
-    /// How many parameters each rule has.
+    /// The number of parameters of each rule.
     pub(super) arities: &'a [usize],
     pub(super) variables: &'a mut Variables,
-    /// The builtins that are replaced somewhere.
+    /// The builtins that some `with` replaces.
     pub(super) replaced: &'a mut BTreeSet<Name>,
     pub(super) faults: &'a mut Vec<Fault>,
 }
 
 impl Replacer<'_> {
-    /// Checks a definition and those behind `else`; values are evaluated before the statement that they are for.
+    /// Checks a definition and its `else` branches; moves replacement values into statements before the one with the
+    /// `with`.
     pub(super) fn rule(&mut self, rule: &mut ResolvedRule) {
         let module = rule.module;
         let mut next = Some(rule);
@@ -56,7 +57,7 @@ impl Replacer<'_> {
                         let variable = self.variables.generated();
                         let at = with.value.at;
                         if let ResolvedValue::Builtin(name) = &with.value.value {
-                            // No function is a value: its name is that of a variable here.
+                            // A function is not a value: its name is treated as a variable here.
                             let first = name.split('.').next().unwrap_or_default().into();
                             with.value.value = ResolvedValue::Variable(self.variables.free(&first));
                         }
@@ -96,7 +97,7 @@ impl Replacer<'_> {
         }
     }
 
-    /// Whether the value has to be evaluated before.
+    /// Whether the value has to be evaluated beforehand.
     fn evaluated(&mut self, with: &ResolvedWith) -> Result<bool, (Code, String)> {
         match &with.target.value {
             WithTargetValue::Other | WithTargetValue::Variable(_) => {
@@ -147,7 +148,7 @@ impl Replacer<'_> {
     }
 }
 
-/// Whether a builtin can be replaced.
+/// Checks that a builtin can be replaced.
 fn replaceable(name: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("with keyword replacing built-in function: {why}"));
     if matches!(name, "eq" | "rego.metadata.chain" | "rego.metadata.rule") || name.starts_with("internal.") {

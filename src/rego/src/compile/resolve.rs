@@ -1,6 +1,6 @@
-//! From what is written to what it means: names become variables, rules and imports; operators and `in` become calls.
+//! Resolves names to variables, rules and imports; turns operators and `in` into calls.
 //!
-//! These are OPA's stages `ResolveRefs` and `RewriteLocalVars`: what they refuse is found on the way.
+//! These are OPA's stages `ResolveRefs` and `RewriteLocalVars`, including the errors that they report.
 
 mod declare;
 mod terms;
@@ -23,12 +23,12 @@ use crate::{
     syntax::{self, Branch, Expr, Key, Kind, Module, Name, Position},
 };
 
-/// What names mean: a document, and keys below it.
+/// Meanings of names: a document, and keys below it.
 pub(super) type Meanings = BTreeMap<Name, (Variable, Vec<Constant>)>;
 
-/// What rules and imports of a module mean.
+/// The meanings of rules and imports in a module.
 pub(super) struct Globals<'a> {
-    /// The rules of its package, which its modules share.
+    /// The rules of the package, shared by its modules.
     pub(super) package: &'a Meanings,
     pub(super) imports: Meanings,
 }
@@ -63,7 +63,7 @@ struct Resolver<'a> {
     scopes: Scopes,
     faults: &'a mut Vec<Fault>,
     not_bodies: bool,
-    /// Where the head counts as written, if that is elsewhere: at a further body.
+    /// The reported position of the head if it is not its own: that of a further body.
     moved: Option<Position>,
 }
 
@@ -97,7 +97,7 @@ impl Resolver<'_> {
         v1: bool,
     ) -> ResolvedRule {
         let at = if index == 0 { rule.at } else { branch.at };
-        // The heads of further bodies stand where these do.
+        // The heads of further bodies have the position of these bodies.
         let head_at = if rule.at > rule.name.at { rule.at } else { rule.name.at };
         let hidden = branch.body.as_ref().map(declared_names).unwrap_or_default();
         self.scopes.hide(hidden);
@@ -139,7 +139,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the path of a rule and what a definition gives.
+    /// Returns the path of a rule and the outcome of a definition.
     fn head(
         &mut self,
         rule: &syntax::Rule,
@@ -206,7 +206,7 @@ impl Resolver<'_> {
         ResolvedTerm::new(expr.at, value)
     }
 
-    /// A variable that is called as a builtin is one of its own.
+    /// Gives a variable that is named like a builtin a variable of its own.
     fn hide_builtins(&mut self, branch: &Branch) {
         let Some(body) = &branch.body else { return };
         let declared = declared_names(body);
@@ -242,7 +242,7 @@ impl Resolver<'_> {
         statements
     }
 
-    /// `some` and `every` must not declare what nobody uses.
+    /// Reports names declared by `some` and `every` that are not used.
     fn unused(&mut self, written: &syntax::Body, body: &ResolvedBody, used: &VariableSet) {
         let mut used = used.clone();
         for statement in body {
@@ -310,13 +310,13 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns what a rule or import stands for, unless a variable hides it.
+    /// Returns the meaning of a rule or import, unless a variable hides it.
     fn global(&self, name: &str) -> Option<&(Variable, Vec<Constant>)> {
         self.globals.get(name).filter(|_| !self.scopes.is_hidden(name))
     }
 }
 
-/// What OPA calls a kind of term.
+/// Returns OPA's name for a kind of term.
 fn kind_name(kind: &Kind) -> &'static str {
     match kind {
         Kind::Scalar(text) if text.starts_with(['"', '`']) => "string",
@@ -334,7 +334,7 @@ fn kind_name(kind: &Kind) -> &'static str {
     }
 }
 
-/// Adds the names that a pattern binds: no keys, no references, nothing that is called.
+/// Adds the names that a pattern binds, without those in keys, references and calls.
 fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     match &expr.kind {
         Kind::Name(name) if &**name != "_" => {

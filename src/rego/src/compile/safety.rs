@@ -1,4 +1,4 @@
-//! Whether each variable has a value where it is needed, in some order of the statements; and that order.
+//! Checks that each variable has a value where it is needed, in some order of the statements, and applies that order.
 //!
 //! OPA's stages `CheckSafetyRuleHeads` and `CheckSafetyRuleBodies`.
 
@@ -18,17 +18,17 @@ use crate::syntax::Position;
 
 const HELP: &str = "no statement outside of `not` gives it a value: assign one, or iterate with `some`";
 
-/// A statement that needs variables without a value, by its place.
+/// Statements that need variables without a value, by their positions.
 type Unsafe = BTreeMap<(Position, usize), Needs>;
 
 #[derive(Debug, Clone, Default)]
 struct Needs {
     variables: VariableSet,
-    /// What it assigns itself.
+    /// The variables that the statement assigns itself.
     assigned: VariableSet,
 }
 
-/// Checks the heads of a definition and those behind `else`.
+/// Checks the heads of a definition and its `else` branches.
 pub(super) fn heads(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec<Fault>) {
     for rule in rule.chain() {
         let mut known = VariableSet::new();
@@ -53,7 +53,7 @@ pub(super) fn heads(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec
     }
 }
 
-/// Checks the bodies of a definition and those behind `else`, and brings them into an order in which all is safe.
+/// Checks the bodies of a definition and its `else` branches, and reorders them so that all statements are safe.
 pub(super) fn bodies(rule: &mut ResolvedRule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
     let mut next = Some(rule);
     while let Some(rule) = next {
@@ -65,7 +65,7 @@ pub(super) fn bodies(rule: &mut ResolvedRule, arity: Arity<'_>, variables: &Vari
     }
 }
 
-/// Words that are keywords only after an import.
+/// Names that are keywords only after an import.
 const LATER_KEYWORDS: [&str; 4] = ["contains", "every", "if", "in"];
 
 fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fault> {
@@ -77,7 +77,7 @@ fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fau
         }
         assigned.extend(&needs.assigned);
     }
-    // What an assignment would have defined is unsafe because of something else.
+    // A variable that an unsafe assignment would define is only unsafe because of another one.
     let other = places.keys().any(|variable| variables.name(*variable).is_some() && !assigned.contains(variable));
     let mut faults = Vec::new();
     for (variable, at) in &places {
@@ -102,7 +102,7 @@ fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fau
     faults
 }
 
-/// Brings a body into an order in which each statement has what it needs; returns the statements for which there is none.
+/// Reorders a body so that each statement has what it needs; returns the statements for which this is impossible.
 fn reorder(body: &mut ResolvedBody, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
     let needed: Vec<VariableSet> = body.iter().map(|statement| needs(statement, arity)).collect();
     let all: VariableSet = needed.iter().flatten().copied().collect();
@@ -140,11 +140,11 @@ fn reorder(body: &mut ResolvedBody, globals: &VariableSet, arity: Arity<'_>) -> 
     unsafe_ones
 }
 
-/// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes from
-/// what is `missing` for the others what the former give.
+/// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes
+/// the variables that these bind from what is `missing` for the others.
 ///
-/// OPA goes over all statements again and again until no further one can be evaluated. Here a statement is only examined again
-/// when one of its variables got a value, which gives the same order.
+/// OPA goes over all statements repeatedly until no further one can be evaluated. Here a statement is only examined
+/// again when one of its variables gets a value, which results in the same order.
 fn order(
     body: &ResolvedBody,
     arity: Arity<'_>,
@@ -157,7 +157,7 @@ fn order(
     let mut placed = vec![false; body.len()];
     let mut now: BTreeSet<usize> = (0..body.len()).collect();
     let mut next = BTreeSet::new();
-    // A note counts the ways in which all that precedes it holds.
+    // A note counts the solutions of all statements before it.
     let mut early_notes = Vec::new();
     while !now.is_empty() {
         let before = order.len();
@@ -201,7 +201,7 @@ fn order(
     order
 }
 
-/// Returns the statements that each variable is in.
+/// Returns the statements in which each variable occurs.
 fn users(body: &ResolvedBody) -> BTreeMap<Variable, Vec<usize>> {
     let mut users: BTreeMap<Variable, Vec<usize>> = BTreeMap::new();
     for (index, statement) in body.iter().enumerate() {
@@ -214,7 +214,7 @@ fn users(body: &ResolvedBody) -> BTreeMap<Variable, Vec<usize>> {
     users
 }
 
-/// Returns the variables of a statement that are not those of a body inside of it.
+/// Returns the variables of a statement without those of nested bodies.
 fn needs(statement: &ResolvedStatement, arity: Arity<'_>) -> VariableSet {
     let mut found = VariableSet::new();
     if let ResolvedStatementKind::Not(body) = &statement.what {
@@ -225,7 +225,7 @@ fn needs(statement: &ResolvedStatement, arity: Arity<'_>) -> VariableSet {
     found
 }
 
-/// Returns the variables of a body that the bodies inside of the statement share with it.
+/// Returns the variables that the nested bodies of a statement share with the body around it.
 fn enclosed(statement: &ResolvedStatement, all: &VariableSet, globals: &VariableSet) -> VariableSet {
     let mut found = VariableSet::new();
     visit::closures(statement, &mut |closure| match closure {
@@ -243,7 +243,8 @@ fn enclosed(statement: &ResolvedStatement, all: &VariableSet, globals: &Variable
     found
 }
 
-/// Returns the variables that a negated expression needs from outside: those that its parts do not share among themselves.
+/// Returns the variables that a negated expression needs from outside: those that its parts do not only share among
+/// themselves.
 fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
     let mut occurrences: BTreeMap<Variable, usize> = BTreeMap::new();
     for statement in body {
@@ -291,7 +292,7 @@ fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
     occurrences.into_iter().filter(outside).map(|(variable, _)| variable).collect()
 }
 
-/// Checks the bodies inside of a statement, which see what is known around it.
+/// Checks the nested bodies of a statement, which see the variables around it.
 fn inner(statement: &mut ResolvedStatement, known: &mut VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
     let place = (statement.at, usize::MAX);
     match &mut statement.what {

@@ -1,11 +1,11 @@
-//! Which names are variables: those that a body declares, and what each of them is called where it is visible.
+//! Scopes of names: which names a body declares as variables, and which variable a name refers to at a point.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::term::{Variable, Variables};
 use crate::syntax::{Body, Expr, Key, Kind, Name, Piece, Statement, What};
 
-/// How a name came into a scope.
+/// How a name was introduced into a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Occurrence {
     Parameter,
@@ -19,15 +19,16 @@ struct Scope {
     names: BTreeMap<Name, (Variable, Occurrence)>,
 }
 
-/// The scopes around a place, the innermost last.
+/// The scopes around a point, innermost last.
 #[derive(Debug, Clone)]
 pub(super) struct Scopes {
     stack: Vec<Scope>,
-    /// Names that mean no rule or import, for each body around the place.
+    /// Names that do not refer to rules or imports, for each body around the point.
     hidden: Vec<BTreeSet<Name>>,
     /// Variables that no scope declares, by name.
     free: BTreeMap<Name, Variable>,
-    /// How many scopes are around the head: what is seen in a comprehension there is seen for the first time.
+    /// The number of scopes around the current head: a variable seen in a comprehension there is seen for the first
+    /// time.
     around: usize,
 }
 
@@ -47,17 +48,17 @@ impl Scopes {
         self.stack.pop();
     }
 
-    /// Hides rules and imports of these names without a scope of their own.
+    /// Hides rules and imports of these names without adding a scope.
     pub(super) fn hide(&mut self, names: BTreeSet<Name>) {
         self.hidden.push(names);
     }
 
-    /// Whether the name is that of a variable even if there is a rule or import of that name.
+    /// Whether the name refers to a variable even if there is a rule or import of that name.
     pub(super) fn is_hidden(&self, name: &str) -> bool {
         self.hidden.iter().any(|names| names.contains(name))
     }
 
-    /// Returns what a name is called, if it is known as a variable.
+    /// Returns the variable of a name, if it has one.
     pub(super) fn known(&self, name: &str) -> Option<(Variable, Occurrence)> {
         self.stack.iter().rev().find_map(|scope| scope.names.get(name)).copied()
     }
@@ -73,7 +74,7 @@ impl Scopes {
         }
     }
 
-    /// Returns the variable of a name; one that is new is seen from now on.
+    /// Returns the variable of a name, and adds it as seen if it is new.
     pub(super) fn variable(&mut self, name: &Name, variables: &mut Variables) -> Variable {
         if let Some((variable, _)) = self.known(name) {
             if self.is_around_head(name) {
@@ -91,17 +92,17 @@ impl Scopes {
         self.free.get(name) == Some(&variable)
     }
 
-    /// Whether a name is only known around the head that is resolved.
+    /// Whether a name occurs only outside the current head.
     pub(super) fn is_around_head(&self, name: &str) -> bool {
         !self.stack.iter().skip(self.around).any(|scope| scope.names.contains_key(name))
     }
 
-    /// Returns the variable of a name that no scope declares, if it was seen.
+    /// Returns the variable of an undeclared name, if it was seen.
     pub(super) fn free(&self, name: &str) -> Option<Variable> {
         self.free.get(name).copied()
     }
 
-    /// Goes on with a head, or leaves it.
+    /// Enters or leaves a head.
     pub(super) fn in_head(&mut self, in_head: bool) {
         self.around = if in_head { self.stack.len() } else { 0 };
     }
@@ -115,7 +116,7 @@ impl Scopes {
     }
 }
 
-/// Returns the names that a body declares, those of an `every` inside too.
+/// Returns the names that a body declares, including those in a nested `every`.
 pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
     let mut names = BTreeSet::new();
     for statement in body {
@@ -137,14 +138,14 @@ pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
     }
 }
 
-/// Adds all names of an expression, those in bodies inside too.
+/// Adds all names of an expression, including those in nested bodies.
 pub(super) fn all_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     each_name(expr, &mut |name, _| {
         names.insert(name.clone());
     });
 }
 
-/// Calls `look` for each name of an expression, and whether it stands in a body inside.
+/// Calls `look` for each name of an expression, and with whether it occurs in a nested body.
 pub(super) fn each_name(expr: &Expr, look: &mut dyn FnMut(&Name, bool)) {
     names_in(expr, false, look);
 }
@@ -196,7 +197,7 @@ fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
     }
 }
 
-/// Calls `look` for each name of a statement, without those behind `with`.
+/// Calls `look` for each name of a statement, without those after `with`.
 pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
     match &statement.what {
         What::Expr(expr) | What::Not(expr) => names_in(expr, inside, look),

@@ -1,9 +1,9 @@
-//! Terms and types as messages write them.
+//! Terms and types as messages show them.
 
 use super::term::{DATA, Function, INPUT, ResolvedTerm, ResolvedValue, Variables, push};
 use crate::types::{Known, Type};
 
-/// Types longer than this are cut.
+/// Longer types are truncated.
 const LONGEST: usize = 80;
 
 pub(super) fn known(of: &Known) -> String {
@@ -19,7 +19,7 @@ pub(super) fn short(of: &Type) -> String {
     }
 }
 
-/// Writes what is called as the user would.
+/// Returns the name of a function as the user writes it.
 pub(super) fn function(function: &Function) -> String {
     let name = function.to_string();
     match name.as_str() {

@@ -1,4 +1,4 @@
-//! Rules as OPA's compiler sees them: names resolved, each variable with a number of its own, positions as they are written.
+//! Rules after OPA's first stages: names resolved, variables numbered, positions as in the source.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     syntax::{ComprehensionKind, Name, Position},
 };
 
-/// A variable, by its number in [`Variables`].
+/// A variable, by its index in [`Variables`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variable(u32);
 
@@ -21,14 +21,14 @@ impl Variable {
 
 pub(crate) type VariableSet = BTreeSet<Variable>;
 
-/// The two documents are variables that always have a value.
+/// The document `data`. Both documents are variables that always have a value.
 pub const DATA: Variable = Variable(0);
 /// The document `input`.
 pub const INPUT: Variable = Variable(1);
 
-/// What the variables are called.
+/// The names of variables.
 pub(super) struct Variables {
-    /// No name for those that stand for a part of an expression; and whether the rule declares them.
+    /// The name, `None` for a variable that represents a part of an expression; and whether the rule declares it.
     names: Vec<(Option<Name>, bool)>,
 }
 
@@ -37,12 +37,12 @@ impl Variables {
         Self { names: vec![(Some("data".into()), false), (Some("input".into()), false)] }
     }
 
-    /// Returns a new variable that a rule declares by this name.
+    /// Returns a new variable that a rule declares with this name.
     pub(super) fn declared(&mut self, name: &Name) -> Variable {
         self.add(Some(Arc::clone(name)), true)
     }
 
-    /// Returns a new variable of this name that nothing declares.
+    /// Returns a new variable with this name that nothing declares.
     pub(super) fn free(&mut self, name: &Name) -> Variable {
         self.add(Some(Arc::clone(name)), false)
     }
@@ -58,7 +58,7 @@ impl Variables {
         Variable(number)
     }
 
-    /// Returns the name that the user wrote.
+    /// Returns the name in the source.
     pub(super) fn name(&self, variable: Variable) -> Option<&Name> {
         self.names.get(variable.0 as usize)?.0.as_ref()
     }
@@ -68,29 +68,29 @@ impl Variables {
         self.name(variable).is_some_and(|name| &**name == "_")
     }
 
-    /// Whether a rule declares it, or it was made for a part of an expression.
+    /// Whether a rule declares it, or it represents a part of an expression.
     pub(super) fn is_declared(&self, variable: Variable) -> bool {
         self.names.get(variable.0 as usize).is_some_and(|(_, declared)| *declared)
     }
 }
 
-/// A term, and where it is written.
+/// A term with its position.
 #[derive(Debug, Clone)]
 pub struct ResolvedTerm {
     /// Where it begins.
     pub at: Position,
-    /// What it is.
+    /// The kind and content of the term.
     pub value: ResolvedValue,
 }
 
-/// What a term is.
+/// The kind and content of a term.
 #[derive(Debug, Clone)]
 pub enum ResolvedValue {
     /// A scalar, or a collection of constants.
     Constant(Constant),
     /// A variable.
     Variable(Variable),
-    /// The head of the reference, and the keys behind it.
+    /// A reference: its head and its keys.
     Ref(Vec<ResolvedTerm>),
     /// An array.
     Array(Vec<ResolvedTerm>),
@@ -100,38 +100,38 @@ pub enum ResolvedValue {
     Object(Vec<(ResolvedTerm, ResolvedTerm)>),
     /// A comprehension.
     Comprehension(Box<ResolvedComprehension>),
-    /// A call that is used as a value.
+    /// A call used as a value.
     Call(Box<ResolvedCall>),
     /// A template string, by its parts.
     Template(Vec<TemplatePart>),
-    /// A builtin as what `with` puts in the place of another function.
+    /// A builtin with which `with` replaces another function.
     Builtin(Name),
 }
 
 /// A call of a builtin or a function.
 #[derive(Debug, Clone)]
 pub struct ResolvedCall {
-    /// What is called.
+    /// The function.
     pub function: Function,
     /// The arguments; one more than the parameters if the last one takes the result.
     pub arguments: Vec<ResolvedTerm>,
 }
 
-/// What is called: a builtin, or a path below `data`.
+/// The function of a call: a builtin, or a path below `data`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Function {
     /// A builtin, by its name.
     Builtin(Name),
     /// A rule, by its path below `data`.
     Rule(Vec<Constant>),
-    /// No function at all.
+    /// An unknown function.
     Unknown(Name),
 }
 
 /// A comprehension.
 #[derive(Debug, Clone)]
 pub struct ResolvedComprehension {
-    /// Which collection it makes.
+    /// The kind of collection that it makes.
     pub form: ComprehensionKind,
     /// The key of an object.
     pub key: Option<ResolvedTerm>,
@@ -155,40 +155,40 @@ pub type ResolvedBody = Vec<ResolvedStatement>;
 
 /// A statement of a body.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each says another thing, and any of them may hold")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties, which can be combined")]
 pub struct ResolvedStatement {
     /// Where it begins.
     pub at: Position,
     /// Whether it was written with `not`.
     pub negated: bool,
-    /// It was made for a part of an expression.
+    /// Whether it represents a part of an expression.
     pub generated: bool,
-    /// It was written with `:=`.
+    /// Whether it was written with `:=`.
     pub(crate) assigned: bool,
-    /// It is checked, but not evaluated: what is printed.
+    /// Whether it is checked, but not evaluated: a `print`.
     pub erased: bool,
-    /// What must hold.
+    /// The condition.
     pub what: ResolvedStatementKind,
-    /// What `with` replaces while it is evaluated.
+    /// The replacements by `with` during its evaluation.
     pub with: Vec<ResolvedWith>,
 }
 
-/// What a statement requires.
+/// The condition of a statement.
 #[derive(Debug, Clone)]
 pub enum ResolvedStatementKind {
-    /// A term that is neither false nor undefined.
+    /// A term that must be neither false nor undefined.
     Term(ResolvedTerm),
-    /// A call that does not result in false.
+    /// A call that must not return false.
     Call(ResolvedCall),
     /// `a = b`.
     Unify(ResolvedTerm, ResolvedTerm),
     /// `every x in xs { … }`.
     Every(Box<ResolvedEvery>),
-    /// The negation of Rego that imports `future.keywords.not`.
+    /// The negated body of modules that import `future.keywords.not`.
     Not(ResolvedBody),
 }
 
-/// An `every`: a body that holds for all elements of a collection.
+/// An `every`: a body that must hold for all elements of a collection.
 #[derive(Debug, Clone)]
 pub struct ResolvedEvery {
     /// The variable of the key, if it has one.
@@ -204,35 +204,35 @@ pub struct ResolvedEvery {
 /// A `with`.
 #[derive(Debug, Clone)]
 pub struct ResolvedWith {
-    /// What is replaced.
+    /// The target.
     pub target: WithTarget,
-    /// What takes its place.
+    /// Its replacement.
     pub value: ResolvedTerm,
 }
 
-/// What `with` replaces.
+/// The target of a `with`.
 #[derive(Debug, Clone)]
 pub struct WithTarget {
     /// Where it is written.
     pub at: Position,
-    /// Which document or function it is.
+    /// The document or function.
     pub value: WithTargetValue,
 }
 
-/// Which document or function `with` replaces.
+/// The document or function that `with` replaces.
 #[derive(Debug, Clone)]
 pub enum WithTargetValue {
-    /// Something below `data` or `input`.
+    /// A path below `data` or `input`.
     Ref(Vec<ResolvedTerm>),
     /// A builtin, by its name.
     Builtin(Name),
     /// A variable, which cannot be replaced.
     Variable(Variable),
-    /// Nothing that can be replaced.
+    /// Anything else that cannot be replaced.
     Other,
 }
 
-/// One definition, or what follows an `else`.
+/// A definition, or one of its `else` branches.
 #[derive(Debug, Clone)]
 pub struct ResolvedRule {
     /// Index of the module.
@@ -243,17 +243,17 @@ pub struct ResolvedRule {
     pub path: Vec<ResolvedTerm>,
     /// The parameters of a function.
     pub parameters: Option<Vec<ResolvedTerm>>,
-    /// What it gives.
+    /// Its outcome.
     pub result: Outcome,
     /// Whether it is a `default`.
     pub default: bool,
     /// The statements that must hold.
     pub body: ResolvedBody,
-    /// The definition that comes into question if this one has no value.
+    /// The `else` branch, which is evaluated if this one has no value.
     pub otherwise: Option<Box<Self>>,
 }
 
-/// What a definition gives.
+/// The outcome of a definition.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// A value.
@@ -263,27 +263,27 @@ pub enum Outcome {
 }
 
 impl ResolvedTerm {
-    /// Returns a term at a place.
+    /// Returns a term at a position.
     pub fn new(at: Position, value: ResolvedValue) -> Self {
         Self { at, value }
     }
 
-    /// Returns a variable at a place.
+    /// Returns a variable at a position.
     pub fn variable(at: Position, variable: Variable) -> Self {
         Self::new(at, ResolvedValue::Variable(variable))
     }
 
-    /// Returns a string at a place.
+    /// Returns a string at a position.
     pub fn text(at: Position, text: &str) -> Self {
         Self::new(at, ResolvedValue::Constant(Constant::String(text.into())))
     }
 
-    /// Returns `true` at a place.
+    /// Returns `true` at a position.
     pub fn truth(at: Position) -> Self {
         Self::new(at, ResolvedValue::Constant(Constant::Boolean(true)))
     }
 
-    /// Returns the variable that it is, if it is one.
+    /// Returns the variable, if the term is one.
     pub fn as_variable(&self) -> Option<Variable> {
         match self.value {
             ResolvedValue::Variable(variable) => Some(variable),
@@ -291,7 +291,7 @@ impl ResolvedTerm {
         }
     }
 
-    /// Returns the text that it is.
+    /// Returns the string, if the term is a constant one.
     pub fn as_text(&self) -> Option<&Arc<str>> {
         match &self.value {
             ResolvedValue::Constant(constant) => constant.as_text(),
@@ -299,12 +299,12 @@ impl ResolvedTerm {
         }
     }
 
-    /// Returns the keys of a reference that are constant texts, from the first one on.
+    /// Returns the leading keys of a reference that are constant strings.
     pub fn texts(keys: &[Self]) -> Path {
         keys.iter().map_while(Self::as_text).map(ToString::to_string).collect()
     }
 
-    /// Returns its value if nothing has to be evaluated for it.
+    /// Returns the value of a term that needs no evaluation.
     pub fn constant(&self) -> Option<Constant> {
         Some(match &self.value {
             ResolvedValue::Constant(constant) => constant.clone(),
@@ -325,7 +325,7 @@ impl ResolvedTerm {
         })
     }
 
-    /// Whether there is no variable in it.
+    /// Whether it contains no variable.
     pub(crate) fn is_ground(&self) -> bool {
         match &self.value {
             ResolvedValue::Constant(_) => true,
@@ -336,7 +336,7 @@ impl ResolvedTerm {
         }
     }
 
-    /// Whether it has to be evaluated before it can be a value: it holds references or comprehensions.
+    /// Whether it has to be evaluated to become a value: it contains references, comprehensions or calls.
     pub(super) fn requires_evaluation(&self) -> bool {
         match &self.value {
             ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => false,
@@ -352,7 +352,7 @@ impl ResolvedTerm {
     }
 }
 
-/// Whether no key of a reference is a variable.
+/// Whether no key of a reference contains a variable.
 pub(super) fn ref_is_ground(items: &[ResolvedTerm]) -> bool {
     items.iter().skip(1).all(ResolvedTerm::is_ground)
 }
@@ -383,7 +383,7 @@ impl ResolvedStatement {
         Self { at, negated: false, generated: false, assigned: false, erased: false, what, with: Vec::new() }
     }
 
-    /// Whether it is `true` and nothing else.
+    /// Whether it is just `true`.
     pub(super) fn is_true(&self) -> bool {
         let truth = Constant::Boolean(true);
         matches!(&self.what, ResolvedStatementKind::Term(ResolvedTerm { value: ResolvedValue::Constant(value), .. }) if *value == truth)
@@ -391,7 +391,7 @@ impl ResolvedStatement {
             && self.with.is_empty()
     }
 
-    /// `variable = term`, for a part of an expression.
+    /// Returns `variable = term`, for a part of an expression.
     pub(super) fn capture(variable: Variable, term: ResolvedTerm) -> Self {
         let at = term.at;
         Self {
@@ -402,17 +402,17 @@ impl ResolvedStatement {
 }
 
 impl ResolvedRule {
-    /// Returns this definition and those behind `else`.
+    /// Returns this definition and its `else` branches.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |rule| rule.otherwise.as_deref())
     }
 
-    /// Returns how much of its path is constant.
+    /// Returns the length of the constant prefix of its path.
     pub(crate) fn ground(&self) -> usize {
         self.path.iter().position(|key| !key.is_ground()).unwrap_or(self.path.len())
     }
 
-    /// Returns its path, as far as its keys are constant texts.
+    /// Returns the prefix of its path whose keys are constant strings.
     pub fn text_path(&self) -> Path {
         ResolvedTerm::texts(&self.path)
     }
@@ -422,7 +422,7 @@ impl ResolvedRule {
         self.body.iter().all(ResolvedStatement::is_true)
     }
 
-    /// Returns the constant beginning of its path.
+    /// Returns the constant prefix of its path.
     pub(crate) fn ground_path(&self) -> Vec<Constant> {
         self.path[..self.ground()].iter().map_while(ResolvedTerm::constant).collect()
     }
@@ -438,8 +438,8 @@ impl ResolvedRule {
     }
 }
 
-/// Returns the parts of two patterns that are unified with each other; `None` unless both are arrays of one length, or objects
-/// with the same keys.
+/// Returns the parts of two patterns that are unified with each other; `None` unless both are arrays of the same
+/// length, or objects with the same keys.
 pub fn paired<'t>(
     left: &'t ResolvedTerm,
     right: &'t ResolvedTerm,
@@ -468,7 +468,7 @@ fn same_keys<'t>(
     left.iter().map(pair).collect()
 }
 
-/// Writes a path below `data` as Rego does.
+/// Returns a path below `data` as Rego writes it.
 pub(super) fn path_text(path: &[Constant]) -> String {
     let mut text = "data".to_owned();
     for key in path {

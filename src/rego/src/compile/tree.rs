@@ -1,4 +1,4 @@
-//! Rules by their paths below `data`: which ones a reference may mean, and which exclude each other.
+//! Rules by their paths below `data`: which ones a reference may refer to, and which conflict.
 //!
 //! OPA's stages `SetRuleTree` and `CheckRuleConflicts`.
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{constant::Constant, syntax::Position};
 
-/// The rules at one path, and what is below it.
+/// The rules at one path, and the paths below it.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// Indices of the rules.
@@ -36,7 +36,7 @@ impl Tree {
         path.iter().fold(self, |node, key| node.children.entry(key.clone()).or_default());
     }
 
-    /// Returns one of the rules at this path and below it.
+    /// Returns one of the rules at this path or below it.
     pub(super) fn first(&self) -> Option<usize> {
         self.rules.first().copied().or_else(|| self.children.values().find_map(Self::first))
     }
@@ -59,7 +59,7 @@ impl Tree {
         path.into_iter().try_fold(self, |node, key| node.child(key))
     }
 
-    /// Returns the rules that a reference below `data` may mean: where a key is a variable, all.
+    /// Returns the rules that a reference below `data` may refer to; a variable key matches all.
     pub(super) fn meant(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         self.collect(keys, 0, rules, &mut found);
@@ -95,13 +95,13 @@ impl Tree {
     }
 }
 
-/// A package, and the modules that it is made of.
+/// The packages, each with its modules.
 pub(super) struct Packages<'a> {
     modules: BTreeMap<&'a [Constant], Vec<(usize, Position)>>,
 }
 
 impl<'a> Packages<'a> {
-    /// Makes it of the path and place of each module's package, by its index.
+    /// Builds it from the index, path and position of each module's package.
     pub(super) fn new(packages: impl Iterator<Item = (usize, &'a [Constant], Position)>) -> Self {
         let mut modules: BTreeMap<&[Constant], Vec<(usize, Position)>> = BTreeMap::new();
         for (index, path, at) in packages {
@@ -138,7 +138,7 @@ impl<'a> Packages<'a> {
 
 const HELP: &str = "give one of the two another name";
 
-/// Returns all conflicts; of each every module that takes part is at fault.
+/// Returns all conflicts; each is reported for every module involved.
 pub(super) fn conflicts(tree: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     conflicts_at(tree, rules, packages, &mut faults);
@@ -153,7 +153,7 @@ fn conflicts_at(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, fa
     }
 }
 
-/// Checks the rules of one path with each other, and with those below it.
+/// Checks the rules of one path against each other, and against those below it.
 fn conflicts_of(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
     let own: Vec<&ResolvedRule> = node.rules.iter().map(|index| &rules[*index]).collect();
     let Some(first) = own.first() else { return };
@@ -192,14 +192,14 @@ fn conflicts_of(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, fa
     }
 }
 
-/// What all definitions of one name have to have in common.
+/// Returns the properties that all definitions of one name must share.
 fn kind(rule: &ResolvedRule) -> (bool, bool, usize) {
     let element = matches!(rule.result, Outcome::Element(_));
     let ground = rule.ground() == rule.path.len();
     (element, ground, rule.arity())
 }
 
-/// Returns the rules below a path that its own rules do not allow there.
+/// Returns the rules below a path that conflict with its own rules.
 fn overlapping<'r>(node: &Tree, own: &[&ResolvedRule], rules: &'r [ResolvedRule]) -> Vec<&'r ResolvedRule> {
     if node.children.is_empty() {
         return Vec::new();

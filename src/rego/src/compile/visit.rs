@@ -5,9 +5,9 @@ use super::term::{
     ResolvedValue, ResolvedWith, TemplatePart, VariableSet, WithTargetValue,
 };
 
-/// What is left out.
+/// The parts of a term that are skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is another part of a term, and any of them may be left out")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a part of a term, and any of them may be skipped")]
 pub(super) struct Skip {
     /// The head of a reference.
     pub(super) heads: bool,
@@ -15,15 +15,15 @@ pub(super) struct Skip {
     pub(super) sets: bool,
     /// Comprehensions, the body of `every`, negated bodies.
     pub(super) closures: bool,
-    /// The heads of references behind `with`.
+    /// The heads of references after `with`.
     pub(super) replaced: bool,
 }
 
-/// What has to be safe where it stands.
+/// Visits the variables that must have a value before a statement.
 pub(super) const SAFETY: Skip = Skip { heads: false, object_keys: false, sets: false, closures: true, replaced: true };
-/// What a pattern binds.
+/// Visits the variables that a pattern binds.
 pub(super) const PATTERN: Skip = Skip { heads: true, object_keys: true, sets: false, closures: true, replaced: false };
-/// What a call binds in the place of its result.
+/// Visits the variables that a call binds to its result.
 pub(super) const OUTPUT: Skip = Skip { sets: true, ..PATTERN };
 const NOTHING: Skip = Skip { heads: false, object_keys: false, sets: false, closures: false, replaced: false };
 
@@ -44,7 +44,7 @@ pub(super) fn of(term: &ResolvedTerm) -> VariableSet {
     found
 }
 
-/// Returns the variables of a statement, those of bodies inside of it left out.
+/// Returns the variables of a statement without those of nested bodies.
 pub fn own_variables(statement: &ResolvedStatement) -> VariableSet {
     let mut found = VariableSet::new();
     statement_variables(statement, Skip { closures: true, ..NOTHING }, &mut found);
@@ -109,7 +109,7 @@ pub(super) fn statement_variables(statement: &ResolvedStatement, skip: Skip, fou
         ResolvedStatementKind::Every(every) => {
             term_variables(&every.domain, skip, found);
             if skip.closures {
-                // What stands behind `with` is not looked at either.
+                // The variables after `with` are skipped as well.
                 return;
             }
             found.extend(every.key);
@@ -128,7 +128,7 @@ pub(super) fn statement_variables(statement: &ResolvedStatement, skip: Skip, fou
     }
 }
 
-/// Adds the variables of what stands behind `with`.
+/// Adds the variables of a `with`.
 pub(super) fn with_variables(with: &ResolvedWith, skip: Skip, found: &mut VariableSet) {
     match &with.target.value {
         WithTargetValue::Ref(items) => {
@@ -148,14 +148,14 @@ pub(super) fn with_variables(with: &ResolvedWith, skip: Skip, found: &mut Variab
     }
 }
 
-/// A body with variables of its own.
+/// A nested body with its own variables.
 pub(super) enum Closure<'a> {
     Comprehension(&'a ResolvedComprehension),
     Every(&'a ResolvedEvery),
     Not(&'a ResolvedBody),
 }
 
-/// Calls `look` for each closure of a statement that is in no other.
+/// Calls `look` for each outermost closure of a statement.
 pub(super) fn closures<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(Closure<'a>)) {
     match &statement.what {
         ResolvedStatementKind::Term(term) => closures_of_term(term, look),
@@ -196,7 +196,7 @@ fn closures_of_term<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(Closure<'a>
     }
 }
 
-/// Calls `look` for each term, those inside of others too, the outer ones first, as long as it returns true.
+/// Calls `look` for each term, outer ones first, and for the terms inside as long as it returns true.
 pub fn terms<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
     if !look(term) {
         return;
@@ -227,7 +227,7 @@ pub fn terms<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(&'a ResolvedTerm) 
     }
 }
 
-/// Calls `look` for each term of a statement and of the bodies inside.
+/// Calls `look` for each term of a statement, including its nested bodies.
 pub(super) fn terms_of_statement<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
     match &statement.what {
         ResolvedStatementKind::Term(term) => terms(term, look),
@@ -252,7 +252,7 @@ pub(super) fn terms_of_statement<'a>(statement: &'a ResolvedStatement, look: &mu
     }
 }
 
-/// Calls `look` for each of some terms and for those of a body, those inside of others too.
+/// Calls `look` for each term of a body and of the terms `beside` it, including nested ones.
 pub fn terms_of_body<'a>(
     body: &'a [ResolvedStatement],
     beside: impl IntoIterator<Item = &'a ResolvedTerm>,
@@ -270,7 +270,7 @@ pub fn terms_of_body<'a>(
     }
 }
 
-/// Calls `look` for each statement of a body, and of the bodies inside of it.
+/// Calls `look` for each statement of a body, including nested bodies.
 pub fn statements<'a>(body: &'a [ResolvedStatement], look: &mut dyn FnMut(&'a ResolvedStatement)) {
     for statement in body {
         look(statement);

@@ -1,4 +1,4 @@
-//! Statements in a row: each step that iterates has what follows it as its block.
+//! Sequences of statements: each step that iterates has the steps after it as its block.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::{
     syntax::Position,
 };
 
-/// A body on its way to a block.
+/// A body while it is planned.
 pub(super) struct Body<'p, 'a> {
     pub(super) planner: &'p mut Planner<'a>,
     module: usize,
     at: Position,
-    /// Where the values of variables are.
+    /// The operands that hold the values of variables.
     pub(super) variables: BTreeMap<Variable, Operand>,
     registers: usize,
-    /// The steps of each level, and what iterates around it.
+    /// The steps of each nesting level, and the iteration around them.
     levels: Vec<(Option<Opener>, Vec<Step>)>,
 }
 
@@ -36,7 +36,7 @@ enum Opener {
 }
 
 impl<'p, 'a> Body<'p, 'a> {
-    /// Begins a body; the first registers are those of the arguments.
+    /// Starts a body; the first registers hold the arguments.
     pub(super) fn new(planner: &'p mut Planner<'a>, module: usize, arity: usize) -> Self {
         let at = super::START.at;
         Self { planner, module, at, variables: BTreeMap::new(), registers: arity, levels: vec![(None, Vec::new())] }
@@ -50,7 +50,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(())
     }
 
-    /// Ends a body. Returns also how many registers it needs.
+    /// Finishes a body; returns its block and the number of its registers.
     pub(super) fn finish(mut self, last: Step) -> (Block, usize) {
         (close(&mut self.levels, last), self.registers)
     }
@@ -59,7 +59,7 @@ impl<'p, 'a> Body<'p, 'a> {
         not_taken(self.location(self.at), reason)
     }
 
-    /// Returns a place in the module of the body.
+    /// Returns a location in the module of the body.
     pub(super) fn location(&self, at: Position) -> SourceLocation {
         SourceLocation { module: self.module, at }
     }
@@ -75,14 +75,14 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    /// All that follows is done for each element; returns key and value.
+    /// Puts all further steps into a loop over the elements; returns key and value.
     pub(super) fn each(&mut self, of: Operand) -> (Operand, Operand) {
         let (key, value) = (self.register(), self.register());
         self.levels.push((Some(Opener::Each { of, key, value }), Vec::new()));
         (Operand::Register(key), Operand::Register(value))
     }
 
-    /// Plans statements that have a block of their own, which sees the variables around it. `last` makes its last step.
+    /// Plans statements as a block of their own, which sees the variables around it. `last` returns its last step.
     pub(super) fn inner(
         &mut self,
         statements: &[ResolvedStatement],
@@ -99,7 +99,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(close(&mut own, last))
     }
 
-    /// Notes that a place is evaluated, if that is of interest.
+    /// Notes that a location is evaluated, if coverage is measured.
     pub(super) fn reached(&mut self, at: Position) {
         if self.planner.kind == PlanKind::Covered {
             self.push(Step::Reached(self.location(at)));
@@ -147,7 +147,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(())
     }
 
-    /// What is printed, or noted at a point of a trace.
+    /// Plans a `print`, or a note at a point of a trace.
     fn note(&mut self, call: &ResolvedCall) -> Planned<()> {
         let (point, arguments) = match call.arguments.split_first() {
             Some((ResolvedTerm { value: ResolvedValue::Constant(Constant::Number(point)), .. }, others))
@@ -207,7 +207,7 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    /// Adds a call; what stands behind its arguments is unified with its value.
+    /// Adds a call; an argument after its parameters is unified with its value.
     fn with_result(&mut self, result: &[ResolvedTerm], step: impl FnOnce(Option<Register>) -> Step) -> Planned<()> {
         let Some(result) = result.first() else {
             self.push(step(None));
@@ -218,13 +218,13 @@ impl<'p, 'a> Body<'p, 'a> {
         self.bind(result, &Operand::Register(into))
     }
 
-    /// `walk(x, [path, value])`
+    /// Plans `walk(x, [path, value])`.
     fn walk(&mut self, call: &ResolvedCall) -> Planned<()> {
         let Some((of, found)) = call.arguments.split_first() else { return Err(self.not_taken("walk of nothing")) };
         let of = self.operand(of)?;
         let (path, value) = (self.register(), self.register());
         self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));
-        // As a condition, it holds for each value that it finds.
+        // As a condition, it holds once for each value.
         found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
     }
 
@@ -233,12 +233,12 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 }
 
-/// The last step of what only has to hold.
+/// Returns the last step of a block that only has to hold.
 pub(super) fn found() -> Step {
     Step::Yield { keys: Box::default(), value: Operand::Constant(regorus::Value::Bool(true)) }
 }
 
-/// Puts each level into what iterates around it.
+/// Nests each level into the iteration around it.
 fn close(levels: &mut Vec<(Option<Opener>, Vec<Step>)>, last: Step) -> Block {
     let mut last = last;
     while let Some((opener, mut steps)) = levels.pop() {

@@ -1,7 +1,7 @@
-//! What loops need not do again each time: comprehensions that depend on nothing that changes, and elements that cannot pass.
+//! Work that loops need not repeat: comprehensions whose value does not change, and elements that cannot match.
 //!
-//! Values are the same with and without it, and so are errors: what is remembered was evaluated at the same place before, and
-//! what goes ahead of a loop is only passed by what cannot fail.
+//! Values and errors stay the same: a remembered value was evaluated at the same place before, and a lookup only moves
+//! ahead of a loop if it passes no step that can fail.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::program::{
     Substitute,
 };
 
-/// Marks what a rule may remember. The functions that it calls have to be marked.
+/// Marks what a rule may remember. The functions that it calls must be marked before.
 pub(super) fn mark(rule: &mut Rule, program: &mut Program) {
-    // A function is called again and again.
+    // A function may be called repeatedly.
     let repeated = rule.arity > 0;
     for definition in &mut rule.definitions {
         for branch in &mut definition.branches {
@@ -26,7 +26,7 @@ pub(super) fn mark(rule: &mut Rule, program: &mut Program) {
 
 struct Marker<'p> {
     program: &'p mut Program,
-    /// Registers that have the same value all through an evaluation.
+    /// Registers that keep their value during one evaluation.
     same: BTreeSet<Register>,
 }
 
@@ -61,7 +61,7 @@ impl Marker<'_> {
                 }
                 *block = self.block(std::mem::take(block), repeated && !is_same);
             }
-            // Also `with`: nothing that is remembered outside is valid in there.
+            // Includes `with`: nothing remembered outside is valid inside.
             _ => {}
         }
         if is_same {
@@ -78,7 +78,7 @@ impl Marker<'_> {
         }
     }
 
-    /// Returns lookups that go ahead of a loop, what is left of its block, and its filter.
+    /// Returns the lookups to run ahead of a loop, the remaining block, and the filter of the loop.
     fn filter(&mut self, loops: [Register; 2], block: Block) -> (Vec<Step>, Block, Option<Filter>) {
         let mut own = BTreeSet::from(loops);
         let (mut ahead, mut steps, mut rest) = (Vec::new(), Vec::new(), block.into_iter().peekable());
@@ -113,7 +113,7 @@ impl Marker<'_> {
         (ahead, steps.into(), filter)
     }
 
-    /// Returns the calls in the block of a loop that have the same arguments for all elements.
+    /// Returns the calls in the block of a loop whose arguments are the same for all elements.
     fn guards(&self, loops: [Register; 2], block: &[Step]) -> Box<[Guard]> {
         let mut inside = BTreeSet::from(loops);
         let mut guards = Vec::new();
@@ -133,7 +133,7 @@ impl Marker<'_> {
     }
 }
 
-/// Whether a step only looks at values that are there.
+/// Whether a step only reads values that already exist.
 fn only_looks(step: &Step) -> bool {
     let looks = matches!(
         step,
@@ -148,7 +148,7 @@ fn only_looks(step: &Step) -> bool {
     looks && !evaluates_rule(step)
 }
 
-/// Whether a step never ends in an error, unless one of a limit or of a builtin.
+/// Whether a step never ends in an error, other than one of a limit or of a builtin.
 fn cannot_fail(step: &Step, program: &Program) -> bool {
     let own = match step {
         Step::Invoke { function, .. } => program.rules.get(function.0).is_some_and(|rule| rule.cannot_fail),
@@ -163,13 +163,13 @@ fn iterates(step: &Step) -> bool {
     matches!(step, Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. })
 }
 
-/// Whether all registers that a step reads are of these, or its own.
+/// Whether a step reads only the given registers, or those that it writes itself.
 fn uses_only(step: &Step, known: &dyn Fn(Register) -> bool) -> bool {
     let own = written(step);
     read(step).into_iter().all(|register| known(register) || own.contains(&register))
 }
 
-/// Returns the registers that a step reads, those of its blocks included.
+/// Returns the registers that a step reads, including those of its blocks.
 fn read(step: &Step) -> Vec<Register> {
     let registers = operands(step).into_iter().filter_map(|operand| match operand {
         Operand::Register(register) => Some(*register),
@@ -183,7 +183,7 @@ fn evaluates_rule(step: &Step) -> bool {
     operands(step).iter().any(|operand| matches!(operand, Operand::Rule(_)))
 }
 
-/// Returns what a step reads outside its blocks.
+/// Returns the operands that a step reads outside its blocks.
 fn operands(step: &Step) -> Vec<&Operand> {
     match step {
         Step::Test(of)
@@ -206,7 +206,7 @@ fn operands(step: &Step) -> Vec<&Operand> {
     }
 }
 
-/// Returns what a replacement reads.
+/// Returns the operands that a replacement reads.
 fn replacing(replacement: &Replacement) -> Vec<&Operand> {
     match replacement {
         Replacement::Input(keys, value) | Replacement::Data(keys, value) => keys.iter().chain([value]).collect(),
@@ -215,7 +215,7 @@ fn replacing(replacement: &Replacement) -> Vec<&Operand> {
     }
 }
 
-/// Returns the registers that a step writes, those of its blocks included.
+/// Returns the registers that a step writes, including those of its blocks.
 fn written(step: &Step) -> Vec<Register> {
     let mut found: Vec<Register> = output(step).into_iter().collect();
     if let Step::Every { key, value, .. } | Step::Each { key, value, .. } | Step::Walk { path: key, value, .. } = step {
@@ -225,7 +225,7 @@ fn written(step: &Step) -> Vec<Register> {
     found
 }
 
-/// Returns the register that a step leaves its value in.
+/// Returns the register that holds the value of a step.
 fn output(step: &Step) -> Option<Register> {
     match step {
         Step::Get { into, .. }

@@ -1,4 +1,4 @@
-//! References: paths that are known at load, keys that are looked up, and keys that iterate.
+//! References: paths that are constant at load, keys that are looked up, and keys that iterate.
 
 use super::{Planned, body::Body};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Body<'_, '_> {
-    /// Returns where the value of a reference is. Keys without a value iterate, and get one.
+    /// Returns the operand of a reference. Variables without a value iterate as keys, and are bound.
     pub(super) fn reference(&mut self, items: &[ResolvedTerm]) -> Planned<Operand> {
         let Some((head, keys)) = items.split_first() else { return Err(self.not_taken("an empty reference")) };
         let (from, keys) = match head.as_variable() {
@@ -22,7 +22,7 @@ impl Body<'_, '_> {
         self.keys(from, keys)
     }
 
-    /// Goes down a document as far as the keys are constants.
+    /// Follows a document as long as the keys are constants.
     fn document<'k>(&mut self, document: PathNode, keys: &'k [ResolvedTerm]) -> (Operand, &'k [ResolvedTerm]) {
         let in_data = document == PathNode::Data;
         let mut path = self.planner.path(document);
@@ -32,7 +32,7 @@ impl Body<'_, '_> {
             && let Some(key) = constant.value()
         {
             path = self.planner.path(match key {
-                // OPA finds numbers among the keys of objects that are given, too.
+                // OPA also looks numbers up among the keys of objects in data.
                 regorus::Value::Number(_) if in_data => PathNode::BelowData(path, key),
                 key => PathNode::Below(path, key),
             });
@@ -41,8 +41,8 @@ impl Body<'_, '_> {
         (Operand::Path(path), rest)
     }
 
-    /// Finds the rule that a reference below `data` leads to, the document that its variables select from, or the path in what
-    /// is given as data.
+    /// Returns the rule that a reference below `data` leads to, the document that its variables select from, or the
+    /// path in the data.
     fn data<'k>(&mut self, keys: &'k [ResolvedTerm]) -> Planned<(Operand, &'k [ResolvedTerm])> {
         let (mut node, mut path) = (self.planner.tree, Vec::new());
         for (index, key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Definitions of one path, together.
+//! All definitions of a path.
 
 use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    /// Whether a node has more than the definitions of one rule that makes one kind of value.
+    /// Whether a node is more than the definitions of one rule with one kind of value.
     pub(super) fn is_document(&self, node: &Tree) -> bool {
         let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
         !node.is_leaf() || form(&definitions).is_none()
@@ -29,7 +29,7 @@ impl Planner<'_> {
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
         let mut rule = Rule::new(form, Some(keys(&path)), arity);
-        // OPA's early exit, which a trace has to go beyond.
+        // OPA's early exit, which a trace must not take.
         let exits_early = self.kind != PlanKind::Traced;
         rule.decided_by_first = exits_early && form == Form::Complete && gives_one_value(&definitions);
         let mut planned = Vec::new();
@@ -51,7 +51,7 @@ impl Planner<'_> {
         Ok(rule)
     }
 
-    /// Plans a rule that has one definition only; all keys of its path behind `depth` are keys of its value.
+    /// Plans a rule from a single definition; the keys of its path after `depth` are keys of its value.
     pub(super) fn lone_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<Rule> {
         let form = match (&definition.result, definition.path.len() == depth) {
             (Outcome::Value(_), true) => Form::Complete,
@@ -64,14 +64,14 @@ impl Planner<'_> {
         Ok(rule)
     }
 
-    /// Finds what a rule need not do again and again, unless each time counts.
+    /// Finds work that a rule need not repeat, unless each repetition counts.
     fn mark_invariants(&mut self, rule: &mut Rule) {
         if self.kind == PlanKind::Fast {
             invariants::mark(rule, &mut self.program);
         }
     }
 
-    /// Plans as much of the document at a node as fits a pattern.
+    /// Plans the part of a node's document that matches a pattern.
     pub(super) fn new_document(&mut self, path: &[Constant], node: &Tree, pattern: &Pattern) -> Planned<Rule> {
         let mut document = Rule::new(Form::Document, Some(keys(path)), 0);
         let mut planned = Vec::new();
@@ -85,7 +85,7 @@ impl Planner<'_> {
         Ok(document)
     }
 
-    /// Plans what is below a node without rules, key by key.
+    /// Plans the children of a node without rules, key by key.
     fn children(
         &mut self,
         path: &[Constant],
@@ -108,8 +108,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Plans all rules at a node and below it together, as OPA does where one of those at the node has a variable as a key:
-    /// what is not defined leaves nothing behind.
+    /// Plans all rules at a node and below it together, as OPA does if a rule at the node has a variable as a key:
+    /// undefined rules then leave no empty objects.
     fn extent(
         &mut self,
         node: &Tree,
@@ -119,7 +119,7 @@ impl Planner<'_> {
     ) -> Planned<()> {
         let all = self.rules;
         for definition in node.rules.iter().map(|index| &all[*index]) {
-            // A default does not count there.
+            // A default does not count in this case.
             if fits(definition, depth, pattern) && !definition.is_function() && !definition.default {
                 planned.push(self.definition(definition, (depth, pattern), document)?);
             }
@@ -127,7 +127,7 @@ impl Planner<'_> {
         node.children().try_for_each(|(_, child)| self.extent(child, (depth, pattern), document, planned))
     }
 
-    /// Plans a part of a document, as a rule of its own.
+    /// Plans a part of a document as a rule of its own.
     pub(super) fn part(&mut self, path: &[Constant]) -> Planned<RuleId> {
         let keys = path.iter().map(|key| ResolvedTerm::new(super::START.at, ResolvedValue::Constant(key.clone())));
         let items: Vec<ResolvedTerm> =
@@ -138,7 +138,7 @@ impl Planner<'_> {
         Ok(self.add(block, registers))
     }
 
-    /// Adds a rule that is a part of another one.
+    /// Adds a rule for a part of another one.
     fn add(&mut self, block: Block, registers: usize) -> RuleId {
         let branches = Box::new([block]);
         let rule = Rule {
@@ -150,13 +150,14 @@ impl Planner<'_> {
         RuleId(self.program.rules.len() - 1)
     }
 
-    /// Plans a default that has to be evaluated, as a rule of its own.
+    /// Plans a default that has to be evaluated as a rule of its own.
     fn default(&mut self, default: &term::ResolvedRule) -> Planned<RuleId> {
         let (block, registers) = self.branch(default, (default.path.len(), &Pattern::new()))?;
         Ok(self.add(block, registers))
     }
 
-    /// Plans a definition with what follows each `else`, for a rule whose path has so many keys, as far as it fits a pattern.
+    /// Plans a definition and its `else` branches, as far as it matches a pattern below the first `depth` keys of its
+    /// path.
     fn definition(
         &mut self,
         definition: &term::ResolvedRule,
@@ -175,12 +176,12 @@ impl Planner<'_> {
         })
     }
 
-    /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
+    /// Plans a definition without its `else` branches; returns its block and the number of its registers.
     fn branch(&mut self, branch: &term::ResolvedRule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
         let parameters = branch.parameters.as_deref().unwrap_or_default();
         let mut body = Body::new(self, branch.module, parameters.len());
         body.parameters(parameters)?;
-        // Only this value of a key is asked for.
+        // Only this value of a key is read.
         for (key, wanted) in branch.path.iter().skip(depth).zip(pattern) {
             if let (Some(variable), Some(wanted)) = (key.as_variable(), wanted.as_ref().and_then(Constant::value)) {
                 body.variables.insert(variable, Operand::Constant(wanted));
@@ -212,12 +213,12 @@ impl Planner<'_> {
     }
 }
 
-/// Returns constants that can be keys as values.
+/// Returns constants that can be keys, as values.
 fn keys(path: &[Constant]) -> Box<[regorus::Value]> {
     path.iter().map(|key| key.value().unwrap_or(regorus::Value::Undefined)).collect()
 }
 
-/// Whether a definition may give something that a pattern asks for below a path of so many keys.
+/// Whether a definition may have a value that matches a pattern below the first `depth` keys of its path.
 fn fits(rule: &term::ResolvedRule, depth: usize, pattern: &Pattern) -> bool {
     rule.path.iter().skip(depth).zip(pattern).all(|(key, wanted)| match (key.constant(), wanted) {
         (Some(key), Some(wanted)) => key == *wanted,
@@ -225,7 +226,7 @@ fn fits(rule: &term::ResolvedRule, depth: usize, pattern: &Pattern) -> bool {
     })
 }
 
-/// Returns what the definitions of a path make together; `None` for a document.
+/// Returns the kind of value that the definitions of a path have; `None` for a document.
 fn form(definitions: &[&term::ResolvedRule]) -> Option<Form> {
     let of_one = |rule: &term::ResolvedRule| match (&rule.result, rule.path.len() - rule.ground()) {
         (Outcome::Element(_), 0) => Some(Form::Set),
@@ -237,7 +238,7 @@ fn form(definitions: &[&term::ResolvedRule]) -> Option<Form> {
     definitions.iter().all(|rule| of_one(rule) == Some(first)).then_some(first)
 }
 
-/// Whether all definitions have the same constant as their value.
+/// Whether all definitions have the same constant value.
 fn gives_one_value(definitions: &[&term::ResolvedRule]) -> bool {
     let mut values = definitions.iter().filter(|rule| !rule.default).flat_map(|rule| rule.chain()).map(|rule| {
         let (Outcome::Value(value) | Outcome::Element(value)) = &rule.result;
@@ -247,8 +248,8 @@ fn gives_one_value(definitions: &[&term::ResolvedRule]) -> bool {
     values.all(|value| value.as_ref() == Some(&first))
 }
 
-/// Whether a statement only compares something below the input with a constant. As in OPA, where rules are indexed by such
-/// statements, they come first.
+/// Whether a statement only compares a value of the input with a constant. Such statements come first, as OPA indexes
+/// rules by them.
 fn is_guard(statement: &ResolvedStatement) -> bool {
     let constant = |term: &ResolvedTerm| matches!(term.value, ResolvedValue::Constant(_));
     compared(statement).is_some_and(|(left, right)| {
@@ -256,8 +257,9 @@ fn is_guard(statement: &ResolvedStatement) -> bool {
     })
 }
 
-/// Returns the path below the input that has to be defined for a statement to hold, if OPA's index looks at it before the
-/// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation, which is returned, too.
+/// Returns the input path that must be defined for a statement to hold, if OPA's index checks it before the definition
+/// is evaluated: the path is the whole statement, or is compared or unified with a term that needs no evaluation, which
+/// is returned as well.
 fn needed(statement: &ResolvedStatement) -> Option<(&[ResolvedTerm], Option<&ResolvedValue>)> {
     if let ResolvedStatementKind::Term(term) = &statement.what {
         return input(term).filter(|_| is_plain(statement)).map(|items| (items, None));
@@ -267,7 +269,7 @@ fn needed(statement: &ResolvedStatement) -> Option<(&[ResolvedTerm], Option<&Res
     sides.filter(|(_, other)| is_indexed(other)).find_map(|(own, other)| Some((input(own)?, Some(&other.value))))
 }
 
-/// Whether OPA's index takes a term for the other side of a comparison.
+/// Whether OPA's index accepts a term as the other side of a comparison.
 fn is_indexed(term: &ResolvedTerm) -> bool {
     match &term.value {
         ResolvedValue::Constant(_) | ResolvedValue::Variable(_) => true,
@@ -278,7 +280,7 @@ fn is_indexed(term: &ResolvedTerm) -> bool {
     }
 }
 
-/// Whether a statement may end in an error: of another rule, or of a builtin where evaluation is strict.
+/// Whether a statement may end in an error: of another rule, or of a builtin if evaluation is strict.
 fn may_fail(statement: &ResolvedStatement) -> bool {
     let mut found = false;
     visit::terms_of_statement(statement, &mut |term| {
@@ -288,7 +290,7 @@ fn may_fail(statement: &ResolvedStatement) -> bool {
     found || matches!(statement.what, ResolvedStatementKind::Call(_))
 }
 
-/// Returns both sides of a comparison for equality, or of a unification.
+/// Returns both sides of an equality comparison or a unification.
 fn compared(statement: &ResolvedStatement) -> Option<(&ResolvedTerm, &ResolvedTerm)> {
     match &statement.what {
         _ if !is_plain(statement) => None,
@@ -305,7 +307,7 @@ fn is_plain(statement: &ResolvedStatement) -> bool {
     !statement.negated && statement.with.is_empty()
 }
 
-/// Returns a reference to the input whose keys are constants.
+/// Returns a term that is a reference to the input with constant keys.
 fn input(term: &ResolvedTerm) -> Option<&[ResolvedTerm]> {
     let ResolvedValue::Ref(items) = &term.value else { return None };
     let (first, keys) = items.split_first()?;

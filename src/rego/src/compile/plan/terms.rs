@@ -1,4 +1,4 @@
-//! Where the value of a term is, and the steps that make it.
+//! The operands of terms, and the steps that compute them.
 
 use super::{Planned, body::Body, value_of};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Body<'_, '_> {
-    /// Returns where the value of a term is; references in it may iterate.
+    /// Returns the operand of a term; references in it may iterate.
     pub(super) fn operand(&mut self, term: &ResolvedTerm) -> Planned<Operand> {
         if let Some(value) = value_of(term) {
             return Ok(Operand::Constant(value));
@@ -72,7 +72,7 @@ impl Body<'_, '_> {
         Ok(Operand::Register(into))
     }
 
-    /// Whether all variables of a term have a value: then it is compared, and not taken apart.
+    /// Whether all variables of a term have a value, so that it is compared and not destructured.
     pub(super) fn is_known(&self, term: &ResolvedTerm) -> bool {
         match &term.value {
             ResolvedValue::Variable(variable) => {

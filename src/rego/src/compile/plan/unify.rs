@@ -1,4 +1,4 @@
-//! Unification: what has no value yet gets one, the rest is compared.
+//! Unification: variables without a value are bound, everything else is compared.
 
 use super::{Planned, body::Body};
 use crate::{
@@ -18,14 +18,14 @@ impl Body<'_, '_> {
             return self.bind(left, &right);
         }
         let left = self.operand(left)?;
-        // The right side may iterate over nothing.
+        // The right side may iterate over an empty collection.
         if matches!(left, Operand::Rule(_)) {
             self.push(Step::Defined(left.clone()));
         }
         self.bind(right, &left)
     }
 
-    /// Unifies the parts of two patterns, those first of which one side is known.
+    /// Unifies the parts of two patterns, starting with those of which one side has a value.
     fn unify_pairs(&mut self, mut pairs: Vec<(&ResolvedTerm, &ResolvedTerm)>) -> Planned<()> {
         while !pairs.is_empty() {
             let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
@@ -35,7 +35,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Gives the open variables of a pattern their values, and compares the rest.
+    /// Binds the variables of a pattern that have no value, and compares the rest.
     pub(super) fn bind(&mut self, pattern: &ResolvedTerm, value: &Operand) -> Planned<()> {
         match &pattern.value {
             ResolvedValue::Variable(variable) if !self.is_known(pattern) => {
@@ -58,7 +58,7 @@ impl Body<'_, '_> {
             }
             ResolvedValue::Object(fields) if !self.is_known(pattern) => {
                 self.push(Step::Object(value.clone(), fields.len()));
-                // Constants first: they decide fastest.
+                // Constants first: they fail fastest.
                 let (constant, other): (Vec<_>, Vec<_>) =
                     fields.iter().partition(|(_, part)| matches!(part.value, ResolvedValue::Constant(_)));
                 for (key, part) in constant.into_iter().chain(other) {
@@ -79,7 +79,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Compares a value with the length and the constants of an array.
+    /// Compares a value with the length and the constant items of an array.
     pub(super) fn has_constants(&mut self, value: &Operand, items: &[ResolvedTerm]) -> Planned<()> {
         self.push(Step::Array(value.clone(), items.len()));
         for (index, item) in
@@ -92,7 +92,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Binds a pattern to an array of two.
+    /// Binds a pattern to an array of two items.
     pub(super) fn bind_pair(&mut self, pattern: &ResolvedTerm, first: &Operand, second: &Operand) -> Planned<()> {
         if let ResolvedValue::Array(items) = &pattern.value {
             let [left, right] = items.as_slice() else {
@@ -107,7 +107,7 @@ impl Body<'_, '_> {
         self.bind(pattern, &Operand::Register(into))
     }
 
-    /// Whether a term is a variable that nobody can read.
+    /// Whether a term is a wildcard, which is never read.
     fn is_unused(&self, term: &ResolvedTerm) -> bool {
         !self.is_known(term) && term.as_variable().is_some_and(|variable| self.planner.variables.is_wildcard(variable))
     }

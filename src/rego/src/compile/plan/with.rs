@@ -1,4 +1,4 @@
-//! `with`: what is replaced, and by what.
+//! `with`: replacements of documents and functions.
 
 use super::{
     Planned,
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Body<'_, '_> {
-    /// Plans a statement that is evaluated with other documents and functions. The variables that it gives a value are taken
-    /// out of there one solution after the other; what follows is evaluated without them.
+    /// Plans a statement that is evaluated with replaced documents and functions. Its solutions for the variables that
+    /// it binds are iterated outside; later statements are evaluated without the replacements.
     pub(super) fn with(&mut self, statement: &ResolvedStatement) -> Planned<()> {
         let replaced = statement.with.iter().map(|with| self.replacement(with)).collect::<Planned<_>>()?;
         let plain = ResolvedStatement { with: Vec::new(), ..statement.clone() };
@@ -48,7 +48,8 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Puts the values of a statement's variables into registers, as what they are read from is another document inside.
+    /// Copies the values of a statement's variables into registers, as the documents that they come from may be
+    /// replaced inside.
     fn keep_values(&mut self, statement: &ResolvedStatement) {
         let mut used = VariableSet::new();
         visit::all_of_statement(statement, &mut used);
@@ -88,7 +89,7 @@ impl Body<'_, '_> {
         Ok(Replacement::Function(function, substitute))
     }
 
-    /// Returns what takes the place of a document.
+    /// Returns the replacement of a document.
     fn value(&mut self, with: &ResolvedWith) -> Planned<Operand> {
         // A function has no value.
         if let ResolvedValue::Ref(items) = &with.value.value
@@ -103,7 +104,7 @@ impl Body<'_, '_> {
         Callee::find(name).ok_or_else(|| self.not_taken(format!("the builtin {name}")))
     }
 
-    /// Returns the function at a path below `data`; `None` if something else is there.
+    /// Returns the function at a path below `data`; `None` if there is none.
     fn function(&mut self, keys: &[ResolvedTerm]) -> Option<Planned<RuleId>> {
         let keys: Vec<_> = keys.iter().map(ResolvedTerm::constant).collect::<Option<_>>()?;
         let node = self.planner.tree.at(&keys)?;

@@ -1,4 +1,4 @@
-//! What declares variables: `:=`, `some … in` and `every`.
+//! Declarations of variables: `:=`, `some … in` and `every`.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Resolver<'_> {
-    /// `some key, value in collection` unifies what it binds with each element.
+    /// Resolves `some key, value in collection`, which unifies a pattern with each element.
     pub(super) fn some_in(
         &mut self,
         at: Position,
@@ -37,7 +37,7 @@ impl Resolver<'_> {
             self.fault(at, format!("var {name} assigned before"));
             return None;
         }
-        // What also stands in a body inside of the collection counts as known.
+        // A name that also occurs in a body inside the collection counts as declared before.
         let mut declared = bound.iter().filter(|name| !twice.iter().any(|(twice, _)| twice == *name));
         declared.try_for_each(|name| self.declare(name, Occurrence::Declared, at).map(|_| ()))?;
         let value = self.term(value);
@@ -57,7 +57,7 @@ impl Resolver<'_> {
         Some(ResolvedStatement { with: self.withs(with), ..ResolvedStatement::new(at, what) })
     }
 
-    /// `every key, value in collection { body }`.
+    /// Resolves `every key, value in collection { body }`.
     pub(super) fn every(
         &mut self,
         at: Position,
@@ -81,7 +81,7 @@ impl Resolver<'_> {
             return None;
         };
         let key = key.flatten();
-        // What is not declared around it, but has the name of an element, is that.
+        // A name in the collection that is not declared around it is the variable of the element.
         for (name, variable) in names_of.iter().zip(key.into_iter().chain([value]).rev()) {
             if let Some(free) = self.scopes.free(name) {
                 substitute(&mut domain, free, variable);
@@ -92,7 +92,7 @@ impl Resolver<'_> {
         if self.faults.len() == faults {
             self.unused(body, &inner, &VariableSet::new());
         }
-        // `with` sees the variables that the body declares.
+        // `with` sees the variables declared in the body.
         let with = self.withs(with);
         self.scopes.leave();
         let what = ResolvedStatementKind::Every(Box::new(ResolvedEvery { key, value, domain, body: inner }));
@@ -140,7 +140,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Puts one variable in the place of another, but not in bodies.
+/// Replaces a variable by another one, except in bodies.
 fn substitute(term: &mut ResolvedTerm, from: Variable, to: Variable) {
     match &mut term.value {
         ResolvedValue::Variable(variable) if *variable == from => *variable = to,

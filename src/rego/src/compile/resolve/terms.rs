@@ -1,4 +1,4 @@
-//! Expressions: what each name in them stands for, and operators as calls.
+//! Expressions: the meanings of names, and operators as calls.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Resolver<'_> {
-    /// Reads an expression that is a statement.
+    /// Resolves an expression that is a statement.
     pub(super) fn what(&mut self, expr: &Expr) -> ResolvedStatementKind {
         if let Kind::Binary("=", left, right) = &expr.kind {
             let left = self.term(left);
@@ -108,7 +108,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Reads a name, and the keys behind it.
+    /// Resolves a name and the keys after it.
     pub(super) fn reference(&mut self, expr: &Expr) -> ResolvedTerm {
         let at = self.moved.unwrap_or(expr.at);
         let (head, keys): (&Expr, &[Key]) = match &expr.kind {
@@ -133,7 +133,7 @@ impl Resolver<'_> {
         if items.len() == 1 && !document { items.remove(0) } else { ResolvedTerm::new(at, ResolvedValue::Ref(items)) }
     }
 
-    /// Returns the variable of a name, or the document.
+    /// Returns the variable or the document of a name.
     fn name(&mut self, name: &Name, alone: bool) -> Variable {
         let document = match &**name {
             "_" => return self.variables.free(name),
@@ -152,14 +152,14 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether a name is that of a variable, and was not just seen.
+    /// Whether a name is a declared variable.
     pub(super) fn is_variable(&self, name: &str) -> bool {
         self.scopes
             .known(name)
             .is_some_and(|(variable, _)| !self.scopes.is_free(name, variable) && variable != DATA && variable != INPUT)
     }
 
-    /// Reads what is called.
+    /// Resolves the function of a call.
     fn function(&mut self, function: &Expr) -> Function {
         let Some(path) = function.path() else { return Function::Unknown("function".into()) };
         let (first, rest) = (&path[0], &path[1..]);
@@ -172,7 +172,7 @@ impl Resolver<'_> {
             let message = format!("called function {} shadowed", path.join("."));
             let fault = Fault::new(Code::Compile, self.module, function.at, message);
             let fault = fault.help("a variable has the name of the function; give it another name");
-            // In a head it is no function at all, which OPA tells later.
+            // In a head it is not a function at all, which OPA reports later.
             let in_head = self.scopes.is_around_head(first);
             self.faults.push(if in_head { fault.recoverable() } else { fault });
             return Function::Unknown(first.clone());
@@ -190,7 +190,7 @@ fn builtin(name: &str, arguments: Vec<ResolvedTerm>) -> ResolvedValue {
     ResolvedValue::Call(Box::new(ResolvedCall { function: Function::Builtin(name.into()), arguments }))
 }
 
-/// Returns the builtin that an operator is.
+/// Returns the builtin for an operator.
 fn operator_name(operator: &str) -> &'static str {
     match operator {
         "==" => "equal",

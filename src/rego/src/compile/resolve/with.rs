@@ -1,4 +1,4 @@
-//! The targets of `with`, and their replacements.
+//! Targets of `with`, and their replacements.
 
 use super::Resolver;
 use crate::{
@@ -12,7 +12,7 @@ impl Resolver<'_> {
         self.withs_of(withs, true)
     }
 
-    /// Reads the targets and replacements of `with`; in an assignment, variables as targets are not `seen`.
+    /// Resolves the targets and replacements of `with`; in an assignment, variables as targets are not `seen`.
     pub(super) fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<ResolvedWith> {
         let with = |with: &syntax::With| {
             let target = self.target(&with.target, seen);
@@ -58,7 +58,7 @@ impl Resolver<'_> {
         WithTarget { at: target.at, value }
     }
 
-    /// Reads what `with` puts in the place of something: a value, or a function.
+    /// Resolves a replacement of `with`: a value or a function.
     fn replacement(&mut self, expr: &Expr) -> ResolvedTerm {
         if let Some(path) = expr.path()
             && self.global(&path[0]).is_none()
