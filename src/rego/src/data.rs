@@ -1,5 +1,5 @@
-//! Data files become the `data` document, the way `opa -d` does it: the directories below the given path are the keys, the
-//! file's name counts for nothing.
+//! Builds the `data` document from data files, as `opa -d` does: the directories below the given path are the keys; the
+//! name of the file does not matter.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,19 +16,19 @@ use crate::yaml;
 pub struct Data {
     /// The merged document.
     pub document: Map<String, Value>,
-    /// Which file each value came from, by path; to name both sides of a conflict.
+    /// The file of each value, by path, to name both sides of a conflict.
     origins: HashMap<Vec<String>, Arc<str>>,
-    /// Keys at the top whose values are known only when a rule is evaluated.
+    /// Top-level keys whose values are only known when a rule is evaluated.
     external: &'static [&'static str],
 }
 
 impl Data {
-    /// Returns an empty document. Values below the keys `external` are added by others before a rule is evaluated.
+    /// Returns an empty document. The caller adds the values below the keys `external` before a rule is evaluated.
     pub fn new(external: &'static [&'static str]) -> Self {
         Self { external, ..Self::default() }
     }
 
-    /// Adds the value of one file below the keys that are its directories.
+    /// Adds the value of one file below the keys given by its directories.
     pub fn insert(&mut self, file: &File, value: Value, problems: &mut Vec<Problem>) {
         if file.directories.is_empty() && !value.is_object() {
             let help = "put it into a directory, whose name becomes its key, or make it an object";
@@ -45,12 +45,13 @@ impl Data {
         merge(&mut self.document, values, &mut path, file, &mut self.origins, problems);
     }
 
-    /// Whether what is at a path may be added by others before a rule is evaluated.
+    /// Whether the value at a path may be added before a rule is evaluated.
     pub fn is_external(&self, path: &[String]) -> bool {
         path.first().is_some_and(|key| self.external.contains(&key.as_str()))
     }
 
-    /// Returns the file that put a value at this path or at a part of it, if the value is in the way of a rule there.
+    /// Returns the file that defines a value at this path or at a prefix of it, if the value conflicts with a rule
+    /// there.
     pub(crate) fn in_the_way(&self, path: &[String]) -> Option<&Arc<str>> {
         let mut values = &self.document;
         for (index, key) in path.iter().enumerate() {
@@ -80,7 +81,7 @@ impl Data {
     }
 }
 
-/// Merges objects key by key; anything else at one path twice is a conflict.
+/// Merges objects key by key; any other two values at one path are a conflict.
 fn merge(
     into: &mut Map<String, Value>,
     values: Map<String, Value>,
@@ -117,10 +118,10 @@ fn merge(
     }
 }
 
-/// Reads the documents of a JSON or YAML file, without empty ones.
+/// Parses the documents of a JSON or YAML file, without empty ones.
 ///
 /// # Errors
-/// Returns what is wrong with the text, and where.
+/// Returns the syntax error with its location.
 pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
     let mut documents = match file.form {
         Form::Json => vec![serde_json::from_str::<Value>(&file.text).map_err(|why| {
@@ -140,7 +141,7 @@ pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
     Ok(documents)
 }
 
-/// Turns an error of the YAML reader into a problem with its place.
+/// Converts an error of the YAML parser into a problem with its location.
 pub fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
     let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml::reason(why)));
     match why.location() {

@@ -1,22 +1,22 @@
-//! Errors of policies as data; regorus reports places and reasons as text only.
+//! Errors of policies as structured data; regorus reports locations and reasons only as text.
 
-/// Where and why.
+/// The location and reason of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyError {
-    /// File, line, column; `None` if the text names none.
+    /// File, line, column; `None` if there is no location.
     pub place: Option<(String, u32, u32)>,
-    /// The reason alone, on one line.
+    /// The reason without the location, on one line.
     pub reason: String,
 }
 
 impl PolicyError {
-    /// Reads the place and the reason from the text of one of regorus' errors.
+    /// Parses location and reason from the text of a regorus error.
     pub(crate) fn new(error: &anyhow::Error) -> Self {
         Self::parse(&format!("{error:#}"))
     }
 
-    /// Reads one of regorus' error texts: `--> file:line:column`, an excerpt, `error: reason`, sometimes more of the same
-    /// behind it.
+    /// Parses a regorus error: `--> file:line:column`, an excerpt, `error: reason`, sometimes followed by further
+    /// errors in the same form.
     fn parse(text: &str) -> Self {
         let place = text.lines().find_map(|line| line.strip_prefix("--> ")).and_then(|place| {
             let (rest, column) = place.rsplit_once(':')?;
@@ -28,7 +28,7 @@ impl PolicyError {
             .find_map(|line| line.strip_prefix("error: "))
             .or_else(|| text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("-->")))
             .unwrap_or("no reason given");
-        // The dumps of internal state that follow some reasons help nobody.
+        // The dumps of internal state that follow some reasons are of no use.
         let reason = reason.split(" (path [").next().unwrap_or(reason).trim().trim_end_matches('.');
         Self { place, reason: reason.to_owned() }
     }

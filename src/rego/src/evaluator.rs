@@ -1,4 +1,4 @@
-//! Evaluation of programs within limits: whatever a policy does, it ends as a value or a [`Failure`].
+//! Evaluates programs within limits: every evaluation ends with a value or a [`Failure`].
 
 use std::{
     fmt,
@@ -20,12 +20,12 @@ use super::{
     value,
 };
 
-/// How many elements of an array may take the limits once.
+/// The number of array elements per unit of the limits.
 const ELEMENTS: usize = 1_000;
-/// How many times the limits the largest array may take.
+/// The largest multiple of the limits for one array.
 const MOST_LIMITS: u8 = 12;
 
-/// A program, with the data that it is evaluated on.
+/// A program with the data on which it is evaluated.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
     program: Arc<Program>,
@@ -42,23 +42,23 @@ pub enum Failure {
     Error(PolicyError),
     /// The machine panicked.
     Panicked,
-    /// It took longer than this limit, or got so little of the CPU that it was given up.
+    /// It took longer than this limit, or was aborted because it got too little CPU time.
     TimedOut(Duration),
-    /// The value is larger than so many bytes.
+    /// The value is larger than this many bytes.
     TooLarge(usize),
-    /// It used more memory than so many bytes.
+    /// It used more memory than this many bytes.
     TooMuch(usize),
-    /// It did not begin, because those before it of the same input took longer than this limit.
+    /// It was not started, because earlier evaluations of the same input took longer than this limit.
     OutOfTime(Duration),
 }
 
 impl Failure {
-    /// A failure without a place.
+    /// Returns an error without a location.
     pub fn error(reason: String) -> Self {
         Self::Error(PolicyError { place: None, reason })
     }
 
-    /// Says why in one line, without the place.
+    /// Returns the reason on one line, without the location.
     pub fn reason(&self) -> String {
         match self {
             Self::Error(error) => error.reason.clone(),
@@ -73,7 +73,7 @@ impl Failure {
     }
 }
 
-/// Shows `file:line:column: reason`, as far as there is a place.
+/// Formats as `file:line:column: reason`, or only the reason if there is no location.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Error(PolicyError { place: Some((file, line, column)), .. }) = self {
@@ -97,7 +97,7 @@ impl Evaluator {
         Self { program: Arc::new(program), ..self.clone() }
     }
 
-    /// Returns the evaluator with documents in `data`, in the place of those that it has there.
+    /// Returns the evaluator with `documents` added to its data, replacing existing ones.
     #[must_use]
     pub fn with_data(&self, documents: impl IntoIterator<Item = (Value, Value)>) -> Self {
         let mut data = self.data.clone();
@@ -107,20 +107,20 @@ impl Evaluator {
         Self { data, ..self.clone() }
     }
 
-    /// Returns the data that it was given; the values of rules are not among it.
+    /// Returns the data, without the values of rules.
     pub fn data(&self) -> &Value {
         &self.data
     }
 
-    /// Returns the rule of the program at a path that was planned.
+    /// Returns the planned rule at a path.
     pub fn rule(&self, path: &Path) -> Option<RuleId> {
         self.program.entries.get(path)?.as_ref().ok().copied()
     }
 
-    /// Evaluates the rule at a path by itself; `Undefined` if it has no value.
+    /// Evaluates a single rule at a path; `Undefined` if it has no value.
     ///
     /// # Errors
-    /// Returns why it has no value: an error, an exceeded limit, or that no rule was prepared for this path.
+    /// Returns an error of the policy, an exceeded limit, or that no rule was prepared for this path.
     pub fn value(&self, path: &Path, input: &Value) -> Result<Value, Failure> {
         let unknown = || Failure::error(format!("data.{} was not prepared", path.join(".")));
         let rule = self.rule(path).ok_or_else(unknown)?;
@@ -133,7 +133,7 @@ impl Evaluator {
         self.run_noting(input, rules).0
     }
 
-    /// Evaluates one rule of the program; returns also what was noted, up to an error if there is one.
+    /// Evaluates one rule of the program; also returns the trace, up to the error if there is one.
     pub fn run_traced(&self, input: &Value, rule: RuleId) -> (Result<Answer, Failure>, Trace) {
         let (answers, trace) = self.run_noting(input, std::iter::once(rule));
         (answers.and_then(|answers| answers.into_iter().next().ok_or(Failure::Panicked)), trace)
@@ -155,8 +155,8 @@ impl Evaluator {
         (answers, trace)
     }
 
-    /// Returns the CPU time that an evaluation may take, and how many bytes its value: of an array, whose elements it judges
-    /// together, several times the limits.
+    /// Returns the limits of CPU time and value size for an input: several times the limits for an array, whose
+    /// elements are evaluated together.
     fn limits_of(&self, input: &Value) -> (Duration, usize) {
         let more = value::array(input).map_or(0, |elements| elements.len() / ELEMENTS);
         let times = u8::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS);
@@ -164,7 +164,7 @@ impl Evaluator {
     }
 }
 
-/// Returns an error of a program with the names of files.
+/// Resolves the locations of an error to file names.
 fn located(program: &Program, error: RuntimeError) -> PolicyError {
     let place = |at: SourceLocation| Some((program.files.get(at.module)?.to_string(), at.at.line, at.at.column));
     let reason = match error.other.and_then(place) {

@@ -1,6 +1,6 @@
-//! The lines of a rule as they are written.
+//! The source lines of a rule.
 
-/// Returns lines of a text, counted from 1, without what all are indented by.
+/// Returns lines of a text, counted from 1, without their common indentation.
 pub fn between(first: u32, last: u32, all: &[&str]) -> Vec<String> {
     let (skip, count) = (first.saturating_sub(1) as usize, (last.saturating_sub(first) + 1) as usize);
     let written: Vec<&str> = all.iter().copied().skip(skip).take(count).collect();

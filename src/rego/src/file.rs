@@ -8,19 +8,19 @@ use std::{
 
 use super::limits::Version;
 
-/// What a file is read as.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A module.
     Rego,
     /// JSON, for `data`.
     Json,
-    /// YAML, for `data`; of several documents each is added.
+    /// YAML, for `data`; all documents are merged.
     Yaml,
 }
 
 impl Form {
-    /// Returns the form that a file's name promises; `None` for other files.
+    /// Returns the format by the extension of a file; `None` for other files.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "rego" => Some(Self::Rego),
@@ -31,42 +31,42 @@ impl Form {
     }
 }
 
-/// A version that someone else than the module itself declares for it.
+/// A language version that is declared outside the module itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declared {
     /// The version.
     pub version: Version,
-    /// Who declares it, as a problem names it.
+    /// The source of the declaration, as named in problems.
     pub by: &'static str,
-    /// How to fix a wrong one.
+    /// How to fix a wrong declaration.
     pub help: &'static str,
 }
 
-/// One file that was read.
+/// The content of one file.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// As the user would name it.
+    /// The name shown to the user.
     pub shown: Arc<str>,
-    /// Directories between the given path and the file; where its data goes.
+    /// Directories between the given path and the file; they are the keys of its data.
     pub directories: Vec<String>,
-    /// What the text is read as.
+    /// The format of the text.
     pub form: Form,
-    /// The version that a module is to be read in; without one it is detected.
+    /// The declared version of a module; without one it is detected.
     pub declared: Option<Declared>,
     /// The text.
     pub text: FileText,
 }
 
-/// A text whose lines are found at once: a file may have a problem in each of them.
+/// A text with an index of its lines: a file may have a problem in each of them.
 #[derive(Debug, Clone, Default)]
 pub struct FileText {
     text: String,
-    /// Where each line begins; found when a line is first asked for.
+    /// The start of each line, indexed on first use.
     lines: OnceLock<Vec<usize>>,
 }
 
 impl FileText {
-    /// Returns a line, from 1, without its end; empty if there is no such line.
+    /// Returns a line, counted from 1, without its line end; empty if it does not exist.
     pub fn line(&self, line: u32) -> &str {
         let begins =
             || [0].into_iter().chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect::<Vec<usize>>();
@@ -91,7 +91,7 @@ impl Deref for FileText {
 }
 
 impl File {
-    /// Returns a file by its name, as problems show it; without directories and declared version.
+    /// Returns a file with the name shown in problems, without directories and declared version.
     pub fn new(shown: Arc<str>, form: Form, text: String) -> Self {
         Self { shown, directories: Vec::new(), form, declared: None, text: text.into() }
     }
@@ -101,13 +101,13 @@ impl File {
         self.declared.map(|declared| declared.version)
     }
 
-    /// The name below the given path, with `/` on every system.
+    /// Returns the path below the given one, with `/` on every system.
     pub fn relative(&self) -> String {
         let name = Path::new(&*self.shown).file_name().unwrap_or_default().to_string_lossy();
         self.directories.iter().map(String::as_str).chain([&*name]).collect::<Vec<_>>().join("/")
     }
 
-    /// Returns at least how many words, other characters and lines a module has, comments included.
+    /// Returns a lower bound for the number of words, other characters and lines of a module, including comments.
     pub fn tokens(&self) -> usize {
         let mut after_word = false;
         let mut tokens = 0;
@@ -119,11 +119,11 @@ impl File {
         tokens
     }
 
-    /// Returns about how many values a file of data has, without what aliases stand for, and not less.
+    /// Returns an estimate of the number of values in a data file, without expanding aliases; never too low.
     pub fn values(&self) -> usize {
         let (mut values, mut before, mut quoted) = (1, b' ', false);
         for byte in self.text.bytes() {
-            // Only in JSON it is certain what is in quotes.
+            // Only JSON has reliable quotes.
             if self.form == Form::Json && before == b'\\' {
                 before = b' ';
                 continue;
@@ -141,7 +141,7 @@ impl File {
         values
     }
 
-    /// Whether it holds tests, by its name.
+    /// Whether it is a test file, by its name.
     pub fn is_test(&self) -> bool {
         self.form == Form::Rego && self.shown.ends_with("_test.rego")
     }

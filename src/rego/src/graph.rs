@@ -1,4 +1,4 @@
-//! The references between rules: recursion, depth, and what can be reached from where.
+//! The graph of references between rules: recursion, depth, and reachability.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_set},
@@ -7,7 +7,7 @@ use std::{
 
 use super::references::Node;
 
-/// Rules by path, and which paths each path refers to.
+/// Rules by path, with the references between the paths.
 pub struct Graph<'a> {
     nodes: &'a [Node],
     /// Rule definitions by path.
@@ -16,28 +16,28 @@ pub struct Graph<'a> {
     edges: BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
 }
 
-/// What a rule and the chains of references from it need at most.
+/// Upper bounds for a rule and the chains of references from it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RuleDepth {
     /// Bytes of stack.
     pub stack: usize,
-    /// Levels of collections in collections of its value and of any value on the way to it.
+    /// Nesting levels of its value and of any intermediate value.
     pub levels: usize,
-    /// By how many levels its value is nested deeper than its arguments.
+    /// Nesting levels of its value in addition to those of its arguments.
     grows: usize,
 }
 
 /// The rules of a graph that are in no cycle, with their depths.
 pub(crate) type RuleDepths<'a> = BTreeMap<&'a [String], RuleDepth>;
 
-/// A rule that is being visited, with those of its targets that are not visited yet.
+/// A rule that is being visited, with its targets that are not visited yet.
 struct Visited<'a, 'g> {
     path: &'a [String],
     targets: btree_set::Iter<'g, &'a [String]>,
 }
 
 impl<'a> Graph<'a> {
-    /// Finds the references between definitions.
+    /// Builds the graph of the references between definitions.
     pub fn new(nodes: &'a [Node]) -> Self {
         let mut paths: BTreeMap<&[String], Vec<usize>> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -51,7 +51,8 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Returns the rules that a reference can mean: those at the path, those below it, and those that it looks into.
+    /// Returns the rules that a reference may refer to: those at the path, those below it, and those whose value it
+    /// reads into.
     pub fn covered(&self, path: &[String]) -> Vec<&'a [String]> {
         let above = (1..path.len()).filter_map(|length| Some(*self.paths.get_key_value(&path[..length])?.0));
         let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
@@ -64,7 +65,7 @@ impl<'a> Graph<'a> {
         self.paths.get(path).into_iter().flatten().map(|index| &self.nodes[*index])
     }
 
-    /// Returns every rule that can be needed for the rules at these paths, themselves included.
+    /// Returns all rules that may be needed for the rules at these paths, including those themselves.
     pub fn reachable<'p>(&self, from: impl IntoIterator<Item = &'p [String]>) -> BTreeSet<&'a [String]> {
         let mut reached: BTreeSet<&'a [String]> = BTreeSet::new();
         let mut next: Vec<&'a [String]> = from.into_iter().flat_map(|path| self.covered(path)).collect();
@@ -76,12 +77,13 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Returns the depths of all rules that are in no cycle, and cycles that share no rule and without which there is none.
+    /// Returns the depths of all rules that are in no cycle, and a set of disjoint cycles; without their rules the
+    /// graph has no cycle.
     ///
-    /// Each cycle is its paths in order, beginning with the smallest. Rules of a cycle count for no chain.
+    /// Each cycle lists its paths in order, starting with the smallest. Rules in a cycle count in no chain.
     pub(crate) fn depths(&self) -> (RuleDepths<'a>, Vec<Vec<&'a [String]>>) {
         let (mut depths, mut cycles) = (RuleDepths::new(), Vec::new());
-        // The rules on the way to the current one with their places on it; `None` is visited.
+        // The rules on the path to the current one with their positions on it; `None` if visited completely.
         let mut places: BTreeMap<&'a [String], Option<usize>> = BTreeMap::new();
         let mut way: Vec<Visited<'a, '_>> = Vec::new();
         for (begin, targets) in &self.edges {
@@ -114,7 +116,7 @@ impl<'a> Graph<'a> {
         (depths, cycles)
     }
 
-    /// Returns the depth of a rule, from those of the rules that it refers to.
+    /// Returns the depth of a rule from those of the rules that it refers to.
     fn rule_depth(&self, path: &[String], depths: &RuleDepths<'a>) -> RuleDepth {
         let below = self.edges[path].iter().filter_map(|target| depths.get(target));
         let stack =
@@ -123,14 +125,15 @@ impl<'a> Graph<'a> {
         RuleDepth { stack, levels, grows }
     }
 
-    /// Returns by how many levels the value of a rule is nested deeper than its arguments, and any value on the way to it.
+    /// Returns the nesting levels of a rule's value in addition to those of its arguments, and of any intermediate
+    /// value.
     fn levels(&self, path: &[String], depths: &RuleDepths<'a>) -> (usize, usize) {
         let (mut grows, mut levels) = (0, 0);
         for node in self.at(path) {
             let called = || node.calls.iter().filter_map(|call| depths.get(call.rule.as_deref()?));
-            // The value of a function is nested in that of its caller, once for each call.
+            // The value of a function is nested in that of its caller, once per call.
             let own = called().fold(node.collections, |sum, depth| sum.saturating_add(depth.grows));
-            // Its deepest value may also be one that a function makes of the rest and keeps.
+            // Its deepest value may also be inside a called function, around the levels of the other calls.
             let kept = called().map(|depth| own.saturating_sub(depth.grows).saturating_add(depth.levels));
             grows = if node.gives_collections { own.max(grows) } else { grows };
             levels = kept.fold(own, usize::max).max(levels);
@@ -143,7 +146,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Returns a cycle that begins with its smallest path.
+/// Rotates a cycle to start with its smallest path.
 fn rotated(mut cycle: Vec<&[String]>) -> Vec<&[String]> {
     let smallest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
     cycle.rotate_left(smallest);

@@ -1,12 +1,14 @@
-//! A Rego evaluator with OPA's meaning.
+//! A Rego evaluator with OPA's semantics.
 //!
-//! Modules are read by OPA's grammar, in version 1 or 0 of the language, checked as OPA's compiler checks them, compiled to
-//! programs, and evaluated by a small machine within limits of time, memory, stack and size. What OPA refuses is refused at the
-//! same place; what is not supported is refused, too, and never evaluated differently.
+//! Modules are parsed by OPA's grammar, in version 1 or 0 of the language, checked as OPA's compiler checks them,
+//! compiled to programs, and evaluated by a small virtual machine within limits of time, memory, stack and size. What
+//! OPA refuses is refused at the same position; unsupported features are refused as well, and never evaluated
+//! differently.
 //!
-//! [`Policies::load`] reads and checks files. [`Policies::prepare`] prepares rules for evaluation, [`Policies::query`] any query,
-//! and [`Policies::trace`] shows how far the body of a rule gets and with which values. Everything is synchronous and can be
-//! used from several threads; a thread that evaluates must have twice [`Limits::stack`] of stack.
+//! [`Policies::load`] parses and checks files. [`Policies::prepare`] prepares rules for evaluation, [`Policies::query`]
+//! any query, and [`Policies::trace`] shows how far evaluation gets in the body of a rule and with which values.
+//! Everything is synchronous and can be used from several threads; a thread that evaluates needs twice
+//! [`Limits::stack`] of stack.
 //!
 //! # A rule and its value
 //!
@@ -48,12 +50,12 @@
 //! let file = |text: &str| vec![File::new("p.rego".into(), Form::Rego, text.to_owned())];
 //! let limits = Limits { evaluation: Duration::from_millis(50), ..Limits::default() };
 //!
-//! // All problems of all files are reported at once, each with its place and how to fix it.
+//! // All problems of all files are reported at once, each with its location and a hint.
 //! let error = Policies::load(file("package p\n\nq := startwith(input.name, \"a\")\n"), &limits).err().unwrap();
 //! assert_eq!(error.problems[0].place(), "p.rego:3:6");
 //! assert_eq!(error.problems[0].help, "did you mean startswith?");
 //!
-//! // An evaluation ends within its limits.
+//! // Every evaluation ends within its limits.
 //! let text = r#"
 //! package p
 //!

@@ -1,59 +1,59 @@
-//! Limits that keep a policy from hanging, crashing or overflowing the process, and the versions of the language.
+//! Limits that keep a policy from hanging or crashing the process or overflowing its stack, and the versions of the
+//! language.
 
 use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-/// A version of the language.
+/// A version of Rego.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
-    /// Of OPA before 1.0: `deny[msg] { … }`; `if`, `contains`, `in` and `every` need an import.
+    /// Rego before OPA 1.0: `deny[msg] { … }`; `if`, `contains`, `in` and `every` need an import.
     V0,
-    /// Of OPA 1.0 and later: `deny contains msg if { … }`.
+    /// Rego since OPA 1.0: `deny contains msg if { … }`.
     V1,
 }
 
-/// Shows `v0` or `v1`.
+/// Formats as `v0` or `v1`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::V0 { "v0" } else { "v1" })
     }
 }
 
-/// What policies may take of time and memory, and how complex they may be.
+/// Limits on the time, memory and complexity of policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// CPU time for one evaluation: all rules of a query, or one rule where they are evaluated one by one.
+    /// CPU time of one evaluation: all rules of a query, or one rule if rules are evaluated individually.
     pub evaluation: Duration,
-    /// CPU time for all evaluations of one input; those that did not begin by then fail.
+    /// CPU time of all evaluations of one input; those not started by then fail.
     pub input: Duration,
-    /// Whether verdicts are shared between objects that look the same to the policies.
+    /// Whether results are shared between objects that are equal in everything that the policies read.
     pub share_verdicts: bool,
-    /// Whether a builtin that fails makes the rule an error, instead of being undefined.
+    /// Whether a failing builtin makes the rule an error instead of being undefined.
     pub strict: bool,
-    /// Largest policy or data file.
+    /// The largest policy or data file, in bytes.
     pub file_bytes: u64,
-    /// The files of one source: those of local paths and the library.
+    /// For the files of one source: local paths and the library.
     pub source: SourceLimits,
-    /// The files of one bundle or `ConfigMap`, or of Gatekeeper's objects.
+    /// For the files of one bundle or `ConfigMap`, or of Gatekeeper's objects.
     pub foreign_source: SourceLimits,
-    /// Bytes of stack that evaluation may need, as estimated; threads that evaluate must have twice as
-    /// much.
+    /// The estimated stack that evaluation may need, in bytes; threads that evaluate must have twice as much.
     pub stack: usize,
-    /// The largest value that an evaluation may have, in bytes when written out.
+    /// The largest value of an evaluation, in bytes when written out.
     pub value_bytes: usize,
-    /// How many levels of collections in collections a value may get, as estimated: it is compared and dropped by recursion.
+    /// The estimated nesting depth of a value: values are compared and dropped recursively.
     pub levels: usize,
 }
 
-/// What the files of one source may hold. It is estimated from their texts before they are parsed, as parsed they take a
-/// hundred times as much memory.
+/// Limits on the files of one source. They are estimated from the text before parsing, as parsed files take a hundred
+/// times as much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// Values in data and objects.
+    /// The number of values in data and objects.
     pub values: usize,
-    /// Words, other characters and lines of modules without tests.
+    /// The number of words, other characters and lines in modules that are not tests.
     pub tokens: usize,
 }
 
@@ -75,7 +75,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits of rules that judge many objects by one evaluation.
+    /// Returns the limits of rules that evaluate many objects together.
     #[must_use]
     pub fn of_array(&self) -> Self {
         Self { evaluation: self.input, value_bytes: self.value_bytes * 16, ..*self }

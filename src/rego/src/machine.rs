@@ -1,17 +1,16 @@
-//! The machine: runs [programs](super::program).
+//! The virtual machine that runs [programs](super::program).
 //!
-//! What a value is asked for is borrowed from where it lies (the input, the data, the program, a rule that has its value
-//! already) and only owned where a step made it. Rules without parameters are evaluated once, functions once for the same
-//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error, with
-//! its place in the policy.
+//! Values are borrowed from the input, the data, the program or the stored value of a rule, and owned only if a step
+//! created them. Rules without parameters are evaluated once, functions once for the same arguments. An evaluation ends
+//! when the time is up, when it would need too much stack or memory, or at an error with its location in the policy.
 //!
-//! - here: rules and definitions, and what agrees between them.
-//! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
-//! - `filtering`: elements that a loop passed over the last time, and need not look at again; `filters`: what is known of them.
-//! - `sink`: what becomes of what a body finds.
-//! - `trace`: steps that note something; `noted`: what they noted.
-//! - `with`: evaluations with other documents and functions; `replaced`: what these are.
-//! - `slot`: registers and lookups; `calls`: values of functions that are known already.
+//! - here: rules and definitions, and conflicts between them.
+//! - `steps`: conditions, lookups, builtins, new collections; `loops`: iteration; `functions`: calls of functions.
+//! - `filtering`: loops that skip elements which did not match before; `filters`: the remaining elements.
+//! - `sink`: where the results of a body go.
+//! - `trace`: steps that note values; `noted`: the noted values.
+//! - `with`: evaluations with replaced documents and functions; `replaced`: the replacements.
+//! - `slot`: registers and lookups; `calls`: cached values of functions.
 //! - `limit`: time, stack and memory.
 
 mod calls;
@@ -55,16 +54,17 @@ use super::{
     value,
 };
 
-/// The value of a rule that is asked for.
+/// The value of an evaluated rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// `Undefined` if there is none.
+    /// The value; `Undefined` if there is none.
     pub value: Value,
-    /// What each definition gives by itself, defaults left out.
+    /// The value of each definition by itself, without defaults.
     pub definitions: Vec<Value>,
 }
 
-/// Evaluates rules of a program, which share what they have in common; returns also what was noted, up to an error if there is one.
+/// Evaluates rules of a program together, sharing common values; also returns the trace, up to the error if there is
+/// one.
 pub(crate) fn evaluate(
     program: &Program,
     (input, data): (&Value, &Value),
@@ -78,7 +78,7 @@ pub(crate) fn evaluate(
     (answers, shared.trace)
 }
 
-/// Values that an evaluation has not made yet.
+/// Returns cells for values that are not computed yet.
 fn cells(count: usize) -> Vec<OnceCell<Value>> {
     (0..count).map(|_| OnceCell::new()).collect()
 }
@@ -87,48 +87,48 @@ struct Machine<'v, 's> {
     program: &'v Program,
     input: &'v Value,
     data: &'v Value,
-    /// The values of rules without parameters, as far as they were asked for.
+    /// The values of rules without parameters that were needed so far.
     values: &'v [OnceCell<Value>],
-    /// The values of comprehensions that are made once.
+    /// The values of comprehensions that are computed once.
     memos: &'v [OnceCell<Value>],
-    /// What is known of the elements of loops.
+    /// The filtered elements of loops.
     filters: Vec<Filtered<'v>>,
-    /// Keys of object rules that have different values.
+    /// Keys of object rules that have conflicting values.
     conflicts: BTreeMap<RuleId, Conflicts>,
-    /// Those of the rule that was evaluated last.
+    /// The conflicts of the last evaluated rule.
     conflicting: Conflicts,
     paths: Vec<Lookup<'v>>,
-    /// The frames of all rules that are being evaluated.
+    /// The frames of all rules under evaluation.
     registers: Vec<Slot<'v>>,
     calls: Calls,
-    /// Room for the arguments of a builtin.
+    /// A buffer for the arguments of a builtin.
     arguments: Vec<Value>,
     shared: &'s mut EvaluationState,
-    /// What `with` replaced.
+    /// The replacements by `with`.
     replaced: Substitutions,
-    /// Counts values that stay until the evaluation ends.
+    /// The number of values kept until the evaluation ends.
     kept: usize,
-    /// How much could still be made when the outermost loop that runs came to its element.
+    /// The remaining memory at the current element of the outermost loop.
     outermost: Option<usize>,
     strict: bool,
 }
 
-/// What belongs to the evaluation as a whole, those with other documents included.
+/// State of the whole evaluation, including the parts inside `with`.
 struct EvaluationState {
     gauge: Gauge,
-    /// The values of impure builtins, by their names and arguments.
+    /// The values of impure builtins, by name and arguments.
     impure: BTreeMap<(&'static str, Vec<Value>), Value>,
     trace: Trace,
 }
 
 impl Answer {
-    /// Returns what a definition gives by itself; `None` if the rule was not evaluated.
+    /// Returns the value of a single definition; `None` if the rule was not evaluated.
     pub fn definition(&self, number: usize) -> Option<&Value> {
         self.definitions.get(number)
     }
 }
 
-/// A value of no definition.
+/// Wraps a value without those of definitions.
 impl From<Value> for Answer {
     fn from(value: Value) -> Self {
         Self { value, definitions: Vec::new() }
@@ -184,7 +184,7 @@ impl<'v> Machine<'v, '_> {
             all => merged(rule, all)?,
         };
         let value = self.or_default(rule, value)?;
-        // It may have been asked for by another rule before.
+        // Another rule may have needed its value before.
         Ok(Answer { value: self.values[id].get_or_init(|| value).clone(), definitions })
     }
 
@@ -200,7 +200,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Evaluates a rule without parameters; where `conflicts` has keys of it, their values are not valid.
+    /// Evaluates a rule without parameters; values of keys in `conflicts` are not valid.
     fn evaluated(&mut self, RuleId(id): RuleId) -> Result<&'v Value, Halt> {
         let cell = &self.values[id];
         if let Some(value) = cell.get() {
@@ -217,7 +217,7 @@ impl<'v> Machine<'v, '_> {
         Ok(cell.get_or_init(|| value))
     }
 
-    /// Returns the default of a rule in the place of an undefined value.
+    /// Returns the default of a rule if the value is undefined.
     fn or_default(&mut self, rule: &'v Rule, value: Value) -> Result<Value, Halt> {
         match &rule.default {
             Some(default) if value == Value::Undefined => {
@@ -228,7 +228,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Evaluates definitions of a rule without parameters to one value.
+    /// Evaluates definitions of a rule without parameters into one value.
     fn together(&mut self, rule: &'v Rule, definitions: &'v [Definition]) -> Result<Value, Halt> {
         self.shared.gauge.enter()?;
         let base = self.registers.len();
@@ -280,13 +280,13 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Evaluates a definition that has no `else`.
+    /// Evaluates a definition without `else`.
     fn first_branch(&mut self, definition: &'v Definition, base: usize, sink: &mut Sink<'_>) -> Result<(), Halt> {
         let Some(branch) = definition.branches.first() else { return Ok(()) };
         self.block(branch, base, sink).map(drop).map_err(|halt| halt.at(definition.at))
     }
 
-    /// Puts together what is at a path and below it.
+    /// Builds the document at a path from the rules there and below.
     fn document(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
         let (mut fields, mut values, mut conflicts) = (Object::new(), BTreeSet::new(), Conflicts::new());
         for definition in definitions {
@@ -312,7 +312,7 @@ impl<'v> Machine<'v, '_> {
         Ok(Value::Object(regorus::Rc::new(fields)))
     }
 
-    /// Returns what is at a path.
+    /// Returns the value at a path.
     fn path(&mut self, PathId(id): PathId) -> Option<&'v Value> {
         match self.paths[id] {
             Lookup::Found(value) => return Some(value),
@@ -335,7 +335,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Puts the values of definitions together.
+/// Merges the values of definitions.
 fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
     match rule.form {
         Form::Complete => {
@@ -355,7 +355,7 @@ fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
             }
             Ok(Value::from(items))
         }
-        // A document is more than its definitions.
+        // A document contains more than its definitions.
         Form::Object | Form::Document => {
             let mut fields = BTreeMap::new();
             for (definition, own) in rule.definitions.iter().zip(definitions) {

@@ -1,8 +1,8 @@
-//! The memory that evaluations may use, as the allocator counts it.
+//! Limits the memory of evaluations, as counted by the allocator.
 //!
-//! One evaluation may use a share of the memory of the process, so that all threads together stay within it. The machine compares
-//! what its thread allocated with that share. The builtins that regorus supplies know no evaluation: they compare the memory of
-//! the whole process with the limit of the process.
+//! One evaluation may use a share of the memory of the process, so that all threads together stay within it. The
+//! machine compares the allocations of its thread with that share. regorus' builtins do not track evaluations: they
+//! compare the memory of the whole process with its limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,25 +13,25 @@ const MOST_BYTES: usize = 256 << 20;
 /// The least that one evaluation may use, however many threads there are.
 const LEAST_BYTES: usize = 16 << 20;
 
-/// What one evaluation may use at present.
+/// The current share of one evaluation.
 static SHARE: AtomicUsize = AtomicUsize::new(MOST_BYTES);
 
-/// Derives the limits from the memory that the process may use, in bytes, and the number of threads that evaluate.
+/// Sets the limits from the memory that the process may use, in bytes, and the number of threads that evaluate.
 ///
-/// All evaluations together may use half of it. The builtins of regorus stop when live allocations exceed half: they compare
-/// them only now and then, and pages that the allocator keeps come on top.
+/// All evaluations together may use half of it. regorus' builtins stop when live allocations exceed half: they check
+/// only occasionally, and pages retained by the allocator come on top.
 pub fn limit_process(bytes: u64, threads: usize) {
     let share = usize::try_from(bytes).unwrap_or(usize::MAX) / 2 / threads.max(1);
     SHARE.store(share.clamp(LEAST_BYTES, MOST_BYTES), Ordering::Relaxed);
     regorus::set_global_memory_limit(Some(bytes / 2));
 }
 
-/// Returns how many bytes one evaluation may use.
+/// Returns the bytes that one evaluation may use.
 pub fn share() -> usize {
     SHARE.load(Ordering::Relaxed)
 }
 
-/// Measures what the current thread has allocated and not freed since it was made.
+/// Measures the memory that the current thread has allocated and not freed since the start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryMeter {
     began: i64,

@@ -1,7 +1,7 @@
-//! What is missing because a file was refused: the rest must not be judged as if it had never been there.
+//! Definitions missing because their file was refused: the other files must not be evaluated as if they did not exist.
 //!
-//! A rule that uses another one which was left out would come out undefined, and `not allowed` true: a wrong verdict in
-//! silence. So whatever uses something missing is left out too, with the reason.
+//! A rule that uses a missing one would be undefined, and `not allowed` true: a wrong result without any error. So
+//! everything that uses a missing definition is left out too, with the reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,26 +20,26 @@ use super::{
 /// Returns, for a package and one of its rules, the rule of the package that is always evaluated together with it.
 pub(crate) type Companion = fn(&Path, &str) -> Option<&'static str>;
 
-/// What refused files would have defined: each path with the first file that would have defined it.
+/// The definitions of refused files: each path with the first file that would define it.
 #[derive(Debug, Default)]
 pub struct Missing {
-    /// Rules that are known to be missing.
+    /// Rules that are missing.
     rules: BTreeMap<Path, Arc<str>>,
-    /// Places below which anything may be missing: all that is known of files that could not be read or parsed.
+    /// Paths below which anything may be missing, for files that could not be read or parsed.
     below: BTreeMap<Path, Arc<str>>,
 }
 
-/// The rules of the modules that are loaded; files and modules go together by index.
+/// The rules of the loaded modules; `files` and modules have the same indices.
 pub struct LoadedRules<'a> {
     /// The files of the modules.
     pub files: &'a [&'a File],
-    /// What each definition refers to.
+    /// The references of each definition.
     pub nodes: &'a [Node],
     /// The references between all definitions.
     pub graph: &'a Graph<'a>,
     /// The data files, merged.
     pub data: &'a Data,
-    /// Rules that are evaluated together with others, without being named by them.
+    /// Rules that are evaluated together with others, without being referenced by them.
     pub companion: Companion,
 }
 
@@ -54,12 +54,12 @@ impl Missing {
         self.package(Path::new(), shown);
     }
 
-    /// Adds a package that is left out as a whole, with one of its files.
+    /// Adds a package that is left out completely, with one of its files.
     pub fn package(&mut self, package: Path, shown: &Arc<str>) {
         self.below.entry(package).or_insert_with(|| Arc::clone(shown));
     }
 
-    /// Adds a file that cannot be understood: data below its directory, or what the lines of a module seem to define.
+    /// Adds a file that cannot be parsed: data below its directory, or the apparent definitions of a module.
     pub fn unparsed(&mut self, file: &File) {
         if file.form != Form::Rego {
             self.package(file.directories.clone(), &file.shown);
@@ -76,12 +76,12 @@ impl Missing {
         self.rules.entry(path).or_insert_with(|| Arc::clone(shown));
     }
 
-    /// Returns the rules that are known to be missing.
+    /// Returns the rules that are missing.
     pub fn rules(&self) -> impl Iterator<Item = &Path> {
         self.rules.keys()
     }
 
-    /// Returns the file that would define what is at a path, or a part of it, if that is missing.
+    /// Returns the file that would define the value at a path or a part of it, if that is missing.
     pub fn at(&self, path: &[String], graph: &Graph<'_>, data: &Data) -> Option<&Arc<str>> {
         let rule = first_below(&self.rules, path).or_else(|| first_above(&self.rules, path));
         let place = || {
@@ -105,8 +105,8 @@ impl Missing {
         loaded.nodes.iter().filter_map(problem).collect()
     }
 
-    /// Adds the rules of modules that are refused, of those that use them, and so on; returns the indices of all these modules,
-    /// and a problem for each file that is left out because of another one.
+    /// Adds the rules of refused modules, of the modules that use them, and so on; returns the indices of all these
+    /// modules, and a problem for each file that is left out because of another one.
     pub fn leave_out(&mut self, refused: BTreeSet<usize>, loaded: &LoadedRules<'_>) -> (BTreeSet<usize>, Vec<Problem>) {
         let dependents = RuleUsers::new(loaded);
         let (mut left_out, mut problems) = (BTreeSet::new(), Vec::new());
@@ -149,7 +149,7 @@ impl Missing {
         Some(Problem::left_out(&file.shown, message).at(&file.text, node.line, node.column))
     }
 
-    /// A rule that is evaluated with another one is used by it, without being named.
+    /// Returns a missing rule that is evaluated together with this one, which uses it without referring to it.
     fn unnamed(&self, node: &Node, package: &Path, companion: Companion) -> Option<(Path, &Arc<str>)> {
         let name = companion(package, node.path.get(package.len())?)?;
         let path: Path = package.iter().cloned().chain([name.to_owned()]).collect();
@@ -158,7 +158,7 @@ impl Missing {
     }
 }
 
-/// Which modules may use a rule.
+/// The modules that may use a rule.
 struct RuleUsers<'a> {
     nodes: Vec<Vec<&'a Node>>,
     users: BTreeMap<&'a [String], BTreeSet<usize>>,
@@ -192,19 +192,19 @@ impl<'a> RuleUsers<'a> {
     }
 }
 
-/// Returns the file of the first path that is a given one or continues it.
+/// Returns the file of the first path that starts with the given one.
 fn first_below<'m>(files: &'m BTreeMap<Path, Arc<str>>, path: &[String]) -> Option<&'m Arc<str>> {
     let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
     let (first, file) = files.range::<[String], _>(from).next()?;
     first.starts_with(path).then_some(file)
 }
 
-/// Returns the file of the shortest path that a given one continues.
+/// Returns the file of the shortest path that is a prefix of the given one.
 fn first_above<'m>(files: &'m BTreeMap<Path, Arc<str>>, path: &[String]) -> Option<&'m Arc<str>> {
     (0..path.len()).find_map(|length| files.get(&path[..length]))
 }
 
-/// Returns the number of the line, from 0, in which a text declares its package, and what follows the keyword.
+/// Returns the index of the line that declares the package, and the text after the keyword.
 pub fn package_line(text: &str) -> Option<(usize, &str)> {
     text.lines().enumerate().find_map(|(number, line)| {
         let rest = line.trim_start().strip_prefix("package")?;
@@ -212,14 +212,14 @@ pub fn package_line(text: &str) -> Option<(usize, &str)> {
     })
 }
 
-/// Returns the package that a text declares.
+/// Returns the package that a module declares.
 pub fn package_of(text: &str) -> Option<Path> {
     let (_, line) = package_line(text)?;
     let path = line.split(['#', ';']).next()?.trim().replace("[\"", ".").replace("\"]", "");
     Some(path.split('.').map(str::to_owned).collect())
 }
 
-/// Returns what the lines of a module seem to define: the names at the beginning of lines. Bodies are indented.
+/// Returns the apparent definitions of a module: the names at the beginning of lines. Bodies are indented.
 pub fn names(text: &str) -> BTreeSet<&str> {
     const NO_NAMES: [&str; 8] = ["package", "import", "else", "not", "some", "every", "if", "default"];
     let lines = text.lines().map(|line| line.strip_prefix("default ").map_or(line, str::trim_start));

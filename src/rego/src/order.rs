@@ -1,6 +1,6 @@
 //! OPA's order of values: null, booleans, numbers, strings, arrays, objects, sets.
 //!
-//! The order of [`Value`] itself, which is regorus', has sets before objects; all else is the same.
+//! The order of [`Value`], defined by regorus, has sets before objects and is otherwise the same.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -29,7 +29,7 @@ fn objects(left: &Object, right: &Object) -> Ordering {
             (Some((key, value)), Some((other_key, other_value))) => (key, value, other_key, other_value),
             (left, right) => return left.is_some().cmp(&right.is_some()),
         };
-        // Keys that are scalars come first in both orders.
+        // Scalar keys come first in both orders.
         if is_collection(key) || is_collection(other_key) {
             let parts = |fields| entries(fields).into_iter().flat_map(|(key, value)| [key, value]);
             return lists(parts(left), parts(right));
@@ -70,7 +70,8 @@ pub(crate) fn entries(object: &Object) -> Vec<(&Value, &Value)> {
     entries
 }
 
-/// Returns the document that OPA makes JSON of: sets are arrays with their items in order, and keys are texts.
+/// Returns a value as the document that OPA writes as JSON: sets are arrays with their items in order, and keys are
+/// strings.
 pub(crate) fn document(value: &Value) -> Value {
     if is_document(value) {
         return value.clone();

@@ -1,4 +1,4 @@
-//! Modules and data that were read and checked together, and what is prepared from them: rules, queries and traces.
+//! Modules and data that were loaded and checked together, and rules, queries and traces prepared from them.
 
 use regorus::Value;
 
@@ -19,12 +19,12 @@ use super::{
     value,
 };
 
-/// The package that a query is read in; no other module sees it.
+/// The package of a query; it is hidden from other modules.
 const QUERY_PACKAGE: &str = "kaudit_query";
-/// The lines of a query's module before the query.
+/// The lines of a query's module before the query itself.
 const LINES_BEFORE_QUERY: u32 = 3;
 
-/// Modules and data that were read and checked together.
+/// Modules and data that were loaded and checked together.
 pub struct Policies {
     /// The files of the modules, in the same order.
     files: Vec<File>,
@@ -44,10 +44,10 @@ pub struct Query {
 }
 
 impl Policies {
-    /// Reads and checks files that are evaluated together: modules, and JSON or YAML for `data`.
+    /// Parses and checks files that are evaluated together: modules, and JSON or YAML for `data`.
     ///
     /// # Errors
-    /// Returns everything that is wrong, each with its place: what OPA refuses, and what is not supported.
+    /// Returns all problems with their locations: what OPA refuses, and unsupported features.
     pub fn load(files: Vec<File>, limits: &Limits) -> Result<Self, LoadError> {
         let mut problems = Vec::new();
         let (files, data_files): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
@@ -61,7 +61,7 @@ impl Policies {
         let compiled = resolved.compile();
         let fault = |fault: &Fault| fault.problem(readable[fault.module]);
         problems.extend(compiled.as_ref().err().into_iter().flatten().map(fault));
-        // Where a module is refused, further checks would report what follows from that.
+        // If a module is refused, further checks would only report consequences.
         if problems.is_empty() || sources.len() < files.len() {
             let unreadable = files.iter().zip(&modules).filter_map(|(file, read)| Some((file, read.as_ref().err()?)));
             problems.extend(unreadable.map(|(file, error)| Problem::unreadable(file, error)));
@@ -80,17 +80,16 @@ impl Policies {
         Ok(Self { files, modules, nodes, compiled, data, limits: *limits, warnings: problems })
     }
 
-    /// Returns what is wrong without being refused, such as a call of a builtin that is not supported in a rule that
-    /// nothing uses.
+    /// Returns problems that do not prevent loading, for example a call of an unsupported builtin in an unused rule.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// Prepares the rules at these paths below `data`, and all that they need: `["shop", "deny"]` is `data.shop.deny`. A path may
-    /// also be that of a package.
+    /// Prepares the rules at these paths below `data`, and all rules that they depend on: `["shop", "deny"]` is
+    /// `data.shop.deny`. A path may also be that of a package.
     ///
     /// # Errors
-    /// Returns the rules that cannot be evaluated, and the paths at which there is none.
+    /// Returns the rules that cannot be evaluated, and the paths without a rule.
     pub fn prepare(&self, rules: &[Path]) -> Result<Evaluator, LoadError> {
         let packages: Vec<Path> = self.modules.iter().map(Module::package_path).collect();
         let is_there = |path: &Path| {
@@ -114,11 +113,11 @@ impl Policies {
         }
     }
 
-    /// Prepares a query, such as `data.shop.deny[message]; startswith(message, "image")`, in Rego v1. Its solutions give the values
-    /// of these variables, all of which the query must bind.
+    /// Prepares a query in Rego v1, for example `data.shop.deny[message]; startswith(message, "image")`. Its solutions
+    /// contain the values of the given variables, all of which the query must bind.
     ///
     /// # Errors
-    /// Returns what is wrong with the query; the file of these problems is `query`.
+    /// Returns the problems of the query; their file is `query`.
     pub fn query(&self, text: &str, variables: &[&str]) -> Result<Query, LoadError> {
         let file = File::new("query".into(), Form::Rego, text.to_owned());
         let bindings: Vec<String> = variables.iter().map(|name| format!("\"{name}\": {name}")).collect();
@@ -146,8 +145,8 @@ impl Policies {
         Ok(Query { evaluator: Evaluator::new(program, self.data.clone(), &self.limits), rule })
     }
 
-    /// Traces the definitions of the rule at a path below `data`: how far the body of each gets on an input, and the values on
-    /// the way. Functions have no trace, as they cannot be evaluated by themselves.
+    /// Traces the definitions of the rule at a path below `data`: how far evaluation of each body gets for an input,
+    /// and the intermediate values. Functions have no trace, as they cannot be evaluated by themselves.
     pub fn trace(&self, rule: &[String], input: &Value) -> Vec<TracedBranch> {
         let uses = ModuleUses::new(&self.modules.iter().collect::<Vec<_>>(), &self.nodes);
         let Ok(evaluator) = self.prepare(&[]) else { return Vec::new() };
@@ -160,8 +159,8 @@ impl Policies {
 }
 
 impl Query {
-    /// Evaluates the query; returns an object for each solution, with the values of the variables. `Value::Undefined` is no
-    /// input.
+    /// Evaluates the query; returns an object for each solution, with the values of the variables. Without an input,
+    /// pass `Value::Undefined`.
     ///
     /// # Errors
     /// Returns the error that ended the evaluation, or the limit that it exceeded.
@@ -172,7 +171,7 @@ impl Query {
     }
 }
 
-/// Reads data files to one document.
+/// Parses data files into one document.
 fn read_data(files: &[File], problems: &mut Vec<Problem>) -> Data {
     let mut data = Data::default();
     for file in files {
@@ -194,7 +193,7 @@ fn read_modules(files: &[File]) -> Vec<Result<Module, syntax::SyntaxError>> {
     files.iter().map(read).collect()
 }
 
-/// Returns what is wrong beyond what OPA's compiler refuses.
+/// Returns the problems that OPA's compiler does not report.
 fn check(
     files: &[&File],
     modules: &[&Module],
@@ -208,7 +207,7 @@ fn check(
     Checked { files, modules, nodes, graph, data, missing, entries, tests: false, companion, limits }.problems()
 }
 
-/// Returns a problem of a query, whose module has lines before it.
+/// Returns a problem of a query, whose module has additional lines before it.
 fn in_query(file: &File, at: Position, message: &str) -> Problem {
     let problem = Problem::refused(&file.shown, message);
     match at.line.checked_sub(LINES_BEFORE_QUERY) {

@@ -10,37 +10,37 @@ use super::{
     syntax::{self, SyntaxError},
 };
 
-/// What a problem means for loading.
+/// The effect of a problem on loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
-    /// The file is not loaded until it is fixed.
+    /// The file is not loaded until the problem is fixed.
     Refused,
-    /// The file is not loaded because it uses one that is refused.
+    /// The file is not loaded because it uses a refused one.
     LeftOut,
-    /// The file is loaded all the same.
+    /// The file is loaded nevertheless.
     Warning,
 }
 
-/// One thing that is wrong with one file.
+/// One problem of one file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// The file, as the user named it.
     pub file: Arc<str>,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub line: u32,
-    /// Column, from 1; 0 when the whole line is meant.
+    /// Column, from 1; 0 for the whole line.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub column: u32,
-    /// What it means for the file.
+    /// The effect on loading the file.
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
     /// How to fix it; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub help: String,
-    /// The text of the line; empty if there is none.
+    /// The source line; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
@@ -51,7 +51,7 @@ impl Problem {
         self.severity != ProblemSeverity::Warning
     }
 
-    /// Returns its place as `file:line:column`, as far as it has one.
+    /// Returns the location as `file:line:column`, as far as it is known.
     pub fn place(&self) -> String {
         match (self.line, self.column) {
             (0, _) => self.file.to_string(),
@@ -60,7 +60,7 @@ impl Problem {
         }
     }
 
-    /// Returns a problem of a whole file that is refused.
+    /// Returns a problem of a refused file.
     pub fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self {
             file: Arc::clone(file),
@@ -73,7 +73,7 @@ impl Problem {
         }
     }
 
-    /// Returns the problem of a module that cannot be read.
+    /// Returns the problem of a module that cannot be parsed.
     pub fn unreadable(file: &File, error: &SyntaxError) -> Self {
         if let Some(Declared { version: Version::V0, by, help }) = file.declared
             && syntax::read(&file.text, Some(Version::V1)).is_ok()
@@ -84,12 +84,12 @@ impl Problem {
         problem.help(error.help.unwrap_or_default())
     }
 
-    /// Returns a problem of a whole file that uses what is refused.
+    /// Returns a problem of a file that uses a refused one.
     pub fn left_out(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self { severity: ProblemSeverity::LeftOut, ..Self::refused(file, message) }
     }
 
-    /// Returns a problem of a whole file that is loaded all the same.
+    /// Returns a problem of a file that is loaded nevertheless.
     pub fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
@@ -101,7 +101,7 @@ impl Problem {
         self
     }
 
-    /// Adds its place, with the text of the line taken from `text`. The column counts characters, from 1.
+    /// Adds the location, with the source line from `text`. The column counts characters, from 1.
     #[must_use]
     pub fn at(mut self, text: &FileText, line: u32, column: u32) -> Self {
         (self.line, self.column) = (line, column);
@@ -110,26 +110,25 @@ impl Problem {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns a line as it is shown; lines too long to read are left out, since a caret below them points
-/// nowhere.
+/// Returns a line as shown in messages; empty if it is too long, as a caret below a wrapped line would be misplaced.
 fn excerpt(line: &str) -> String {
     let line = line.trim_end();
     if line.chars().count() > 160 { String::new() } else { line.to_owned() }
 }
 
-/// Shows `file:line:column: message`, the line with a caret, and `help: …`.
+/// Formats as `file:line:column: message`, the source line with a caret, and `help: …`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let warning = if self.severity == ProblemSeverity::Warning { "warning: " } else { "" };
         write!(f, "{}: {warning}{}", self.place(), self.message)?;
         if !self.excerpt.is_empty() {
             let width = self.line.to_string().len();
-            // A tab is one character but many on a screen.
+            // A tab is one character but several columns on a screen.
             write!(f, "\n  {} | {}", self.line, self.excerpt.replace('\t', " "))?;
             if self.column > 0 {
                 write!(f, "\n  {:width$} | {:>column$}", "", "^", column = self.column as usize)?;
@@ -139,17 +138,17 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why the policies were not loaded: every problem of every file, so that one run is enough to find them all.
+/// Why the policies were not loaded: every problem of every file, so that one run finds all of them.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct LoadError {
-    /// What is wrong, sorted by file and line, warnings last; never empty.
+    /// The problems, sorted by file and line, warnings last; never empty.
     pub problems: Vec<Problem>,
 }
 
-/// Problems that a short text names.
+/// The most problems in a summary.
 const NAMED: usize = 5;
 
-/// Returns the first problems of refused files on one line, for places that have little room.
+/// Returns the first problems of refused files on one line, where space is limited.
 pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
     let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
@@ -158,7 +157,7 @@ pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String 
 }
 
 impl LoadError {
-    /// Makes an error of all problems that do not just follow from others.
+    /// Returns an error with all problems that do not merely follow from others.
     pub fn new(mut problems: Vec<Problem>) -> Self {
         problems.retain(|problem| problem.severity != ProblemSeverity::LeftOut);
         problems.sort_by_key(|problem| !problem.is_refusal());
@@ -178,7 +177,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// Returns a line or column as [`Problem`] has it; the largest number for one beyond that.
+/// Converts a line or column to the type of [`Problem`], saturating.
 pub fn number(n: impl TryInto<u32>) -> u32 {
     n.try_into().unwrap_or(u32::MAX)
 }

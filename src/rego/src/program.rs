@@ -1,9 +1,10 @@
-//! Programs: rules as the [machine](super::machine) runs them, made by the [planner](super::compile::plan).
+//! Programs: rules in the form that the [machine](super::machine) runs, built by the [planner](super::compile::plan).
 //!
-//! A body is a [`Block`]: steps that each hold or end it. A step that iterates comes last and has the rest of the body as a
-//! block of its own, so that backtracking is a loop in a loop. What is found at the end is yielded: to a rule, a comprehension,
-//! or a condition, for which it only counts that there is something. Variables are registers, written by one step each; what has the same
-//! value all through an evaluation (a constant, a path below `input` or `data`, a rule without parameters) is read in place.
+//! A body is a [`Block`]: a sequence of steps that ends at the first one that does not hold. A step that iterates comes
+//! last and has the rest of the body as a block of its own, so that backtracking becomes nested loops. The last step
+//! yields a result: to a rule, to a comprehension, or to a condition, which only requires that there is one. Variables
+//! are registers, each written by one step; values that do not change during an evaluation (constants, paths below
+//! `input` or `data`, rules without parameters) are read in place.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -11,29 +12,29 @@ use regorus::Value;
 
 use super::{builtins::Callee, file::File, order, problem::Problem, references::Path, syntax::Position};
 
-/// Rules that need nothing else than each other, `input` and `data`.
+/// A self-contained set of rules that depend only on each other, `input` and `data`.
 #[derive(Debug, Default)]
 pub struct Program {
     /// The names of the modules.
     pub(crate) files: Vec<Arc<str>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) paths: Vec<PathNode>,
-    /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
+    /// The planned rules by their paths below `data`, or why they are unsupported.
     pub entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
-    /// How many comprehensions are made once an evaluation.
+    /// The number of comprehensions that are computed once per evaluation.
     pub(crate) memos: usize,
-    /// How many loops have a filter.
+    /// The number of loops that have a filter.
     pub(crate) filters: usize,
 }
 
 impl Program {
-    /// Names the files of the modules, in their order, for the places of errors.
+    /// Sets the file names of the modules, in their order, for the locations of errors.
     #[must_use]
     pub fn with_files(self, files: Vec<Arc<str>>) -> Self {
         Self { files, ..self }
     }
 
-    /// Returns the rules that cannot be evaluated, as problems of the files of the modules.
+    /// Returns the unsupported rules as problems of the files of the modules.
     pub fn unsupported(&self, files: &[&File]) -> Vec<Problem> {
         let problem = |NotTaken { reason, at: SourceLocation { module, at } }: &NotTaken| {
             let file = files.get(*module)?;
@@ -47,21 +48,21 @@ impl Program {
     }
 }
 
-/// A place in one of the modules that a program is made of.
+/// A location in one of the modules of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceLocation {
     /// Index of the module.
     pub module: usize,
-    /// Where in the module.
+    /// The position in the module.
     pub at: Position,
 }
 
-/// Why a rule cannot be a part of a program.
+/// Why a rule cannot be part of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotTaken {
-    /// What is not supported, as the subject of a sentence.
+    /// The unsupported feature, as the subject of a sentence.
     pub reason: String,
-    /// Where it is written.
+    /// Where it is used.
     pub at: SourceLocation,
 }
 
@@ -76,24 +77,24 @@ pub(crate) struct PathId(pub(crate) usize);
 /// Index of a register in the frame of a rule.
 pub(crate) type Register = usize;
 
-/// Index of a comprehension that is made once an evaluation.
+/// Index of a comprehension that is computed once per evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoId(pub(crate) usize);
 
-/// Which elements a loop has to look at that runs again and again over one collection.
+/// Selects the elements that a loop visits when it runs repeatedly over one collection.
 #[derive(Debug)]
 pub(crate) struct Filter {
     /// Index of the filter.
     pub(crate) id: usize,
-    /// How many of the first steps of the block depend on the element alone: where they do not hold once, they never do.
+    /// The number of leading steps in the block that depend only on the element: if they fail once, they always do.
     pub(crate) steps: usize,
-    /// What follows them: that something of the element equals what the loop stands in.
+    /// The condition after them: a value of the element equals one from outside the loop.
     pub(crate) key: Option<FilterKey>,
-    /// Calls of functions in the block that do not depend on the element: where one does not hold, the block never yields.
+    /// Function calls in the block that do not depend on the element: if one does not hold, the block never yields.
     pub(crate) guards: Box<[Guard]>,
 }
 
-/// A call of a function as a condition.
+/// A function call as a condition.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) function: RuleId,
@@ -105,19 +106,19 @@ pub(crate) struct Guard {
 /// Two values that have to be equal.
 #[derive(Debug)]
 pub(crate) struct FilterKey {
-    /// Of the element.
+    /// The value of the element.
     pub(crate) own: Operand,
-    /// Known before the loop begins.
+    /// The value known before the loop starts.
     pub(crate) wanted: Operand,
 }
 
-/// A document, or what is at a key of another path: each is looked up once an evaluation.
+/// A document, or the value at a key of another path; each is looked up once per evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PathNode {
     Input,
     Data,
     Below(PathId, Value),
-    /// The same for a number as the key of an object in `data`, where OPA takes it for the text.
+    /// The same for a number as the key of an object in `data`, which OPA treats as a string.
     BelowData(PathId, Value),
 }
 
@@ -125,24 +126,24 @@ pub(crate) enum PathNode {
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) form: Form,
-    /// Where it is, below `data`; `None` for a part of another rule.
+    /// Its path below `data`; `None` for a part of another rule.
     pub(crate) path: Option<Box<[Value]>>,
-    /// How many registers its definitions need; the first ones are its arguments.
+    /// The number of registers of its definitions; the first ones hold the arguments.
     pub(crate) registers: usize,
     pub(crate) arity: usize,
-    /// The value where no definition has one: a constant, or a rule that gives it.
+    /// The value if no definition has one: a constant, or a rule that returns it.
     pub(crate) default: Option<Operand>,
     /// Where the default is written, for coverage.
     pub(crate) default_at: Option<SourceLocation>,
     pub(crate) definitions: Box<[Definition]>,
-    /// Whether all definitions give one and the same value, so that the first one that holds decides.
+    /// Whether all definitions have the same value, so that the first one that holds decides.
     pub(crate) decided_by_first: bool,
-    /// Whether its evaluation never ends in an error, unless one of a limit or of a builtin.
+    /// Whether its evaluation never ends in an error, other than one of a limit or of a builtin.
     pub(crate) cannot_fail: bool,
 }
 
 impl Rule {
-    /// Makes one without definitions.
+    /// Returns a rule without definitions.
     pub(crate) fn new(form: Form, path: Option<Box<[Value]>>, arity: usize) -> Self {
         Self {
             form,
@@ -158,29 +159,29 @@ impl Rule {
     }
 }
 
-/// What a rule is.
+/// The kind of value of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// One value; also a function's.
+    /// A single value; also that of a function.
     Complete,
     Set,
     Object,
-    /// All that is below the path: entries at any depth, the rules there, and what is given as data.
+    /// Everything below the path: entries at any depth, the rules there, and data.
     Document,
 }
 
-/// A definition, with what follows each `else`: the first of them that holds decides.
+/// A definition with its `else` branches: the first branch that holds decides.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) branches: Box<[Block]>,
-    /// Where it is written; `None` for what no module defines.
+    /// Where it is written; `None` if it is generated.
     pub(crate) at: Option<SourceLocation>,
-    /// Of a document: whether it gives elements of sets.
+    /// For a document: whether it yields elements of sets.
     pub(crate) gives_elements: bool,
 }
 
 impl Definition {
-    /// Gives the value of another rule, at these keys of a document.
+    /// Returns a definition that yields the value of another rule, at these keys of a document.
     pub(crate) fn of_rule(keys: impl IntoIterator<Item = Value>, rule: RuleId) -> Self {
         let keys = keys.into_iter().map(Operand::Constant).collect();
         let step = Step::Yield { keys, value: Operand::Rule(rule) };
@@ -188,10 +189,10 @@ impl Definition {
     }
 }
 
-/// Steps that hold one after the other, or not.
+/// Steps in order; the block ends at the first one that does not hold.
 pub(crate) type Block = Box<[Step]>;
 
-/// Where a value is.
+/// The source of a value.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Operand {
     Constant(Value),
@@ -211,21 +212,21 @@ impl fmt::Debug for Operand {
     }
 }
 
-/// One step of a body. What reads a value that is undefined does not hold.
+/// One step of a body. A step that reads an undefined value does not hold.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Holds for what is neither undefined nor false.
+    /// Holds if the value is neither undefined nor false.
     Test(Operand),
-    /// Holds for what is not undefined.
+    /// Holds if the value is not undefined.
     Defined(Operand),
-    /// `from[key][key]…`
+    /// Reads `from[key][key]…`.
     Get {
         into: Register,
         from: Operand,
         keys: Box<[Operand]>,
     },
     Equal(Operand, Operand),
-    /// A comparison as a condition, or its value.
+    /// A comparison as a condition, or its boolean value.
     Compare {
         by: Comparison,
         left: Operand,
@@ -234,16 +235,16 @@ pub(crate) enum Step {
     },
     /// Holds for an array of this length.
     Array(Operand, usize),
-    /// Holds for an object with as many fields.
+    /// Holds for an object with this number of fields.
     Object(Operand, usize),
-    /// A builtin; without a register it holds for what is not false.
+    /// Calls a builtin; without a register it holds if the result is not false.
     Call {
         callee: Callee,
         arguments: Box<[Operand]>,
         into: Option<Register>,
         at: SourceLocation,
     },
-    /// A function, likewise.
+    /// Calls a function, likewise.
     Invoke {
         function: RuleId,
         arguments: Box<[Operand]>,
@@ -261,13 +262,13 @@ pub(crate) enum Step {
         into: Register,
         fields: Box<[(Operand, Operand)]>,
     },
-    /// Whatever the block yields becomes one value.
+    /// Collects everything that the block yields into one value.
     Comprehension {
         into: Register,
         form: Collection,
         block: Block,
         at: SourceLocation,
-        /// For one that depends on nothing that changes.
+        /// For a comprehension that does not depend on anything that changes.
         memo: Option<MemoId>,
     },
     /// Holds if the block yields nothing.
@@ -287,52 +288,52 @@ pub(crate) enum Step {
         block: Block,
         filter: Option<Filter>,
     },
-    /// Runs the block for each value in a value, with the path to it.
+    /// Runs the block for each nested value, with its path.
     Walk {
         of: Operand,
         path: Register,
         value: Register,
         block: Block,
     },
-    /// Evaluates the block with other documents and functions. What it yields becomes an array; without a register it only has
-    /// to yield something.
+    /// Evaluates the block with replaced documents and functions. Its results become an array; without a register it
+    /// only has to yield something.
     With {
         replaced: Box<[Replacement]>,
         block: Block,
         into: Option<Register>,
     },
-    /// Notes the values of collections: those that are printed, or those at a point of a trace.
+    /// Notes the values of collections: those of a `print`, or those at a point of a trace.
     Note {
         point: Option<usize>,
         arguments: Box<[Operand]>,
     },
-    /// Notes that a place was evaluated.
+    /// Notes that a location was evaluated.
     Reached(SourceLocation),
-    /// The end of a body. An object has one key, a document the path of the entry.
+    /// Ends a body with a result. An object has one key, a document the path of the entry.
     Yield {
         keys: Box<[Operand]>,
         value: Operand,
     },
 }
 
-/// What `with` replaces, and by what.
+/// A replacement by `with`.
 #[derive(Debug)]
 pub(crate) enum Replacement {
-    /// What is at these keys of the input.
+    /// The value at these keys of the input.
     Input(Box<[Operand]>, Operand),
-    /// What is at these keys of `data`, rules included.
+    /// The value at these keys of `data`, including rules.
     Data(Box<[Operand]>, Operand),
     Function(Callable, Substitute),
 }
 
-/// What can be called.
+/// A function or builtin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Callable {
     Rule(RuleId),
     Builtin(Callee),
 }
 
-/// What takes the place of a function.
+/// The replacement of a function.
 #[derive(Debug, Clone)]
 pub(crate) enum Substitute {
     Function(Callable),
@@ -340,7 +341,7 @@ pub(crate) enum Substitute {
     Value(Operand),
 }
 
-/// What a comprehension makes.
+/// The kind of collection that a comprehension builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collection {
     Array,
@@ -348,7 +349,7 @@ pub(crate) enum Collection {
     Object,
 }
 
-/// `!=` and the comparisons by order.
+/// Equality, inequality, and the comparisons by order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -360,7 +361,7 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// Returns the comparison that a builtin is.
+    /// Returns the comparison for a builtin.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "equal" | "eq" => Self::Equal,

@@ -1,16 +1,16 @@
-//! What each definition refers to: other rules, builtins, and parts of the input.
+//! The references of each definition: other rules, builtins, and parts of the input.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-/// Keys from `data` or `input` on, as far as they are constant.
+/// Constant keys below `data` or `input`.
 pub type Path = Vec<String>;
 
 /// A call by name.
 #[derive(Debug)]
 pub struct Call {
-    /// The name of a builtin, or a path as it is written from `data` on.
+    /// The name of a builtin, or a path that starts with `data`.
     pub name: String,
-    /// The rule that it names, if the name begins with a rule, an import or `data`.
+    /// The rule that it refers to, if the name starts with a rule, an import or `data`.
     pub rule: Option<Path>,
     /// The line of the call, from 1.
     pub line: u32,
@@ -18,7 +18,7 @@ pub struct Call {
     pub column: u32,
 }
 
-/// What a definition gives.
+/// The kind of value that a definition has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefinitionForm {
     /// A value, or a part of one.
@@ -26,26 +26,26 @@ pub enum DefinitionForm {
     Value,
     /// An element of a set.
     Element,
-    /// A value where no other definition gives one.
+    /// The value if no other definition has one.
     Default,
 }
 
-/// One definition and what it refers to.
+/// One definition with its references.
 #[derive(Debug, Default)]
 pub struct Node {
     /// Index of its module.
     pub module: usize,
     /// Index in its module.
     pub rule: usize,
-    /// Where its value is found below `data`, as far as that is constant.
+    /// The constant prefix of the path of its value, below `data`.
     pub path: Path,
-    /// How many keys of the path are those of the package.
+    /// The number of keys in the path that belong to the package.
     pub package: usize,
     /// Whether all keys of its head are constant.
     pub is_whole: bool,
-    /// What the definition gives.
+    /// The kind of value.
     pub form: DefinitionForm,
-    /// Parameters; `None` unless it is a function.
+    /// The number of parameters; `None` unless it is a function.
     pub parameters: Option<usize>,
     /// The line on which it begins, from 1.
     pub line: u32,
@@ -55,27 +55,27 @@ pub struct Node {
     pub last_line: u32,
     /// Bytes of stack that it needs by itself.
     pub stack: usize,
-    /// Collections that it writes.
+    /// The number of collections that it builds.
     pub collections: usize,
-    /// Whether its value may hold others.
+    /// Whether its value may be a collection.
     pub(crate) gives_collections: bool,
-    /// What it refers to below `data`.
+    /// The paths below `data` that it refers to.
     pub uses: BTreeSet<Path>,
-    /// The definitions that these may mean, and those that it calls or replaces, by their index in all nodes.
+    /// The definitions that these may refer to, and those that it calls or replaces, by their index in all nodes.
     pub(crate) targets: BTreeSet<usize>,
-    /// What it replaces below `data`, by `with`.
+    /// The paths below `data` that it replaces by `with`.
     pub replaces: BTreeSet<Path>,
-    /// What it calls: functions of the policies, and builtins.
+    /// The calls: functions of the policies, and builtins.
     pub calls: Vec<Call>,
-    /// What it reads of the input.
+    /// The paths of the input that it reads.
     pub inputs: BTreeSet<Path>,
-    /// Whether the whole input becomes a value of its own, so that later reads of it are not seen.
+    /// Whether the whole input is bound to another name, so that later reads are not tracked.
     pub whole_input: bool,
 }
 
 /// Prefix of the rules that are tests.
 pub(crate) const TEST_PREFIX: &str = "test_";
-/// Prefix of the rules that are tests which are not to be run yet.
+/// Prefix of tests that do not run yet.
 pub(crate) const TODO_PREFIX: &str = "todo_test_";
 
 /// Whether a rule of this name is a test.
@@ -100,7 +100,7 @@ impl Node {
     }
 }
 
-/// Adds a key to a reference as Rego writes it: `.key`, or `["a key"]` if it is no identifier.
+/// Appends a key to a reference as Rego writes it: `.key`, or `["a key"]` if it is not an identifier.
 pub fn push_key(reference: &mut String, key: &str) {
     let is_identifier = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -1,4 +1,4 @@
-//! Calls of functions that are remembered.
+//! A cache of function calls.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use regorus::Value;
 
 use super::slot::Slot;
 
-/// How many calls of one function are remembered.
+/// The most calls that are cached per function.
 const REMEMBERED: usize = 8;
 
-/// Calls that were made, for each function, with their values; the latest take the places of the oldest.
+/// Cached calls of each function with their values; new ones replace the oldest.
 pub(super) struct Calls {
     made: Vec<Vec<FunctionCall>>,
     next: usize,
-    /// How many bytes their values took to make.
+    /// The bytes that were needed to compute the cached values.
     pub(super) bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl Calls {
         self.made[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
     }
 
-    /// Remembers a call whose value took so many bytes to make.
+    /// Adds a call, with the bytes that were needed to compute its value.
     pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value, bytes: usize) {
         let made = &mut self.made[function];
         let call = FunctionCall { arguments, value, bytes };
@@ -50,7 +50,7 @@ impl Calls {
     }
 }
 
-/// Whether two values are the same for sure: comparing all that large ones hold may take longer than the call.
+/// Whether two values are certainly equal: comparing large values completely may take longer than the call.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Arc::ptr_eq(left, right) || left == right,

@@ -1,13 +1,14 @@
-//! Filters: a loop that runs again over the same collection looks only at the elements that may pass its first steps.
+//! Filters: a loop that runs repeatedly over the same collection only visits the elements that may pass its first
+//! steps.
 //!
-//! A policy that joins objects goes through all of them for each of them: `pod := input[_]; service := input[_];
-//! service.kind == "Service"`. Which elements are Services is found once. Where what follows compares the element with what
-//! the loop stands in, as `service.metadata.name == name` does, they are found by that value.
+//! A policy that joins objects iterates over all of them for each of them: `pod := input[_]; service := input[_];
+//! service.kind == "Service"`. The Services are determined once. If the next step compares the element with a value
+//! from outside the loop, as in `service.metadata.name == name`, they are looked up by that value.
 //!
-//! And a call of a function in such a loop that has the same arguments for all elements is looked at before: `connected(service,
-//! ingress)` need not be found false for each Pod.
+//! A function call in such a loop whose arguments are the same for all elements is evaluated beforehand:
+//! `connected(service, ingress)` need not fail once for each Pod.
 //!
-//! Nothing else may change by it: elements keep their order, and each that is left goes through all steps.
+//! Nothing else changes: elements keep their order, and each remaining one goes through all steps.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -23,11 +24,11 @@ use super::{
 };
 use crate::program::{Block, Filter, FilterKey, Guard};
 
-/// For less than so many elements a look at each takes no longer.
+/// Below this number of elements, visiting all of them takes no longer.
 const FEWEST: usize = 16;
 
 impl<'v> Machine<'v, '_> {
-    /// Returns the elements that a loop has to look at; `None` for all.
+    /// Returns the elements that a loop has to visit; `None` for all.
     pub(super) fn filtered(
         &mut self,
         collection: &Slot<'v>,
@@ -49,7 +50,7 @@ impl<'v> Machine<'v, '_> {
                 self.filters[filter.id] = Filtered::All;
                 let elements = match self.passing(collection, into, (block, filter), base) {
                     Ok(elements) => Rc::new(elements),
-                    // The loop may end before it comes to that element.
+                    // The loop may end before it reaches that element.
                     Err(Halt::Failed(_)) => return Ok(None),
                     Err(halt) => return Err(halt),
                 };
@@ -70,22 +71,22 @@ impl<'v> Machine<'v, '_> {
         Ok(Some(Selection { elements, wanted }))
     }
 
-    /// Whether a call holds, or nobody can say.
+    /// Whether a call holds, or cannot be evaluated yet.
     fn may_hold(&mut self, guard: &'v Guard, base: usize) -> Result<bool, Halt> {
-        // Where builtins that fail are errors, the steps before the call may be one.
+        // In strict evaluation, an earlier step may end in an error instead.
         if self.strict {
             return Ok(true);
         }
         match self.invoke(guard.function, &guard.arguments, base) {
             Ok(Value::Undefined) => Ok(false),
             Ok(made) => Ok(guard.defined || made != Value::Bool(false)),
-            // No element may come as far as the call.
+            // Possibly no element gets as far as the call.
             Err(Halt::Failed(_)) => Ok(true),
             Err(halt) => Err(halt),
         }
     }
 
-    /// Runs a block for each of some elements; returns whether the sink needs no more.
+    /// Runs a block for each of the selected elements; returns whether the sink needs no more.
     pub(super) fn selected(
         &mut self,
         selection: &Selection<'v>,
@@ -105,7 +106,7 @@ impl<'v> Machine<'v, '_> {
         Ok(false)
     }
 
-    /// Runs the first steps of a block for each element.
+    /// Returns the elements that pass the first steps of a block.
     fn passing(
         &mut self,
         collection: &Slot<'v>,

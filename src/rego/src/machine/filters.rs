@@ -1,4 +1,4 @@
-//! What is known of the elements of a loop.
+//! Elements of filtered loops.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -6,15 +6,15 @@ use regorus::Value;
 
 use super::slot::Slot;
 
-/// What is known of the elements of a loop.
+/// The filter state of a loop.
 #[derive(Clone, Default)]
 pub(super) enum Filtered<'v> {
-    /// It did not run yet.
+    /// The loop did not run yet.
     #[default]
     Open,
-    /// It ran once, which few loops do twice.
+    /// The loop ran once; most loops never run again.
     Ran,
-    /// It always looks at all.
+    /// The loop always visits all elements.
     All,
     Known(Rc<Elements<'v>>),
 }
@@ -23,19 +23,19 @@ pub(super) enum Filtered<'v> {
 #[derive(Default)]
 pub(super) struct Elements<'v> {
     pub(super) all: Vec<(Slot<'v>, Slot<'v>)>,
-    /// The places of the elements by what has to equal something else.
+    /// The indices of the elements, by the value that is compared.
     pub(super) by_key: Option<BTreeMap<Value, Vec<usize>>>,
 }
 
-/// Some elements of a loop.
+/// The elements that a loop visits.
 pub(super) struct Selection<'v> {
     pub(super) elements: Rc<Elements<'v>>,
-    /// Which value their key has to have.
+    /// The value that is compared with the key of the element.
     pub(super) wanted: Option<Value>,
 }
 
 impl<'v> Selection<'v> {
-    /// Returns each, with its key.
+    /// Returns each element with its key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Slot<'v>, Slot<'v>)> {
         let Elements { all, by_key } = &*self.elements;
         let places = by_key.as_ref().zip(self.wanted.as_ref()).map(|(by_key, wanted)| by_key.get(wanted));

@@ -38,7 +38,8 @@ impl<'v> Machine<'v, '_> {
         let value = self.definitions(rule, &rule.definitions, base);
         self.registers.truncate(base);
         let value = self.or_default(rule, value?)?;
-        // What arguments took to make is not known, but not more than all since the outermost loop came to its element.
+        // The memory for the arguments is not known exactly, but is at most what was used since the current element of
+        // the outermost loop.
         let began = self.outermost.filter(|_| made).unwrap_or(left);
         self.calls.insert(id, key, value.clone(), began.saturating_sub(self.shared.gauge.left()));
         self.shared.gauge.hold(self.calls.bytes);

@@ -12,13 +12,13 @@ use crate::{
     program::SourceLocation,
 };
 
-/// A look at the clock every so many steps costs nothing that can be measured.
+/// The number of steps between checks of the clock, whose cost is then not measurable.
 const INTERVAL: u32 = 64;
 
-/// How many times the time limit may pass while an evaluation waits for the CPU.
+/// The multiple of the time limit that may pass while an evaluation waits for the CPU.
 const STARVED: u32 = 16;
 
-/// An element of a collection, with what lies around it.
+/// Estimated size of an element of a collection, including its overhead.
 const ELEMENT: usize = 48;
 
 /// Why an evaluation ended without a value.
@@ -30,13 +30,13 @@ pub(crate) enum Halt {
     TooMuch,
 }
 
-/// An error of a policy, or too much stack.
+/// An error of a policy, or a stack that is too deep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuntimeError {
-    /// What failed: a call, a definition, or the key of a comprehension.
+    /// The location of the call, definition or comprehension that failed.
     pub at: Option<SourceLocation>,
     pub reason: String,
-    /// The definition whose value is another one.
+    /// The definition with a conflicting value.
     pub other: Option<SourceLocation>,
 }
 
@@ -45,7 +45,7 @@ impl Halt {
         Self::Failed(RuntimeError { at: None, reason: reason.into(), other: None })
     }
 
-    /// Returns an error without a place as one at this place.
+    /// Adds a location to an error that has none.
     pub(super) fn at(self, place: Option<SourceLocation>) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(RuntimeError { at: error.at.or(place), ..error }),
@@ -54,32 +54,32 @@ impl Halt {
     }
 }
 
-/// What an evaluation may take.
+/// The limits of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// CPU time.
     pub time: Duration,
     /// Bytes of stack.
     pub stack: usize,
-    /// Whether builtins that fail are errors.
+    /// Whether failing builtins are errors.
     pub strict: bool,
 }
 
-/// What is left of it.
+/// The remaining budget of an evaluation.
 pub(super) struct Gauge {
     bounds: Bounds,
     ticks: u32,
-    /// Both begin at the first look: most evaluations end before.
+    /// Started at the first check: most evaluations end before.
     began: Option<(Instant, CpuTimer)>,
-    /// Where the stack was.
+    /// The stack pointer at the start.
     stack: usize,
     memory: MemoryMeter,
     /// The most that may be allocated, in bytes.
     most: usize,
-    /// What may still be made, in bytes as estimated: what is dropped again counts, too, unless the element of a loop for which
-    /// it was made left nothing behind.
+    /// The estimated bytes that may still be produced. Dropped values count too, unless the loop element for which they
+    /// were made contributed nothing.
     left: usize,
-    /// What is remembered of calls, in bytes: it is not taken back with what was made for them.
+    /// The bytes of cached calls, which are not given back with the values made for them.
     held: usize,
 }
 
@@ -89,7 +89,7 @@ impl Gauge {
         Self { bounds, ticks: 0, began: None, stack: stack_pointer(), memory, most, left: most, held: 0 }
     }
 
-    /// To be called for whatever may happen again and again.
+    /// Counts a step, and checks the limits at intervals.
     pub(super) fn tick(&mut self) -> Result<(), Halt> {
         self.ticks += 1;
         if self.ticks < INTERVAL {
@@ -110,7 +110,7 @@ impl Gauge {
         if self.memory.used() > self.most { Err(Halt::TooMuch) } else { Ok(()) }
     }
 
-    /// To be called for whatever may be nested.
+    /// Checks the stack, wherever evaluation may nest.
     pub(super) fn enter(&mut self) -> Result<(), Halt> {
         if self.stack.abs_diff(stack_pointer()) > self.bounds.stack {
             return Err(Halt::failed("needs too much stack"));
@@ -118,22 +118,22 @@ impl Gauge {
         self.tick()
     }
 
-    /// Returns how much may still be made, in bytes.
+    /// Returns the bytes that may still be produced.
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
-    /// Takes back that something was made since so much was left.
+    /// Gives back what was used since this amount was left.
     pub(super) fn take_back(&mut self, left: usize) {
         self.left = left;
     }
 
-    /// Sets how much is remembered of calls, in bytes.
+    /// Sets the bytes of cached calls.
     pub(super) fn hold(&mut self, bytes: usize) {
         self.held = bytes;
     }
 
-    /// To be called for what is made.
+    /// Charges for created elements.
     pub(super) fn made(&mut self, elements: usize) -> Result<(), Halt> {
         match self.left.checked_sub(elements * ELEMENT) {
             Some(left) if left >= self.held => {

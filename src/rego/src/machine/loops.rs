@@ -36,8 +36,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Runs a block for one element; returns whether the sink needs no more. What was made for an element that adds nothing to
-    /// anything is dropped with it.
+    /// Runs a block for one element; returns whether the sink needs no more. If the element contributes nothing, the
+    /// values made for it are dropped and not charged.
     pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
         let (left, kept, found) = (self.shared.gauge.left(), self.kept, sink.len());
         let is_outermost = self.outermost.is_none();
@@ -75,7 +75,7 @@ impl<'v> Machine<'v, '_> {
         Ok(!missed)
     }
 
-    /// Runs something with each element in the registers, until it returns true; returns whether it did.
+    /// Calls `run` with each element in the registers, until it returns true; returns whether it did.
     pub(super) fn elements<'e>(
         &mut self,
         collection: &'e Value,
@@ -120,7 +120,7 @@ impl<'v> Machine<'v, '_> {
         Ok(false)
     }
 
-    /// Runs a block for each value in a value, the outer ones first.
+    /// Runs a block for a value and all values inside it, outer ones first.
     pub(super) fn walk(
         &mut self,
         of: &'v Operand,

@@ -1,4 +1,4 @@
-//! What is noted while a program runs.
+//! Values noted while a program runs.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use regorus::Value;
 
 use crate::{builtins, program::SourceLocation};
 
-/// So many values are noted.
+/// The most values that are noted.
 const MOST_NOTES: usize = 100_000;
-/// So many lines of print are kept.
+/// The most lines of `print` that are kept.
 const MOST_LINES: usize = 10_000;
 
-/// What was noted.
+/// Everything noted during an evaluation.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// In the order in which they were made.
+    /// In the order of evaluation.
     pub(crate) notes: Vec<TraceNote>,
-    /// Whether there were more.
+    /// Whether notes beyond the limit were dropped.
     pub(crate) is_cut: bool,
-    /// The lines that were printed.
+    /// The lines printed by `print`.
     pub prints: Vec<String>,
-    /// The places that were evaluated, as far as the program notes them.
+    /// The evaluated locations, if the program notes them.
     pub reached: BTreeSet<SourceLocation>,
 }
 
@@ -28,12 +28,12 @@ pub struct Trace {
 #[derive(Debug)]
 pub(crate) struct TraceNote {
     pub(crate) point: usize,
-    /// The first value of each expression; `Undefined` for one without.
+    /// The first value of each expression; `Undefined` if there is none.
     pub(crate) values: Vec<Value>,
 }
 
 impl Trace {
-    /// Adds collections of values at a point, or what is printed.
+    /// Adds collections of values at a point, or the lines of a `print`.
     pub(super) fn add(&mut self, point: Option<usize>, given: Vec<Value>) {
         match point {
             Some(point) if self.notes.len() < MOST_NOTES => {

@@ -1,4 +1,4 @@
-//! What `with` has replaced.
+//! Replacements by `with`.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use regorus::Value;
 
 use crate::program::Callable;
 
-/// What `with` replaced, also further outside.
+/// The replacements by `with`, including those of outer ones.
 #[derive(Clone, Default)]
 pub(super) struct Substitutions {
     pub(super) functions: Option<Rc<Vec<(Callable, FunctionSubstitute)>>>,
@@ -14,7 +14,7 @@ pub(super) struct Substitutions {
     pub(super) data: Rc<Vec<Vec<Value>>>,
 }
 
-/// What a function is replaced by.
+/// The replacement of a function.
 #[derive(Clone)]
 pub(super) enum FunctionSubstitute {
     Function(Callable),
@@ -22,7 +22,7 @@ pub(super) enum FunctionSubstitute {
 }
 
 impl Substitutions {
-    /// Returns what takes the place of a function.
+    /// Returns the replacement of a function.
     #[inline]
     pub(super) fn substitute(&self, function: Callable) -> Option<FunctionSubstitute> {
         let functions = self.functions.as_ref()?;

@@ -1,4 +1,4 @@
-//! What becomes of what a block yields.
+//! Sinks: where the results of a block go.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -7,11 +7,11 @@ use regorus::{Rc, Value, value::Object};
 use super::limit::{Halt, RuntimeError};
 use crate::program::{Definition, SourceLocation};
 
-/// Where a block puts what it yields.
+/// Where a block puts its results.
 pub(super) enum Sink<'s> {
-    /// Only whether there is something counts.
+    /// Only notes whether there is a result.
     Found(&'s mut bool),
-    /// All must be the same; `once` if the first is enough.
+    /// A single value, on which all results must agree; `once` if the first one is enough.
     One {
         value: &'s mut Option<Value>,
         once: bool,
@@ -19,27 +19,27 @@ pub(super) enum Sink<'s> {
     },
     Array(&'s mut Vec<Value>),
     Set(&'s mut BTreeSet<Value>),
-    /// Keys with different values are an error, or added to `conflicts`.
+    /// Keys with different values are an error, or are added to `conflicts`.
     Object {
         fields: &'s mut BTreeMap<Value, Value>,
         conflicts: Option<ConflictSink<'s>>,
     },
-    /// Values, or elements of sets, at paths; where there are two values, the first key is added to `conflicts`.
+    /// Values, or elements of sets, at paths; the first key of a path with two values is added to `conflicts`.
     Document {
         fields: &'s mut Object,
         /// The paths of the values.
         values: &'s mut BTreeSet<Vec<Value>>,
         elements: bool,
         conflicts: ConflictSink<'s>,
-        /// Whether there was something.
+        /// Whether there was a result.
         given: &'s mut bool,
     },
 }
 
-/// Keys that have different values, with the definitions that give another one.
+/// Keys with different values, and the definition that caused the conflict.
 pub(super) type Conflicts = BTreeMap<Value, Option<SourceLocation>>;
 
-/// Where the keys go for which a definition gives another value.
+/// Collects the conflicting keys of a definition.
 pub(super) struct ConflictSink<'s> {
     pub(super) keys: &'s mut Conflicts,
     pub(super) at: Option<SourceLocation>,
@@ -52,7 +52,7 @@ impl ConflictSink<'_> {
 }
 
 impl Sink<'_> {
-    /// Returns how many values it has.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Found(found) => usize::from(**found),
@@ -69,7 +69,7 @@ pub(super) fn conflict() -> Halt {
     Halt::failed("object keys must be unique")
 }
 
-/// Two values at one key are a conflict.
+/// Inserts a value; two different values at one key are a conflict.
 pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
     match fields.entry(key) {
         Entry::Occupied(before) if *before.get() != value => Err(conflict()),
@@ -81,7 +81,7 @@ pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Val
     }
 }
 
-/// In OPA's words.
+/// Returns OPA's message.
 fn several_values(is_function: bool) -> &'static str {
     if is_function {
         "functions must not produce multiple outputs for same inputs"
@@ -90,7 +90,7 @@ fn several_values(is_function: bool) -> &'static str {
     }
 }
 
-/// All values of one definition must be the same.
+/// Sets a value, on which all results of one definition must agree.
 pub(super) fn agree(value: &mut Option<Value>, own: Value, is_function: bool) -> Result<(), Halt> {
     match value {
         Some(value) if *value != own => Err(Halt::failed(several_values(is_function))),
@@ -101,7 +101,7 @@ pub(super) fn agree(value: &mut Option<Value>, own: Value, is_function: bool) ->
     }
 }
 
-/// All definitions of a rule must have the same value.
+/// Sets a value, on which all definitions of a rule must agree.
 pub(super) fn agree_with<'d>(
     value: &mut Option<(Value, &'d Definition)>,
     own: Value,
@@ -120,7 +120,7 @@ pub(super) fn agree_with<'d>(
     }
 }
 
-/// Puts a value, or an element of a set, at a path; returns false if there is another value.
+/// Inserts a value, or an element of a set, at a path; returns false on a conflict.
 pub(super) fn insert_at(fields: &mut Object, keys: &[Value], value: Value, is_element: bool) -> bool {
     let Some((key, rest)) = keys.split_first() else { return true };
     let Some(before) = fields.get_mut(key) else {
@@ -141,7 +141,7 @@ pub(super) fn insert_at(fields: &mut Object, keys: &[Value], value: Value, is_el
     }
 }
 
-/// Adds what is given as data below rules; where both have a value it takes precedence, as in OPA.
+/// Merges data into a document of rules; where both have a value, data takes precedence, as in OPA.
 pub(super) fn add_given(fields: &mut Object, given: &Value) {
     let Value::Object(given) = given else { return };
     for (key, given) in given.iter() {

@@ -1,4 +1,4 @@
-//! Where values are while a program runs.
+//! Locations of values while a program runs.
 
 use regorus::Value;
 
@@ -6,9 +6,9 @@ use regorus::Value;
 #[derive(Debug, Clone)]
 pub(super) enum Slot<'v> {
     Empty,
-    /// A part of something that outlives the evaluation, or of a rule's value.
+    /// A borrowed part of the input, the data, the program, or the value of a rule.
     Ref(&'v Value),
-    /// What a step made.
+    /// A value created by a step.
     Own(Value),
 }
 
@@ -22,7 +22,7 @@ impl Slot<'_> {
     }
 }
 
-/// What is known of a path.
+/// The state of a path lookup.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lookup<'v> {
     Open,
@@ -30,7 +30,7 @@ pub(super) enum Lookup<'v> {
     Found(&'v Value),
 }
 
-/// Returns what is at a key of a collection.
+/// Returns the value at a key of a collection.
 pub(super) fn at<'a>(collection: &'a Value, key: &Value) -> Option<&'a Value> {
     match collection {
         Value::Object(fields) => fields.get(key),
@@ -43,7 +43,7 @@ pub(super) fn at<'a>(collection: &'a Value, key: &Value) -> Option<&'a Value> {
     }
 }
 
-/// Returns what is at a path below a value.
+/// Returns the value at a path below a value.
 pub(super) fn below<'a>(value: &'a Value, path: &[Value]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, key| at(value, key))
 }

@@ -32,7 +32,7 @@ impl<'v> Machine<'v, '_> {
         Ok(false)
     }
 
-    /// Whether a step holds that neither iterates nor yields.
+    /// Whether a step that neither iterates nor yields holds.
     #[inline]
     pub(super) fn holds(&mut self, step: &'v Step, base: usize) -> Result<bool, Halt> {
         Ok(match step {
@@ -129,7 +129,7 @@ impl<'v> Machine<'v, '_> {
         self.registers[base + register] = slot;
     }
 
-    /// Returns the value of an operand as a register can have it.
+    /// Returns the value of an operand in the form of a register.
     pub(super) fn slot(&mut self, of: &'v Operand, base: usize) -> Result<Slot<'v>, Halt> {
         Ok(match of {
             Operand::Constant(value) => Slot::Ref(value),
@@ -142,7 +142,7 @@ impl<'v> Machine<'v, '_> {
         })
     }
 
-    /// Returns the value of an operand for a look at it; `None` if it is undefined.
+    /// Returns a reference to the value of an operand; `None` if it is undefined.
     pub(super) fn value(&mut self, of: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
         self.prepare(of)?;
         Ok(self.peek(of, base))
@@ -150,7 +150,7 @@ impl<'v> Machine<'v, '_> {
 
     fn pair(&mut self, left: &'v Operand, right: &'v Operand, base: usize) -> Result<Option<(&Value, &Value)>, Halt> {
         self.prepare(left)?;
-        // What is compared with an undefined value is not evaluated.
+        // The other side of a comparison with an undefined value is not evaluated.
         if self.peek(left, base).is_none() {
             return Ok(None);
         }
@@ -158,7 +158,7 @@ impl<'v> Machine<'v, '_> {
         Ok(self.peek(left, base).zip(self.peek(right, base)))
     }
 
-    /// Sees to it that a value can be looked at.
+    /// Evaluates an operand, so that `peek` finds its value.
     fn prepare(&mut self, of: &'v Operand) -> Result<(), Halt> {
         match of {
             Operand::Constant(_) | Operand::Register(_) => {}
@@ -187,7 +187,7 @@ impl<'v> Machine<'v, '_> {
     fn get(&mut self, into: Register, from: &'v Operand, keys: &'v [Operand], base: usize) -> Result<bool, Halt> {
         keys.iter().try_for_each(|key| self.prepare(key))?;
         match (from, keys.first()) {
-            // Values of other keys that are in conflict do not matter.
+            // Conflicts at other keys do not matter.
             (Operand::Rule(rule), Some(key)) => {
                 self.evaluated(*rule)?;
                 if let Some(conflicts) = self.conflicts.get(rule) {
@@ -235,7 +235,7 @@ impl<'v> Machine<'v, '_> {
         Ok(true)
     }
 
-    /// Takes the value of a call; returns whether the step holds.
+    /// Stores the value of a call; returns whether the step holds.
     fn result(&mut self, made: Value, into: Option<Register>, base: usize) -> bool {
         match (made, into) {
             (Value::Undefined, _) | (Value::Bool(false), None) => false,
@@ -274,7 +274,7 @@ impl<'v> Machine<'v, '_> {
         Ok(true)
     }
 
-    /// Returns the value of a comprehension that is made once.
+    /// Returns the value of a comprehension that is computed once.
     fn memo(&mut self, MemoId(id): MemoId, form: Collection, block: &'v Block, base: usize) -> Result<Slot<'v>, Halt> {
         let cell = &self.memos[id];
         if let Some(value) = cell.get() {
@@ -342,7 +342,7 @@ impl<'v> Machine<'v, '_> {
                 let mut path = Vec::with_capacity(keys.len());
                 if self.fill(&mut path, keys, base)? {
                     **given = true;
-                    // Nothing can be added to a value.
+                    // Nothing can be added below a value.
                     let is_below_value = (1..path.len()).any(|depth| values.contains(&path[..depth]));
                     if is_below_value || !sink::insert_at(fields, &path, made, *elements) {
                         path.into_iter().take(1).for_each(|key| conflicts.add(key));
@@ -357,7 +357,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// What is the same in memory is the same.
+/// Compares two values; the same address is always equal.
 fn equal(left: &Value, right: &Value) -> bool {
     std::ptr::eq(left, right) || left == right
 }

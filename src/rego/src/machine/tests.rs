@@ -7,7 +7,7 @@ use crate::{compile, limits::Limits, references::Path, syntax};
 
 const BOUNDS: Bounds = Bounds { time: Duration::from_millis(200), stack: 1 << 20, strict: false };
 
-/// Asks `data.p.p` of a module of version 1 about an input; the outer error says why there is no program.
+/// Evaluates `data.p.p` of a Rego v1 module for an input; the outer error is why it cannot be planned.
 fn ask(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>, String> {
     let module = syntax::read(&format!("package p\n\n{module}"), None).unwrap();
     let path: Path = vec!["p".to_owned(), "p".to_owned()];
@@ -184,7 +184,7 @@ fn loops_are_stopped_inside() {
 
 #[test]
 fn loops_over_one_list_look_only_at_what_can_pass() {
-    // Each of these would take many minutes if every loop went through all elements.
+    // Each of these would take many minutes if every loop visited all elements.
     let items: Vec<String> = (0..20_000)
         .map(|n| {
             format!(r#"{{"n": {n}, "k": "{}", "to": {}}}"#, if n % 5_000 == 0 { "a" } else { "b" }, (n + 1) % 20_000)
@@ -213,11 +213,11 @@ fn what_is_dropped_with_an_element_does_not_count() {
     let bounds = Bounds { time: Duration::from_secs(30), ..BOUNDS };
     let input = format!(r#"{{"l": [{}]}}"#, (0..800).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
     let ask = |module: &str| ask(module, &input, bounds).unwrap();
-    // Each makes more than an evaluation may.
+    // Each of these makes more than an evaluation may hold.
     let made = "x in input.l; l := [[x, y, y, y, y, y, y, y, y, y] | some y in input.l]";
     assert_eq!(ask(&format!("p := count([1 | some {made}; count(l) < 0])")).unwrap().value, Value::from(0));
     assert_eq!(ask(&format!("p := [l | some {made}]")), Err(Halt::TooMuch));
-    // Of what goes through functions, only the last calls are remembered.
+    // Of function calls, only the latest are cached.
     let called = format!("f(l) := [l, l]\np := count([1 | some {made}; m := f(l); count(m[0]) < 0])");
     assert_eq!(ask(&called).unwrap().value, Value::from(0));
 }
@@ -236,11 +236,11 @@ fn what_an_element_fails_on_is_no_error_where_a_loop_ends_before() {
 
 #[test]
 fn functions_are_evaluated_once_for_the_same_arguments() {
-    // Without that it would take 2^60 calls.
+    // Otherwise it would take 2^60 calls.
     let functions = (1..60).map(|n| format!("f{n}(x) := y if {{ y := f{0}(x); y == f{0}(x) }}\n", n - 1));
     let module: String = std::iter::once("f0(x) := x + 1\n".to_owned()).chain(functions).collect();
     assert_eq!(value(&format!("{module}p := f59(1)")), Value::from(2));
-    // Nor do twelve different arguments push each other out for nothing: the values stay right.
+    // Twelve different arguments exceed the cache, and still have the right values.
     assert_eq!(
         value("f(x) := x * 2\np := count([f(x) | some y in [1, 2]; some x in numbers.range(1, 12); y > 0])"),
         Value::from(24)

@@ -1,4 +1,4 @@
-//! Steps that note something: what is printed, and the values at points of a trace.
+//! Steps that note values: those that are printed, and those at the points of a trace.
 
 use regorus::Value;
 
@@ -6,14 +6,14 @@ use super::{Machine, limit::Halt};
 use crate::program::Operand;
 
 impl Machine<'_, '_> {
-    /// Notes the values of collections at a point, or as what is printed.
+    /// Notes the values of collections at a point, or as a `print`.
     pub(super) fn note(&mut self, point: Option<usize>, arguments: &[Operand], base: usize) -> Result<(), Halt> {
         self.shared.gauge.made(1 + arguments.len())?;
         let value = |argument: &Operand| {
             let value = match argument {
                 Operand::Constant(value) => Some(value),
                 Operand::Register(register) => self.registers[base + register].value(),
-                // Collections are made, so that they are in registers.
+                // Collections are always in registers.
                 Operand::Path(_) | Operand::Rule(_) => None,
             };
             value.cloned().unwrap_or(Value::Undefined)

@@ -1,7 +1,7 @@
-//! `with`: evaluations with other documents and functions.
+//! `with`: evaluations with replaced documents and functions.
 //!
-//! Nothing that is known outside is valid inside, and the other way round, so that each has a machine of its own; they share
-//! the limits of the evaluation, and the clock.
+//! Values computed outside are not valid inside, and vice versa, so each evaluation has a machine of its own; they
+//! share the limits and the clock.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::program::{Block, Callable, Operand, Register, Replacement, Substitute};
 
-/// What an evaluation has in the place of the documents and functions around it.
+/// The documents and functions inside a `with`.
 struct WithEnvironment {
     input: Value,
     data: Value,
@@ -24,7 +24,7 @@ struct WithEnvironment {
 }
 
 impl<'v> Machine<'v, '_> {
-    /// Evaluates a block with other documents and functions; returns whether it holds.
+    /// Evaluates a block with replaced documents and functions; returns whether it holds.
     pub(super) fn with(
         &mut self,
         replaced: &'v [Replacement],
@@ -60,7 +60,7 @@ impl<'v> Machine<'v, '_> {
         Ok(true)
     }
 
-    /// Returns the documents and functions that a block is evaluated with; `None` if one of them is undefined.
+    /// Returns the documents and functions for a block; `None` if one of the replacements is undefined.
     fn environment(&mut self, replaced: &'v [Replacement], base: usize) -> Result<Option<WithEnvironment>, Halt> {
         let (mut input, mut data) = (self.input.clone(), self.data.clone());
         let mut functions = self.replaced.functions.as_deref().cloned().unwrap_or_default();
@@ -91,7 +91,7 @@ impl<'v> Machine<'v, '_> {
         Ok(Some(WithEnvironment { input, data, replaced: Substitutions { functions, data: Rc::new(paths) } }))
     }
 
-    /// Calls what takes the place of a function, which sees the functions that were there before.
+    /// Calls the replacement of a function, which sees the functions without replacements.
     pub(super) fn substituted(
         &mut self,
         by: FunctionSubstitute,
@@ -116,7 +116,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Puts a value at a path. What is not an object on the way is replaced by one.
+/// Sets the value at a path. Other values along the path are replaced by objects.
 fn put(document: &mut Value, path: &[Value], value: Value) {
     let Some((key, rest)) = path.split_first() else {
         *document = value;
