@@ -1,4 +1,4 @@
-//! Rego as OPA reads it: text to tokens to a syntax tree, with nothing resolved.
+//! The parser, by OPA's grammar: text to tokens to a syntax tree, without resolving names.
 
 mod bodies;
 mod checks;
@@ -16,10 +16,10 @@ pub use self::{
     tree::{ComprehensionKind, Module, Position},
 };
 
-/// Reads a module, in the given version or the one that it can be read in: 1 before 0.
+/// Parses a module in the given version, or in the first one that accepts it: 1 before 0.
 ///
 /// # Errors
-/// Returns why it cannot be read, by the version that it was read further in.
+/// Returns the error of the version that got further.
 pub fn read(text: &str, version: Option<Version>) -> Result<Module, SyntaxError> {
     if let Some(version) = version {
         return module(text, version);
@@ -35,7 +35,7 @@ pub fn read(text: &str, version: Option<Version>) -> Result<Module, SyntaxError>
     }
 }
 
-/// Returns the bytes of a text at which the path of its package is; `None` if it does not begin with one.
+/// Returns the byte range of the package path; `None` if the text does not start with a package.
 pub fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
     parser::package_path(text)
 }

@@ -1,4 +1,4 @@
-//! Which rules of a module are tests, and which lines of it can be covered.
+//! The tests of a module, and its lines for coverage.
 //!
 //! Names and kinds of tests are those of `opa test` (package `v1/tester` of OPA 1.22).
 
@@ -14,35 +14,35 @@ use super::{
 pub struct TestRule {
     /// Where it is written.
     pub at: Position,
-    /// What its value must be.
+    /// Which value it must have.
     pub shape: TestShape,
-    /// The names of its head up to the test.
+    /// The names of its head up to that of the test.
     pub name: Path,
-    /// Whether its name says that it is not to be run yet: `todo_test_x`.
+    /// Whether it is marked as not to be run yet: `todo_test_x`.
     pub todo: bool,
 }
 
-/// What the value of a test must be.
+/// Which value a test must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestShape {
-    /// `test_x if …`: true.
+    /// `test_x if …`: must be true.
     Complete,
-    /// `test_x contains …`: no set is true.
+    /// `test_x contains …`: always fails, as a set is not true.
     Set,
-    /// `test_x[case] if …`: an object whose values are true.
+    /// `test_x[case] if …`: must be an object whose values are true.
     Table,
-    /// `test_x(y) if …`: no test can be called.
+    /// `test_x(y) if …`: always fails, as a test cannot be called.
     Function,
-    /// `default test_x := …`: true, which it is or not.
+    /// `default test_x := …`: must be true; the field is whether it is.
     Default(bool),
 }
 
-/// Returns the tests of a module, in the order in which they are written.
+/// Returns the tests of a module in source order.
 pub fn tests(module: &Module) -> Vec<TestRule> {
     module.rules.iter().filter_map(|rule| test(module, rule)).collect()
 }
 
-/// Returns the test that a rule is, if it is one.
+/// Returns a rule as a test, if it is one.
 fn test(module: &Module, rule: &Rule) -> Option<TestRule> {
     let (head, whole) = head(rule);
     let at = head.iter().position(|name| references::is_test_name(name))?;
@@ -72,7 +72,7 @@ fn shape(module: &Module, rule: &Rule, beyond: bool, whole: bool) -> TestShape {
     if is_table || !whole { TestShape::Table } else { TestShape::Complete }
 }
 
-/// Returns the constant names that a head begins with, and whether these are all of it.
+/// Returns the leading constant names of a head, and whether there are no other keys.
 fn head(rule: &Rule) -> (Path, bool) {
     let mut names: Path = rule.first_name().map(ToString::to_string).into_iter().collect();
     let Kind::Ref(_, keys) = &rule.name.kind else { return (names, true) };
@@ -86,7 +86,7 @@ fn head(rule: &Rule) -> (Path, bool) {
 }
 
 /// Returns the lines of a module that can be covered: those on which a statement, a key, a value or a default of a rule
-/// begins that is no test.
+/// begins, without those of tests.
 pub fn lines(module: &Module) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
     for rule in module.rules.iter().filter(|rule| !head(rule).0.iter().any(|name| references::is_test_name(name))) {
@@ -106,7 +106,7 @@ pub fn lines(module: &Module) -> BTreeSet<u32> {
     lines
 }
 
-/// Adds where a value begins, and the statements in it.
+/// Adds the line on which a value begins, and those of the statements in it.
 fn value(expr: &Expr, lines: &mut BTreeSet<u32>) {
     lines.insert(expr.at.line);
     inside(expr, lines);
@@ -127,7 +127,7 @@ fn body(statements: &Body, lines: &mut BTreeSet<u32>) {
     }
 }
 
-/// Adds the statements of comprehensions.
+/// Adds the lines of statements in comprehensions.
 fn inside(expr: &Expr, lines: &mut BTreeSet<u32>) {
     if let Kind::Comprehension(comprehension) = &expr.kind {
         body(&comprehension.body, lines);

@@ -1,16 +1,16 @@
-//! How many statements bodies may have: preparing a body takes time by their square, as each statement is related to those
-//! before it.
+//! Limits on the number of statements in bodies: the time to compile a body grows with its square, as each statement is
+//! compared with those before it.
 
 use super::{
     lexer::SyntaxError,
     tree::{Module, Position},
 };
 
-/// Most statements of one body.
+/// The most statements of one body.
 const MOST_STATEMENTS: usize = 1_000;
-/// Bodies of more statements are long.
+/// Bodies with more statements count as long.
 const LONG: usize = 100;
-/// Most statements in all long bodies of modules that are compiled together.
+/// The most statements in all long bodies of modules that are compiled together.
 const MOST_IN_LONG_BODIES: usize = 20_000;
 
 /// Counts the statements of the long bodies of several modules.
@@ -23,7 +23,7 @@ impl LongBodies {
     /// Adds the bodies of a module.
     ///
     /// # Errors
-    /// Returns which statement is one too many.
+    /// Returns the first statement beyond a limit.
     pub fn add(&mut self, module: &mut Module) -> Result<(), SyntaxError> {
         let mut excess: Option<(Position, &str)> = None;
         let mut statements = self.statements;
@@ -56,7 +56,8 @@ mod tests {
     use super::*;
     use crate::syntax;
 
-    /// Returns why modules are refused, and in which line; the bodies of each have so many statements.
+    /// Returns the line and reason of each refusal; each inner list has the numbers of statements in the bodies of one
+    /// module.
     fn refused(modules: &[&[usize]]) -> Vec<String> {
         let mut long_bodies = LongBodies::default();
         let of = |bodies: &&[usize]| {

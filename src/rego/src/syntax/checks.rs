@@ -1,6 +1,6 @@
-//! What OPA refuses in a module alone, before it looks at others: most of it in its parser, which goes beyond the grammar.
+//! Checks of a single module that OPA makes before it compares modules: most of them in its parser, beyond the grammar.
 //!
-//! A module without a declared version that fails here in version 1 may still be one of version 0.
+//! A module without a declared version that fails here in version 1 may still be valid in version 0.
 
 use super::{
     lexer::SyntaxError,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::builtins::declarations;
 
-/// Names of the documents that no rule, variable or import may take.
+/// Names of documents, which rules, variables and imports must not use.
 const DOCUMENTS: [&str; 2] = ["data", "input"];
 const KEYWORDS: &[&str] = &[
     "as", "contains", "default", "else", "every", "false", "if", "import", "in", "not", "null", "package", "some",
@@ -17,7 +17,7 @@ const KEYWORDS: &[&str] = &[
 
 type CheckResult = Result<(), SyntaxError>;
 
-/// Returns the first thing that is wrong. Changes nothing.
+/// Returns the first error. The module is not changed.
 pub(super) fn module(module: &mut Module) -> CheckResult {
     keys_are_strings(&module.package, "write the package as names and strings: `package a.b[\"c-d\"]`")?;
     for import in &module.imports {
@@ -98,7 +98,8 @@ fn head(rule: &Rule) -> CheckResult {
         let help = "write a rule for each case, with the conditions of the others negated";
         return refused(other.at, "rego_parse_error: else cannot follow a rule with variables in its head", help);
     }
-    // Before `if`, OPA reads `p[x]` as an element of a set, and `p.x := y` as an entry of an object, but no longer paths.
+    // Without `if`, OPA parses `p[x]` as an element of a set, and `p.x := y` as an entry of an object, but not longer
+    // paths.
     if rule.contains.is_some() || rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional {
         let help = "write a rule for each element";
         return refused(other.at, "rego_parse_error: else cannot follow a rule that makes a set", help);
@@ -106,11 +107,11 @@ fn head(rule: &Rule) -> CheckResult {
     Ok(())
 }
 
-/// A default has to be known without evaluating anything.
+/// Checks that a default can be determined without evaluation.
 fn default(rule: &Rule) -> CheckResult {
     let help = "a default is a constant; write a rule with a negated condition for anything else";
     let Some((_, value)) = &rule.first.value else {
-        // Without a value it is true, unless it is taken for an element of a set.
+        // Without a value it is true, unless it is parsed as an element of a set.
         return match &rule.name.kind {
             Kind::Ref(_, keys) if keys.len() == 1 => {
                 refused(rule.at, "rego_parse_error: illegal default rule (must have a value)", help)
@@ -139,7 +140,7 @@ fn default(rule: &Rule) -> CheckResult {
     Ok(())
 }
 
-/// Returns what a value has to be evaluated for. Comprehensions are values of their own.
+/// Returns what in a value needs evaluation; `None` for a constant. Comprehensions are allowed as values.
 fn read_by(value: &Expr) -> Option<&'static str> {
     match &value.kind {
         Kind::Scalar(_) | Kind::Comprehension(_) => None,
@@ -191,7 +192,7 @@ fn expression(expr: &Expr) -> CheckResult {
     refused(expr.at, format!("rego_parse_error: illegal ref (head cannot be {what})"), "give the value a name first")
 }
 
-/// What version 1 does not allow any more.
+/// Checks what version 1 no longer allows.
 fn version_1(module: &mut Module) -> CheckResult {
     let mut names: Vec<Name> = Vec::new();
     for import in &module.imports {

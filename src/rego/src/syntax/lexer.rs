@@ -1,17 +1,17 @@
-//! Text to tokens, as OPA reads them: template strings are one token, with the tokens of their expressions inside.
+//! The lexer, by OPA's rules: a template string is one token that contains the tokens of its expressions.
 
 use std::sync::Arc;
 
 use super::tree::{Position, TextSpan};
 
-/// Why a text is not Rego, as far as this reader goes.
+/// A syntax error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Where the text cannot be read further.
+    /// The position at which parsing failed.
     pub at: Position,
-    /// What is wrong, with the code by which OPA's documentation has it.
+    /// The reason, with the error code of OPA's documentation.
     pub why: String,
-    /// How to fix it, where no other error could say more.
+    /// How to fix it, if the error is certain.
     pub help: Option<&'static str>,
 }
 
@@ -20,7 +20,7 @@ impl SyntaxError {
         Self { at, why: why.into(), help: None }
     }
 
-    /// An error about what can be read, but is refused.
+    /// Returns an error for syntax that can be parsed, but is refused.
     pub(crate) fn refused(at: Position, why: impl Into<String>, help: &'static str) -> Self {
         Self { at, why: why.into(), help: Some(help) }
     }
@@ -30,7 +30,7 @@ impl SyntaxError {
 pub(super) enum TokenKind {
     Name,
     Number,
-    /// A string of either form, with its quotes.
+    /// A string in either form, with its quotes.
     Text,
     Symbol,
     Template(Vec<Part>),
@@ -51,9 +51,9 @@ pub(super) struct Token {
     pub(super) text: Arc<str>,
     pub(super) at: Position,
     pub(super) span: TextSpan,
-    /// Line that it ends on.
+    /// The line on which it ends.
     pub(super) last_line: u32,
-    /// Whether it follows the one before without a space.
+    /// Whether it follows the previous token without a space.
     pub(super) adjacent: bool,
 }
 
@@ -63,7 +63,7 @@ impl Token {
     }
 }
 
-/// Returns all tokens and the end behind them.
+/// Returns all tokens, including the final `End`.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lexer = |text| Lexer { text, offset: 0, place: Position { line: 1, column: 1 }, depth: 0 };
@@ -79,7 +79,7 @@ struct Lexer<'a> {
     text: &'a str,
     offset: usize,
     place: Position,
-    /// How many template strings enclose this position.
+    /// The number of enclosing template strings.
     depth: u8,
 }
 
@@ -92,7 +92,7 @@ impl Lexer<'_> {
         self.rest().chars().next()
     }
 
-    /// Takes one character.
+    /// Consumes one character.
     fn take(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.offset += next.len_utf8();
@@ -165,7 +165,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads digits; returns how many.
+    /// Consumes digits; returns their number.
     fn digits(&mut self) -> usize {
         let before = self.offset;
         while self.peek().is_some_and(|c| c.is_ascii_digit()) {
@@ -202,7 +202,7 @@ impl Lexer<'_> {
         Ok(TokenKind::Number)
     }
 
-    /// Reads what follows a backslash in a string.
+    /// Consumes the rest of an escape sequence after a backslash.
     fn escape(&mut self) -> Result<(), SyntaxError> {
         let at = self.place;
         let is_escape = match self.take() {
@@ -239,7 +239,7 @@ impl Lexer<'_> {
         Ok(TokenKind::Symbol)
     }
 
-    /// Reads `$"…{expression}…"`, or the same with backquotes, where no escape but `\{` counts.
+    /// Consumes `$"…{expression}…"`, or the same with backquotes, where `\{` is the only escape.
     fn template(&mut self) -> Result<TokenKind, SyntaxError> {
         let at = self.place;
         self.take();
@@ -275,7 +275,7 @@ impl Lexer<'_> {
         Ok(TokenKind::Template(parts))
     }
 
-    /// Reads the tokens of one expression of a template string, with the brace behind them as their end.
+    /// Returns the tokens of one expression in a template string; the closing brace becomes their `End`.
     fn until_brace(&mut self) -> Result<Vec<Token>, SyntaxError> {
         let mut tokens = Vec::new();
         let mut open = 0_usize;

@@ -1,4 +1,4 @@
-//! The values of rules that are written out: metadata that stands in a module as a rule.
+//! Values of rules that are literals: metadata written as a rule.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::tree::{Expr, Kind, Module};
 use crate::constant::Constant;
 
 impl Module {
-    /// Returns the value of a rule without conditions that is written out as JSON would be; `None` if there is no such rule.
+    /// Returns the value of a rule without conditions that is a JSON-like literal; `None` if there is no such rule.
     pub fn written(&self, name: &str) -> Option<Value> {
         let rule = self.rules.iter().find(|rule| rule.first_name().is_some_and(|known| **known == *name))?;
         let (_, value) = rule.first.value.as_ref().filter(|_| rule.first.body.is_none())?;

@@ -1,4 +1,4 @@
-//! Tokens to a syntax tree, by OPA's grammar: modules, rules and statements. Expressions are in [`super::terms`].
+//! Tokens to a syntax tree, by OPA's grammar: modules, rules and statements. [`super::terms`] parses expressions.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{
     },
 };
 
-/// How deep expressions may be nested; what is read before has a lower limit.
+/// The deepest nesting of expressions; the shape check before has a lower limit.
 const DEEPEST: u32 = 100;
 
-/// Names that are no variables in any version.
+/// Names that are not variables in any version.
 const KEYWORDS: &[&str] =
     &["as", "default", "else", "false", "import", "null", "package", "some", "true", "not", "with"];
 const LATER_KEYWORDS: &[&str] = &["contains", "every", "if", "in"];
 
 type Read<T> = Result<T, SyntaxError>;
 
-/// Reads a module, written in the given version.
+/// Parses a module in the given version.
 pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     let tokens = tokens(text)?;
     shape::check(&tokens)?;
@@ -45,14 +45,14 @@ pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     Ok(module)
 }
 
-/// Returns the bytes at which the path of the package is.
+/// Returns the byte range of the package path.
 pub(super) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
     let tokens = tokens(text).ok()?;
     shape::check(&tokens).ok()?;
     let mut parser = Parser::new(tokens, Version::V1);
     parser.expect("package").ok()?;
     let TextSpan { start, end } = parser.term().ok()?.span;
-    // Spans begin behind a byte-order mark.
+    // Spans start after a byte-order mark.
     let behind = text.len() - text.trim_start_matches('\u{feff}').len();
     Some(start as usize + behind..end as usize + behind)
 }
@@ -61,12 +61,12 @@ pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
     depth: u32,
-    /// How many attempts to read a body failed.
+    /// The number of failed attempts to parse a body.
     retries: u32,
     version: Version,
-    /// Keywords that are enabled.
+    /// The enabled keywords.
     keywords: Vec<&'static str>,
-    /// Whether `not` may have a body, by `import future.keywords.not`.
+    /// Whether `not` may have a body, enabled by `import future.keywords.not`.
     not_bodies: bool,
 }
 
@@ -76,7 +76,7 @@ impl Parser {
         Self { tokens, next: 0, depth: 0, retries: 0, version, keywords, not_bodies: false }
     }
 
-    /// Reads other tokens with the same keywords, for an expression inside a string.
+    /// Returns a parser of other tokens with the same keywords, for an expression inside a string.
     pub(super) fn inner(&self, tokens: Vec<Token>) -> Read<Self> {
         if self.depth > DEEPEST {
             return Err(self.error("nested too deep"));
@@ -105,18 +105,18 @@ impl Parser {
         self.token().at
     }
 
-    /// Returns where the next token begins, in bytes.
+    /// Returns the byte offset of the next token.
     pub(super) fn start(&self) -> u32 {
         self.token().span.start
     }
 
-    /// Returns what was read since a place, in bytes.
+    /// Returns the byte range parsed since an offset.
     pub(super) fn span_from(&self, start: u32) -> TextSpan {
         let last = self.next.checked_sub(1).and_then(|index| self.tokens.get(index));
         TextSpan { start, end: last.map_or(start, |token| token.span.end) }
     }
 
-    /// Returns the line that the last token ends on.
+    /// Returns the line on which the last token ends.
     fn last_line(&self) -> u32 {
         self.next.checked_sub(1).and_then(|index| self.tokens.get(index)).map_or(1, |token| token.last_line)
     }
@@ -137,13 +137,13 @@ impl Parser {
         self.next = saved;
     }
 
-    /// Counts a failed attempt; `None` once there were too many, as each may double the work.
+    /// Counts a failed attempt; `None` after too many, as each may double the work.
     pub(super) fn count_retry(&mut self) -> Option<()> {
         self.retries += 1;
         (self.retries < 1_000).then_some(())
     }
 
-    /// Whether the next token is this symbol or word; a word that has keys behind it is no keyword.
+    /// Whether the next token is this symbol or word; a word followed by keys is not a keyword.
     pub(super) fn is(&self, text: &str) -> bool {
         let token = self.token();
         match token.kind {
@@ -168,7 +168,7 @@ impl Parser {
         KEYWORDS.contains(&text) || self.keywords.contains(&text)
     }
 
-    /// Whether the next token is one of the keywords that an import enables.
+    /// Whether the next token is this keyword, which an import enables.
     pub(super) fn is_later_keyword(&self, text: &str) -> bool {
         self.keywords.contains(&text) && self.is(text)
     }
@@ -181,7 +181,7 @@ impl Parser {
         SyntaxError::new(self.place(), why)
     }
 
-    /// Returns an error that says what would have to be here.
+    /// Returns an error that names what is expected here.
     pub(super) fn expected(&self, what: &str) -> SyntaxError {
         let found = match &self.token().kind {
             TokenKind::End if self.token().text.is_empty() => "the end of the file".to_owned(),
@@ -192,7 +192,7 @@ impl Parser {
         self.error(format!("expected {what}, found {found}"))
     }
 
-    /// Reads one level deeper.
+    /// Parses one level deeper.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -203,7 +203,7 @@ impl Parser {
         result
     }
 
-    /// Reads a name that is no keyword.
+    /// Parses a name that is not a keyword.
     pub(super) fn variable(&mut self) -> Read<Name> {
         let token = self.token();
         if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
@@ -242,7 +242,7 @@ impl Parser {
         Ok(Import { at, path, alias })
     }
 
-    /// Reads a rule with all its bodies.
+    /// Parses a rule with all its bodies.
     fn rule(&mut self, rules: &mut Vec<Rule>) -> Read<()> {
         let at = self.place();
         let default = self.take_if("default");
@@ -267,7 +267,7 @@ impl Parser {
         }
         self.branch_body(&mut first)?;
         if first.body.is_none() && first.value.is_none() && contains.is_none() {
-            // A call without a body is a function that is true; a name with one key an element of a set.
+            // Without a body, a call is a function that returns true, and a name with one key is an element of a set.
             let set = self.version == Version::V0 && matches!(&name.kind, Kind::Ref(_, keys) if keys.len() == 1);
             if parameters.is_none() && !set {
                 return Err(SyntaxError::new(at, "a rule without a value and without a body"));
@@ -302,7 +302,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A rule called `if.x`, which OPA allows, is not supported.
+    /// Refuses a rule called `if.x`, which OPA allows.
     fn keyword_root(&self) -> Read<()> {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
@@ -313,7 +313,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads a rule's name with its keys and parameters. Spaces may stand before the first key or parenthesis.
+    /// Parses a rule's name with its keys and parameters. Spaces are allowed before the first key or parenthesis.
     fn head_name(&mut self) -> Read<(Expr, Option<Vec<Expr>>)> {
         let at = self.place();
         let mut name = Expr::name(at, &self.variable()?);
@@ -348,7 +348,7 @@ impl Parser {
         Ok(Some((operator, self.expression()?)))
     }
 
-    /// Reads `if …`, `if { … }` or, in version 0, `{ … }`.
+    /// Parses `if …`, `if { … }` or, in version 0, `{ … }`.
     fn branch_body(&mut self, branch: &mut Branch) -> Read<()> {
         if self.is_later_keyword("if") {
             self.advance();
@@ -363,14 +363,14 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads what follows `if`: one statement, which may begin with a brace, or statements in braces.
+    /// Parses what follows `if`: one statement, which may begin with a brace, or statements in braces.
     fn conditions(&mut self) -> Read<Body> {
         if !self.is("{") {
             return Ok(vec![self.statement()?]);
         }
         let saved = self.save();
         let alone = self.statement();
-        // A set can only be meant as a body.
+        // A set here is always a body.
         if let Ok(statement) = alone
             && !matches!(&statement.what, What::Expr(Expr { kind: Kind::Set(_), .. }))
         {
@@ -385,7 +385,7 @@ impl Parser {
         self.deeper(|parser| parser.body("}"))
     }
 
-    /// Reads statements up to a closing bracket.
+    /// Parses statements up to a closing bracket.
     pub(super) fn body(&mut self, close: &str) -> Read<Body> {
         let mut body = Vec::new();
         loop {
@@ -432,7 +432,7 @@ impl Parser {
         Ok(Statement { at, last_line: self.last_line(), what, with })
     }
 
-    /// `not { body }` is true if the body never is.
+    /// Parses `not { body }`, which is true if the body never holds.
     fn negated_body(&mut self) -> Read<What> {
         let at = self.place();
         let body = self.braced()?;
@@ -481,7 +481,7 @@ impl Parser {
     }
 }
 
-/// `[true | body] == []`.
+/// Returns `[true | body] == []`.
 fn never(at: Position, body: Body) -> Expr {
     let term = Expr::scalar(at, "true");
     let all = Comprehension { form: ComprehensionKind::Array, key: None, term, body };

@@ -1,29 +1,29 @@
-//! How deep and how long expressions may be. What is read of them is walked by recursion, so a file of a few bytes could
-//! otherwise end the process.
+//! Limits on the depth and length of expressions. Syntax trees are traversed recursively, so a file of a few bytes
+//! could otherwise overflow the stack and end the process.
 
 use super::lexer::{Part, SyntaxError, Token, TokenKind};
 
-/// Deepest nesting of brackets.
+/// The deepest nesting of brackets.
 const NESTING: usize = 32;
-/// Highest tree of operators, selectors and brackets in one expression.
+/// The highest tree of operators, selectors and brackets in one expression.
 const HEIGHT: usize = 250;
 
 /// Checks the tokens of a module.
 ///
 /// # Errors
-/// Returns where an expression is too deep or too long.
+/// Returns the position at which an expression is too deep or too long.
 pub(super) fn check(tokens: &[Token]) -> Result<(), SyntaxError> {
     Shape::default().tokens(tokens)
 }
 
-/// How deep and how long expressions are at one token.
+/// The depth and length of expressions at one token.
 #[derive(Default)]
 struct Shape {
-    /// What was going on around each open bracket.
+    /// The state around each open bracket.
     open: Vec<Around>,
-    /// How high the tree of the expression so far is: operators and selectors in a row stack up.
+    /// The height of the expression's tree so far: operators and selectors in a row add up.
     height: usize,
-    /// The highest expression in this bracket.
+    /// The height of the highest expression in this bracket.
     highest: usize,
 }
 
@@ -42,7 +42,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Takes one token; `after_operand` if an operand ends with the one before.
+    /// Processes one token; `after_operand` if the previous token ends an operand.
     fn token(&mut self, token: &Token, after_operand: bool) -> Result<(), SyntaxError> {
         let symbol = if matches!(token.kind, TokenKind::Symbol | TokenKind::Name) { &*token.text } else { "" };
         match symbol {
@@ -56,7 +56,7 @@ impl Shape {
             "]" | "}" | ")" => self.close(),
             "," | ";" | ":" | ":=" | "=" | "if" | "else" | "contains" => self.separate(),
             _ if is_operator(token) => self.height += 1,
-            // Two operands side by side: a new statement.
+            // Two adjacent operands: a new statement.
             _ if after_operand => self.separate(),
             _ => {}
         }
@@ -92,7 +92,7 @@ impl Shape {
         }
     }
 
-    /// Another expression begins.
+    /// Starts another expression.
     fn separate(&mut self) {
         self.highest = self.highest.max(self.height);
         self.height = 0;
@@ -107,7 +107,7 @@ fn is_operator(token: &Token) -> bool {
     }
 }
 
-/// Whether an operand can end with this token, so that a bracket right behind it selects or calls.
+/// Whether an operand can end with this token, so that an adjacent bracket selects or calls.
 fn ends_operand(token: &Token) -> bool {
     match token.kind {
         TokenKind::Text | TokenKind::Number | TokenKind::Template(_) => true,

@@ -13,21 +13,21 @@ type Read<T> = Result<T, SyntaxError>;
 /// Operators from the weakest to the strongest; all are left-associative.
 const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
 
-/// The longest chain of operators; a tree of it is walked with the stack.
+/// The longest chain of operators; its tree is traversed recursively.
 const LONGEST: usize = 1_000;
 
 impl Parser {
-    /// Reads an expression; `key, value in xs` is one.
+    /// Parses an expression, including `key, value in xs`.
     pub(super) fn expression(&mut self) -> Read<Expr> {
         self.deeper(|parser| parser.membership(true, None))
     }
 
-    /// Reads an expression that ends at a comma.
+    /// Parses an expression that ends at a comma.
     fn item(&mut self) -> Read<Expr> {
         self.item_from(None)
     }
 
-    /// Reads an expression of which the first term was read already.
+    /// Parses an expression whose first term is already parsed.
     fn item_from(&mut self, first: Option<Expr>) -> Read<Expr> {
         self.deeper(|parser| parser.membership(false, first))
     }
@@ -83,7 +83,7 @@ impl Parser {
         Ok(term)
     }
 
-    /// Sets the span of what was read since a place; what was in parentheses has one already.
+    /// Sets the span from an offset; an expression in parentheses has one already.
     fn set_span(&self, expr: &mut Expr, start: u32) {
         if expr.span == TextSpan::default() {
             expr.span = self.span_from(start);
@@ -149,7 +149,7 @@ impl Parser {
                 self.advance();
                 let mut inner = self.expression()?;
                 self.expect(")")?;
-                // What an operator binds is in the tree.
+                // The precedence of operators is in the tree already.
                 if matches!(inner.kind, Kind::Scalar(_) | Kind::Name(_) | Kind::Ref(..) | Kind::Call(..)) {
                     inner.at = at;
                 }
@@ -168,7 +168,7 @@ impl Parser {
         Ok(Expr::new(at, kind))
     }
 
-    /// Reads what is attached to a term without a space: keys, calls, and keys of what they return.
+    /// Parses what is attached to a term without a space: keys, calls, and keys of their results.
     fn keys(&mut self, head: Expr, start: u32) -> Read<Expr> {
         let at = head.at;
         let mut term = head;
@@ -196,7 +196,7 @@ impl Parser {
         Ok(with_keys(term, keys))
     }
 
-    /// Reads expressions up to a closing bracket; the last may have a comma behind it.
+    /// Parses expressions up to a closing bracket, with an optional trailing comma.
     pub(super) fn list(&mut self, close: &str) -> Read<Vec<Expr>> {
         self.list_from(close, Vec::new())
     }
@@ -211,7 +211,7 @@ impl Parser {
         Ok(items)
     }
 
-    /// Reads what follows `[`. A comprehension comes before a union: `[a | b]` is one.
+    /// Parses what follows `[`. A comprehension takes precedence over a union: `[a | b]` is a comprehension.
     fn array(&mut self) -> Read<Kind> {
         if self.take_if("]") {
             return Ok(Kind::Array(Vec::new()));
@@ -235,7 +235,7 @@ impl Parser {
         Ok(vec![first])
     }
 
-    /// Reads `| body` and the closing bracket, if that stands here.
+    /// Parses `| body` and the closing bracket, if the next token is `|`.
     fn behind_bar(&mut self, close: &str) -> Read<Option<Body>> {
         let saved = self.save();
         if !self.take_if("|") {
@@ -243,7 +243,7 @@ impl Parser {
         }
         match self.deeper(|parser| parser.body(close)) {
             Ok(body) => Ok(Some(body)),
-            // Only a comma tells that it is a union.
+            // Only a comma shows that it is a union.
             Err(why) if !self.is(",") => Err(why),
             Err(why) => {
                 self.count_retry().ok_or(why)?;

@@ -1,4 +1,4 @@
-//! The syntax tree of a module: what is written, and where; no names are resolved.
+//! The syntax tree of a module with positions; names are not resolved.
 
 mod walk;
 
@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::constant::Constant;
 pub(crate) use crate::limits::Version;
 
-/// A name as written.
+/// A name in the source.
 pub(crate) type Name = Arc<str>;
 
-/// Where something begins: line and column from 1, the column in characters.
+/// A start position: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line, from 1.
@@ -19,7 +19,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// A part of the text of a module, as bytes behind a byte-order mark; empty for what is not written there.
+/// A byte range in a module, after a byte-order mark; empty for generated parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TextSpan {
     pub(crate) start: u32,
@@ -32,37 +32,38 @@ impl TextSpan {
         Self { start: bytes(start), end: bytes(end) }
     }
 
-    /// Returns that part of a text.
+    /// Returns this range of a text.
     pub(crate) fn of(self, text: &str) -> &str {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         text.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
-/// A module as it is written, with nothing resolved.
+/// A parsed module; names are not resolved.
 #[derive(Debug, Clone)]
 pub struct Module {
     pub(crate) version: Version,
-    /// `package`.
+    /// The position of `package`.
     pub at: Position,
     pub(crate) package: Expr,
     pub(crate) imports: Vec<Import>,
     pub(crate) rules: Vec<Rule>,
-    /// Whether lookups in what is always empty are accepted, as OPA did up to 1.16, and not taken for mistakes.
+    /// Whether lookups in values that are always empty are accepted, as OPA did up to 1.16, and not refused as
+    /// mistakes.
     pub may_look_up_nothing: bool,
-    /// Whether `print` is evaluated, and not only checked.
+    /// Whether `print` is evaluated instead of only checked.
     pub keeps_prints: bool,
-    /// The lines that belong to a text begun on an earlier line.
+    /// Lines that continue a string from an earlier line.
     pub inside_texts: BTreeSet<u32>,
 }
 
 impl Module {
-    /// Whether the rules of version 1 hold for it, by its version or because it imports `rego.v1`.
+    /// Whether the rules of version 1 apply, by its version or because it imports `rego.v1`.
     pub fn is_v1(&self) -> bool {
         self.version == Version::V1 || self.imports("rego.v1")
     }
 
-    /// Returns the paths below `data` that it imports, and where.
+    /// Returns the imported paths below `data` with their positions.
     pub fn data_imports(&self) -> Vec<(Vec<String>, Position)> {
         let of_data = |import: &Import| {
             let path = import.path.path()?;
@@ -73,12 +74,12 @@ impl Module {
         self.imports.iter().filter_map(of_data).collect()
     }
 
-    /// Returns all that it imports as it is written, and where.
+    /// Returns all imported paths with their positions.
     pub fn imported_paths(&self) -> impl Iterator<Item = (String, Position)> {
         self.imports.iter().map(|import| (import.path.path().unwrap_or_default().join("."), import.at))
     }
 
-    /// Returns the names of its package.
+    /// Returns the names in the path of its package.
     pub fn package_path(&self) -> Vec<String> {
         let (head, keys): (_, &[Key]) = match &self.package.kind {
             Kind::Ref(head, keys) => (&**head, keys),
@@ -87,7 +88,7 @@ impl Module {
         head.as_name().map(ToString::to_string).into_iter().chain(keys.iter().filter_map(Key::text)).collect()
     }
 
-    /// Returns the line of each rule, and the name that it begins with.
+    /// Returns the line and the first name of each rule.
     pub fn rule_starts(&self) -> impl Iterator<Item = (u32, &str)> {
         self.rules.iter().map(|rule| (rule.at.line, rule.first_name().map_or("", |name| &**name)))
     }
@@ -106,7 +107,7 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    /// Returns the name that it gives to its path; `None` for those that enable keywords.
+    /// Returns the name that it declares; `None` for imports that enable keywords.
     pub(crate) fn name(&self) -> Option<Name> {
         let path = self.path.path()?;
         let document = matches!(&**path.first()?, "data" | "input");
@@ -114,22 +115,22 @@ impl Import {
     }
 }
 
-/// One definition. Several bodies behind one head are several definitions.
+/// One definition. Several bodies after one head are several definitions.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) at: Position,
     pub(crate) default: bool,
-    /// The name, with the keys behind it.
+    /// The name with its keys.
     pub(crate) name: Expr,
     pub(crate) parameters: Option<Vec<Expr>>,
     pub(crate) contains: Option<Expr>,
     pub(crate) first: Branch,
     pub(crate) others: Vec<Branch>,
-    /// The line that it ends on.
+    /// The line on which it ends.
     pub(crate) last_line: u32,
 }
 
-/// A value and the body that it has a condition in: the rule itself, or an `else`.
+/// A value with the body that is its condition: of the rule itself, or of an `else`.
 #[derive(Debug, Clone)]
 pub(crate) struct Branch {
     pub(crate) at: Position,
@@ -144,7 +145,7 @@ pub(crate) type Body = Vec<Statement>;
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
     pub(crate) at: Position,
-    /// The line that it ends on.
+    /// The line on which it ends.
     pub(crate) last_line: u32,
     pub(crate) what: What,
     pub(crate) with: Vec<With>,
@@ -193,14 +194,14 @@ pub(crate) enum Kind {
     /// A number, a string, `true`, `false`, `null`: as written.
     Scalar(Arc<str>),
     Name(Name),
-    /// Anything with keys behind it.
+    /// A term followed by keys.
     Ref(Box<Expr>, Vec<Key>),
     Call(Box<Expr>, Vec<Expr>),
     Array(Vec<Expr>),
     Set(Vec<Expr>),
     Object(Vec<(Expr, Expr)>),
     Comprehension(Box<Comprehension>),
-    /// Also `=` and `:=`, which stand in statements only.
+    /// Includes `=` and `:=`, which occur only as statements.
     Binary(&'static str, Box<Expr>, Box<Expr>),
     In {
         key: Option<Box<Expr>>,
@@ -226,7 +227,7 @@ pub(crate) struct Comprehension {
     pub(crate) body: Body,
 }
 
-/// Which collection a comprehension makes.
+/// The kind of collection that a comprehension builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComprehensionKind {
     /// An array.
@@ -267,12 +268,12 @@ impl Expr {
         Self::new(at, Kind::Scalar(text.into()))
     }
 
-    /// `left operator right`.
+    /// Returns `left operator right`.
     pub(crate) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
         Self::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)))
     }
 
-    /// The name, if it is nothing else.
+    /// Returns the name, if the expression is just a name.
     pub(crate) fn as_name(&self) -> Option<&Name> {
         match &self.kind {
             Kind::Name(name) => Some(name),
@@ -286,7 +287,7 @@ impl Expr {
         function.path().is_some_and(|path| path.join(".") == name)
     }
 
-    /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
+    /// Returns the name and constant keys of a reference, for example `data`, `a`, `b`.
     pub(crate) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
             Kind::Name(name) => Some(vec![Arc::clone(name)]),
@@ -295,8 +296,8 @@ impl Expr {
         }
     }
 
-    /// Returns the parts of this expression that have a value of their own in the same scope, as [`parts`](Self::parts) does;
-    /// none of template strings.
+    /// Returns the parts of this expression that have a value of their own in the same scope, like
+    /// [`parts`](Self::parts), but none of template strings.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) | Kind::Template(_) => Vec::new(),
@@ -325,7 +326,7 @@ impl Key {
         }
     }
 
-    /// Returns the expression in brackets, if it is one.
+    /// Returns the expression in brackets, if the key is one.
     pub(crate) fn index(&self) -> Option<&Expr> {
         match self {
             Self::Index(index) => Some(index),
@@ -338,7 +339,7 @@ impl Key {
         matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
     }
 
-    /// The key, if it is a constant string without escapes.
+    /// Returns the key, if it is a constant string without escapes.
     pub(crate) fn constant(&self) -> Option<Name> {
         match self {
             Self::Dot(name) => Some(Arc::clone(name)),
@@ -352,7 +353,7 @@ impl Key {
 }
 
 impl Rule {
-    /// Returns the name that its head begins with.
+    /// Returns the first name of its head.
     pub(crate) fn first_name(&self) -> Option<&Name> {
         match &self.name.kind {
             Kind::Ref(head, _) => head.as_name(),

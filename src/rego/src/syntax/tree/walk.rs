@@ -1,10 +1,10 @@
-//! Visits the expressions and bodies of a tree to change them.
+//! Mutable traversal of the expressions and bodies of a tree.
 
 use super::{Body, Comprehension, Expr, Key, Kind, Piece, Rule, Statement, What};
 
 impl Expr {
-    /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
-    /// comprehension is not.
+    /// Calls `look` for each part of this expression that has a value of its own in the same scope, which excludes the
+    /// parts of comprehensions.
     pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
         match &mut self.kind {
             Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
@@ -45,7 +45,7 @@ impl Expr {
 }
 
 impl Statement {
-    /// Calls `look` for each expression of this statement in its own scope, not for the body of an `every`.
+    /// Calls `look` for each expression of this statement in its own scope, which excludes the body of an `every`.
     pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
         match &mut self.what {
             What::Expr(expr) | What::Not(expr) => look(expr),
@@ -84,7 +84,7 @@ impl Rule {
         }
     }
 
-    /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
+    /// Calls `look` for each body of this rule, including those of comprehensions and `every`, inner ones first.
     pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
         self.walk(&mut |visited| {
             if let Visited::Body(body) = visited {
@@ -93,7 +93,7 @@ impl Rule {
         });
     }
 
-    /// Calls `look` for each expression, parts first, in all scopes.
+    /// Calls `look` for each expression in all scopes, parts first.
     pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
         self.walk(&mut |visited| {
             if let Visited::Expr(expr) = visited {
@@ -112,7 +112,7 @@ impl Rule {
     }
 }
 
-/// An expression or a body, visited after all that is inside of it.
+/// An expression or a body, visited after everything inside it.
 enum Visited<'t> {
     Expr(&'t mut Expr),
     Body(&'t mut Body),
