@@ -1,16 +1,16 @@
-//! Traces: how far the body of a definition gets, in how many ways, and the values on the way.
+//! Traces: how far evaluation gets in the body of a definition, in how many attempts, and the intermediate values.
 //!
-//! Each branch of a definition (what precedes and follows `else`) becomes a rule of its own, in a copy of its module, with
-//! notes between the statements: calls that note the values of expressions and always hold. Statements are first brought into
-//! the order in which they are evaluated. One evaluation of the rule makes a list of notes, and the list is read as a
-//! [`TracedBody`].
+//! An attempt is one combination of values for the variables. Each branch of a definition (the parts before and after
+//! `else`) becomes a rule of its own, in a copy of its module, with notes between the statements: calls that record the
+//! values of expressions and always hold. Statements are first put into evaluation order. One evaluation of the rule
+//! produces a list of notes, from which a [`TracedBody`] is built.
 //!
-//! - here: what is traced; `model`: what is known of it.
+//! - here: compiling and running the traced rule; `model`: the results.
 //! - `instrument`: the notes.
-//! - `needed`: which modules are compiled for it.
+//! - `needed`: the modules that are compiled with it.
 //! - `parts`: the expressions in a statement whose values explain it.
 //! - `read`: from the list of notes to the model.
-//! - `places`: fields of the input that the conditions of a body look at.
+//! - `places`: the fields of the input that the conditions of a body read.
 //! - `table`: the cases of tests that are tables.
 
 mod instrument;
@@ -41,22 +41,22 @@ use super::{
 };
 pub use crate::machine::Trace;
 
-/// Modules whose definitions are traced, and what they are evaluated on.
+/// Modules whose definitions are traced, and the data and input of the evaluations.
 pub struct Tracer<'t> {
     /// The files of the modules.
     pub files: &'t [File],
     /// The modules of the files, in the same order.
     pub modules: &'t [Module],
-    /// Which modules each of them needs.
+    /// The modules that each of them needs.
     pub uses: &'t ModuleUses,
-    /// Gives the data.
+    /// The evaluator with the data.
     pub evaluator: &'t Evaluator,
     /// The input of the evaluations.
     pub input: &'t Value,
 }
 
 impl Tracer<'_> {
-    /// Traces a definition, branch by branch; `None` for what cannot be evaluated by itself, as a function cannot.
+    /// Traces a definition, branch by branch; `None` if it cannot be evaluated by itself, as for a function.
     pub fn trace(&self, definition: SourceLocation) -> Vec<Option<TracedBranch>> {
         self.definition(definition).map(|rule| self.branches(definition.module, rule, |_| None)).unwrap_or_default()
     }
@@ -66,14 +66,14 @@ impl Tracer<'_> {
         self.definition(definition).map(|rule| (rule.at.line, rule.last_line))
     }
 
-    /// Returns the rule that is written at a place.
+    /// Returns the rule at a location.
     fn definition(&self, SourceLocation { module, at }: SourceLocation) -> Option<&Rule> {
         let rules = &self.modules.get(module)?.rules;
         let on_line = rules.iter().filter(|rule| rule.at.line == at.line);
         on_line.min_by_key(|rule| rule.at.column.abs_diff(at.column))
     }
 
-    /// Traces branches, with a statement before that of an index if there is one.
+    /// Traces branches, with the extra statement inserted before the given index, if there is one.
     fn branches(
         &self,
         module: usize,
@@ -111,7 +111,7 @@ impl Tracer<'_> {
                     }
                     return self.run(module, &compiled).map(|notes| points.read(&notes));
                 }
-                // Where values cannot be noted, it is known how far it gets.
+                // Where values cannot be noted, the trace still shows how far evaluation gets.
                 Err(faults) => {
                     let places = body.iter().flatten().map(|statement| statement.at).chain(value.map(|value| value.at));
                     let places: BTreeSet<Position> = places.collect();
@@ -126,12 +126,12 @@ impl Tracer<'_> {
         }
     }
 
-    /// Returns the path of the rule that is traced.
+    /// Returns the path of the traced rule.
     fn path(&self, module: usize) -> Path {
         self.modules[module].package_path().into_iter().chain([instrument::RULE.to_owned()]).collect()
     }
 
-    /// Compiles a body as that of a rule of its own.
+    /// Compiles a body as a rule of its own.
     fn compile(&self, module: usize, at: Position, body: Body) -> Result<Compiled, Vec<Fault>> {
         let mut traced = self.modules[module].clone();
         traced.rules.push(instrument::rule(at, body));
@@ -141,7 +141,7 @@ impl Tracer<'_> {
         compile::compile(&modules, std::iter::empty())
     }
 
-    /// Evaluates the rule that is traced; returns what was noted, also before an error, if that is all.
+    /// Evaluates the traced rule; returns all notes, also those before an error, but `None` if there were too many.
     fn run(&self, module: usize, compiled: &Compiled) -> Option<Vec<TraceNote>> {
         let path = self.path(module);
         let program = compiled.plan_traced(&path);
@@ -151,7 +151,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Brings statements into the order in which what begins at these places is evaluated; returns whether they were in another.
+/// Puts statements into the evaluation order of the given positions; returns whether the order changed.
 fn reorder(body: &mut Body, order: &[Position]) -> bool {
     let places: BTreeSet<Position> = body.iter().map(|statement| statement.at).collect();
     let mut ranks: BTreeMap<Position, usize> = BTreeMap::new();
@@ -161,7 +161,7 @@ fn reorder(body: &mut Body, order: &[Position]) -> bool {
         }
     }
     let mut last = 0;
-    // A declaration is no step, and remains where it is.
+    // A declaration is not evaluated, and keeps its place.
     let keys: Vec<usize> = body
         .iter()
         .map(|statement| {

@@ -1,16 +1,17 @@
-//! The types that OPA's compiler infers for values, and what they have to do with each other.
+//! The types that OPA's compiler infers for values, and relations between them.
 //!
-//! A part of a type may be unknown, which is `None`: that of a variable that nothing was inferred for so far. It is something
-//! else than [`Type::ANY`], which any value has.
+//! A part of a type may be unknown, which is `None`: the type of a variable for which nothing is inferred yet. This
+//! differs from [`Type::any`], the type of all values.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
 use super::constant::Constant;
 
-/// A type of more parts than this is any: parts are shared, and a few lines can make more of them than can be gone through.
+/// A type with more parts than this becomes `any`: parts are shared, and a few lines can create more of them than can
+/// be processed.
 const LARGEST: usize = 20_000;
 
-/// The type of a part of a value, if it is known.
+/// An inferred type; `None` if it is unknown.
 pub(crate) type Known = Option<Type>;
 
 /// A set of values that an expression may have.
@@ -22,27 +23,27 @@ pub(crate) enum Type {
     String,
     Array(Arc<Array>),
     Object(Arc<Object>),
-    /// Without a type of the elements it is empty.
+    /// A set; always empty if the type of its elements is `None`.
     Set(Arc<Known>),
-    /// One of these types, in their order; any at all if there are none.
+    /// One of these types, in their order; any type if the list is empty.
     Any(Arc<[Self]>),
     Function(Arc<Function>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Array {
-    /// The first items.
+    /// The types of the first items.
     pub(crate) items: Vec<Known>,
-    /// All others.
+    /// The type of all other items.
     pub(crate) rest: Known,
     size: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// Fields with constant keys, in the order of these.
+    /// Fields with constant keys, in the order of the keys.
     pub(crate) fields: Vec<(Constant, Known)>,
-    /// Keys and values of all others.
+    /// The types of keys and values of all other fields.
     pub(crate) rest: Option<(Known, Known)>,
     size: usize,
 }
@@ -50,13 +51,13 @@ pub(crate) struct Object {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
     pub(crate) parameters: Vec<Known>,
-    /// All arguments behind the parameters.
+    /// The type of all arguments after the parameters.
     pub(crate) variadic: Known,
-    /// `None` for what has no value.
+    /// `None` if there is no result.
     pub(crate) result: Known,
 }
 
-/// Those with a rest come last, as OPA sorts them.
+/// Arrays with a rest come last, as in OPA.
 impl Ord for Array {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rest.cmp(&other.rest).then_with(|| self.items.cmp(&other.items))
@@ -88,7 +89,7 @@ impl Array {
 }
 
 impl Object {
-    /// Makes an object; of two fields with one key the last counts.
+    /// Returns an object type; of two fields with one key, the last one counts.
     pub(crate) fn new(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
         let mut object = Self { fields: Vec::with_capacity(fields.len()), rest, size: 0 };
         for (key, value) in fields {
@@ -135,7 +136,7 @@ impl Type {
         if size(&of) > LARGEST { Self::any() } else { Self::Set(Arc::new(of)) }
     }
 
-    /// The type of a constant.
+    /// Returns the type of a constant.
     pub(crate) fn of(constant: &Constant) -> Self {
         match constant {
             Constant::Null => Self::Null,
@@ -173,7 +174,7 @@ impl Type {
         }
     }
 
-    /// Whether all values of the other type have this one, as far as unions tell.
+    /// Whether all values of the other type have this one, as far as it follows from unions.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         match self {
             Self::Any(_) if matches!(other, Self::Function(_)) => false,
@@ -229,7 +230,7 @@ fn either(a: &Function, b: &Function) -> Option<Function> {
     })
 }
 
-/// Returns the type of the keys of a collection; `None` for what has none.
+/// Returns the type of the keys of a collection; `None` if there are none.
 pub(crate) fn keys(of: &Known) -> Known {
     match of.as_ref()? {
         Type::Array(_) => Some(Type::Number),
@@ -244,7 +245,7 @@ pub(crate) fn keys(of: &Known) -> Known {
     }
 }
 
-/// Returns the type of the values of a collection; `None` for what has none.
+/// Returns the type of the values of a collection; `None` if there are none.
 pub(crate) fn values(of: &Known) -> Known {
     match of.as_ref()? {
         Type::Array(array) => array.items.iter().chain([&array.rest]).fold(None, |all, item| or(all, item.clone())),
@@ -259,7 +260,7 @@ pub(crate) fn values(of: &Known) -> Known {
     }
 }
 
-/// Returns the type of what is at a constant key; `None` if nothing can be there.
+/// Returns the type at a constant key; `None` if there cannot be a value.
 pub(crate) fn select(of: &Known, key: &Constant) -> Known {
     match of.as_ref()? {
         Type::Array(array) => match key {
@@ -281,7 +282,7 @@ pub(crate) fn select(of: &Known, key: &Constant) -> Known {
     }
 }
 
-/// Whether something of a type is unknown.
+/// Whether a type is unknown, or a part of it.
 pub(crate) fn is_unknown(of: &Known) -> bool {
     let Some(of) = of else { return true };
     match of {
@@ -338,7 +339,7 @@ fn fields_unify(a: &Object, b: &Object) -> bool {
     })
 }
 
-/// Writes a type as OPA does: `array<number>[string]`, `object<a: null>[string: any]`, `any<number, string>`.
+/// Formats a type as OPA does: `array<number>[string]`, `object<a: null>[string: any]`, `any<number, string>`.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -379,7 +380,7 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[String]) -> fmt::Result {
     if items.is_empty() { Ok(()) } else { write!(f, "<{}>", items.join(", ")) }
 }
 
-/// Writes a type, or that it is unknown.
+/// Returns the text of a type, or `???` if it is unknown.
 pub(crate) fn shown(of: &Known) -> String {
     of.as_ref().map_or_else(|| "???".to_owned(), ToString::to_string)
 }

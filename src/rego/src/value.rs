@@ -1,8 +1,8 @@
-//! Reading JSON and YAML as values, and their parts.
+//! Parsing JSON and YAML into values, and access to their parts.
 //!
-//! The type of values is regorus'. Its own reader of JSON is not used, because it gives a meaning to the key
-//! `$serde_json::private::Number`: a number of any size, whose digits it computes for hours if the exponent is large. Any
-//! object could carry it, so nothing is read by that way.
+//! The value type is that of regorus. Its JSON parser is not used, because it treats the key
+//! `$serde_json::private::Number` specially: as a number of any size, whose digits take hours to compute if the
+//! exponent is large. Any object could contain this key, so nothing is parsed that way.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,18 +23,18 @@ use serde_json::value::RawValue;
 
 use crate::yaml;
 
-/// Reads JSON.
+/// Parses JSON.
 ///
 /// # Errors
-/// Also for what is nested deeper than 127 levels, and for numbers beyond 64-bit floats.
+/// Also for nesting deeper than 127 levels, and for numbers beyond 64-bit floats.
 pub fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
     from_json_parts(json, All)
 }
 
-/// Reads the selected parts of JSON.
+/// Parses the selected parts of JSON.
 ///
 /// # Errors
-/// Those of [`from_json`], for the parts that are left out, too.
+/// Those of [`from_json`], including errors in the parts that are not selected.
 pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let rounded = Cell::new(false);
@@ -43,7 +43,7 @@ pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, 
     if rounded.get() { exact(serde_json::from_slice(json)?, selection) } else { Ok(value) }
 }
 
-/// Reads the selected parts of JSON with all digits of its whole numbers, of which the parser keeps 64 bits.
+/// Parses the selected parts of JSON with all digits of integers, of which serde_json keeps 64 bits.
 fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json::Error> {
     let text = json.get();
     match text.as_bytes().first() {
@@ -68,23 +68,23 @@ fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json
     }
 }
 
-/// Reads one YAML document for a policy that asks for it.
+/// Parses one YAML document for a builtin.
 pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options::<Plain>(yaml, yaml::as_opa_text()).map(|plain| plain.0)
 }
 
-/// Turns a JSON tree into a value.
+/// Converts a JSON tree into a value.
 pub fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
     Plain::deserialize(tree).map(|plain| plain.0)
 }
 
-/// Floats below it, 2^63, were no whole number beyond 64 bits.
+/// 2^63: floats below it cannot come from integers beyond 64 bits.
 const LARGE: f64 = 9_223_372_036_854_775_808.0;
 
-/// Returns a text; `None` for anything else.
+/// Returns a string; `None` for any other value.
 ///
-/// For anything else the accessors of [`Value`] make an error, whose backtrace, where `RUST_BACKTRACE` asks for one, takes longer
-/// than the evaluation.
+/// The accessors of [`Value`] return an error for other values, and capturing its backtrace with `RUST_BACKTRACE` takes
+/// longer than the evaluation.
 pub fn text(value: &Value) -> Option<&Arc<str>> {
     match value {
         Value::String(text) => Some(text),
@@ -108,7 +108,7 @@ pub fn object(value: &Value) -> Option<&Object> {
     }
 }
 
-/// Returns the fields of an object whose keys are texts, sorted by key; of anything else none.
+/// Returns the fields of an object whose keys are strings, sorted by key; none for any other value.
 pub fn fields(value: &Value) -> impl Iterator<Item = (Arc<str>, Value)> + use<> {
     let fields = object(value).map(|fields| {
         let named = fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(text(key)?), value.clone())));
@@ -117,26 +117,26 @@ pub fn fields(value: &Value) -> impl Iterator<Item = (Arc<str>, Value)> + use<> 
     fields.unwrap_or_default().into_iter()
 }
 
-/// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
-/// rules that double a value make one that no memory can hold once it is written.
+/// Whether a value takes at most about `most` bytes when written out. Shared parts count each time: a few rules that
+/// double a value build one that no memory can hold once it is written out.
 ///
-/// What is nested deeper than [`DEEPEST`] levels fits nowhere: it is written by recursion.
+/// A value that is nested deeper than [`DEEPEST`] levels never fits, as it is written recursively.
 pub fn fits(value: &Value, most: usize) -> bool {
     let mut left = most;
     visit(value, |value, depth| {
         let text = if let Value::String(text) = value { text.len() } else { 0 };
-        // Paths and indents are as long as the value is deep.
+        // Paths and indentation grow with the depth of the value.
         let rest = left.checked_sub(text + 8 + depth).filter(|_| depth <= DEEPEST);
         left = rest.unwrap_or(0);
         rest.is_some()
     })
 }
 
-/// The deepest value that is gone through by recursion.
+/// The deepest value that is traversed recursively.
 const DEEPEST: usize = 1_000;
 
-/// Shows each value in a value with its depth, however often it is there, as long as that returns true; returns whether
-/// it saw all.
+/// Calls `look` for each nested value with its depth, repeatedly for shared ones, as long as it returns true; returns
+/// whether it visited all.
 pub fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
@@ -156,15 +156,15 @@ pub fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool
     true
 }
 
-/// Which parts of a text become a value. It is copied for each of them.
+/// Selects the parts of a text to parse. It is copied for each part.
 pub trait Selection: Copy {
-    /// Returns what to read of each element of an array; `None` for an array that is read as an empty one.
+    /// Returns the selection for each element of an array; `None` to parse the array as an empty one.
     fn of_elements(self) -> Option<Self>;
-    /// Returns what to read of a field; `None` for one that is left out.
+    /// Returns the selection for a field; `None` to leave it out.
     fn of_field(self, key: &str) -> Option<Self>;
 }
 
-/// Selects a text with all its parts.
+/// Selects everything.
 #[derive(Clone, Copy)]
 struct All;
 
@@ -178,7 +178,7 @@ impl Selection for All {
     }
 }
 
-/// A whole text as a value.
+/// A value parsed completely.
 struct Plain(Value);
 
 impl<'de> Deserialize<'de> for Plain {
@@ -187,7 +187,7 @@ impl<'de> Deserialize<'de> for Plain {
     }
 }
 
-/// Reads the selected parts of a text as a value, and notes whether it may have whole numbers beyond 64 bits.
+/// Parses the selected parts of a text, and notes whether it may contain integers beyond 64 bits.
 struct Selected<'n, S>(S, &'n Cell<bool>);
 
 impl<'de, S: Selection> DeserializeSeed<'de> for Selected<'_, S> {
@@ -241,7 +241,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
                     values.push(value);
                 }
             }
-            // Not even how many there are is read.
+            // The elements are skipped without even counting them.
             None => while items.next_element::<Skipped>()?.is_some() {},
         }
         Ok(Value::from(values))
@@ -259,12 +259,12 @@ impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
             }
             values.push((key, entries.next_value_seed(Self(selection, self.1))?));
         }
-        // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
+        // Of equal keys the last one counts. Sorted keys, as in most objects from an API server, are fastest this way.
         Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
     }
 }
 
-/// Reads the key of a field, and what to read of its value.
+/// Parses the key of a field, and returns the selection for its value.
 struct Field<S>(S);
 
 impl<'de, S: Selection> DeserializeSeed<'de> for Field<S> {
@@ -287,7 +287,7 @@ impl<S: Selection> Visitor<'_> for Field<S> {
     }
 }
 
-/// Reads over a value, and refuses what cannot be read as one: whether a text can be read must not depend on the selection.
+/// Skips a value, but refuses what cannot be parsed: whether a text is valid must not depend on the selection.
 pub struct Skipped;
 
 impl<'de> Deserialize<'de> for Skipped {
@@ -333,22 +333,22 @@ impl<'de> Visitor<'de> for Skipped {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        // What is a key and what a value does not matter here.
+        // Keys and values are skipped alike.
         while map.next_entry::<Self, Self>()?.is_some() {}
         Ok(self)
     }
 }
 /// Longer keys are mostly data.
 const KEY_BYTES: usize = 48;
-/// A power of two, so that the hash can be cut.
+/// A power of two, so that the hash can be reduced.
 const KEYS: usize = 1_024;
 
 thread_local! {
-    /// Each key has one place, which the last key of its hash takes.
+    /// A direct-mapped cache: each hash has one entry, which the latest key with that hash takes.
     static KNOWN: RefCell<Vec<Value>> = RefCell::new(vec![Value::Undefined; KEYS]);
 }
 
-/// Returns the value of a key. Objects have few different keys, so each thread keeps those that it has met.
+/// Returns the value of a key. Objects have few different keys, so each thread caches them.
 fn key(text: &str) -> Value {
     if text.len() > KEY_BYTES {
         return Value::from(text);
@@ -387,7 +387,7 @@ mod tests {
     fn of_equal_keys_the_last_counts_and_all_keys_are_told_apart() {
         let value = from_json(br#"{"b": 1, "a": 2, "b": 3, "\u0062c": 4}"#).unwrap();
         assert_eq!(value, Value::from_json_str(r#"{"a": 2, "b": 3, "bc": 4}"#).unwrap());
-        // More keys than have a place.
+        // More keys than cache entries.
         let text = |number: usize| format!("{{\"key-{number}\": {number}, \"{}\": 1}}", "k".repeat(number % 100));
         for number in (0..5_000).chain(0..5_000) {
             assert_eq!(from_json(text(number).as_bytes()).unwrap(), Value::from_json_str(&text(number)).unwrap());

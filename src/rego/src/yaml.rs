@@ -1,35 +1,35 @@
-//! Reading YAML as kubectl or as OPA does, within limits, and its errors in one line.
+//! YAML options of kubectl and of OPA, with limits, and errors on one line.
 
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, budget::BudgetBreach};
 
-/// As deep as JSON is read.
+/// The same depth as for JSON.
 const DEEPEST: usize = 127;
 
-/// As kubectl reads manifests: by YAML 1.1, where `yes` is true and `010` is eight.
+/// Returns the options with which kubectl parses manifests: YAML 1.1, where `yes` is true and `010` is eight.
 pub fn as_kubectl() -> Options {
     options(false, 200_000)
 }
 
-/// As OPA reads data: `yes` is a text, `010` is eight.
+/// Returns the options with which OPA parses data: `yes` is a string, `010` is eight.
 pub fn as_opa() -> Options {
     options(true, 200_000)
 }
 
-/// As OPA reads what is short: annotations, and texts that rules unmarshal, where nothing can stop the reader once it expands
-/// aliases of aliases.
+/// Returns OPA's options for short texts: annotations, and strings that rules unmarshal, where nothing can stop the
+/// parser once it expands nested aliases.
 pub fn as_opa_short() -> Options {
     options(true, 20_000)
 }
 
-/// As OPA's `yaml.unmarshal` reads a text: of several entries with one key, the last one counts.
+/// Returns the options of OPA's `yaml.unmarshal`: of several entries with one key, the last one counts.
 pub fn as_opa_text() -> Options {
     let mut options = as_opa_short();
     options.duplicate_keys = DuplicateKeyPolicy::LastWins;
     options
 }
 
-/// The size of a text is for its reader to bound (a `List` of a whole cluster is one document). Bounded here is what
-/// outgrows the text, which is what anchors and aliases stand for (`most` values), or the stack.
+/// Returns options with limits on what grows beyond the text: the values of anchors and aliases (`most`), and the
+/// stack. The size of the text itself is limited by the caller (a `List` of a whole cluster is one document).
 fn options(strict_booleans: bool, most: usize) -> Options {
     serde_saphyr::options! {
         strict_booleans: strict_booleans,
@@ -54,7 +54,7 @@ fn options(strict_booleans: bool, most: usize) -> Options {
     }
 }
 
-/// Returns the error inside those that only add its place.
+/// Returns the inner error, without wrappers that only add the location.
 pub fn cause(mut error: &Error) -> &Error {
     while let Error::WithSnippet { error: inner, .. } | Error::AliasError { error: inner, .. } = error {
         error = inner;
@@ -62,12 +62,12 @@ pub fn cause(mut error: &Error) -> &Error {
     error
 }
 
-/// Whether a text was not read because it exceeds a limit of ours; it may well be YAML.
+/// Whether parsing failed because of one of these limits; the text may still be valid YAML.
 pub(crate) fn is_too_much(error: &Error) -> bool {
     matches!(cause(error), Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. })
 }
 
-/// Says in one line what is wrong with a text, without the place.
+/// Returns the reason of an error on one line, without the location.
 pub fn reason(error: &Error) -> String {
     match cause(error) {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEEPEST} levels"),
@@ -75,15 +75,15 @@ pub fn reason(error: &Error) -> String {
         other => {
             let text = other.to_string();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            // The place is at either end.
+            // The location is at either end.
             let line = line.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(line, |it| it.1);
             line.rsplit_once(" at line ").map_or(line, |it| it.0).to_owned()
         }
     }
 }
 
-/// Reads YAML with what kubectl forgives: further lines of a quoted text that are indented no deeper than their key. Such a
-/// line is moved to the right, which changes nothing but its own columns.
+/// Parses YAML and accepts an error that kubectl tolerates: continuation lines of a quoted string that are indented no
+/// deeper than their key. Such a line is moved to the right, which changes nothing but its own columns.
 pub fn forgiving<T>(
     yaml: &str,
     read: impl Fn(&str) -> Result<T, serde_saphyr::Error>,

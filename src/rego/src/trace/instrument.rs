@@ -1,8 +1,9 @@
-//! Notes between the statements of a body.
+//! Inserts notes between the statements of a body.
 //!
-//! Before each statement there is a note that counts, one of the values of its parts, and behind it one of the values that
-//! explain why it holds. The statements are in the order in which they are evaluated, so a variable that has no value yet gets
-//! it from the next one. As an index it is given another name in the note; other expressions with such variables are left out.
+//! Before each statement there is a note that counts attempts and one with the values of its parts, and after it one
+//! with the values that explain why it holds. The statements are in evaluation order, so a variable without a value
+//! gets it from the next statement. As an index it is renamed in the note; other expressions with such variables are
+//! left out.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +13,12 @@ use crate::{
     syntax::{Body, Branch, Expr, Import, Kind, Module, Name, Position, Rule, Statement, What, With},
 };
 
-/// The name of the rule that is traced; no module can name it.
+/// The name of the traced rule, which no module can use.
 pub(super) const RULE: &str = "kaudit#traced";
-/// So many parts of a statement are noted.
+/// The most parts of a statement that are noted.
 const PARTS: usize = 12;
 
-/// Returns a rule with this body, for each of whose solutions something counts.
+/// Returns a rule with this body that evaluates all of its solutions.
 pub(super) fn rule(at: Position, body: Body) -> Rule {
     let first = Branch { at, value: None, conditional: true, body: Some(body) };
     let name = Expr::name(at, &RULE.into());
@@ -25,7 +26,7 @@ pub(super) fn rule(at: Position, body: Body) -> Rule {
     Rule { at, default: false, name, parameters: None, contains, first, others: Vec::new(), last_line: at.line }
 }
 
-/// A point of a trace where values are noted, and the texts of their expressions.
+/// A point of a trace at which values are noted, and the source texts of their expressions.
 #[derive(Debug, Default)]
 pub(super) struct ValuePoint {
     pub(super) point: Option<usize>,
@@ -36,7 +37,7 @@ pub(super) struct ValuePoint {
 #[derive(Debug)]
 pub(super) struct BranchPoints {
     pub(super) body: BodyPoints,
-    /// The lines of the value, and the points of its parts and of itself.
+    /// The lines of the value, and the points for its parts and for the value itself.
     pub(super) value: Option<((u32, u32), ValuePoint, ValuePoint)>,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct BranchPoints {
 #[derive(Debug, Default)]
 pub(super) struct BodyPoints {
     pub(super) statements: Vec<StatementPoints>,
-    /// Behind the last statement.
+    /// The point after the last statement.
     pub(super) end: usize,
 }
 
@@ -55,13 +56,13 @@ pub(super) struct StatementPoints {
     pub(super) lines: (u32, u32),
     pub(super) kind: StatementKind,
     pub(super) before: usize,
-    /// Its parts, evaluated with the documents and functions that it replaces.
+    /// Its parts, evaluated with its own `with` replacements.
     pub(super) parts: ValuePoint,
-    /// What it replaces documents by, where that is a name or a reference.
+    /// The replacement values of its `with` that are names or references.
     pub(super) given: ValuePoint,
     /// Its own value.
     pub(super) whole: ValuePoint,
-    /// Behind it.
+    /// The values after it.
     pub(super) held: ValuePoint,
     pub(super) hidden: ValuePoint,
     /// The variables of an `every`, and the points of its body.
@@ -71,12 +72,12 @@ pub(super) struct StatementPoints {
 /// Adds notes to bodies of one module.
 pub(super) struct Instrument<'t> {
     text: &'t str,
-    /// The places of statements and values for which no values are noted.
+    /// The positions of statements and values for which no values are noted.
     without_values: &'t BTreeSet<Position>,
     points: usize,
     /// Names that have a value here.
     known: BTreeSet<Name>,
-    /// Names of other modules, which are not shown.
+    /// Names of imports, which are not shown.
     imports: BTreeSet<Name>,
 }
 
@@ -95,7 +96,7 @@ impl<'t> Instrument<'t> {
         Self { text, without_values, points: 0, known, imports }
     }
 
-    /// Returns the body of a branch with notes, behind a further statement before that of an index.
+    /// Returns the body of a branch with notes, and with an extra statement before the given index.
     pub(super) fn branch(
         &mut self,
         body: Option<&Body>,
@@ -108,7 +109,7 @@ impl<'t> Instrument<'t> {
         let value = value.map(|value| {
             let (value, with) = assigned(body, value).unwrap_or((value, &[]));
             let mut operands = Vec::new();
-            // The whole of it is noted, too.
+            // The whole value is noted as well.
             parts::inner(value, &mut operands);
             let own = self.values(value.at, &operands, with, &mut noted);
             let whole = self.values(value.at, &[value], with, &mut noted);
@@ -120,7 +121,7 @@ impl<'t> Instrument<'t> {
         (noted, BranchPoints { body: points, value })
     }
 
-    /// Returns statements with a note of the keys of the cases that they find.
+    /// Returns statements followed by a note of the keys of the resulting cases.
     pub(super) fn cases(&mut self, statements: Body, keys: Expr) -> Body {
         let mut noted = statements;
         self.note(keys.at, vec![keys], &[], &mut noted);
@@ -165,7 +166,7 @@ impl<'t> Instrument<'t> {
         noted.push(own);
         parts::names_of_statement(statement, &mut self.known);
         let (mut shown, mut all) = (Vec::new(), Vec::new());
-        // With other documents in place of its own the statement would have to be evaluated as a whole.
+        // With replacements, the whole statement would have to be evaluated again.
         if statement.with.is_empty() {
             holding(statement, &mut shown);
             keys(statement, &mut all);
@@ -192,18 +193,18 @@ impl<'t> Instrument<'t> {
         Some((begin, points))
     }
 
-    /// Adds a note without values.
+    /// Adds a note without values, which counts attempts.
     fn count(&mut self, at: Position, noted: &mut Body) -> usize {
         self.note(at, Vec::new(), &[], noted)
     }
 
-    /// Adds a note of the values of expressions that have values here.
+    /// Adds a note with the values of those expressions that have one here.
     fn values(&mut self, at: Position, exprs: &[&Expr], with: &[With], noted: &mut Body) -> ValuePoint {
         let mut found = ValuePoint::default();
         let mut arguments = Vec::new();
         for expr in exprs {
             let text = self.text_of(expr);
-            // A wildcard has another value each time.
+            // A wildcard has a different value each time.
             let is_wildcard = text.starts_with('_');
             let is_import = expr.as_name().is_some_and(|name| self.imports.contains(name));
             if is_wildcard || is_import || found.texts.contains(&text) || arguments.len() == PARTS {
@@ -230,7 +231,7 @@ impl<'t> Instrument<'t> {
         point
     }
 
-    /// Returns an expression as it is written.
+    /// Returns the source text of an expression.
     fn text_of(&self, expr: &Expr) -> String {
         match expr.span.of(self.text) {
             "" => expr.as_name().map_or_else(String::new, ToString::to_string),
@@ -239,7 +240,7 @@ impl<'t> Instrument<'t> {
     }
 }
 
-/// Returns the last value that a body assigns to what an expression names.
+/// Returns the last value that a body assigns to the variable of an expression.
 fn assigned<'b>(body: &'b Body, expr: &Expr) -> Option<(&'b Expr, &'b [With])> {
     let name = expr.as_name()?;
     body.iter().rev().find_map(|statement| match &statement.what {
@@ -286,7 +287,7 @@ fn failing(statement: &Statement) -> Vec<&Expr> {
     found
 }
 
-/// Collects the parts that show how a statement holds.
+/// Collects the parts that show why a statement holds.
 fn holding<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
     match &statement.what {
         What::Some(_) => {}

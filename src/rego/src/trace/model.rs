@@ -1,4 +1,4 @@
-//! What a trace says of a definition.
+//! The results of a trace.
 
 use regorus::Value;
 
@@ -7,18 +7,18 @@ use crate::syntax::Position;
 /// One branch of a definition.
 #[derive(Debug)]
 pub struct TracedBranch {
-    /// How far its body gets.
+    /// How far evaluation of its body gets.
     pub body: TracedBody,
-    /// The value of the head in the first way; `None` where no value is written, or the body does not hold.
+    /// The value of the head in the first solution; `None` if the head has no value, or the body does not hold.
     pub value: Option<TracedValue>,
 }
 
-/// Statements in the order in which they are evaluated.
+/// Statements in evaluation order.
 #[derive(Debug, Default)]
 pub struct TracedBody {
     /// The statements.
     pub statements: Vec<TracedStatement>,
-    /// In how many ways all of them hold.
+    /// The number of attempts in which all of them hold.
     pub solutions: u64,
 }
 
@@ -29,23 +29,23 @@ pub struct TracedStatement {
     pub(super) at: Position,
     /// Its first and last line, from 1.
     pub lines: (u32, u32),
-    /// What the statement is.
+    /// The kind of the statement.
     pub kind: StatementKind,
-    /// In how many ways it was reached.
+    /// The number of attempts that reached it.
     pub reached: u64,
-    /// The values of its parts where it holds, in the first of the ways that got furthest.
+    /// The values of its parts when it holds, in the first of the attempts that got furthest.
     pub held: Vec<TracedPart>,
-    /// Those that are not shown, by the text of the expression.
+    /// The values that are not shown, by the text of the expression.
     pub(super) hidden: Vec<TracedPart>,
-    /// The values of its parts where it was reached first.
+    /// The values of its parts in the first attempt that reached it.
     pub parts: Vec<TracedPart>,
-    /// Its own value there.
+    /// Its own value in that attempt.
     pub whole: Option<Value>,
-    /// Of an `every`: the element for which the body does not hold.
+    /// For an `every`: the element for which the body does not hold.
     pub inside: Option<(Vec<TracedPart>, TracedBody)>,
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
     /// `some x`
@@ -56,13 +56,13 @@ pub enum StatementKind {
     Every,
     /// `x := y` and `x = y`
     Assignment,
-    /// Anything else, which must hold.
+    /// Any other condition.
     Condition,
     /// `not …`
     Negation,
 }
 
-/// An expression as it is written, and its value; `Undefined` if it has none.
+/// The source text of an expression, and its value; `Undefined` if it has none.
 #[derive(Debug, Clone)]
 pub struct TracedPart {
     /// The expression.
@@ -106,7 +106,7 @@ impl TracedBody {
         }
     }
 
-    /// Returns how many of the statements hold together, from the first one.
+    /// Returns the number of leading statements that hold together.
     pub fn passed(&self) -> usize {
         let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
         behind.take_while(|reached| *reached > 0).count()
@@ -117,5 +117,5 @@ fn values(parts: &[TracedPart]) -> impl Iterator<Item = &Value> {
     parts.iter().map(|part| &part.value)
 }
 
-/// A case of a table: the values of the keys behind the name of the test.
+/// A case of a table: the values of the keys after the name of the test.
 pub type TracedCase = Vec<Value>;

@@ -1,4 +1,4 @@
-//! Which modules the evaluation of one needs: compiling only these takes a fraction of the time.
+//! Determines the modules needed to evaluate one of them: compiling only these takes a fraction of the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::{
     syntax::Module,
 };
 
-/// The modules of each package, and what each module refers to.
+/// The modules of each package, and the references of each module.
 #[derive(Debug)]
 pub struct ModuleUses {
     packages: BTreeMap<Path, Vec<usize>>,
@@ -15,7 +15,7 @@ pub struct ModuleUses {
 }
 
 impl ModuleUses {
-    /// Reads it from modules and their nodes.
+    /// Collects the packages and references of modules and their nodes.
     pub fn new(modules: &[&Module], nodes: &[Node]) -> Self {
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
@@ -23,7 +23,7 @@ impl ModuleUses {
         }
         let mut uses = vec![BTreeSet::new(); modules.len()];
         for node in nodes {
-            // The other modules of its package give the names meaning.
+            // The other modules of its package define names that it uses.
             uses[node.module].insert(node.package().to_vec());
             uses[node.module].extend(node.uses.iter().chain(&node.replaces).cloned());
         }
@@ -35,7 +35,7 @@ impl ModuleUses {
         self.packages.get(package).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the modules that the evaluation of one may need, itself included, in order.
+    /// Returns the modules that the evaluation of one may need, including itself, in order.
     pub(super) fn needed(&self, module: usize) -> BTreeSet<usize> {
         let mut needed = BTreeSet::from([module]);
         let mut next = vec![module];

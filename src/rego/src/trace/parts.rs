@@ -1,10 +1,10 @@
-//! What a statement is made of: the expressions whose values explain it.
+//! The parts of a statement: the expressions whose values explain it.
 
 use std::collections::BTreeSet;
 
 use crate::syntax::{Expr, Key, Kind, Name, Statement, What};
 
-/// Collects an expression that is an operand, and what it is made of.
+/// Collects an expression that is an operand, and its parts.
 pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
     let is_shown = match &expr.kind {
         Kind::Call(..) | Kind::Comprehension(_) | Kind::Ref(..) => true,
@@ -22,7 +22,7 @@ pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
 pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
     match &expr.kind {
         Kind::Object(fields) => fields.iter().for_each(|(_, value)| operand(value, parts)),
-        // The way to the last part: `x` of `x.a[i]`, and `i`.
+        // The parts that determine the reference: `x` of `x.a[i]`, and `i`.
         Kind::Ref(head, keys) => {
             base(head, parts);
             keys.iter().filter_map(Key::index).for_each(|index| operand(index, parts));
@@ -36,7 +36,7 @@ pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
     }
 }
 
-/// Collects what a reference begins with, unless it is a whole document.
+/// Collects the head of a reference, unless it is a document.
 fn base<'e>(head: &'e Expr, parts: &mut Vec<&'e Expr>) {
     match head.as_name() {
         Some(name) if matches!(&**name, "data" | "input") => {}
@@ -44,7 +44,7 @@ fn base<'e>(head: &'e Expr, parts: &mut Vec<&'e Expr>) {
     }
 }
 
-/// Collects the variables and keys of an expression, shown or not: they say where a reference leads to.
+/// Collects the variables and keys of an expression, shown or not, which determine where a reference leads.
 pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
     match &expr.kind {
         Kind::Name(name) if !name.starts_with('_') => found.push(expr),
@@ -66,7 +66,7 @@ pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) 
     }
 }
 
-/// Collects the names in an expression, without those of functions and those in comprehensions, which may be theirs.
+/// Collects the names in an expression, without those of functions and those in comprehensions, which may be local.
 pub(super) fn names(expr: &Expr, found: &mut BTreeSet<Name>) {
     found.extend(expr.as_name().cloned());
     for part in expr.children() {
@@ -74,8 +74,8 @@ pub(super) fn names(expr: &Expr, found: &mut BTreeSet<Name>) {
     }
 }
 
-/// Returns an expression in which each variable without a value has a name of its own; `None` unless all of them are indices,
-/// which give them their values.
+/// Returns an expression in which each variable without a value is renamed; `None` unless all of them are indices,
+/// which bind them.
 pub(super) fn with_own_variables(expr: &Expr, known: &BTreeSet<Name>) -> Option<Expr> {
     let mut unknown = BTreeSet::new();
     names(expr, &mut unknown);
@@ -93,7 +93,7 @@ pub(super) fn with_own_variables(expr: &Expr, known: &BTreeSet<Name>) -> Option<
     Some(own)
 }
 
-/// Collects the names that are indices; returns whether there are no bodies in the expression.
+/// Collects the names that are indices; returns whether the expression contains no bodies.
 fn indices_of(expr: &Expr, found: &mut BTreeSet<Name>) -> bool {
     if let Kind::Ref(_, keys) = &expr.kind {
         found.extend(keys.iter().filter_map(Key::index).filter_map(Expr::as_name).cloned());
@@ -109,7 +109,7 @@ fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
     }
 }
 
-/// Collects the names that have a value where a statement holds.
+/// Collects the names that have a value after a statement.
 pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
     match &statement.what {
         What::Expr(expr) => names(expr, found),

@@ -1,7 +1,7 @@
-//! The field to change: the one place in the input that the conditions of a body look at.
+//! Finds the field to change: the only path in the input that the conditions of a body read.
 //!
-//! Where conditions look at several places, or at what cannot be followed to one, there is none. A value that came from a
-//! helper is followed by what it is: an object or list that is in exactly one place.
+//! If conditions read several paths, or a value that cannot be traced to one, there is none. A value returned by a
+//! helper is located by equality: an object or array that occurs exactly once.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::{
     syntax::{Body, Branch, Expr, Key, Kind, Statement, What},
 };
 
-/// References that are followed from one to the next.
+/// The most references that are followed from one to the next.
 const LONGEST: usize = 8;
 
-/// A body that holds, with what is known of it.
+/// A body that holds, with its trace.
 struct FollowedBody<'b> {
     body: &'b Body,
     traced: &'b TracedBody,
@@ -29,8 +29,8 @@ struct FollowedBody<'b> {
 }
 
 impl Tracer<'_> {
-    /// Returns the paths in the input that the conditions of a branch look at, which holds; `None` if that is not sure.
-    /// `object` are the keys that lead to the object in the input.
+    /// Returns the paths in the input that the conditions of a branch read; `None` if they are not certain. The branch
+    /// must hold. `object` are the keys that lead to the object in the input.
     pub fn places(
         &self,
         definition: SourceLocation,
@@ -77,7 +77,7 @@ impl FollowedBody<'_> {
         self.traced.statements.iter().filter_map(move |traced| Some((written(traced)?, traced)))
     }
 
-    /// Returns the path in the input that a reference leads to.
+    /// Returns the path in the input to which a reference leads.
     fn place(&self, reference: &Expr, traced: &TracedStatement, followed: usize) -> Option<Vec<Value>> {
         if followed > LONGEST {
             return None;
@@ -99,7 +99,7 @@ impl FollowedBody<'_> {
         }
     }
 
-    /// Follows a variable to where its value comes from.
+    /// Returns the path in the input from which the value of a variable comes.
     fn variable(&self, name: &str, followed: usize) -> Option<Vec<Value>> {
         let is_it = |expr: &Expr| expr.as_name().is_some_and(|own| **own == *name);
         for (statement, traced) in self.statements() {
@@ -116,7 +116,7 @@ impl FollowedBody<'_> {
         None
     }
 
-    /// Returns the value of an expression in the way in which the body holds.
+    /// Returns the value of an expression in the attempt in which the body holds.
     fn value(&self, expr: &Expr, traced: &TracedStatement) -> Option<Value> {
         if let Kind::Scalar(text) = &expr.kind {
             return Value::from_json_str(text).ok();
@@ -125,7 +125,7 @@ impl FollowedBody<'_> {
             "" => expr.as_name()?,
             text => text,
         };
-        // A wildcard has another value each time.
+        // A wildcard has a different value each time.
         if text.starts_with('_') {
             return None;
         }
@@ -134,7 +134,7 @@ impl FollowedBody<'_> {
         found.filter(|value| *value != Value::Undefined)
     }
 
-    /// Returns the only path in the object where a list or an object is.
+    /// Returns the path of an array or object that occurs only once in the object.
     fn only_place_of(&self, wanted: &Value) -> Option<Vec<Value>> {
         if !matches!(wanted, Value::Array(_) | Value::Object(_)) {
             return None;
@@ -147,7 +147,7 @@ impl FollowedBody<'_> {
     }
 }
 
-/// Collects the references in a condition; `false` if there is something else in it that looks at documents.
+/// Collects the references in a condition; `false` if anything else in it may read documents.
 fn collect<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     match &expr.kind {
         Kind::Scalar(_) => true,

@@ -1,4 +1,4 @@
-//! From the list of notes to the model.
+//! Builds the model from the list of notes.
 
 use regorus::Value;
 
@@ -24,7 +24,7 @@ impl BodyPoints {
         let counts = self.statements.iter().map(|statement| statement.before).chain([self.end]);
         let counts: Vec<(usize, u64)> = counts.map(|point| (point, count(notes, point))).collect();
         let solutions = counts.last().map_or(0, |(_, count)| *count);
-        // All that was noted before the first of the ways that got furthest, and the last time before, belongs to this way.
+        // The last notes before the first attempt that got furthest reached its end belong to that attempt.
         let furthest = counts.iter().rev().find(|(_, count)| *count > 0).map_or(self.end, |(point, _)| *point);
         let until = notes.iter().position(|note| note.point == furthest).unwrap_or(notes.len());
         let statements = self.statements.iter().zip(&counts);
@@ -51,7 +51,7 @@ impl StatementPoints {
         }
     }
 
-    /// Returns the element of an `every` that ended it when it was reached first, and how far the body gets with it.
+    /// Returns the element that ended an `every` when it was first reached, and how far the body gets with it.
     fn inside(&self, notes: &[TraceNote]) -> Option<(Vec<TracedPart>, TracedBody)> {
         let (element, body) = self.inside.as_ref()?;
         let mut reached =
@@ -65,12 +65,12 @@ impl StatementPoints {
 }
 
 impl ValuePoint {
-    /// Returns the values that were noted first.
+    /// Returns the values of the first note.
     fn first(&self, notes: &[TraceNote]) -> Vec<TracedPart> {
         self.named(notes.iter().find(|note| Some(note.point) == self.point))
     }
 
-    /// Returns the values that were noted last.
+    /// Returns the values of the last note.
     fn last(&self, notes: &[TraceNote]) -> Vec<TracedPart> {
         self.named(notes.iter().rfind(|note| Some(note.point) == self.point))
     }

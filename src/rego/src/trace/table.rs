@@ -1,4 +1,4 @@
-//! Tests that are tables: `test_x[case] if …`. Each key behind the name is a case.
+//! Table tests: `test_x[case] if …`. The keys after the name are the case.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use crate::{
 };
 
 impl Tracer<'_> {
-    /// Returns the keys of all cases that a table tries, whether they hold or not; `names` of the keys of its head are those
-    /// of the test itself.
+    /// Returns the keys of all cases that a table evaluates, whether they hold or not. The first `names` keys of its
+    /// head belong to the test itself.
     ///
-    /// As in OPA a case is tried once the statements hold that its name is made of.
+    /// As in OPA, a case counts as evaluated once the statements that bind its keys hold.
     pub fn cases(&self, definition: SourceLocation, names: usize) -> Vec<TracedCase> {
         let Some(rule) = self.definition(definition) else { return Vec::new() };
         let keys = keys(rule, names);
@@ -48,7 +48,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Returns the keys behind the name of a table.
+/// Returns the keys after the name of a table.
 fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
     let Kind::Ref(_, keys) = &rule.name.kind else { return Vec::new() };
     let key = |key: &Key| match key {
@@ -58,7 +58,7 @@ fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
     keys.iter().skip(names).map(key).collect()
 }
 
-/// Returns how many statements it takes until every variable in the keys has a value.
+/// Returns the number of leading statements after which all variables in the keys have a value.
 fn bound(body: &Body, keys: &[Expr]) -> usize {
     let mut names = BTreeSet::new();
     for key in keys {
@@ -85,7 +85,7 @@ fn literal(at: Position, value: &Value) -> Expr {
         Value::Object(fields) => {
             Kind::Object(fields.iter_sorted().map(|(key, value)| (literal(at, key), literal(at, value))).collect())
         }
-        // Scalars are written alike in JSON and in Rego.
+        // Scalars have the same syntax in JSON and in Rego.
         scalar => Kind::Scalar(scalar.to_string().into()),
     };
     Expr::new(at, kind)

@@ -1,4 +1,4 @@
-//! What traces say of small modules.
+//! Traces of small modules.
 
 use super::*;
 use crate::{
@@ -21,8 +21,8 @@ fn trace(text: &str, rule: usize, input: &str) -> Vec<Option<TracedBranch>> {
     tracer.trace(at)
 }
 
-/// Traces the first rule of a module, and shows each statement of its first branch: in how many ways it was reached, and the
-/// values that it holds or fails with.
+/// Traces the first rule of a module, and formats each statement of its first branch: the number of attempts that
+/// reached it, and the values with which it holds or fails.
 fn shown(text: &str, input: &str) -> Vec<String> {
     of_rule(text, 0, input)
 }

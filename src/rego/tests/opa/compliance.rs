@@ -1,8 +1,8 @@
-//! OPA's own compliance cases, evaluated here.
+//! OPA's own compliance cases, evaluated by kaudit.
 //!
-//! `known.yaml` names the groups of cases that are refused on purpose, and each case that ends in an error. That
-//! list may only shrink: a listed case that passes fails the test as much as another one that does not. Cases that OPA's tests
-//! evaluate without a check that `opa eval` makes are refused by both, which is compared as well.
+//! `known.yaml` lists the groups of cases that are refused on purpose, and each case that ends in an error. The list
+//! may only shrink: a listed case that passes fails the test, like any other case that does not. Cases that `opa eval`
+//! refuses because of a check that OPA's own tests skip must be refused by both, which is compared as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use super::{from_json, without_sets};
 use crate::reference::{limits, policies};
 
-/// One case as the tool prints it. Numbers stay as they are written.
+/// One case as printed by the tool. Numbers keep their notation.
 #[derive(Deserialize)]
 struct Case {
     note: String,
@@ -33,7 +33,7 @@ struct Case {
     modules: Vec<String>,
     data: Option<serde_json::Value>,
     input: Option<serde_json::Value>,
-    /// The input as a Rego term; before `input`.
+    /// The input as a Rego term; takes precedence over `input`.
     input_term: Option<String>,
     want_result: Option<Vec<BTreeMap<String, serde_json::Value>>>,
     want_error_code: Option<String>,
@@ -44,26 +44,26 @@ struct Case {
     strict_error: bool,
 }
 
-/// What becomes of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CaseOutcome {
-    /// As OPA.
+    /// The same as in OPA.
     Pass,
-    /// An error where OPA answers: nobody is misled.
+    /// An error where OPA has a value, which cannot mislead.
     Loud(String),
-    /// Another answer than OPA's.
+    /// A different value than in OPA.
     Silent(String),
 }
 
-/// What is known not to pass.
+/// Cases that are known not to pass.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
-    /// Groups of cases by reason: whether they pass does not matter.
+    /// Groups of cases by reason; their outcomes are ignored.
     excluded: BTreeMap<String, BTreeSet<String>>,
     /// Cases by reason that end with an error.
     loud: BTreeMap<String, BTreeSet<String>>,
-    /// Cases by reason that are refused here and by `opa eval`.
+    /// Cases by reason that kaudit and `opa eval` refuse.
     refused: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -134,7 +134,7 @@ impl Case {
         if wanted == got { CaseOutcome::Pass } else { CaseOutcome::Silent(format!("{got:?} instead of {wanted:?}")) }
     }
 
-    /// A list that stands for a set, in one order.
+    /// Sorts a list that represents a set.
     fn sorted(&self, value: Value) -> Value {
         match &value {
             Value::Array(items) if self.sort_bindings => {
@@ -147,13 +147,13 @@ impl Case {
     }
 }
 
-/// Reads a term that JSON cannot say.
+/// Parses a term that JSON cannot represent.
 fn rego_term(term: &str) -> Value {
     let mut results = Engine::new().eval_query(term.to_owned(), false).unwrap();
     results.result.remove(0).expressions.remove(0).value
 }
 
-/// Runs all cases on two threads; in the order of the cases.
+/// Runs all cases on two threads; returns the outcomes in the order of the cases.
 fn run(cases: &[Case]) -> Vec<CaseOutcome> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -1,13 +1,13 @@
-//! The declarations of builtins that kaudit knows are those of the real `opa`.
+//! Compares kaudit's declarations of builtins with those of the real `opa`.
 //!
-//! With `KAUDIT_TEST_WRITE` in the environment the file is written anew, for another version of OPA.
+//! With `KAUDIT_TEST_WRITE` in the environment, the test rewrites the file, for another version of OPA.
 
 use std::{fs, path::Path, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::Value;
 
-/// Writes a type as OPA does in its messages.
+/// Returns a type as OPA writes it in messages.
 fn shown(of: &Value) -> String {
     let listed = |items: Vec<String>| if items.is_empty() { String::new() } else { format!("<{}>", items.join(", ")) };
     let array = |name: &str| of[name].as_array().cloned().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Rego expressions, the same answer to each from the real `opa` and from kaudit.
+//! Rego expressions, whose values must be the same in the real `opa` and in kaudit.
 //!
-//! `expressions.txt` has one expression a line. One `opa` answers all of them. A line that begins with `! ` is one that
-//! kaudit refuses, with an error, where `opa` has an answer; one that begins with `~ ` has another answer here, for the
-//! reason that stands above it.
+//! `expressions.txt` has one expression per line. One `opa` process evaluates all of them. A line that begins with `! `
+//! is refused by kaudit with an error where `opa` has a value; one that begins with `~ ` has a different value in
+//! kaudit, for the reason above it.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};
 
@@ -12,19 +12,19 @@ use kaudit_rego::Value;
 use super::{from_json, through_json};
 use crate::reference::{limits, on_deep_stack, policies};
 
-/// What the expressions may call `input`: values whose types `opa` cannot check beforehand.
+/// The `input` of the expressions: values whose types `opa` cannot check beforehand.
 const INPUT: &str = r#"{
     "none": null, "yes": true, "no": false, "text": "x", "empty": "", "wide": "añ😀\n\"\\\t",
     "zero": 0, "one": 1, "minus": -1, "half": 1.5, "small": 0.00001,
     "list": [1, "a", [2, null], {"b": 1.5}], "object": {"a": 1, "b": {"c": [true]}}, "nothing": [], "fields": {}
 }"#;
 
-/// The module that asks for one expression.
+/// Returns a module that evaluates one expression.
 fn module(name: &str, expression: &str) -> String {
     format!("package {name}\n\nanswer := value if {{\n\tvalue := {expression}\n}}\n")
 }
 
-/// What `opa` answers, by index.
+/// Returns the values according to `opa`, by index.
 pub(super) fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("input.json");

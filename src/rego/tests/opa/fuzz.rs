@@ -1,7 +1,8 @@
-//! Random modules on random inputs: each rule has the value that the real `opa` gives it, or an error where `opa` has one.
+//! Random modules on random inputs: each rule must have the same value as in the real `opa`, or an error where `opa`
+//! has one.
 //!
-//! The seed is printed where they differ, with the smallest module found that still differs. `KAUDIT_TEST_SEED` repeats a run,
-//! `KAUDIT_TEST_MODULES` makes a longer one.
+//! Where they differ, the test prints the seed and the smallest module found that still differs. `KAUDIT_TEST_SEED`
+//! repeats a run, `KAUDIT_TEST_MODULES` sets the number of modules.
 
 mod cases;
 mod comparison;
@@ -21,22 +22,23 @@ use self::{
 };
 use crate::reference::{on_deep_stack, setting};
 
-/// The number of modules, if no other is given.
+/// The default number of modules.
 const MODULES: usize = 1_000;
-/// Each is evaluated on so many inputs.
+/// The number of inputs for each module.
 const INPUTS: usize = 20;
-/// So many modules are put to `opa` at a time.
+/// The number of modules sent to `opa` at a time.
 const BATCH: usize = 500;
-/// Of so many modules one may end in an error where `opa` has none: it leaves out more by its index, and looks up single keys.
+/// One of this many modules may end in an error where `opa` has none: OPA skips more rules by its index, and looks up
+/// single keys.
 const TOO_LOUD: usize = 100;
-/// So many differences are made smaller and printed.
+/// The most differences that are shortened and printed.
 const SHOWN: usize = 5;
 
-/// A difference that is not fixed.
+/// A difference that is known and not fixed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownDifference {
-    /// What a part of the smallest module that differs looks like.
+    /// A pattern that matches a part of the smallest module that differs.
     #[serde(deserialize_with = "pattern")]
     pattern: Regex,
     #[expect(dead_code, reason = "it is for readers of the list")]
@@ -44,7 +46,7 @@ struct KnownDifference {
 }
 
 impl KnownDifference {
-    /// Returns the list, which stays short.
+    /// Returns the list, which must stay short.
     fn all() -> Vec<Self> {
         let all: Vec<Self> = serde_saphyr::from_str(include_str!("fuzz/known.yaml")).unwrap();
         assert!(all.len() <= 10, "{}", all.len());
@@ -56,7 +58,7 @@ fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Regex, D::Error
     Regex::new(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// A module with what it is evaluated on.
+/// A module with its inputs.
 #[derive(Clone)]
 struct FuzzCase {
     module: RandomModule,
@@ -87,7 +89,7 @@ impl FuzzCase {
     }
 }
 
-/// Makes a case smaller as long as it differs, in as many steps as it takes.
+/// Shortens a case as long as it still differs.
 fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String) {
     loop {
         let smaller = case.smaller();
@@ -104,7 +106,7 @@ fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String)
     }
 }
 
-/// Returns a summary, and what differs.
+/// Returns a summary, and the differences.
 fn run(first: u64, modules: usize) -> (String, String) {
     let mut wrong = String::new();
     let known = KnownDifference::all();

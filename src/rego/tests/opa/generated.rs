@@ -1,6 +1,7 @@
-//! Calls of built-in functions and arithmetic with generated values: the real `opa` and kaudit answer the same.
+//! Calls of builtins and arithmetic with generated values, whose results must be the same in the real `opa` and in
+//! kaudit.
 //!
-//! `KAUDIT_GENERATED_SEED` and `KAUDIT_GENERATED_COUNT` choose other expressions.
+//! `KAUDIT_GENERATED_SEED` and `KAUDIT_GENERATED_COUNT` select other expressions.
 
 use std::fmt::Write as _;
 
@@ -63,7 +64,7 @@ impl Generator {
         }
     }
 
-    /// Returns an object with different keys.
+    /// Returns an object with distinct keys.
     fn object(&mut self, depth: u8) -> String {
         let mut keys = ["\"a\"", "\"b\"", "\"a/b\"", "\"\"", "\"~1\"", "1", "\"1\""];
         self.random.shuffle(&mut keys);
@@ -125,7 +126,7 @@ impl Generator {
         }
     }
 
-    /// Returns a number and one near to it.
+    /// Returns an expression for a number, and its approximate value.
     fn arithmetic(&mut self) -> (String, f64) {
         let operands: Vec<String> = (0..self.random.usize(2..=3)).map(|_| self.decimal()).collect();
         let numbers: Vec<f64> = operands.iter().map(|operand| operand.parse().unwrap()).collect();
@@ -150,7 +151,7 @@ impl Generator {
         }
     }
 
-    /// Returns how a number compares with the decimal that is nearest to it.
+    /// Returns a comparison of a number with the nearest decimal.
     fn comparison(&mut self) -> String {
         let (text, near) = self.arithmetic();
         let near = format!("{near:.10}").parse::<f64>().unwrap();
@@ -159,7 +160,7 @@ impl Generator {
     }
 }
 
-/// A term of which `opa` does not know the type.
+/// Returns a term whose type `opa` cannot infer.
 fn any(term: &str) -> String {
     format!("[{term}, input.none][input.zero]")
 }

@@ -1,5 +1,5 @@
-//! The evaluator against OPA: the compliance cases that OPA is tested by, and policies and expressions that the real `opa`
-//! answers.
+//! Compares the evaluator with OPA: OPA's own compliance cases, and policies and expressions evaluated by the real
+//! `opa`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -19,12 +19,12 @@ fn from_json(value: &serde_json::Value) -> Value {
     Value::from_json_str(&value.to_string()).unwrap()
 }
 
-/// A value as it is when it was written as JSON and read again, large numbers rounded.
+/// Returns a value after writing and parsing it as JSON, with large numbers rounded.
 fn through_json(value: &Value) -> Value {
     from_json(&serde_json::from_str(&without_sets(value).to_string()).unwrap())
 }
 
-/// A value as JSON has it.
+/// Returns a value as JSON represents it.
 fn without_sets(value: &Value) -> Value {
     match value {
         Value::Set(items) => Value::from(items.iter().map(without_sets).collect::<Vec<_>>()),

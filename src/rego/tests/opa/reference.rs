@@ -1,4 +1,4 @@
-//! The real `opa` as the reference, and how what is compared with it is read and evaluated. kaudit's own tests share this file.
+//! Runs the real `opa` as the reference, and loads the same modules into kaudit. kaudit's own tests share this file.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use kaudit_controlplane::{Tool, tool};
 use kaudit_rego::{Declared, File, Form, Limits, LoadError, Policies, Version};
 use serde::de::DeserializeOwned;
 
-/// Puts questions to `opa-cases`, a line each; returns its answers. A question that makes it crash has an empty answer.
+/// Sends questions to `opa-cases`, one per line; returns its answers. A question that crashes it has an empty answer.
 pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
     let mut answers = Vec::new();
     while let Some(rest) = questions.get(answers.len()..).filter(|rest| !rest.is_empty()) {
@@ -25,7 +25,7 @@ pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]
     answers
 }
 
-/// Returns the answers to questions, up to one that needs too much stack or memory, and whether there is such a question.
+/// Returns the answers up to a question that needs too much stack or memory, and whether there is one.
 fn ask(command: &str, questions: &[String]) -> (Vec<String>, bool) {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\""])
@@ -47,13 +47,13 @@ fn ask(command: &str, questions: &[String]) -> (Vec<String>, bool) {
     (text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(), crashed)
 }
 
-/// What is compared has the time that it takes, also on a busy machine.
+/// Returns limits with enough time for comparisons, also on a busy machine.
 pub(super) fn limits(strict: bool) -> Limits {
     Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
 }
 
-/// Loads modules, each by itself a file that is named by its index, and data. Without a version, that of each is found by its
-/// syntax.
+/// Loads modules, each as a file named by its index, and data. Without a version, that of each module is detected by
+/// its syntax.
 pub(super) fn policies(
     version: Option<Version>,
     modules: &[String],
@@ -74,7 +74,7 @@ pub(super) fn setting(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
 }
 
-/// Runs on a stack as deep as that of the threads that evaluate.
+/// Calls `run` on a stack as deep as that of the evaluating threads.
 pub(super) fn on_deep_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, run).unwrap().join().unwrap())
 }

@@ -1,8 +1,9 @@
-//! What OPA's compiler refuses, kaudit refuses at the same lines; and nothing else.
+//! Compares refusals: kaudit must refuse what OPA's compiler refuses, at the same lines, and nothing else.
 //!
-//! Modules are broken in known ways (`kinds.yaml`) and at random. One `opa-cases compile` says of all of them what `opa check`
-//! would. The seed is printed where they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_MODULES` makes a longer one.
-//! `KAUDIT_TEST_LIBRARY` names a folder of other people's policies to compare, beside those of this repository.
+//! Modules are broken in known ways (`kinds.yaml`) and at random. One `opa-cases compile` checks all of them as `opa
+//! check` would. Where they differ, the test prints the seed; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_MODULES`
+//! sets the number of modules. `KAUDIT_TEST_LIBRARY` names a folder with third-party policies to compare, in addition
+//! to those of this repository.
 
 mod random;
 
@@ -16,7 +17,7 @@ use serde::Deserialize;
 use self::random::{DeclaredNames, Generator};
 use crate::reference::{on_deep_stack, opa_cases, setting};
 
-/// Modules at random, if nothing else is said.
+/// The default number of random modules.
 const MODULES: usize = 1_500;
 
 /// A way to break a module.
@@ -30,7 +31,7 @@ struct RefusalKind {
     body: Option<String>,
 }
 
-/// Modules that are compiled together, and what they are about.
+/// Modules that are compiled together, with a description.
 struct Set {
     about: String,
     modules: Vec<(String, String)>,
@@ -38,7 +39,7 @@ struct Set {
     broken: bool,
 }
 
-/// What OPA says of a set.
+/// An error of OPA for a set of modules.
 #[derive(Debug, Deserialize)]
 struct Refusal {
     file: String,
@@ -56,7 +57,7 @@ const GOOD: [&str; 6] = [
     "good6 := [x |\n\tsome x in input.xs\n\tevery y in x.ys { y > 1 }\n]",
 ];
 
-/// Puts a broken body where bodies stand.
+/// Puts a broken body into a rule, a function or a comprehension.
 fn around(body: &str, random: &mut Rng) -> String {
     let lines = body.replace("; ", "\n\t");
     match random.u8(..10) {
@@ -100,7 +101,7 @@ fn broken(kind: &RefusalKind, plain: bool, random: &mut Rng) -> Set {
     Set { about: kind.about.clone(), modules, broken: plain }
 }
 
-/// Makes modules of random rules; of every two one in which names are declared.
+/// Returns modules of random rules; `declared` if their names are declared.
 fn at_random(random: &mut Rng, declared: bool) -> Set {
     let count = random.usize(1..6);
     let mut rules: Vec<String> = if declared {
@@ -117,7 +118,7 @@ fn at_random(random: &mut Rng, declared: bool) -> Set {
     Set { about: "at random".to_owned(), modules, broken: false }
 }
 
-/// What `opa check` refuses of each set.
+/// Returns the errors of `opa check` for each set.
 fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
     let question = |set: &Set| {
         let modules: serde_json::Map<_, _> =
@@ -129,7 +130,7 @@ fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
     answers
 }
 
-/// Returns what is refused of modules that are loaded together, by name and text.
+/// Returns kaudit's refusals of modules that are loaded together, given by name and text.
 fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
     let file = |(name, text): &(String, String)| File::new(name.as_str().into(), Form::Rego, text.clone());
     let problems = Policies::load(modules.iter().map(file).collect(), &Limits::default()).err();
@@ -141,17 +142,18 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     let found = refusals(&set.modules);
     let ours: BTreeSet<(String, u32)> = found.iter().map(|problem| (problem.file.to_string(), problem.line)).collect();
     let reported = |refusal: &&Refusal| {
-        // OPA names the last place of a rule's name for all; and the rules of a circle, where kaudit names one.
+        // OPA reports the last position of a rule's name for all of its definitions, and all rules of a cycle, where
+        // kaudit reports one.
         let elsewhere = ["undefined ref", "undefined function", "recursive"];
         let anywhere = refusal.line == 0 || elsewhere.iter().any(|word| refusal.message.contains(word));
         let same_file = |(file, _): &(String, u32)| refusal.line == 0 || *file == refusal.file;
         ours.contains(&(refusal.file.clone(), refusal.line)) || anywhere && ours.iter().any(same_file)
     };
-    // One mistake makes others: the first of each file counts.
+    // One mistake causes others, so only the first of each file counts.
     let mut files = BTreeSet::new();
     let mut firsts = theirs.iter().filter(|refusal| files.insert(&refusal.file));
     let all = firsts.all(|refusal| reported(&refusal));
-    // Of a file that cannot be read one problem is reported at a time.
+    // For a file that cannot be parsed, only one problem is reported at a time.
     let first = |refusal: &Refusal| {
         refusal.code == "rego_parse_error"
             || ["must not shadow", "deprecated"].iter().any(|word| refusal.message.contains(word))
@@ -177,7 +179,7 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     Some(text)
 }
 
-/// Returns a set for each file of policies below a folder, and one for each folder that has several.
+/// Returns a set for each policy file below a folder, and one for each folder that has several.
 fn library(folder: &Path) -> Vec<Set> {
     let mut sets = Vec::new();
     let mut modules = Vec::new();
@@ -201,7 +203,7 @@ fn library(folder: &Path) -> Vec<Set> {
     sets
 }
 
-/// Whether it is a file of policies. Tests are compiled for `kaudit test` alone, which is compared elsewhere.
+/// Whether it is a policy file. Tests are only compiled by `kaudit test`, which is compared elsewhere.
 fn is_policy(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".rego"));
     name.is_some_and(|name| !name.ends_with("_test") && !name.starts_with("test_"))
@@ -215,7 +217,7 @@ fn compare(sets: &[Set], seed: u64) {
     assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
 }
 
-/// The short form is always the same: what the long one finds is a finding, and no reason for a red run of somebody else.
+/// The default run always uses the same seed: what a long run with random seeds finds must not fail unrelated changes.
 fn seed() -> u64 {
     let long = std::env::var_os("KAUDIT_TEST_MODULES").is_some();
     setting("KAUDIT_TEST_SEED").unwrap_or_else(|| if long { fastrand::u64(..) } else { 1 })
@@ -251,28 +253,28 @@ fn modules_at_random_are_refused_as_by_opa() {
     compare(&sets, seed);
 }
 
-/// Each file is in the version that somebody wrote it in, which nobody says: OPA takes it if one of them can be meant.
+/// Policies do not declare their version: OPA accepts a file if it is valid in one of the versions.
 #[test]
 fn policies_that_people_wrote_are_refused_as_by_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
-    // Those of the repository.
+    // The policies of the repository.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sets: Vec<Set> = ["policies", "examples"].iter().flat_map(|folder| library(&own.join(folder))).collect();
     assert!(sets.len() > 15, "{}", sets.len());
     if let Some(folder) = std::env::var_os("KAUDIT_TEST_LIBRARY") {
         sets.extend(library(Path::new(&folder)));
     }
-    // Trivy adds builtins to OPA's; its scanner is asked about its checks.
+    // Trivy adds builtins to OPA's; its checks are compared with its scanner.
     for set in &mut sets {
         set.modules.retain(|(_, text)| !text.contains("result.new("));
     }
     let (old, new) = (by_opa(&sets, "v0"), by_opa(&sets, "v1"));
-    // Where each of them says what is wrong, is compared above; here it is whether anything is.
+    // The positions of errors are compared above; here only whether there are any.
     let differs = |(set, (old, new)): (&Set, (&Vec<Refusal>, &Vec<Refusal>))| {
         let (found, taken) = (refusals(&set.modules), old.is_empty() || new.is_empty());
-        // kaudit reads each file of a folder in its own version, and has not all builtins.
+        // kaudit parses each file of a folder in its own version, and lacks some builtins.
         let unread = |theirs: &[Refusal]| theirs.iter().any(|refusal| refusal.code == "rego_parse_error");
         let mixed = set.modules.len() > 1 && unread(old) && unread(new);
         if mixed || found.iter().any(|problem| problem.message.ends_with("is not supported")) {

@@ -1,4 +1,4 @@
-//! What random modules found, as cases: each differed from `opa` once.
+//! Cases found by random modules: each differed from `opa` once.
 
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::Version;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use super::comparison::{OpaComparison, by_opa};
 use crate::reference::on_deep_stack;
 
-/// Modules with what is evaluated of them.
+/// Modules with the rules and inputs to evaluate.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FoundCase {
     note: String,
-    /// `v0`, or v1.
+    /// `v0`; `v1` if missing.
     version: Option<String>,
     modules: Vec<String>,
     /// Paths below `data`.

@@ -1,4 +1,4 @@
-//! Modules on inputs, by the real `opa` and by kaudit.
+//! Evaluates modules on inputs with the real `opa` and with kaudit.
 
 use kaudit_rego::{Evaluator, Value, Version};
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::reference::{limits, opa_cases, policies};
 
-/// Modules with what is evaluated of them.
+/// Modules with the rules and inputs to evaluate.
 pub(super) struct OpaComparison {
     pub(super) modules: Vec<String>,
-    /// The version of modules that import none.
+    /// The version of modules that do not import one.
     pub(super) version: Version,
     /// Paths below `data`.
     pub(super) rules: Vec<Vec<String>>,
@@ -17,7 +17,7 @@ pub(super) struct OpaComparison {
     pub(super) strict: bool,
 }
 
-/// What `opa` says of modules.
+/// The results of `opa` for some modules.
 #[derive(Debug, Deserialize)]
 pub(super) struct OpaAnswer {
     problems: Option<Vec<serde_json::Value>>,
@@ -31,7 +31,7 @@ pub(super) struct OpaResult {
     error: Option<String>,
 }
 
-/// Where kaudit differs from `opa`.
+/// A difference between kaudit and `opa`.
 pub(super) struct Difference {
     pub(super) text: String,
     pub(super) kind: DifferenceKind,
@@ -59,7 +59,7 @@ impl OpaComparison {
         question.to_string()
     }
 
-    /// Returns the first difference, one by an error only if there is no other.
+    /// Returns the first difference; a mere error only if there is no other.
     pub(super) fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
         let refusal = |text: String| Some(Difference { text, kind: DifferenceKind::Refusal });
         let compiled = prepared(&self.modules, self.version, &self.rules, self.strict);
@@ -76,7 +76,7 @@ impl OpaComparison {
             for (rule, wanted) in self.rules.iter().zip(wanted) {
                 let found = compiled.value(rule, &value);
                 let same = match (&found, wanted) {
-                    // A mistake of opa's own.
+                    // A bug in opa.
                     (_, OpaResult { error: Some(why), .. }) if why.contains("eval_internal_error") => true,
                     (Err(_), OpaResult { error: Some(_), .. }) => true,
                     (Ok(found), OpaResult { value, error: None }) => shown(found) == value.as_ref().map(tagged),
@@ -96,7 +96,7 @@ impl OpaComparison {
     }
 }
 
-/// Prepares rules of modules; else returns why not.
+/// Prepares rules of modules; returns the reason if that fails.
 pub(super) fn prepared(
     modules: &[String],
     version: Version,
@@ -111,13 +111,13 @@ pub(super) fn data() -> serde_json::Value {
     json!({"settings": {"limits": {"cpu": 2, "memory": 64}, "names": ["a", "web"]}, "lib": {"given": {"a": 1}}})
 }
 
-/// Asks `opa`.
+/// Evaluates the comparisons with `opa`.
 pub(super) fn by_opa(comparisons: &[OpaComparison]) -> Vec<OpaAnswer> {
     let questions: Vec<String> = comparisons.iter().map(OpaComparison::question).collect();
     opa_cases("evaluate", &questions)
 }
 
-/// Returns a value as a text that is the same for equal ones.
+/// Returns a value as text that is the same for equal values.
 fn shown(value: &Value) -> Option<String> {
     let all = |items: Vec<&Value>| items.into_iter().filter_map(shown).collect::<Vec<_>>();
     Some(match value {
@@ -139,7 +139,7 @@ fn shown(value: &Value) -> Option<String> {
     })
 }
 
-/// Returns the same text for a value of `opa`.
+/// Returns the same text for a value from `opa`.
 fn tagged(value: &serde_json::Value) -> String {
     let (tag, value) = value.as_object().unwrap().iter().next().unwrap();
     let items = || value.as_array().unwrap().iter();
@@ -161,7 +161,7 @@ fn tagged(value: &serde_json::Value) -> String {
     }
 }
 
-/// How a number is written does not count.
+/// Normalises the notation of a number.
 fn number(text: &str) -> String {
     text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| number.to_string())
 }

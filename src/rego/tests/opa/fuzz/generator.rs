@@ -1,7 +1,7 @@
 //! Random modules and inputs.
 //!
-//! A rule refers to those before it only, so that none needs itself. Terms are chosen by what is in scope, so that most modules
-//! are accepted; those that are not are compared as well.
+//! A rule refers only to earlier ones, so that none is recursive. Terms are chosen from what is in scope, so that most
+//! modules are accepted; refused ones are compared as well.
 
 // kaudit's own tests include this file from another folder.
 #[path = "generator/builtins.rs"]
@@ -30,7 +30,7 @@ const PACKAGE_COMMENTS: [&str; 4] = [
     "# METADATA\n# scope: package\n# entrypoint: true\n",
     "# nothing but a comment\n",
 ];
-/// Documents that a module may import, and under which name.
+/// Documents that a module may import, with their aliases.
 const DOCUMENTS: [(&str, &str); 5] = [
     ("input.spec", "podspec"),
     ("input.metadata", "meta"),
@@ -39,12 +39,12 @@ const DOCUMENTS: [(&str, &str); 5] = [
     ("data.settings.limits", "limits"),
 ];
 
-/// What a reference may name.
+/// A rule or function that a reference may name.
 #[derive(Clone)]
 struct KnownRule {
-    /// As the module names it that is being made.
+    /// Its name in the current module.
     name: String,
-    /// As `with` names it.
+    /// Its name as a target of `with`.
     target: String,
     /// The number of parameters; 0 for a rule.
     arity: usize,
@@ -63,13 +63,13 @@ pub(super) struct ModuleGenerator {
     variables: Vec<String>,
     /// The number of variables so far.
     names: usize,
-    /// Nothing may iterate.
+    /// Whether iteration is not allowed.
     is_closed: bool,
-    /// How the module is written that is being made.
+    /// The syntax of the current module.
     syntax: ModuleSyntax,
-    /// Whole documents that it may refer to.
+    /// Documents that may be referred to as a whole.
     documents: Vec<String>,
-    /// Documents that it imports, and their names.
+    /// Imported documents with their names.
     aliases: Vec<(&'static str, &'static str)>,
     /// Whether statements may have `with`.
     pub(super) replaces: bool,
@@ -98,7 +98,7 @@ impl ModuleGenerator {
         self.random.bool()
     }
 
-    /// Whether something is so in one of so many cases.
+    /// Returns true in one of the given number of cases.
     fn rarely(&mut self, cases: u8) -> bool {
         self.random.u8(..cases) == 0
     }
@@ -114,7 +114,7 @@ impl ModuleGenerator {
         RandomModule { modules: vec![rules, library] }
     }
 
-    /// Returns how a module is written, of a set that is read in one version or the other.
+    /// Returns the syntax of a module, for a set that is parsed in one version or the other.
     fn syntax_of(&mut self, is_v0: bool) -> ModuleSyntax {
         match self.random.u8(..6) {
             0 => ModuleSyntax::V1ByImport,
@@ -124,7 +124,7 @@ impl ModuleGenerator {
         }
     }
 
-    /// Makes a module of up to so many rules, which are named by a letter and a number.
+    /// Returns a module with at most the given number of rules, named by a letter and a number.
     fn text(&mut self, package: &'static str, letter: &str, most: usize, mut imports: Vec<String>) -> RandomText {
         self.aliases.clear();
         for document in DOCUMENTS {
@@ -147,7 +147,7 @@ impl ModuleGenerator {
         definitions
     }
 
-    /// Names what is known of a library as another module does; returns its imports.
+    /// Renames the known rules of a library to their names in another module; returns its imports.
     fn import_library(&mut self, package: &str) -> Vec<String> {
         let last = package.rsplit('.').next().unwrap_or(package);
         let (base, import) = match self.random.u8(..8) {
@@ -164,7 +164,7 @@ impl ModuleGenerator {
         import.into_iter().collect()
     }
 
-    /// Imports each rule and function by itself, some under another name.
+    /// Imports each rule and function individually, some with an alias.
     fn import_rules(&mut self, package: &str) -> Vec<String> {
         let mut imports: Vec<String> = Vec::new();
         for known in &mut self.known {

@@ -1,4 +1,4 @@
-//! Rules that relate elements of a list to each other, which loops with filters evaluate.
+//! Rules that join elements of a list, which are evaluated by loops with filters.
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::comparison::{OpaComparison, by_opa};
 use crate::reference::on_deep_stack;
 
-/// Conditions of rules that relate elements of a list: `{v}` is one of them, `{u}` one that is found before it.
+/// Conditions of rules that join elements of a list: `{v}` is an element, `{u}` an earlier one.
 const CONDITIONS: [&str; 20] = [
     "{v}.kind == \"A\"",
     "\"B\" == {v}.kind",
@@ -80,7 +80,7 @@ fn lists_that_are_joined_mean_what_opa_says() {
     assert!(difference.is_none(), "{}", difference.unwrap().text);
 }
 
-/// Returns a Pod with a list of elements that name each other.
+/// Returns a Pod with a list of elements that refer to each other by name.
 fn list(random: &mut Rng) -> serde_json::Value {
     let names = random.usize(2..12);
     let mut item = |number: usize| {

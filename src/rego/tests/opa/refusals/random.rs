@@ -1,5 +1,5 @@
-//! Modules at random, many of them broken: of expressions, statements and rules of all kinds, over few names, so that they
-//! meet.
+//! Random modules, many of them broken: expressions, statements and rules of all kinds, over few names, so that they
+//! collide.
 
 use fastrand::Rng;
 
@@ -63,7 +63,8 @@ impl Generator<'_> {
     }
 
     fn reference(&mut self, depth: u8) -> String {
-        // No `data[x]`: kaudit takes it for every rule, and for recursion then; OPA looks at what is below.
+        // No `data[x]`: kaudit treats it as a reference to every rule, and therefore as recursion; OPA considers what
+        // is below.
         let head = ["input", "input", "data.broken", "data.other", "x", "y", "a", "p"];
         let mut text = self.one(&head).to_owned();
         for _ in 0..self.random.usize(1..=2) {
@@ -92,7 +93,7 @@ impl Generator<'_> {
             6 => format!("[{}]", self.many(3, depth)),
             7 => format!("{{{}}}", self.expression(depth)),
             8 => {
-                // Of two equal keys OPA sees one.
+                // Of two equal keys, OPA sees only one.
                 let value = self.expression(depth);
                 format!("{{\"k\": {value}, {}: {}}}", self.expression(0), self.expression(depth))
             }
@@ -131,7 +132,7 @@ impl Generator<'_> {
         let statement = match self.random.u8(..16) {
             0..4 => format!("{} := {}", self.variable(), self.expression(depth)),
             4 => format!("[{}, {}] := {}", self.variable(), self.variable(), self.expression(depth)),
-            // regorus does not read operations on the left.
+            // regorus does not parse operations on the left.
             5 => format!("{} = {}", self.reference(1), self.expression(depth)),
             6..8 => format!("some {} in {}", self.variable(), self.expression(depth)),
             8 => format!("some {}, {} in {}", self.variable(), self.variable(), self.expression(depth)),
@@ -171,12 +172,12 @@ impl Generator<'_> {
     }
 }
 
-/// Modules in which every name is declared before it is used: what is wrong with them is mostly a matter of types.
+/// Modules in which every name is declared before it is used, so that most of their errors are type errors.
 pub(super) struct DeclaredNames<'a> {
     random: &'a mut Rng,
     /// Variables in scope.
     variables: Vec<String>,
-    /// Rules that may be used, so that none is recursive.
+    /// Rules that may be used; only earlier ones, so that none is recursive.
     rules: Vec<String>,
     next: usize,
 }

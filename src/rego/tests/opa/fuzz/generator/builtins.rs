@@ -1,4 +1,4 @@
-//! Calls of every builtin with values at the edges of what it takes, and with values of another type.
+//! Calls of every builtin with arguments at the limits of what it accepts, and with values of other types.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use super::ModuleGenerator;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Edges {
-    /// For each builtin the kinds of its arguments.
+    /// The kinds of arguments of each builtin.
     builtins: BTreeMap<String, Vec<String>>,
     /// Builtins that version 1 refuses.
     deprecated: BTreeMap<String, Vec<String>>,
@@ -19,9 +19,9 @@ struct Edges {
 }
 
 static EDGES: LazyLock<Edges> = LazyLock::new(|| serde_saphyr::from_str(include_str!("edges.yaml")).unwrap());
-/// Values of other types than an argument has.
+/// Values of types that an argument does not have.
 const OTHERS: [&str; 8] = ["null", "true", "\"é\"", "[]", "{}", "set()", "-1", "1.5"];
-/// Numbers that stay small where a large one would take all memory.
+/// Numbers that stay small where a large one would use up all memory.
 const SMALL: &str = "small";
 
 impl ModuleGenerator {
@@ -33,11 +33,11 @@ impl ModuleGenerator {
         let (name, kinds) = builtins.iter().nth(self.random.usize(..builtins.len())).unwrap();
         let arguments: Vec<String> = kinds.iter().map(|kind| self.edge_argument(kind)).collect();
         let call = format!("{name}({})", arguments.join(", "));
-        // Most of what is done with a value of a known type would be refused.
+        // With a known type, most uses of the value would be refused.
         if self.rarely(4) { call } else { opaque(&call) }
     }
 
-    /// Returns a value of the type that an argument has in most cases; its type is mostly not known before it is evaluated.
+    /// Returns a value that mostly has the type of the argument; mostly, its type is only known in evaluation.
     fn edge_argument(&mut self, kind: &str) -> String {
         let term = match self.random.u8(..10) {
             0 if kind != SMALL => return self.path(),
@@ -58,7 +58,7 @@ impl ModuleGenerator {
     }
 }
 
-/// Returns a term of the same value, of which `opa` does not know the type.
+/// Returns a term with the same value, whose type `opa` cannot infer.
 pub(super) fn opaque(term: &str) -> String {
     format!("object.get({{0: {term}}}, 0, input)")
 }

@@ -1,10 +1,10 @@
-//! Random inputs of the shape of Kubernetes objects.
+//! Random inputs in the shape of Kubernetes objects.
 
 use serde_json::{Value, json};
 
 use super::ModuleGenerator;
 
-/// What may be something else than usual.
+/// Paths that may get an unusual value.
 const PLACES: [&str; 11] = [
     "/kind",
     "/apiVersion",
@@ -67,7 +67,7 @@ impl ModuleGenerator {
         (0..self.random.usize(..4)).map(|index| self.container(index)).collect()
     }
 
-    /// Returns an input of the shape of a Kubernetes object, with some odd values.
+    /// Returns an input in the shape of a Kubernetes object, with some unusual values.
     pub(in super::super) fn input(&mut self) -> Value {
         let mut input = json!({
             "kind": self.one(&["Pod", "Deployment", "a"]),

@@ -1,8 +1,8 @@
-//! Random modules as texts, and smaller ones.
+//! Random modules as text, and smaller ones.
 
 use kaudit_rego::Version;
 
-/// Which keywords a module has, and how it writes its rules.
+/// The keywords of a module, and the syntax of its rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModuleSyntax {
     /// Version 1 of the language.
@@ -16,7 +16,7 @@ pub(super) enum ModuleSyntax {
 }
 
 impl ModuleSyntax {
-    /// Whether there are `in`, `every`, `if` and `contains`.
+    /// Whether `in`, `every`, `if` and `contains` are available.
     pub(super) fn has_keywords(self) -> bool {
         self != Self::V0
     }
@@ -35,19 +35,19 @@ impl ModuleSyntax {
     }
 }
 
-/// What a definition adds to its rule.
+/// The head of a definition.
 #[derive(Clone)]
 pub(super) enum RandomHead {
     /// An element of a set.
     Element { rule: String, element: String },
     /// A value; `rule` may have keys or parameters.
     Value { rule: String, operator: &'static str, value: String },
-    /// The value where no other definition gives one.
+    /// The value if no other definition has one.
     Default { rule: String, value: String },
 }
 
 impl RandomHead {
-    /// Returns the head as it is written where there is `contains`, or before that.
+    /// Returns the source text of the head, with or without `contains`.
     fn text(&self, syntax: ModuleSyntax) -> String {
         match self {
             Self::Element { rule, element } if syntax.has_keywords() => format!("{rule} contains {element}"),
@@ -58,7 +58,7 @@ impl RandomHead {
     }
 }
 
-/// What an `else` gives, and on which condition.
+/// The value and condition of an `else`.
 #[derive(Clone)]
 pub(super) struct RandomElse {
     pub(super) value: String,
@@ -68,7 +68,7 @@ pub(super) struct RandomElse {
 /// One definition of a rule or of a function.
 #[derive(Clone)]
 pub(super) struct RandomDefinition {
-    /// The path of what it defines, below the package; `None` for a function.
+    /// The path of the rule below the package; `None` for a function.
     pub(super) path: Option<Vec<String>>,
     /// Lines of METADATA or another comment.
     pub(super) comment: String,
@@ -101,12 +101,12 @@ impl RandomDefinition {
     }
 }
 
-/// A module of a set.
+/// One of the modules that are evaluated together.
 #[derive(Clone)]
 pub(super) struct RandomText {
     pub(super) package: &'static str,
     pub(super) syntax: ModuleSyntax,
-    /// Lines of METADATA before the package.
+    /// The lines of METADATA before the package.
     pub(super) comment: String,
     /// Paths, some with an alias.
     pub(super) imports: Vec<String>,
@@ -133,7 +133,7 @@ impl RandomText {
         paths
     }
 
-    /// Returns modules without a definition, an import or a comment, and such with a smaller definition.
+    /// Returns modules without a definition, an import or a comment, and modules with a smaller definition.
     fn smaller(&self) -> Vec<Self> {
         let mut all = Vec::new();
         for index in (0..self.definitions.len()).rev() {
@@ -171,7 +171,7 @@ impl RandomModule {
         self.modules.iter().map(RandomText::text).collect()
     }
 
-    /// Returns the version that all modules are read in unless they say so.
+    /// Returns the version in which modules are parsed unless they declare one.
     pub(crate) fn version(&self) -> Version {
         let is_v1 = self.modules.iter().any(|module| module.syntax == ModuleSyntax::V1);
         if is_v1 { Version::V1 } else { Version::V0 }

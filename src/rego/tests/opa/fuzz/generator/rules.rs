@@ -5,7 +5,7 @@ use super::{
     module::{RandomDefinition, RandomElse, RandomHead},
 };
 
-/// METADATA that definitions have, and other comments. All of it is valid: this crate does not read it.
+/// METADATA of definitions, and other comments. All of it is valid: this crate does not parse it.
 const COMMENTS: [&str; 5] = [
     "# METADATA\n# title: Names\n",
     "# METADATA\n# title: \"ä: #\"\n# description: |\n#   two\n#   lines\n# custom:\n#   level: 1\n#   list: [a, 2.5]\n",
@@ -14,7 +14,7 @@ const COMMENTS: [&str; 5] = [
     "# a comment about METADATA\n",
 ];
 
-/// A value of a head: where it is found, and whether it is an element of a set there.
+/// The path and value of a head, and whether the value is an element of a set.
 struct HeadParts {
     rule: String,
     is_element: bool,
@@ -32,7 +32,7 @@ impl HeadParts {
 }
 
 impl ModuleGenerator {
-    /// Adds the definitions of one rule or function; returns what may be referred to.
+    /// Adds the definitions of one rule or function; returns the rules that may be referred to.
     pub(super) fn rule(&mut self, name: &str, definitions: &mut Vec<RandomDefinition>) -> Vec<KnownRule> {
         let count = self.random.usize(1..=3);
         match self.random.u8(..12) {
@@ -83,7 +83,7 @@ impl ModuleGenerator {
 
     /// Adds definitions with several keys.
     fn deep(&mut self, name: &str, count: usize, definitions: &mut Vec<RandomDefinition>) {
-        // `opa` adds elements to a set that is a value as well, and then to all that are the same.
+        // `opa` also adds elements to a set that is a value, and then to all sets that are shared with it.
         let is_element = self.bool();
         self.repeat(name, count, definitions, |random| {
             let key = random.key();
@@ -100,7 +100,7 @@ impl ModuleGenerator {
             let mut definition =
                 self.definition(Some(&own), |random| HeadParts::value(format!("{name}.{key}"), random.term(2)));
             if is_mixed {
-                // Which of these branches `opa` looks at depends on its index.
+                // Which of these branches `opa` evaluates depends on its index.
                 definition.others.clear();
             }
             definitions.push(definition);
@@ -161,12 +161,12 @@ impl ModuleGenerator {
         }
     }
 
-    /// Returns what is between a head and its value.
+    /// Returns the operator between a head and its value.
     fn assignment(&mut self) -> &'static str {
         if self.rarely(4) { "=" } else { ":=" }
     }
 
-    /// Makes a definition of a rule: its body first, so that its head can use the body's variables.
+    /// Returns a definition of a rule. Its body is generated first, so that its head can use the body's variables.
     fn definition(
         &mut self,
         path: Option<&Vec<String>>,
@@ -187,7 +187,7 @@ impl ModuleGenerator {
         RandomDefinition { comment, body, others, ..plain(path.cloned(), head) }
     }
 
-    /// Returns none, one or two branches behind `else`.
+    /// Returns none, one or two `else` branches.
     fn others(&mut self) -> Vec<RandomElse> {
         let count = if self.rarely(4) { self.random.usize(1..3) } else { 0 };
         let other = |random: &mut Self| {

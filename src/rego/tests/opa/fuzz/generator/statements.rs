@@ -2,7 +2,7 @@
 
 use super::{KnownRule, ModuleGenerator, builtins::opaque};
 
-/// Builtins that `with` replaces, and others that can take their place.
+/// Builtins that `with` replaces, and their replacements.
 const REPLACED: [(&str, &str); 4] =
     [("count", "is_array"), ("is_string", "is_array"), ("startswith", "contains"), ("upper", "lower")];
 
@@ -13,13 +13,13 @@ impl ModuleGenerator {
             let statement = self.statement(depth);
             body.push(statement);
         }
-        // `opa` refuses variables that nothing uses.
+        // `opa` refuses unused variables.
         if self.variables.len() > outside {
             body.push(format!("is_array([{}])", self.variables[outside..].join(", ")));
         }
     }
 
-    /// Returns a new variable, which is in scope from now on.
+    /// Returns a new variable, which is then in scope.
     pub(super) fn variable(&mut self) -> String {
         self.names += 1;
         let name = format!("v{}", self.names);
@@ -108,7 +108,7 @@ impl ModuleGenerator {
         format!("every {keys}{variable} in {of} {{ is_array([{used}]); {inner} }}")
     }
 
-    /// Returns a statement with other documents or functions.
+    /// Returns a statement with replaced documents or functions.
     fn with(&mut self, depth: u8) -> String {
         let scope = self.variables.clone();
         let (target, value) = self.replacement();
@@ -134,7 +134,7 @@ impl ModuleGenerator {
         format!("{statement} with {target} as {value}{more}")
     }
 
-    /// Returns what `with` replaces, and by what.
+    /// Returns the target of a `with`, and its replacement.
     fn replacement(&mut self) -> (String, String) {
         let target = match self.random.u8(..9) {
             0 => "input",
@@ -151,13 +151,13 @@ impl ModuleGenerator {
     }
 
     fn replaced_builtin(&mut self) -> (String, String) {
-        // A function that calls what it replaces would have no end.
+        // A function that calls the builtin it replaces would recurse forever.
         let (target, other) = REPLACED[self.random.usize(..REPLACED.len())];
         let value = if self.bool() { other.to_owned() } else { self.term(1) };
         (target.to_owned(), value)
     }
 
-    /// A function is replaced only by one before it, which cannot call it.
+    /// Replaces a function only by an earlier one, which cannot call it.
     fn replaced_rule(&mut self) -> (String, String) {
         let index = self.random.usize(..self.known.len());
         let KnownRule { target, arity, .. } = self.known[index].clone();

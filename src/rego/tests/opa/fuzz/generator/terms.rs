@@ -81,7 +81,7 @@ impl ModuleGenerator {
         self.variables[self.random.usize(..self.variables.len())].clone()
     }
 
-    /// Returns something that mostly can be iterated.
+    /// Returns a term that is mostly a collection.
     pub(super) fn collection(&mut self) -> String {
         match self.random.u8(..8) {
             0 => "input.spec.containers".to_owned(),
@@ -120,7 +120,7 @@ impl ModuleGenerator {
             }
             _ => return self.path(),
         };
-        // What is below a value of a known type mostly does not exist.
+        // Most references below a value of a known type would be refused.
         let keyed = if self.rarely(3) { base.clone() } else { opaque(&base) };
         match self.random.u8(..20) {
             0 => format!("{keyed}.{}", self.one(&["a", "name", "y", "web"])),
@@ -150,12 +150,12 @@ impl ModuleGenerator {
         format!("{name}({})", arguments.join(", "))
     }
 
-    /// Returns a term whose type is mostly not known before it is evaluated.
+    /// Returns a term whose type is mostly only known in evaluation.
     fn argument(&mut self, depth: u8) -> String {
         if self.rarely(12) { self.term(depth) } else { self.operand() }
     }
 
-    /// Returns a reference to the input in most cases, whose type is not known.
+    /// Returns mostly a reference to the input, whose type is not known.
     fn operand(&mut self) -> String {
         match self.random.u8(..16) {
             0 => self.reference(),
