@@ -100,7 +100,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Returns the message and help for an unknown function, and whether OPA has the function.
+    /// Returns the message and help for a call of an unknown or unsupported function, and whether OPA has it.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
         // A rule that calls a refused one is left out, with a problem of its own.
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
@@ -166,7 +166,7 @@ impl Checked<'_> {
     }
 }
 
-/// Returns the message and the help for an unknown function, and whether OPA has it.
+/// Returns the message and help for an unknown or unsupported function, and whether OPA has it.
 fn unknown_function(call: &Call) -> (String, String, bool) {
     let name = &call.name;
     if let Some(help) = builtins::unsupported(name) {

@@ -30,14 +30,14 @@ use self::{
     replace::Replacer,
     resolve::{Globals, Meanings},
     term::{DATA, Function, INPUT, ResolvedRule, ResolvedStatement, Variable, Variables},
-    tree::{Packages, Tree},
+    tree::{Packages, RuleTree},
 };
 use super::{
     builtins::declarations,
     constant::Constant,
-    program::{NotTaken, Program, RuleId, SourceLocation},
+    program::{Program, RuleId, SourceLocation, UnsupportedFeature},
     references::{Node, Path},
-    syntax::{Expr, Key, Kind, Module, Name, Position},
+    syntax::{Expr, ExprKind, Key, Module, Name, Position},
 };
 
 /// Runs all stages on modules that are evaluated together. Rules in `missing` can be referenced by name.
@@ -165,7 +165,7 @@ impl Compiled {
     }
 
     /// Plans definitions individually, for coverage.
-    pub fn plan_definitions(&self, definitions: &[DefinitionId]) -> (Program, Vec<Result<RuleId, NotTaken>>) {
+    pub fn plan_definitions(&self, definitions: &[DefinitionId]) -> (Program, Vec<Result<RuleId, UnsupportedFeature>>) {
         plan::plan_definitions(self, definitions)
     }
 
@@ -186,7 +186,7 @@ impl Compiled {
             let keeps_prints = self.keeps_prints[rule.module];
             flatten::rule(rule, keeps_prints, &mut self.variables);
         }
-        let tree = Tree::new(&self.rules);
+        let tree = RuleTree::new(&self.rules);
         let parameters: Vec<usize> = self.rules.iter().map(ResolvedRule::arity).collect();
         let (variables, replaced) = (&mut self.variables, &mut self.replaced);
         let mut values = Replacer { tree: &tree, arities: &parameters, variables, replaced, faults };
@@ -268,12 +268,12 @@ fn constants(path: &Expr) -> Option<Vec<Constant>> {
     let name = |name: &Name| Constant::String(name.as_ref().into());
     let key = |key: &Key| match key {
         Key::Dot(key) => Some(name(key)),
-        Key::Index(Expr { kind: Kind::Scalar(text), .. }) => Constant::scalar(text),
+        Key::Index(Expr { kind: ExprKind::Scalar(text), .. }) => Constant::scalar(text),
         Key::Index(_) => None,
     };
     match &path.kind {
-        Kind::Name(first) => Some(vec![name(first)]),
-        Kind::Ref(head, keys) => std::iter::once(head.as_name().map(name)).chain(keys.iter().map(key)).collect(),
+        ExprKind::Name(first) => Some(vec![name(first)]),
+        ExprKind::Ref(head, keys) => std::iter::once(head.as_name().map(name)).chain(keys.iter().map(key)).collect(),
         _ => None,
     }
 }

@@ -172,7 +172,7 @@ mod tests {
     use super::Constant;
 
     #[test]
-    fn strings_are_read_as_opa_reads_them() {
+    fn strings_are_parsed_as_in_opa() {
         for (text, want) in [
             (r#""a\n\"\/\u00e9""#, "a\n\"/é"),
             ("\"a\tb\\n\u{1b}\"", "a\tb\n\u{1b}"),

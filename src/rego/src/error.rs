@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_place_and_the_first_reason() {
+    fn location_and_first_reason_are_parsed() {
         let text = "\n--> dir/a:b.rego:7:3\n  |\n7 | x\n  |   ^\nerror: var x is unsafe (path [\"a\"], scopes [])";
         let place = Some(("dir/a:b.rego".to_owned(), 7, 3));
         let parsed = PolicyError::parse(text);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_the_text() {
+    fn lines_match_those_of_the_text() {
         for text in ["", "\n", "a", "a\n", "a\r\nb\n\nä\n", "\n\n a\rb\n\r\n", "a\r"] {
             let indexed = FileText::from(text.to_owned());
             let lines: Vec<&str> = text.lines().collect();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_not_less_than_what_a_parser_finds() {
+    fn size_estimates_are_never_too_low() {
         let file = |form, text: &str| File::new("f".into(), form, text.to_owned());
         for (text, least) in [("[]", 1), ("[[],[],0]", 4), (r#"{"a":{"b":[1,2]}}"#, 5), (r#"["a,\",b"]"#, 2)] {
             let (json, yaml) = (file(Form::Json, text).values(), file(Form::Yaml, text).values());

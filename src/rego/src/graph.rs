@@ -31,7 +31,7 @@ pub(crate) struct RuleDepth {
 pub(crate) type RuleDepths<'a> = BTreeMap<&'a [String], RuleDepth>;
 
 /// A rule that is being visited, with its targets that are not visited yet.
-struct Visited<'a, 'g> {
+struct VisitedRule<'a, 'g> {
     path: &'a [String],
     targets: btree_set::Iter<'g, &'a [String]>,
 }
@@ -85,13 +85,13 @@ impl<'a> Graph<'a> {
         let (mut depths, mut cycles) = (RuleDepths::new(), Vec::new());
         // The rules on the path to the current one with their positions on it; `None` if visited completely.
         let mut places: BTreeMap<&'a [String], Option<usize>> = BTreeMap::new();
-        let mut way: Vec<Visited<'a, '_>> = Vec::new();
+        let mut way: Vec<VisitedRule<'a, '_>> = Vec::new();
         for (begin, targets) in &self.edges {
             if places.contains_key(begin) {
                 continue;
             }
             places.insert(begin, Some(0));
-            way.push(Visited { path: begin, targets: targets.iter() });
+            way.push(VisitedRule { path: begin, targets: targets.iter() });
             while let Some(last) = way.last_mut() {
                 match last.targets.next().map(|target| (*target, places.get(target))) {
                     Some((_, Some(None))) => {}
@@ -102,7 +102,7 @@ impl<'a> Graph<'a> {
                     }
                     Some((target, None)) => {
                         places.insert(target, Some(way.len()));
-                        way.push(Visited { path: target, targets: self.edges[target].iter() });
+                        way.push(VisitedRule { path: target, targets: self.edges[target].iter() });
                     }
                     None => {
                         let path = last.path;

@@ -42,7 +42,7 @@ use self::{
     filters::Filtered,
     limit::Gauge,
     replaced::Substitutions,
-    sink::{ConflictSink, Conflicts, Sink},
+    sink::{ConflictSink, Conflicts, ResultSink},
     slot::{Lookup, Slot},
 };
 pub(crate) use self::{
@@ -50,7 +50,7 @@ pub(crate) use self::{
     noted::TraceNote,
 };
 use super::{
-    program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId},
+    program::{PathId, PathNode, PlannedDefinition, PlannedRule, Program, RuleForm, RuleId},
     value,
 };
 
@@ -180,7 +180,7 @@ impl<'v> Machine<'v, '_> {
         }
         let value = match definitions.as_slice() {
             [only] => only.clone(),
-            _ if rule.form == Form::Document => self.rule(RuleId(id))?.clone(),
+            _ if rule.form == RuleForm::Document => self.rule(RuleId(id))?.clone(),
             all => merged(rule, all)?,
         };
         let value = self.or_default(rule, value)?;
@@ -218,7 +218,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Returns the default of a rule if the value is undefined.
-    fn or_default(&mut self, rule: &'v Rule, value: Value) -> Result<Value, Halt> {
+    fn or_default(&mut self, rule: &'v PlannedRule, value: Value) -> Result<Value, Halt> {
         match &rule.default {
             Some(default) if value == Value::Undefined => {
                 self.shared.trace.reached.extend(rule.default_at);
@@ -229,7 +229,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Evaluates definitions of a rule without parameters into one value.
-    fn together(&mut self, rule: &'v Rule, definitions: &'v [Definition]) -> Result<Value, Halt> {
+    fn together(&mut self, rule: &'v PlannedRule, definitions: &'v [PlannedDefinition]) -> Result<Value, Halt> {
         self.shared.gauge.enter()?;
         let base = self.registers.len();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
@@ -238,15 +238,20 @@ impl<'v> Machine<'v, '_> {
         value
     }
 
-    fn definitions(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
+    fn definitions(
+        &mut self,
+        rule: &'v PlannedRule,
+        definitions: &'v [PlannedDefinition],
+        base: usize,
+    ) -> Result<Value, Halt> {
         match rule.form {
-            Form::Complete => {
+            RuleForm::Complete => {
                 let (mut value, is_function) = (None, rule.arity > 0);
                 for definition in definitions {
                     for branch in &definition.branches {
                         let mut own = None;
                         let once = rule.decided_by_first;
-                        let ran = self.block(branch, base, &mut Sink::One { value: &mut own, once, is_function });
+                        let ran = self.block(branch, base, &mut ResultSink::One { value: &mut own, once, is_function });
                         ran.map_err(|halt| halt.at(definition.at))?;
                         if let Some(own) = own {
                             sink::agree_with(&mut value, own, (definition, is_function))?;
@@ -259,40 +264,50 @@ impl<'v> Machine<'v, '_> {
                 }
                 Ok(value.map_or(Value::Undefined, |(value, _)| value))
             }
-            Form::Set => {
+            RuleForm::Set => {
                 let mut items = BTreeSet::new();
                 for definition in definitions {
-                    self.first_branch(definition, base, &mut Sink::Set(&mut items))?;
+                    self.first_branch(definition, base, &mut ResultSink::Set(&mut items))?;
                 }
                 Ok(Value::from(items))
             }
-            Form::Object => {
+            RuleForm::Object => {
                 let (mut fields, mut conflicts) = (BTreeMap::new(), Conflicts::new());
                 for definition in definitions {
                     let conflicts = ConflictSink { keys: &mut conflicts, at: definition.at };
-                    let sink = &mut Sink::Object { fields: &mut fields, conflicts: Some(conflicts) };
+                    let sink = &mut ResultSink::Object { fields: &mut fields, conflicts: Some(conflicts) };
                     self.first_branch(definition, base, sink)?;
                 }
                 self.conflicting = conflicts;
                 Ok(Value::from(fields))
             }
-            Form::Document => self.document(rule, definitions, base),
+            RuleForm::Document => self.document(rule, definitions, base),
         }
     }
 
     /// Evaluates a definition without `else`.
-    fn first_branch(&mut self, definition: &'v Definition, base: usize, sink: &mut Sink<'_>) -> Result<(), Halt> {
+    fn first_branch(
+        &mut self,
+        definition: &'v PlannedDefinition,
+        base: usize,
+        sink: &mut ResultSink<'_>,
+    ) -> Result<(), Halt> {
         let Some(branch) = definition.branches.first() else { return Ok(()) };
         self.block(branch, base, sink).map(drop).map_err(|halt| halt.at(definition.at))
     }
 
     /// Builds the document at a path from the rules there and below.
-    fn document(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
+    fn document(
+        &mut self,
+        rule: &'v PlannedRule,
+        definitions: &'v [PlannedDefinition],
+        base: usize,
+    ) -> Result<Value, Halt> {
         let (mut fields, mut values, mut conflicts) = (Object::new(), BTreeSet::new(), Conflicts::new());
         for definition in definitions {
             for branch in &definition.branches {
                 let (elements, mut given) = (definition.gives_elements, false);
-                let mut sink = Sink::Document {
+                let mut sink = ResultSink::Document {
                     fields: &mut fields,
                     values: &mut values,
                     elements,
@@ -336,9 +351,9 @@ impl<'v> Machine<'v, '_> {
 }
 
 /// Merges the values of definitions.
-fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
+fn merged(rule: &PlannedRule, definitions: &[Value]) -> Result<Value, Halt> {
     match rule.form {
-        Form::Complete => {
+        RuleForm::Complete => {
             let mut value = None;
             let defined = rule.definitions.iter().zip(definitions).filter(|(_, own)| **own != Value::Undefined);
             for (definition, own) in defined {
@@ -346,7 +361,7 @@ fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
             }
             Ok(value.map_or(Value::Undefined, |(value, _)| value))
         }
-        Form::Set => {
+        RuleForm::Set => {
             let mut items = BTreeSet::new();
             for own in definitions {
                 if let Value::Set(own) = own {
@@ -356,7 +371,7 @@ fn merged(rule: &Rule, definitions: &[Value]) -> Result<Value, Halt> {
             Ok(Value::from(items))
         }
         // A document contains more than its definitions.
-        Form::Object | Form::Document => {
+        RuleForm::Object | RuleForm::Document => {
             let mut fields = BTreeMap::new();
             for (definition, own) in rule.definitions.iter().zip(definitions) {
                 for (key, value) in value::object(own).into_iter().flat_map(Object::iter) {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_charged_for_what_it_holds() {
+    fn only_memory_held_by_the_thread_is_charged() {
         let meter = MemoryMeter::start();
         let held = vec![0_u8; 1 << 20];
         assert!(meter.used() >= 1 << 20, "{}", meter.used());

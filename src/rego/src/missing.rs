@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_broken_text_defines_is_guessed_from_its_lines() {
+    fn definitions_of_a_broken_module_are_guessed_from_its_lines() {
         let text = "# of a\npackage a.b[\"c-d\"] # here\nimport data.x\ndefault ok := false\nok if {\n\tmsg := 1\n}\nelse := 2\n\
                     deny[msg] {\n  x\n}\nf(x) := (\n";
         assert_eq!(package_of(text), Some(vec!["a".to_owned(), "b".to_owned(), "c-d".to_owned()]));

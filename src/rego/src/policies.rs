@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_that_does_not_exist_is_named() {
+    fn missing_rules_are_named_in_the_error() {
         let modules = [("a.rego", "package a.b\n\np.q := 1\n"), ("empty.rego", "package empty\n")];
         let modules = modules.map(|(name, text)| File::new(name.into(), Form::Rego, text.to_owned()));
         let policies = Policies::load(modules.into(), &Limits::default()).unwrap();

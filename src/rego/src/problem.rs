@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_where_and_how_to_mend_it() {
+    fn shows_the_location_and_the_fix() {
         let problem = Problem::refused(&"p/a.rego".into(), "no such function")
             .at(&"package a\n\tdeny contains nope(1)\n".to_owned().into(), 2, 16)
             .help("write another");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn many_problems_are_summed_up() {
+    fn many_problems_are_summarized() {
         let problems: Vec<Problem> =
             (1..=7).map(|line| Problem::refused(&"a".into(), "x").at(&FileText::default(), line, 2)).collect();
         assert_eq!(summed_up(&problems[..2]), "a:1:2: x; a:2:2: x");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_file_has_no_line() {
+    fn problems_of_a_whole_file_have_no_line() {
         assert_eq!(Problem::warning(&"a".into(), "empty").to_string(), "a: warning: empty");
     }
 }

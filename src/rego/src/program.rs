@@ -17,10 +17,10 @@ use super::{builtins::Callee, file::File, order, problem::Problem, references::P
 pub struct Program {
     /// The names of the modules.
     pub(crate) files: Vec<Arc<str>>,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<PlannedRule>,
     pub(crate) paths: Vec<PathNode>,
     /// The planned rules by their paths below `data`, or why they are unsupported.
-    pub entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
+    pub entries: BTreeMap<Path, Result<RuleId, UnsupportedFeature>>,
     /// The number of comprehensions that are computed once per evaluation.
     pub(crate) memos: usize,
     /// The number of loops that have a filter.
@@ -36,12 +36,13 @@ impl Program {
 
     /// Returns the unsupported rules as problems of the files of the modules.
     pub fn unsupported(&self, files: &[&File]) -> Vec<Problem> {
-        let problem = |NotTaken { reason, at: SourceLocation { module, at } }: &NotTaken| {
+        let problem = |UnsupportedFeature { reason, at: SourceLocation { module, at } }: &UnsupportedFeature| {
             let file = files.get(*module)?;
             let message = format!("{reason} is not supported");
             Some(Problem::refused(&file.shown, message).at(&file.text, at.line, at.column))
         };
-        let mut all: Vec<&NotTaken> = self.entries.values().filter_map(|entry| entry.as_ref().err()).collect();
+        let mut all: Vec<&UnsupportedFeature> =
+            self.entries.values().filter_map(|entry| entry.as_ref().err()).collect();
         all.sort_by_key(|unsupported| unsupported.at);
         all.dedup();
         all.into_iter().filter_map(problem).collect()
@@ -59,7 +60,7 @@ pub struct SourceLocation {
 
 /// Why a rule cannot be part of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotTaken {
+pub struct UnsupportedFeature {
     /// The unsupported feature, as the subject of a sentence.
     pub reason: String,
     /// Where it is used.
@@ -83,7 +84,7 @@ pub(crate) struct MemoId(pub(crate) usize);
 
 /// Selects the elements that a loop visits when it runs repeatedly over one collection.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct LoopFilter {
     /// Index of the filter.
     pub(crate) id: usize,
     /// The number of leading steps in the block that depend only on the element: if they fail once, they always do.
@@ -124,8 +125,8 @@ pub(crate) enum PathNode {
 
 /// All definitions of one path.
 #[derive(Debug)]
-pub(crate) struct Rule {
-    pub(crate) form: Form,
+pub(crate) struct PlannedRule {
+    pub(crate) form: RuleForm,
     /// Its path below `data`; `None` for a part of another rule.
     pub(crate) path: Option<Box<[Value]>>,
     /// The number of registers of its definitions; the first ones hold the arguments.
@@ -135,16 +136,16 @@ pub(crate) struct Rule {
     pub(crate) default: Option<Operand>,
     /// Where the default is written, for coverage.
     pub(crate) default_at: Option<SourceLocation>,
-    pub(crate) definitions: Box<[Definition]>,
+    pub(crate) definitions: Box<[PlannedDefinition]>,
     /// Whether all definitions have the same value, so that the first one that holds decides.
     pub(crate) decided_by_first: bool,
     /// Whether its evaluation never ends in an error, other than one of a limit or of a builtin.
     pub(crate) cannot_fail: bool,
 }
 
-impl Rule {
+impl PlannedRule {
     /// Returns a rule without definitions.
-    pub(crate) fn new(form: Form, path: Option<Box<[Value]>>, arity: usize) -> Self {
+    pub(crate) fn new(form: RuleForm, path: Option<Box<[Value]>>, arity: usize) -> Self {
         Self {
             form,
             path,
@@ -161,7 +162,7 @@ impl Rule {
 
 /// The kind of value of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum RuleForm {
     /// A single value; also that of a function.
     Complete,
     Set,
@@ -172,7 +173,7 @@ pub(crate) enum Form {
 
 /// A definition with its `else` branches: the first branch that holds decides.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub(crate) struct PlannedDefinition {
     pub(crate) branches: Box<[Block]>,
     /// Where it is written; `None` if it is generated.
     pub(crate) at: Option<SourceLocation>,
@@ -180,17 +181,17 @@ pub(crate) struct Definition {
     pub(crate) gives_elements: bool,
 }
 
-impl Definition {
+impl PlannedDefinition {
     /// Returns a definition that yields the value of another rule, at these keys of a document.
     pub(crate) fn of_rule(keys: impl IntoIterator<Item = Value>, rule: RuleId) -> Self {
         let keys = keys.into_iter().map(Operand::Constant).collect();
-        let step = Step::Yield { keys, value: Operand::Rule(rule) };
+        let step = ProgramStep::Yield { keys, value: Operand::Rule(rule) };
         Self { branches: Box::new([Box::new([step])]), at: None, gives_elements: false }
     }
 }
 
 /// Steps in order; the block ends at the first one that does not hold.
-pub(crate) type Block = Box<[Step]>;
+pub(crate) type Block = Box<[ProgramStep]>;
 
 /// The source of a value.
 #[derive(Clone, PartialEq)]
@@ -214,7 +215,7 @@ impl fmt::Debug for Operand {
 
 /// One step of a body. A step that reads an undefined value does not hold.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum ProgramStep {
     /// Holds if the value is neither undefined nor false.
     Test(Operand),
     /// Holds if the value is not undefined.
@@ -228,7 +229,7 @@ pub(crate) enum Step {
     Equal(Operand, Operand),
     /// A comparison as a condition, or its boolean value.
     Compare {
-        by: Comparison,
+        by: ComparisonOperator,
         left: Operand,
         right: Operand,
         into: Option<Register>,
@@ -286,7 +287,7 @@ pub(crate) enum Step {
         key: Register,
         value: Register,
         block: Block,
-        filter: Option<Filter>,
+        filter: Option<LoopFilter>,
     },
     /// Runs the block for each nested value, with its path.
     Walk {
@@ -351,7 +352,7 @@ pub(crate) enum Collection {
 
 /// Equality, inequality, and the comparisons by order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum ComparisonOperator {
     Equal,
     NotEqual,
     Less,
@@ -360,7 +361,7 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-impl Comparison {
+impl ComparisonOperator {
     /// Returns the comparison for a builtin.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {

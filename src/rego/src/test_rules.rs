@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{
     references::{self, Path, TODO_PREFIX},
-    syntax::{Body, Expr, Key, Kind, Module, Position, Rule, What},
+    syntax::{Expr, ExprKind, Key, Module, Position, Rule, StatementNode, SyntaxBody},
 };
 
 /// A rule that is a test.
@@ -54,10 +54,10 @@ fn test(module: &Module, rule: &Rule) -> Option<TestRule> {
 
 fn shape(module: &Module, rule: &Rule, beyond: bool, whole: bool) -> TestShape {
     let first = &rule.first;
-    let has_one_key = matches!(&rule.name.kind, Kind::Ref(_, keys) if keys.len() == 1);
+    let has_one_key = matches!(&rule.name.kind, ExprKind::Ref(_, keys) if keys.len() == 1);
     let is_element = !module.is_v1() && !first.conditional && first.value.is_none() && has_one_key;
     if rule.default {
-        let is_true = |value: &Expr| matches!(&value.kind, Kind::Scalar(text) if &**text == "true");
+        let is_true = |value: &Expr| matches!(&value.kind, ExprKind::Scalar(text) if &**text == "true");
         return TestShape::Default(first.value.as_ref().is_some_and(|(_, value)| is_true(value)));
     }
     match &rule.parameters {
@@ -75,7 +75,7 @@ fn shape(module: &Module, rule: &Rule, beyond: bool, whole: bool) -> TestShape {
 /// Returns the leading constant names of a head, and whether there are no other keys.
 fn head(rule: &Rule) -> (Path, bool) {
     let mut names: Path = rule.first_name().map(ToString::to_string).into_iter().collect();
-    let Kind::Ref(_, keys) = &rule.name.kind else { return (names, true) };
+    let ExprKind::Ref(_, keys) = &rule.name.kind else { return (names, true) };
     for key in keys {
         match key.constant() {
             Some(name) => names.push(name.to_string()),
@@ -93,7 +93,7 @@ pub fn lines(module: &Module) -> BTreeSet<u32> {
         rule.contains.iter().for_each(|element| value(element, &mut lines));
         if rule.contains.is_none()
             && !rule.first.conditional
-            && let Kind::Ref(_, keys) = &rule.name.kind
+            && let ExprKind::Ref(_, keys) = &rule.name.kind
             && let [Key::Index(key)] = keys.as_slice()
         {
             lines.insert(key.at.line);
@@ -112,13 +112,13 @@ fn value(expr: &Expr, lines: &mut BTreeSet<u32>) {
     inside(expr, lines);
 }
 
-fn body(statements: &Body, lines: &mut BTreeSet<u32>) {
+fn body(statements: &SyntaxBody, lines: &mut BTreeSet<u32>) {
     for statement in statements {
         match &statement.what {
-            What::Some(_) => continue,
-            What::Expr(expr) | What::Not(expr) => inside(expr, lines),
-            What::SomeIn { collection, .. } => inside(collection, lines),
-            What::Every { collection, body, .. } => {
+            StatementNode::Some(_) => continue,
+            StatementNode::Expr(expr) | StatementNode::Not(expr) => inside(expr, lines),
+            StatementNode::SomeIn { collection, .. } => inside(collection, lines),
+            StatementNode::Every { collection, body, .. } => {
                 inside(collection, lines);
                 self::body(body, lines);
             }
@@ -129,7 +129,7 @@ fn body(statements: &Body, lines: &mut BTreeSet<u32>) {
 
 /// Adds the lines of statements in comprehensions.
 fn inside(expr: &Expr, lines: &mut BTreeSet<u32>) {
-    if let Kind::Comprehension(comprehension) = &expr.kind {
+    if let ExprKind::Comprehension(comprehension) = &expr.kind {
         body(&comprehension.body, lines);
     }
     for part in expr.children() {

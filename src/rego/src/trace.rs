@@ -37,7 +37,7 @@ use super::{
     machine::TraceNote,
     program::SourceLocation,
     references::Path,
-    syntax::{Body, Expr, Module, Position, Rule, Statement},
+    syntax::{Expr, Module, Position, Rule, Statement, SyntaxBody},
 };
 pub use crate::machine::Trace;
 
@@ -78,7 +78,7 @@ impl Tracer<'_> {
         &self,
         module: usize,
         rule: &Rule,
-        extra: impl Fn(&Body) -> Option<(usize, Statement)>,
+        extra: impl Fn(&SyntaxBody) -> Option<(usize, Statement)>,
     ) -> Vec<Option<TracedBranch>> {
         let branches = std::iter::once(&rule.first).chain(&rule.others);
         let traced = branches.map(|branch| {
@@ -92,9 +92,9 @@ impl Tracer<'_> {
         &self,
         module: usize,
         at: Position,
-        mut body: Option<Body>,
+        mut body: Option<SyntaxBody>,
         value: Option<&Expr>,
-        extra: &impl Fn(&Body) -> Option<(usize, Statement)>,
+        extra: &impl Fn(&SyntaxBody) -> Option<(usize, Statement)>,
     ) -> Option<TracedBranch> {
         let mut without_values = BTreeSet::new();
         let mut is_ordered = false;
@@ -132,7 +132,7 @@ impl Tracer<'_> {
     }
 
     /// Compiles a body as a rule of its own.
-    fn compile(&self, module: usize, at: Position, body: Body) -> Result<Compiled, Vec<Fault>> {
+    fn compile(&self, module: usize, at: Position, body: SyntaxBody) -> Result<Compiled, Vec<Fault>> {
         let mut traced = self.modules[module].clone();
         traced.rules.push(instrument::rule(at, body));
         let needed = self.uses.needed(module).into_iter();
@@ -152,7 +152,7 @@ impl Tracer<'_> {
 }
 
 /// Puts statements into the evaluation order of the given positions; returns whether the order changed.
-fn reorder(body: &mut Body, order: &[Position]) -> bool {
+fn reorder(body: &mut SyntaxBody, order: &[Position]) -> bool {
     let places: BTreeSet<Position> = body.iter().map(|statement| statement.at).collect();
     let mut ranks: BTreeMap<Position, usize> = BTreeMap::new();
     for (rank, at) in order.iter().enumerate() {

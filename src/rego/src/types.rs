@@ -12,7 +12,7 @@ use super::constant::Constant;
 const LARGEST: usize = 20_000;
 
 /// An inferred type; `None` if it is unknown.
-pub(crate) type Known = Option<Type>;
+pub(crate) type InferredType = Option<Type>;
 
 /// A set of values that an expression may have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,76 +21,76 @@ pub(crate) enum Type {
     Boolean,
     Number,
     String,
-    Array(Arc<Array>),
-    Object(Arc<Object>),
+    Array(Arc<ArrayType>),
+    Object(Arc<ObjectType>),
     /// A set; always empty if the type of its elements is `None`.
-    Set(Arc<Known>),
+    Set(Arc<InferredType>),
     /// One of these types, in their order; any type if the list is empty.
     Any(Arc<[Self]>),
-    Function(Arc<Function>),
+    Function(Arc<FunctionType>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Array {
+pub(crate) struct ArrayType {
     /// The types of the first items.
-    pub(crate) items: Vec<Known>,
+    pub(crate) items: Vec<InferredType>,
     /// The type of all other items.
-    pub(crate) rest: Known,
+    pub(crate) rest: InferredType,
     size: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Object {
+pub(crate) struct ObjectType {
     /// Fields with constant keys, in the order of the keys.
-    pub(crate) fields: Vec<(Constant, Known)>,
+    pub(crate) fields: Vec<(Constant, InferredType)>,
     /// The types of keys and values of all other fields.
-    pub(crate) rest: Option<(Known, Known)>,
+    pub(crate) rest: Option<(InferredType, InferredType)>,
     size: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Function {
-    pub(crate) parameters: Vec<Known>,
+pub(crate) struct FunctionType {
+    pub(crate) parameters: Vec<InferredType>,
     /// The type of all arguments after the parameters.
-    pub(crate) variadic: Known,
+    pub(crate) variadic: InferredType,
     /// `None` if there is no result.
-    pub(crate) result: Known,
+    pub(crate) result: InferredType,
 }
 
 /// Arrays with a rest come last, as in OPA.
-impl Ord for Array {
+impl Ord for ArrayType {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rest.cmp(&other.rest).then_with(|| self.items.cmp(&other.items))
     }
 }
 
-impl PartialOrd for Array {
+impl PartialOrd for ArrayType {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Object {
+impl Ord for ObjectType {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rest.cmp(&other.rest).then_with(|| self.fields.cmp(&other.fields))
     }
 }
 
-impl PartialOrd for Object {
+impl PartialOrd for ObjectType {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Array {
-    pub(crate) fn at(&self, index: usize) -> Known {
+impl ArrayType {
+    pub(crate) fn at(&self, index: usize) -> InferredType {
         self.items.get(index).cloned().unwrap_or_else(|| self.rest.clone())
     }
 }
 
-impl Object {
+impl ObjectType {
     /// Returns an object type; of two fields with one key, the last one counts.
-    pub(crate) fn new(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
+    pub(crate) fn new(fields: Vec<(Constant, InferredType)>, rest: Option<(InferredType, InferredType)>) -> Self {
         let mut object = Self { fields: Vec::with_capacity(fields.len()), rest, size: 0 };
         for (key, value) in fields {
             match object.fields.binary_search_by(|(known, _)| known.cmp(&key)) {
@@ -104,7 +104,7 @@ impl Object {
         object
     }
 
-    pub(crate) fn at(&self, key: &Constant) -> Known {
+    pub(crate) fn at(&self, key: &Constant) -> InferredType {
         if let Ok(at) = self.fields.binary_search_by(|(known, _)| known.cmp(key)) {
             return self.fields[at].1.clone();
         }
@@ -122,17 +122,17 @@ impl Type {
         Self::Any(Arc::new([]))
     }
 
-    pub(crate) fn array(items: Vec<Known>, rest: Known) -> Self {
+    pub(crate) fn array(items: Vec<InferredType>, rest: InferredType) -> Self {
         let size = items.iter().chain([&rest]).map(size).fold(1, usize::saturating_add);
-        if size > LARGEST { Self::any() } else { Self::Array(Arc::new(Array { items, rest, size })) }
+        if size > LARGEST { Self::any() } else { Self::Array(Arc::new(ArrayType { items, rest, size })) }
     }
 
-    pub(crate) fn object(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
-        let object = Object::new(fields, rest);
+    pub(crate) fn object(fields: Vec<(Constant, InferredType)>, rest: Option<(InferredType, InferredType)>) -> Self {
+        let object = ObjectType::new(fields, rest);
         if object.size > LARGEST { Self::any() } else { Self::Object(Arc::new(object)) }
     }
 
-    pub(crate) fn set(of: Known) -> Self {
+    pub(crate) fn set(of: InferredType) -> Self {
         if size(&of) > LARGEST { Self::any() } else { Self::Set(Arc::new(of)) }
     }
 
@@ -197,12 +197,12 @@ impl Type {
     }
 }
 
-fn size(of: &Known) -> usize {
+fn size(of: &InferredType) -> usize {
     of.as_ref().map_or(1, Type::size)
 }
 
 /// Returns the type of values that have one type or the other.
-pub(crate) fn or(a: Known, b: Known) -> Known {
+pub(crate) fn or(a: InferredType, b: InferredType) -> InferredType {
     let (Some(a), Some(b)) = (&a, &b) else { return a.or(b) };
     Some(match (a, b) {
         (Type::Function(a), Type::Function(b)) => Type::Function(Arc::new(either(a, b)?)),
@@ -218,12 +218,12 @@ pub(crate) fn or(a: Known, b: Known) -> Known {
 }
 
 /// Returns the type of a function with definitions of two types.
-fn either(a: &Function, b: &Function) -> Option<Function> {
+fn either(a: &FunctionType, b: &FunctionType) -> Option<FunctionType> {
     if a.parameters.len() != b.parameters.len() || a.variadic.is_some() != b.variadic.is_some() {
         return None;
     }
     let parameters = a.parameters.iter().zip(&b.parameters).map(|(a, b)| or(a.clone(), b.clone())).collect();
-    Some(Function {
+    Some(FunctionType {
         parameters,
         variadic: or(a.variadic.clone(), b.variadic.clone()),
         result: or(a.result.clone(), b.result.clone()),
@@ -231,7 +231,7 @@ fn either(a: &Function, b: &Function) -> Option<Function> {
 }
 
 /// Returns the type of the keys of a collection; `None` if there are none.
-pub(crate) fn keys(of: &Known) -> Known {
+pub(crate) fn keys(of: &InferredType) -> InferredType {
     match of.as_ref()? {
         Type::Array(_) => Some(Type::Number),
         Type::Object(object) => {
@@ -246,7 +246,7 @@ pub(crate) fn keys(of: &Known) -> Known {
 }
 
 /// Returns the type of the values of a collection; `None` if there are none.
-pub(crate) fn values(of: &Known) -> Known {
+pub(crate) fn values(of: &InferredType) -> InferredType {
     match of.as_ref()? {
         Type::Array(array) => array.items.iter().chain([&array.rest]).fold(None, |all, item| or(all, item.clone())),
         Type::Object(object) => {
@@ -261,7 +261,7 @@ pub(crate) fn values(of: &Known) -> Known {
 }
 
 /// Returns the type at a constant key; `None` if there cannot be a value.
-pub(crate) fn select(of: &Known, key: &Constant) -> Known {
+pub(crate) fn select(of: &InferredType, key: &Constant) -> InferredType {
     match of.as_ref()? {
         Type::Array(array) => match key {
             Constant::Number(number) => array.at(number.index()?),
@@ -283,7 +283,7 @@ pub(crate) fn select(of: &Known, key: &Constant) -> Known {
 }
 
 /// Whether a type is unknown, or a part of it.
-pub(crate) fn is_unknown(of: &Known) -> bool {
+pub(crate) fn is_unknown(of: &InferredType) -> bool {
     let Some(of) = of else { return true };
     match of {
         Type::Array(array) => array.items.iter().any(is_unknown) || array.rest.is_some() && is_unknown(&array.rest),
@@ -298,15 +298,16 @@ pub(crate) fn is_unknown(of: &Known) -> bool {
 }
 
 /// Whether a value may have both types.
-pub(crate) fn unifies(a: &Known, b: &Known) -> bool {
+pub(crate) fn unifies(a: &InferredType, b: &InferredType) -> bool {
     let (Some(a), Some(b)) = (a, b) else { return false };
     match (a, b) {
         (Type::Any(of), other) | (other, Type::Any(of)) if one_unifies(of, other) => true,
         (Type::Any(_), Type::Any(of)) => one_unifies(of, a),
         (Type::Any(_), _) | (_, Type::Any(_)) => false,
         (Type::Array(a), Type::Array(b)) => {
-            let items =
-                |a: &Array, b: &Array| a.items.iter().enumerate().all(|(index, item)| unifies(item, &b.at(index)));
+            let items = |a: &ArrayType, b: &ArrayType| {
+                a.items.iter().enumerate().all(|(index, item)| unifies(item, &b.at(index)))
+            };
             items(a, b) && items(b, a) && (a.rest.is_none() || b.rest.is_none() || unifies(&a.rest, &b.rest))
         }
         (Type::Object(a), Type::Object(b)) => {
@@ -332,7 +333,7 @@ fn one_unifies(of: &[Type], other: &Type) -> bool {
     of.is_empty() || of.iter().any(|one| unifies(&Some(one.clone()), &Some(other.clone())))
 }
 
-fn fields_unify(a: &Object, b: &Object) -> bool {
+fn fields_unify(a: &ObjectType, b: &ObjectType) -> bool {
     a.fields.iter().all(|(key, value)| match b.at(key) {
         None => a.rest_value().is_some() || b.rest_value().is_some(),
         known => unifies(value, &known),
@@ -354,7 +355,7 @@ impl fmt::Display for Type {
             }
             Self::Object(object) => {
                 f.write_str("object")?;
-                let field = |(key, value): &(Constant, Known)| format!("{}: {}", key.plain(), shown(value));
+                let field = |(key, value): &(Constant, InferredType)| format!("{}: {}", key.plain(), shown(value));
                 list(f, &object.fields.iter().map(field).collect::<Vec<_>>())?;
                 match &object.rest {
                     Some((keys, values)) => write!(f, "[{}: {}]", shown(keys), shown(values)),
@@ -381,6 +382,6 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[String]) -> fmt::Result {
 }
 
 /// Returns the text of a type, or `???` if it is unknown.
-pub(crate) fn shown(of: &Known) -> String {
+pub(crate) fn shown(of: &InferredType) -> String {
     of.as_ref().map_or_else(|| "???".to_owned(), ToString::to_string)
 }

@@ -43,7 +43,7 @@ pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, 
     if rounded.get() { exact(serde_json::from_slice(json)?, selection) } else { Ok(value) }
 }
 
-/// Parses the selected parts of JSON with all digits of integers, of which serde_json keeps 64 bits.
+/// Parses the selected parts of JSON with all digits of integers, of which `serde_json` keeps 64 bits.
 fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json::Error> {
     let text = json.get();
     match text.as_bytes().first() {
@@ -249,7 +249,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(field) = entries.next_key_seed(Field(self.0))? {
+        while let Some(field) = entries.next_key_seed(FieldSeed(self.0))? {
             let Some((key, selection)) = field else {
                 entries.next_value::<Skipped>()?;
                 continue;
@@ -265,9 +265,9 @@ impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
 }
 
 /// Parses the key of a field, and returns the selection for its value.
-struct Field<S>(S);
+struct FieldSeed<S>(S);
 
-impl<'de, S: Selection> DeserializeSeed<'de> for Field<S> {
+impl<'de, S: Selection> DeserializeSeed<'de> for FieldSeed<S> {
     type Value = Option<(Value, S)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -275,7 +275,7 @@ impl<'de, S: Selection> DeserializeSeed<'de> for Field<S> {
     }
 }
 
-impl<S: Selection> Visitor<'_> for Field<S> {
+impl<S: Selection> Visitor<'_> for FieldSeed<S> {
     type Value = Option<(Value, S)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_for_numbers_is_a_key_like_any_other() {
+    fn the_number_key_of_serde_json_is_not_special() {
         let json = r#"{"$serde_json::private::Number": "1e999999999"}"#;
         let value = from_json(json.as_bytes()).unwrap();
         assert_eq!(value["$serde_json::private::Number"], Value::from("1e999999999"));
@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_yaml_as_opa_does() {
+    fn yaml_is_parsed_as_in_opa() {
         let value = from_yaml("a: [yes, no, true, 010, ~, 1.5, '1', 2024-01-01]\n1: x").unwrap();
         let json = r#"{"a": ["yes", "no", true, 8, null, 1.5, "1", "2024-01-01"], "1": "x"}"#;
         assert_eq!(value, from_json(json.as_bytes()).unwrap());
     }
 
     #[test]
-    fn of_equal_keys_the_last_counts_and_all_keys_are_told_apart() {
+    fn the_last_of_equal_keys_counts_and_different_keys_stay_distinct() {
         let value = from_json(br#"{"b": 1, "a": 2, "b": 3, "\u0062c": 4}"#).unwrap();
         assert_eq!(value, Value::from_json_str(r#"{"a": 2, "b": 3, "bc": 4}"#).unwrap());
         // More keys than cache entries.
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_json_can_say() {
+    fn all_json_values_are_parsed() {
         let json = r#"{"a": [1, -2, 1.5, "\u00e4", true, null, {}], "b": 18446744073709551615}"#;
         let value = from_json(json.as_bytes()).unwrap();
         assert_eq!(value, Value::from_json_str(json).unwrap());

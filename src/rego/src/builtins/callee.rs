@@ -15,13 +15,13 @@ use super::{
 #[derive(Clone, Copy)]
 pub(crate) struct Callee {
     name: &'static str,
-    what: What,
+    what: CalleeKind,
     /// Whether its result depends on more than its arguments; it stays the same during one evaluation.
     is_impure: bool,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum CalleeKind {
     Ours(fn(&[Value]) -> BuiltinResult),
     Native(Native),
 }
@@ -41,13 +41,13 @@ impl Callee {
     /// Returns the builtin of a name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         if let Some(&(name, _, function)) = known::all().find(|(known, ..)| *known == name) {
-            return Some(Self { name, what: What::Ours(function), is_impure: false });
+            return Some(Self { name, what: CalleeKind::Ours(function), is_impure: false });
         }
         if known::unsupported(name).is_some() || matches!(name, "print" | "walk") {
             return None;
         }
         let (name, _) = BUILTINS.get_key_value(name)?;
-        Some(Self { name, what: What::Native(natives::find(name)?), is_impure: is_impure(name) })
+        Some(Self { name, what: CalleeKind::Native(natives::find(name)?), is_impure: is_impure(name) })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -66,8 +66,8 @@ impl Callee {
     /// When a limit is reached, or the builtin fails in strict evaluation.
     pub(crate) fn call(&self, arguments: &[Value], strict: bool) -> Result<Value, String> {
         let made = match self.what {
-            What::Ours(function) => function(arguments),
-            What::Native(native) => native.call(arguments),
+            CalleeKind::Ours(function) => function(arguments),
+            CalleeKind::Native(native) => native.call(arguments),
         };
         let measured = made.and_then(|made| budget::charge(self.name, &made).map(|()| made));
         match measured {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_builtin_without_a_value_is_undefined_if_evaluation_is_not_strict() {
+    fn failing_builtins_are_undefined_unless_evaluation_is_strict() {
         let call = |name: &str, arguments: &[Value]| Callee::find(name).unwrap().call(arguments, false);
         assert_eq!(call("count", &[Value::from(vec![Value::Null])]), Ok(Value::from(1)));
         assert_eq!(call("count", &[Value::from(1)]), Ok(Value::Undefined));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_merged() {
+    fn adjacent_networks_are_merged() {
         assert_eq!(merged(&["192.0.2.0/25", "192.0.2.128/25"]), ["192.0.2.0/24"]);
         assert_eq!(merged(&["192.0.2.0/26", "192.0.2.64/26", "192.0.2.128/26"]), ["192.0.2.0/25", "192.0.2.128/26"]);
         assert_eq!(merged(&["0.0.0.0/0", "10.0.0.0/8"]), ["0.0.0.0/0"]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_hold_addresses() {
+    fn networks_contain_addresses() {
         for (network, other, want) in [
             ("10.0.0.0/8", "10.1.2.3", true),
             ("10.0.0.0/8", "10.1.0.0/16", true),

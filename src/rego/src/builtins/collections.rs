@@ -62,14 +62,14 @@ fn sort(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(items.into_iter().cloned().collect::<Vec<_>>()))
 }
 
-/// Whether all items are true, or any of them is.
+/// Whether all items are true, or whether any of them is if not `all`.
 fn quantified(arguments: &[Value], all: bool) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let holds = |item: &&Value| **item == Value::Bool(true);
     Ok(Value::from(if all { items.iter().all(holds) } else { items.iter().any(holds) }))
 }
 
-/// Merges objects from left to right. regorus copies the merged object for each of them.
+/// Merges objects from left to right. regorus' builtin copies what it has merged so far for each of them.
 fn union_n(arguments: &[Value]) -> BuiltinResult {
     let mut merged = Object::new();
     for (index, object) in array(arguments, 0)?.enumerate() {

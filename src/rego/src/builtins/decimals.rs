@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_no_short_decimal_is_beside_it_and_is_kept() {
+    fn other_results_are_next_to_the_nearest_decimal_and_kept_exactly() {
         renew();
         // OPA: 0.20000000000000000002
         let exact = decimal(0.3).difference(decimal(0.1));

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     constant::Constant,
-    types::{Function, Known, Type},
+    types::{FunctionType, InferredType, Type},
 };
 
 /// OPA's declaration of a builtin.
@@ -57,7 +57,7 @@ pub(crate) fn is_deprecated(name: &str) -> bool {
 }
 
 fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Declaration)> {
-    let mut reader = Reader { rest };
+    let mut reader = TypeParser { rest };
     reader.take("(")?;
     let (mut parameters, mut variadic) = (Vec::new(), None);
     while reader.take(")").is_none() {
@@ -73,7 +73,7 @@ fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Dec
     let result = reader.known();
     let declaration = Declaration {
         arity: parameters.len(),
-        decl: Type::Function(Function { parameters, variadic, result }.into()),
+        decl: Type::Function(FunctionType { parameters, variadic, result }.into()),
         relation: reader.rest.contains("relation"),
         deprecated: reader.rest.contains("deprecated"),
     };
@@ -81,18 +81,18 @@ fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Dec
 }
 
 /// A parser for types as OPA writes them.
-struct Reader {
+struct TypeParser {
     rest: &'static str,
 }
 
-impl Reader {
+impl TypeParser {
     fn take(&mut self, text: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())
     }
 
     /// Parses a type; `None` for an unknown one.
-    fn known(&mut self) -> Known {
+    fn known(&mut self) -> InferredType {
         let end =
             self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_written_as_they_are_read() {
+    fn types_are_formatted_as_they_are_parsed() {
         let lines = include_str!("declarations.txt").lines();
         for line in lines {
             let (name, rest) = line.split_once(' ').unwrap();

@@ -181,7 +181,7 @@ fn query_object(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(fields.into_iter().map(|(key, values)| (key, Value::from(values))).collect::<BTreeMap<_, _>>()))
 }
 
-/// Encodes a query. regorus follows the rules of HTML forms, which encode the tilde and leave the star.
+/// Encodes a query as Go does. regorus follows the rules of HTML forms, which encode the tilde and leave the star.
 fn query_encoded(name: &str, arguments: &[Value]) -> BuiltinResult {
     budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {

@@ -11,7 +11,7 @@ use regorus::Value;
 use super::{
     budget::{self, LONGEST_TEXT},
     call::{Builtin, BuiltinResult, array, failed, refused, string},
-    gofloat::{Number, float},
+    gofloat::{GoNumber, float},
     written::{is_print, plain, quoted},
 };
 use crate::value;
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.templ
 /// The largest width and precision that Go accepts.
 const WIDEST: usize = 1_000_000;
 
-/// Returns the text of a template string. Its parts are an array of values and of sets with at most one value.
+/// Returns the text of a template string. Its parts are values, or sets with at most one value.
 fn template_string(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("template string", &arguments[0])?;
     let mut text = String::new();
@@ -58,21 +58,21 @@ fn sprintf(arguments: &[Value]) -> BuiltinResult {
 #[derive(Debug, Clone)]
 enum Argument {
     Text(String),
-    Number(Number),
+    Number(GoNumber),
 }
 
 impl Argument {
     fn of(value: &Value) -> Self {
-        Number::of(value).map_or_else(|| Self::Text(plain(value)), Self::Number)
+        GoNumber::of(value).map_or_else(|| Self::Text(plain(value)), Self::Number)
     }
 
     /// Returns the name of its type in Go, for `%T` and for errors.
     fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
-            Self::Number(Number::Int(_)) => "int64",
-            Self::Number(Number::Big(_)) => "*big.Int",
-            Self::Number(Number::Float(_)) => "float64",
+            Self::Number(GoNumber::Int(_)) => "int64",
+            Self::Number(GoNumber::Big(_)) => "*big.Int",
+            Self::Number(GoNumber::Float(_)) => "float64",
         }
     }
 }
@@ -245,7 +245,7 @@ impl Printer<'_> {
         let argument = self.given.get(self.next);
         self.next = (self.next + 1).min(self.given.len());
         match argument {
-            Some(Argument::Number(Number::Int(number)))
+            Some(Argument::Number(GoNumber::Int(number)))
                 if usize::try_from(number.unsigned_abs()).is_ok_and(|size| size <= WIDEST) =>
             {
                 read(*number)
@@ -259,7 +259,7 @@ impl Printer<'_> {
     }
 
     fn print(&mut self, argument: &Argument, verb: char, flags: &Flags) {
-        if let Argument::Number(Number::Float(_)) = argument
+        if let Argument::Number(GoNumber::Float(_)) = argument
             && (flags.sharp || matches!(verb, 'b' | 'x' | 'X'))
         {
             self.refused = Some("floats are written neither with # nor in binary or hexadecimal digits here");
@@ -267,13 +267,13 @@ impl Printer<'_> {
         let written = match (argument, verb) {
             (_, 'T') => Some(padded(truncated(argument.kind(), flags), flags)),
             (Argument::Text(text), _) => print_text(text, verb, flags),
-            (Argument::Number(Number::Int(number)), _) => print_integer(&BigInt::from(*number), true, verb, flags),
-            (Argument::Number(Number::Big(number)), 'b' | 'o' | 'O' | 'd' | 'x' | 'X' | 'v' | 's') => {
+            (Argument::Number(GoNumber::Int(number)), _) => print_integer(&BigInt::from(*number), true, verb, flags),
+            (Argument::Number(GoNumber::Big(number)), 'b' | 'o' | 'O' | 'd' | 'x' | 'X' | 'v' | 's') => {
                 let flags = Flags { plus: flags.plus || flags.plus_v, ..*flags };
                 print_integer(number, false, if verb == 's' { 'd' } else { verb }, &flags)
             }
-            (Argument::Number(Number::Big(number)), _) => Some(format!("%!{verb}(big.Int={number})")),
-            (Argument::Number(Number::Float(number)), _) => print_float(*number, verb, flags),
+            (Argument::Number(GoNumber::Big(number)), _) => Some(format!("%!{verb}(big.Int={number})")),
+            (Argument::Number(GoNumber::Float(number)), _) => print_float(*number, verb, flags),
         };
         if let Some(text) = written {
             self.out.push_str(&text);

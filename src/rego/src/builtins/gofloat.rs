@@ -6,13 +6,13 @@ use super::decimals::Decimal;
 
 /// A number as Go represents it in OPA's `sprintf`.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Number {
+pub(super) enum GoNumber {
     Int(i64),
     Big(num_bigint::BigInt),
     Float(f64),
 }
 
-impl Number {
+impl GoNumber {
     /// Converts a value that is a number. As in OPA, a whole number that was written with a point or an exponent is a
     /// float.
     pub(super) fn of(value: &Value) -> Option<Self> {
@@ -57,7 +57,7 @@ fn general(value: f64, verb: char, precision: Option<usize>) -> String {
     let there = i64::try_from(there).unwrap_or(i64::MAX);
     let limit = match significant.map(|wanted| i64::try_from(wanted).unwrap_or(i64::MAX)) {
         None => 6,
-        // All digits before the point are significant: their number is the limit.
+        // The significant digits include all digits before the point: their number is the limit.
         Some(wanted) if wanted > there && there > i64::from(exponent) => there,
         Some(wanted) => wanted,
     };
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_written_as_go_does() {
+    fn floats_are_formatted_as_in_go() {
         for (value, verb, precision, want) in [
             (1.5, 'g', None, "1.5"),
             (1e-5, 'g', None, "1e-05"),

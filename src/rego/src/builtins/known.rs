@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_builtins_have_a_neighbour() {
+    fn misspelled_builtins_get_a_suggestion() {
         assert_eq!(nearest("startwith"), Some("startswith"));
         assert_eq!(nearest("regexp.match"), Some("regex.match"));
         assert_eq!(nearest("net.cidr_merges"), Some("net.cidr_merge"));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_told_apart_from_what_is_nowhere() {
+    fn unsupported_builtins_are_distinguished_from_unknown_ones() {
         assert!(!exists("http.send") && unsupported("http.send").is_some_and(|why| why.contains("network")));
         assert!(exists("io.jwt.decode") && unsupported("io.jwt.decode").is_none());
         assert!(!exists("io.jwt.verify_hs256") && unsupported("io.jwt.verify_hs256").is_some());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn no_builtin_is_there_twice() {
+    fn builtins_are_unique() {
         let mut names: Vec<&str> = all().map(|(name, ..)| *name).collect();
         let all = names.len();
         names.sort_unstable();

@@ -46,13 +46,13 @@ const TABLE: &[Measured] = &[
 ];
 
 /// regorus' function for a builtin.
-type Function = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>;
+type NativeFunction = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>;
 
 /// One of regorus' builtins, with the check before the call.
 #[derive(Clone, Copy)]
 pub(super) struct Native {
     before: fn(&[Value]) -> Result<(), BuiltinFault>,
-    function: Function,
+    function: NativeFunction,
 }
 
 impl Native {
@@ -80,7 +80,7 @@ pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
 
 /// Calls a function of regorus. Many of its builtins return undefined where OPA's end in an error; none of these is
 /// ever undefined in OPA.
-fn run(function: Function, arguments: &[Value]) -> BuiltinResult {
+fn run(function: NativeFunction, arguments: &[Value]) -> BuiltinResult {
     // Builtins need locations of the call and its arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
         let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
@@ -154,7 +154,7 @@ mod tests {
     use super::{super::known, *};
 
     #[test]
-    fn all_are_the_evaluators_and_sorted() {
+    fn the_table_is_sorted_and_lists_builtins_of_regorus() {
         assert!(TABLE.is_sorted_by_key(|(name, ..)| *name));
         for &(name, arity, _) in TABLE {
             assert!(BUILTINS.get(name).is_some_and(|(_, known)| *known == arity), "{name}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_counted_before_they_are_made() {
+    fn paths_are_counted_before_they_are_built() {
         let layered = |layers: usize| {
             let next = |n: usize| Value::from(vec![Value::from(2 * n + 2), Value::from(2 * n + 3)]);
             let nodes = (0..layers).flat_map(|n| [(Value::from(2 * n), next(n)), (Value::from(2 * n + 1), next(n))]);

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_would_not_return_are_told_apart() {
+    fn too_large_numbers_are_recognized() {
         assert!(too_large("1e100000000"));
         assert!(too_large("1E+99999999999"));
         assert!(too_large(&"9".repeat(401)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_have_an_end() {
+    fn ranges_include_both_ends_and_are_limited() {
         let numbers = |texts: &[&str]| -> Vec<Value> {
             texts.iter().map(|text| Value::from_numeric_string(text).unwrap()).collect()
         };

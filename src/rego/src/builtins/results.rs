@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_takes_the_place_and_the_name_of_its_cause() {
+    fn results_copy_the_location_and_name_of_their_cause() {
         assert_eq!(made("\"Pod\""), r#""msg": "no""#);
         assert_eq!(made(r#"{"name": "app", "image": "x"}"#), r#""cause": {"name":"app"}, "msg": "no""#);
         assert_eq!(made(r#"{"StartLine": 3, "managed": false}"#), r#""managed": false, "msg": "no", "startline": 3"#);

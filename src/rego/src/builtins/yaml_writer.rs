@@ -10,7 +10,7 @@ use regorus::Value;
 use super::{
     budget,
     call::{Builtin, BuiltinFault, BuiltinResult, refused},
-    gofloat::{Number, float},
+    gofloat::{GoNumber, float},
     written::plain,
 };
 use crate::order;
@@ -106,9 +106,9 @@ fn scalar(value: &Value, column: usize) -> String {
         Value::Array(_) | Value::Set(_) => "[]".to_owned(),
         Value::Object(_) => "{}".to_owned(),
         Value::String(string) => text(string, column),
-        Value::Number(_) => match Number::of(value) {
-            Some(Number::Float(number)) => float(number, 'g', None),
-            Some(Number::Big(number)) if u64::try_from(&number).is_err() => {
+        Value::Number(_) => match GoNumber::of(value) {
+            Some(GoNumber::Float(number)) => float(number, 'g', None),
+            Some(GoNumber::Big(number)) if u64::try_from(&number).is_err() => {
                 number.to_string().parse().map_or_else(|_| number.to_string(), |number| float(number, 'g', None))
             }
             _ => plain(value),

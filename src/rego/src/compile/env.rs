@@ -5,19 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::term::{DATA, INPUT, ResolvedTerm, ResolvedValue, Variable};
 use crate::{
     constant::Constant,
-    types::{self, Known, Type},
+    types::{self, InferredType, Type},
 };
 
 /// Types by their paths.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TypeTree {
-    pub(super) value: Known,
+    pub(super) value: InferredType,
     pub(super) children: BTreeMap<Constant, Self>,
 }
 
 impl TypeTree {
     /// Sets the type at a path, replacing any other.
-    pub(super) fn put(&mut self, path: &[Constant], of: Known) {
+    pub(super) fn put(&mut self, path: &[Constant], of: InferredType) {
         self.node(path).value = of;
     }
 
@@ -50,7 +50,7 @@ impl TypeTree {
         }
     }
 
-    fn leaves(&self, path: Vec<Constant>, found: &mut Vec<(Vec<Constant>, Known)>) {
+    fn leaves(&self, path: Vec<Constant>, found: &mut Vec<(Vec<Constant>, InferredType)>) {
         if self.value.is_some() {
             found.push((path, self.value.clone()));
             return;
@@ -63,7 +63,7 @@ impl TypeTree {
     }
 
     /// Returns the type of the whole document; it may have entries from data in addition to rules.
-    pub(super) fn extent(&self) -> Known {
+    pub(super) fn extent(&self) -> InferredType {
         if self.value.is_some() {
             return self.value.clone();
         }
@@ -75,9 +75,9 @@ impl TypeTree {
 }
 
 /// Returns the type of an object with an additional entry at a path.
-fn with_entry(object: &types::Object, path: &[Constant], of: Known) -> Type {
+fn with_entry(object: &types::ObjectType, path: &[Constant], of: InferredType) -> Type {
     let Some((first, below)) = path.split_first() else { return Type::Object(object.clone().into()) };
-    let of = if below.is_empty() { of } else { Some(with_entry(&types::Object::default(), below, of)) };
+    let of = if below.is_empty() { of } else { Some(with_entry(&types::ObjectType::default(), below, of)) };
     let key = Some(Type::of(first));
     let rest = match &object.rest {
         Some((keys, values)) => (types::or(keys.clone(), key), types::or(values.clone(), of)),
@@ -87,7 +87,7 @@ fn with_entry(object: &types::Object, path: &[Constant], of: Known) -> Type {
 }
 
 /// Returns the type of a document that has definitions of two types.
-fn merged(a: Known, b: Known) -> Known {
+fn merged(a: InferredType, b: InferredType) -> InferredType {
     let (Some(left), Some(right)) = (&a, &b) else { return a.or(b) };
     match (left, right) {
         (Type::Object(left), Type::Object(right)) if left.fields.is_empty() && right.fields.is_empty() => {
@@ -128,8 +128,8 @@ fn merged(a: Known, b: Known) -> Known {
 
 /// The types inferred in one body, or replaced by one `with`.
 #[derive(Default)]
-struct Frame {
-    variables: BTreeMap<Variable, Known>,
+struct TypeFrame {
+    variables: BTreeMap<Variable, InferredType>,
     /// The types of `input` and `data` that `with` sets; variables then belong to the frame below.
     replaced: Option<Arc<Replaced>>,
     /// Increases with each change.
@@ -143,14 +143,14 @@ pub(super) struct Replaced {
 }
 
 /// The head of a reference.
-enum Found<'a> {
+enum ReferenceHead<'a> {
     Tree(&'a Arc<TypeTree>),
     Variable(Type),
 }
 
 pub(super) struct Env {
     rules: Arc<TypeTree>,
-    frames: Vec<Frame>,
+    frames: Vec<TypeFrame>,
     version: u64,
 }
 
@@ -166,7 +166,7 @@ impl Env {
 
     pub(super) fn enter(&mut self, replaced: Option<Arc<Replaced>>) {
         self.version += 1;
-        self.frames.push(Frame { replaced, version: self.version, ..Frame::default() });
+        self.frames.push(TypeFrame { replaced, version: self.version, ..TypeFrame::default() });
     }
 
     pub(super) fn leave(&mut self) {
@@ -178,11 +178,11 @@ impl Env {
         self.frames.iter().map(|frame| frame.version).max().unwrap_or_default()
     }
 
-    pub(super) fn variable(&self, variable: Variable) -> Known {
+    pub(super) fn variable(&self, variable: Variable) -> InferredType {
         self.frames.iter().rev().find_map(|frame| frame.variables.get(&variable)).cloned().flatten()
     }
 
-    pub(super) fn learn(&mut self, variable: Variable, of: Known) {
+    pub(super) fn learn(&mut self, variable: Variable, of: InferredType) {
         self.version += 1;
         let version = self.version;
         if let Some(frame) = self.frames.iter_mut().rev().find(|frame| frame.replaced.is_none()) {
@@ -192,11 +192,11 @@ impl Env {
     }
 
     /// Returns the head of a reference, searched in the frames below `depth`, and the depth of its frame.
-    fn find(&self, head: Option<Variable>, depth: usize) -> Option<(Found<'_>, usize)> {
+    fn find(&self, head: Option<Variable>, depth: usize) -> Option<(ReferenceHead<'_>, usize)> {
         let head = head?;
         for (index, frame) in self.frames.iter().enumerate().take(depth).rev() {
             if let Some(Some(of)) = frame.variables.get(&head) {
-                return Some((Found::Variable(of.clone()), index));
+                return Some((ReferenceHead::Variable(of.clone()), index));
             }
             let replaced = frame.replaced.as_ref().and_then(|replaced| match head {
                 DATA => replaced.data.as_ref(),
@@ -204,20 +204,20 @@ impl Env {
                 _ => None,
             });
             if let Some(tree) = replaced {
-                return Some((Found::Tree(tree), index));
+                return Some((ReferenceHead::Tree(tree), index));
             }
         }
-        (head == DATA && !self.rules.children.is_empty()).then_some((Found::Tree(&self.rules), 0))
+        (head == DATA && !self.rules.children.is_empty()).then_some((ReferenceHead::Tree(&self.rules), 0))
     }
 
     /// Returns the type of a reference.
-    pub(super) fn reference(&self, items: &[ResolvedTerm]) -> Known {
+    pub(super) fn reference(&self, items: &[ResolvedTerm]) -> InferredType {
         let head = items.first().and_then(ResolvedTerm::as_variable);
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
-                Found::Variable(of) => return select(Some(of), &items[1..]),
-                Found::Tree(tree) => match in_tree(tree, &items[1..]) {
+                ReferenceHead::Variable(of) => return select(Some(of), &items[1..]),
+                ReferenceHead::Tree(tree) => match in_tree(tree, &items[1..]) {
                     Ok(known) => return known,
                     Err(Elsewhere) if Arc::ptr_eq(tree, &self.rules) => break,
                     Err(Elsewhere) => depth = at,
@@ -229,13 +229,13 @@ impl Env {
 
     /// Returns the trees that may contain a document, and finally the type of a variable, from the innermost frame
     /// outwards.
-    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Arc<TypeTree>>, Known) {
+    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Arc<TypeTree>>, InferredType) {
         let mut trees = Vec::new();
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
-                Found::Variable(of) => return (trees, Some(of)),
-                Found::Tree(tree) => {
+                ReferenceHead::Variable(of) => return (trees, Some(of)),
+                ReferenceHead::Tree(tree) => {
                     trees.push(Arc::clone(tree));
                     if Arc::ptr_eq(tree, &self.rules) {
                         break;
@@ -251,7 +251,7 @@ impl Env {
 /// A reference leads out of a tree.
 struct Elsewhere;
 
-fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<Known, Elsewhere> {
+fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<InferredType, Elsewhere> {
     while let Some((key, rest)) = keys.split_first() {
         let constant = key.constant();
         let child = constant.as_ref().and_then(|key| node.children.get(key));
@@ -269,7 +269,7 @@ fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<Known, Else
 }
 
 /// Returns the type below a value.
-fn select(of: Known, keys: &[ResolvedTerm]) -> Known {
+fn select(of: InferredType, keys: &[ResolvedTerm]) -> InferredType {
     keys.iter().fold(of, |of, key| match (&key.value, key.constant()) {
         (ResolvedValue::Constant(_), Some(key)) => types::select(&of, &key),
         _ => types::values(&of),

@@ -24,7 +24,7 @@ use crate::{
     builtins::declarations,
     constant::Constant,
     syntax::{ComprehensionKind, Position},
-    types::{self, Known, Type, unifies},
+    types::{self, InferredType, Type, unifies},
 };
 
 /// The most statements that are checked before giving up: nested bodies are checked repeatedly.
@@ -43,7 +43,7 @@ struct Mismatch {
 #[derive(Clone)]
 struct Inferred {
     faults: Vec<Mismatch>,
-    of: Known,
+    of: InferredType,
 }
 
 pub(super) struct Checker<'a> {
@@ -111,7 +111,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the type that a definition gives its document.
-    fn head(&mut self, rule: &'a ResolvedRule) -> Known {
+    fn head(&mut self, rule: &'a ResolvedRule) -> InferredType {
         if let Some(parameters) = rule.parameters.as_ref().filter(|parameters| !parameters.is_empty()) {
             for parameter in parameters {
                 for variable in visit::of(parameter) {
@@ -122,7 +122,7 @@ impl<'a> Checker<'a> {
             }
             let Outcome::Value(result) = &rule.result else { return None };
             let parameters = parameters.iter().map(|parameter| self.term(parameter)).collect();
-            let function = types::Function { parameters, variadic: None, result: self.term(result) };
+            let function = types::FunctionType { parameters, variadic: None, result: self.term(result) };
             return Some(Type::Function(function.into()));
         }
         let mut of = match &rule.result {
@@ -219,7 +219,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the type of a term.
-    fn term(&mut self, term: &'a ResolvedTerm) -> Known {
+    fn term(&mut self, term: &'a ResolvedTerm) -> InferredType {
         match &term.value {
             ResolvedValue::Constant(constant) => Some(Type::of(constant)),
             ResolvedValue::Template(_) => Some(Type::String),
@@ -352,7 +352,7 @@ impl<'a> Checker<'a> {
         self.member(at, &call.arguments[arity - 2], &values)
     }
 
-    fn member(&mut self, at: Position, term: &'a ResolvedTerm, of: &Known) -> Result<(), Mismatch> {
+    fn member(&mut self, at: Position, term: &'a ResolvedTerm, of: &InferredType) -> Result<(), Mismatch> {
         if types::is_unknown(of) {
             return Ok(());
         }
@@ -380,7 +380,7 @@ impl<'a> Checker<'a> {
                 return Err(Mismatch { at, message, unknown: false });
             }
         };
-        let parameters: Vec<&Known> =
+        let parameters: Vec<&InferredType> =
             function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
         for (index, argument) in call.arguments.iter().enumerate() {
             let Some(want) = parameters.get(index).copied().or(Some(&function.variadic)).filter(|want| want.is_some())
@@ -396,9 +396,9 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn wrong_argument(&mut self, at: Position, call: &'a ResolvedCall, index: usize, want: &Known) -> Mismatch {
+    fn wrong_argument(&mut self, at: Position, call: &'a ResolvedCall, index: usize, want: &InferredType) -> Mismatch {
         let name = show::function(&call.function);
-        let have: Vec<Known> = call.arguments.iter().map(|argument| self.term(argument)).collect();
+        let have: Vec<InferredType> = call.arguments.iter().map(|argument| self.term(argument)).collect();
         let unknown = have.iter().any(types::is_unknown);
         let (have, want) = (show::known(&have[index]), show::known(want));
         let result = |arity: usize| index == arity;
@@ -417,7 +417,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn mismatch(at: Position, a: &Known, b: &Known) -> Mismatch {
+fn mismatch(at: Position, a: &InferredType, b: &InferredType) -> Mismatch {
     let message = format!("match error: {} is never {}", show::known(a), show::known(b));
     Mismatch { at, message, unknown: types::is_unknown(a) || types::is_unknown(b) }
 }

@@ -5,7 +5,7 @@ use super::{
         DATA, Function, INPUT, Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement,
         ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
     },
-    tree::Tree,
+    tree::RuleTree,
 };
 use crate::{
     constant::Constant,
@@ -15,7 +15,7 @@ use crate::{
 
 /// Returns the nodes of rules, which have the order of the modules.
 pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
-    let tree = &Tree::new(rules);
+    let tree = &RuleTree::new(rules);
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
     let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
     let all = rules.iter().zip(written).map(|(rule, (number, written))| {
@@ -63,7 +63,7 @@ fn result(rule: &ResolvedRule) -> &ResolvedTerm {
 }
 
 struct NodeReader<'a> {
-    tree: &'a Tree,
+    tree: &'a RuleTree,
     /// The rules of the tree.
     rules: &'a [ResolvedRule],
     node: Node,

@@ -6,12 +6,12 @@ use super::{
     term::{
         DATA, Function, Outcome, ResolvedRule, ResolvedStatementKind, ResolvedTerm, ResolvedValue, WithTargetValue,
     },
-    tree::Tree,
+    tree::RuleTree,
     visit,
 };
 
 pub(super) struct Order {
-    tree: Tree,
+    tree: RuleTree,
     sorted: Vec<usize>,
     /// The rules that depend on themselves.
     recursive: BTreeSet<usize>,
@@ -20,7 +20,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(tree: Tree, rules: &[ResolvedRule]) -> Self {
+    pub(super) fn new(tree: RuleTree, rules: &[ResolvedRule]) -> Self {
         let dependencies: Vec<BTreeSet<usize>> = rules.iter().map(|rule| dependencies(rule, &tree, rules)).collect();
         let mut dependents = vec![BTreeSet::new(); rules.len()];
         for (rule, needed) in dependencies.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Order {
     }
 }
 
-fn dependencies(rule: &ResolvedRule, tree: &Tree, rules: &[ResolvedRule]) -> BTreeSet<usize> {
+fn dependencies(rule: &ResolvedRule, tree: &RuleTree, rules: &[ResolvedRule]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for rule in rule.chain() {
         let mut refer = |term: &ResolvedTerm| {

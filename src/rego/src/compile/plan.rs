@@ -31,24 +31,24 @@ use regorus::Value;
 use super::{
     Compiled, DefinitionId,
     term::{self, Variables},
-    tree::Tree,
+    tree::RuleTree,
 };
 use crate::{
     constant::Constant,
-    program::{NotTaken, PathId, PathNode, Program, RuleId, SourceLocation},
+    program::{PathId, PathNode, Program, RuleId, SourceLocation, UnsupportedFeature},
     references::Path,
     syntax::{Name, Position},
 };
 
 /// A planned part of a program, or why it is unsupported.
-type Planned<T> = Result<T, NotTaken>;
+type Planned<T> = Result<T, UnsupportedFeature>;
 
 /// Plans the rules at these paths, and all rules that they depend on. The rules must have passed all checks. A package
 /// that is `hidden` is not visible in `data`.
 pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>, hidden: Option<&str>) -> Program {
     let tree = compiled.tree();
     let hidden = hidden.map(|package| Constant::String(package.into()));
-    let mut planner = Planner { hidden, ..Planner::new(compiled, &tree, PlanKind::Fast) };
+    let mut planner = ProgramPlanner { hidden, ..ProgramPlanner::new(compiled, &tree, PlanKind::Fast) };
     entries.for_each(|path| planner.add_entry(path));
     planner.program
 }
@@ -56,7 +56,7 @@ pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Pa
 /// Plans the rule at a path, with its statements in source order.
 pub(super) fn plan_traced(compiled: &Compiled, entry: &Path) -> Program {
     let tree = compiled.tree();
-    let mut planner = Planner::new(compiled, &tree, PlanKind::Traced);
+    let mut planner = ProgramPlanner::new(compiled, &tree, PlanKind::Traced);
     planner.add_entry(entry);
     planner.program
 }
@@ -64,15 +64,15 @@ pub(super) fn plan_traced(compiled: &Compiled, entry: &Path) -> Program {
 /// Plans definitions individually.
 pub(super) fn plan_definitions(compiled: &Compiled, definitions: &[DefinitionId]) -> (Program, Vec<Planned<RuleId>>) {
     let tree = compiled.tree();
-    let mut planner = Planner::new(compiled, &tree, PlanKind::Covered);
+    let mut planner = ProgramPlanner::new(compiled, &tree, PlanKind::Covered);
     let rules = definitions.iter().map(|definition| planner.alone(*definition)).collect();
     (planner.program, rules)
 }
 
 impl Compiled {
     /// Returns the rules and packages by their paths.
-    fn tree(&self) -> Tree {
-        let mut tree = Tree::new(&self.rules);
+    fn tree(&self) -> RuleTree {
+        let mut tree = RuleTree::new(&self.rules);
         self.packages.iter().for_each(|(package, _)| tree.insert(package));
         tree
     }
@@ -89,9 +89,9 @@ enum PlanKind {
     Covered,
 }
 
-struct Planner<'a> {
+struct ProgramPlanner<'a> {
     rules: &'a [term::ResolvedRule],
-    tree: &'a Tree,
+    tree: &'a RuleTree,
     variables: &'a Variables,
     /// The builtins that some `with` replaces.
     replaced: &'a BTreeSet<Name>,
@@ -108,8 +108,8 @@ struct Planner<'a> {
 /// The keys of a reference; `None` for variables.
 type Pattern = Vec<Option<Constant>>;
 
-impl<'a> Planner<'a> {
-    fn new(compiled: &'a Compiled, tree: &'a Tree, kind: PlanKind) -> Self {
+impl<'a> ProgramPlanner<'a> {
+    fn new(compiled: &'a Compiled, tree: &'a RuleTree, kind: PlanKind) -> Self {
         Self {
             rules: &compiled.rules,
             tree,
@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-impl Planner<'_> {
+impl ProgramPlanner<'_> {
     fn add_entry(&mut self, path: &Path) {
         let keys: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
         let entry = self.entry(&keys);
@@ -134,7 +134,9 @@ impl Planner<'_> {
     /// Plans a definition without the others of its rule.
     fn alone(&mut self, DefinitionId { at, depth }: DefinitionId) -> Planned<RuleId> {
         let is_it = |rule: &&term::ResolvedRule| (rule.module, rule.at) == (at.module, at.at);
-        let Some(definition) = self.rules.iter().find(is_it) else { return Err(not_taken(at, "a missing definition")) };
+        let Some(definition) = self.rules.iter().find(is_it) else {
+            return Err(unsupported(at, "a missing definition"));
+        };
         let rule = self.lone_rule(definition, depth)?;
         self.program.rules.push(rule);
         Ok(RuleId(self.program.rules.len() - 1))
@@ -146,25 +148,25 @@ impl Planner<'_> {
         match self.tree.at(path) {
             Some(node) if !(0..path.len()).any(|depth| has_rules(&depth)) => self.value_at(path, node, Pattern::new()),
             Some(_) => self.part(path),
-            None => Err(not_taken(START, "a rule that is not here")),
+            None => Err(unsupported(START, "a rule that is not here")),
         }
     }
 
     /// Plans the rule at a node, or the part of its document that matches a pattern.
-    fn value_at(&mut self, path: &[Constant], node: &Tree, pattern: Pattern) -> Planned<RuleId> {
+    fn value_at(&mut self, path: &[Constant], node: &RuleTree, pattern: Pattern) -> Planned<RuleId> {
         if self.is_document(node) { self.document(path, node, pattern) } else { self.rule(node) }
     }
 
     /// Plans the rule at a node, unless it is planned already.
-    fn rule(&mut self, node: &Tree) -> Planned<RuleId> {
+    fn rule(&mut self, node: &RuleTree) -> Planned<RuleId> {
         let Some(first) = node.rules.first().copied() else {
-            return Err(not_taken(START, "a rule that is not here"));
+            return Err(unsupported(START, "a rule that is not here"));
         };
         if let Some(planned) = self.planned.get(&first) {
             return planned.clone();
         }
         let place = self.place(first);
-        self.planned.insert(first, Err(not_taken(place, "recursion")));
+        self.planned.insert(first, Err(unsupported(place, "recursion")));
         let planned = self.new_rule(node, place).map(|rule| {
             self.program.rules.push(rule);
             RuleId(self.program.rules.len() - 1)
@@ -174,7 +176,7 @@ impl Planner<'_> {
     }
 
     /// Plans the part of a node's document that matches a pattern, unless it is planned already.
-    fn document(&mut self, path: &[Constant], node: &Tree, mut pattern: Pattern) -> Planned<RuleId> {
+    fn document(&mut self, path: &[Constant], node: &RuleTree, mut pattern: Pattern) -> Planned<RuleId> {
         while pattern.last().is_some_and(Option::is_none) {
             pattern.pop();
         }
@@ -183,7 +185,7 @@ impl Planner<'_> {
             return planned.clone();
         }
         let place = node.rules.first().map_or(START, |first| self.place(*first));
-        self.documents.insert(key.clone(), Err(not_taken(place, "recursion")));
+        self.documents.insert(key.clone(), Err(unsupported(place, "recursion")));
         let planned = self.new_document(path, node, &key.1).map(|rule| {
             self.program.rules.push(rule);
             RuleId(self.program.rules.len() - 1)
@@ -209,8 +211,8 @@ impl Planner<'_> {
 
 const START: SourceLocation = SourceLocation { module: 0, at: Position { line: 1, column: 1 } };
 
-fn not_taken(at: SourceLocation, reason: impl Into<String>) -> NotTaken {
-    NotTaken { reason: reason.into(), at }
+fn unsupported(at: SourceLocation, reason: impl Into<String>) -> UnsupportedFeature {
+    UnsupportedFeature { reason: reason.into(), at }
 }
 
 /// Returns the value of a term that needs no evaluation.

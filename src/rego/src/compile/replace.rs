@@ -8,12 +8,12 @@ use super::{
         DATA, ResolvedBody, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
         ResolvedWith, Variables, WithTargetValue,
     },
-    tree::Tree,
+    tree::RuleTree,
 };
 use crate::{builtins::declarations, syntax::Name};
 
 pub(super) struct Replacer<'a> {
-    pub(super) tree: &'a Tree,
+    pub(super) tree: &'a RuleTree,
     /// The number of parameters of each rule.
     pub(super) arities: &'a [usize],
     pub(super) variables: &'a mut Variables,
@@ -136,7 +136,7 @@ impl Replacer<'_> {
         Ok(with.value.requires_evaluation() || matches!(with.value.value, ResolvedValue::Builtin(_)))
     }
 
-    fn rules_of(&self, value: &ResolvedTerm) -> Option<&Tree> {
+    fn rules_of(&self, value: &ResolvedTerm) -> Option<&RuleTree> {
         let ResolvedValue::Ref(items) = &value.value else { return None };
         let (head, keys) = items.split_first()?;
         let keys: Vec<_> = keys.iter().map(ResolvedTerm::constant).collect::<Option<_>>()?;

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     builtins::declarations,
     constant::Constant,
-    syntax::{self, Branch, Expr, Key, Kind, Module, Name, Position},
+    syntax::{self, Branch, Expr, ExprKind, Key, Module, Name, Position},
 };
 
 /// Meanings of names: a document, and keys below it.
@@ -151,7 +151,7 @@ impl Resolver<'_> {
         let mut path: Vec<ResolvedTerm> =
             package.iter().map(|key| ResolvedTerm::new(at, ResolvedValue::Constant(key.clone()))).collect();
         path.extend(rule.first_name().map(|name| ResolvedTerm::text(at, name)));
-        let keys: &[Key] = if let Kind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
+        let keys: &[Key] = if let ExprKind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
         let mut keys: Vec<ResolvedTerm> = keys.iter().map(|key| self.key(key, at)).collect();
         let element = !v1 && rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional && !rule.default;
         let outcome = match (&rule.contains, &branch.value) {
@@ -182,7 +182,7 @@ impl Resolver<'_> {
 
     fn parameter(&mut self, expr: &Expr) -> ResolvedTerm {
         let value = match &expr.kind {
-            Kind::Name(name) if &**name != "_" => {
+            ExprKind::Name(name) if &**name != "_" => {
                 let variable = if let Some((variable, _)) = self.scopes.known(name) {
                     variable
                 } else {
@@ -192,12 +192,12 @@ impl Resolver<'_> {
                 };
                 ResolvedValue::Variable(variable)
             }
-            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.parameter(item)).collect()),
-            Kind::Object(fields) => {
+            ExprKind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.parameter(item)).collect()),
+            ExprKind::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (self.term(key), self.parameter(value)));
                 ResolvedValue::Object(fields.collect())
             }
-            Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => {
+            ExprKind::Call(..) | ExprKind::Binary(..) | ExprKind::In { .. } | ExprKind::Minus(_) => {
                 self.fault(expr.at, "rule arguments cannot contain calls");
                 ResolvedValue::Constant(Constant::Null)
             }
@@ -231,7 +231,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn body(&mut self, body: &syntax::Body) -> ResolvedBody {
+    fn body(&mut self, body: &syntax::SyntaxBody) -> ResolvedBody {
         let mut statements: ResolvedBody = body.iter().filter_map(|statement| self.statement(statement)).collect();
         if statements.is_empty()
             && let Some(first) = body.first()
@@ -243,7 +243,7 @@ impl Resolver<'_> {
     }
 
     /// Reports names declared by `some` and `every` that are not used.
-    fn unused(&mut self, written: &syntax::Body, body: &ResolvedBody, used: &VariableSet) {
+    fn unused(&mut self, written: &syntax::SyntaxBody, body: &ResolvedBody, used: &VariableSet) {
         let mut used = used.clone();
         for statement in body {
             visit::all_of_statement(statement, &mut used);
@@ -271,22 +271,22 @@ impl Resolver<'_> {
     fn statement(&mut self, statement: &syntax::Statement) -> Option<ResolvedStatement> {
         let at = statement.at;
         match &statement.what {
-            syntax::What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) => {
+            syntax::StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) => {
                 let right = self.term(right);
                 let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);
                 let what = ResolvedStatementKind::Unify(left, right);
                 Some(ResolvedStatement { assigned: true, with, ..ResolvedStatement::new(at, what) })
             }
-            syntax::What::Not(Expr { kind: Kind::Binary(":=", ..), .. }) => {
+            syntax::StatementNode::Not(Expr { kind: ExprKind::Binary(":=", ..), .. }) => {
                 self.fault(at, "cannot assign vars inside negated expression");
                 None
             }
-            syntax::What::Expr(expr) => {
+            syntax::StatementNode::Expr(expr) => {
                 let what = self.what(expr);
                 Some(ResolvedStatement { with: self.withs(&statement.with), ..ResolvedStatement::new(at, what) })
             }
-            syntax::What::Not(expr) => {
+            syntax::StatementNode::Not(expr) => {
                 let what = self.what(expr);
                 let with = self.withs(&statement.with);
                 Some(if self.not_bodies {
@@ -296,15 +296,15 @@ impl Resolver<'_> {
                     ResolvedStatement { negated: true, with, ..ResolvedStatement::new(at, what) }
                 })
             }
-            syntax::What::Some(names) => {
+            syntax::StatementNode::Some(names) => {
                 let mut names = names.iter().filter(|(_, name)| &**name != "_");
                 names.try_for_each(|(_, name)| self.declare(name, Occurrence::Declared, at).map(|_| ()));
                 None
             }
-            syntax::What::SomeIn { key, value, collection } => {
+            syntax::StatementNode::SomeIn { key, value, collection } => {
                 self.some_in(at, key.as_ref(), value, collection, &statement.with)
             }
-            syntax::What::Every { key, value, collection, body } => {
+            syntax::StatementNode::Every { key, value, collection, body } => {
                 self.every(at, key.as_ref(), value, collection, body, &statement.with)
             }
         }
@@ -317,31 +317,31 @@ impl Resolver<'_> {
 }
 
 /// Returns OPA's name for a kind of term.
-fn kind_name(kind: &Kind) -> &'static str {
+fn kind_name(kind: &ExprKind) -> &'static str {
     match kind {
-        Kind::Scalar(text) if text.starts_with(['"', '`']) => "string",
-        Kind::Scalar(text) if matches!(&**text, "true" | "false") => "boolean",
-        Kind::Scalar(text) if &**text == "null" => "null",
-        Kind::Scalar(_) => "number",
-        Kind::Name(_) => "var",
-        Kind::Ref(..) => "ref",
-        Kind::Array(_) => "array",
-        Kind::Set(_) => "set",
-        Kind::Object(_) => "object",
-        Kind::Comprehension(_) => "comprehension",
-        Kind::Template(_) => "templatestring",
-        Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => "call",
+        ExprKind::Scalar(text) if text.starts_with(['"', '`']) => "string",
+        ExprKind::Scalar(text) if matches!(&**text, "true" | "false") => "boolean",
+        ExprKind::Scalar(text) if &**text == "null" => "null",
+        ExprKind::Scalar(_) => "number",
+        ExprKind::Name(_) => "var",
+        ExprKind::Ref(..) => "ref",
+        ExprKind::Array(_) => "array",
+        ExprKind::Set(_) => "set",
+        ExprKind::Object(_) => "object",
+        ExprKind::Comprehension(_) => "comprehension",
+        ExprKind::Template(_) => "templatestring",
+        ExprKind::Call(..) | ExprKind::Binary(..) | ExprKind::In { .. } | ExprKind::Minus(_) => "call",
     }
 }
 
 /// Adds the names that a pattern binds, without those in keys, references and calls.
 fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     match &expr.kind {
-        Kind::Name(name) if &**name != "_" => {
+        ExprKind::Name(name) if &**name != "_" => {
             names.insert(name.clone());
         }
-        Kind::Array(items) => items.iter().for_each(|item| pattern_names(item, names)),
-        Kind::Object(fields) => fields.iter().for_each(|(_, value)| pattern_names(value, names)),
+        ExprKind::Array(items) => items.iter().for_each(|item| pattern_names(item, names)),
+        ExprKind::Object(fields) => fields.iter().for_each(|(_, value)| pattern_names(value, names)),
         _ => {}
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::term::{Variable, Variables};
-use crate::syntax::{Body, Expr, Key, Kind, Name, Piece, Statement, What};
+use crate::syntax::{Expr, ExprKind, Key, Name, Piece, Statement, StatementNode, SyntaxBody};
 
 /// How a name was introduced into a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub(super) enum Occurrence {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Scope {
+struct NameScope {
     names: BTreeMap<Name, (Variable, Occurrence)>,
 }
 
 /// The scopes around a point, innermost last.
 #[derive(Debug, Clone)]
 pub(super) struct Scopes {
-    stack: Vec<Scope>,
+    stack: Vec<NameScope>,
     /// Names that do not refer to rules or imports, for each body around the point.
     hidden: Vec<BTreeSet<Name>>,
     /// Variables that no scope declares, by name.
@@ -34,13 +34,13 @@ pub(super) struct Scopes {
 
 impl Scopes {
     pub(super) fn new() -> Self {
-        Self { stack: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
+        Self { stack: vec![NameScope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
     }
 
     /// Enters a body that declares names.
     pub(super) fn enter(&mut self, hidden: BTreeSet<Name>) {
         self.hidden.push(hidden);
-        self.stack.push(Scope::default());
+        self.stack.push(NameScope::default());
     }
 
     pub(super) fn leave(&mut self) {
@@ -117,7 +117,7 @@ impl Scopes {
 }
 
 /// Returns the names that a body declares, including those in a nested `every`.
-pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
+pub(super) fn declared_names(body: &SyntaxBody) -> BTreeSet<Name> {
     let mut names = BTreeSet::new();
     for statement in body {
         declared_by(statement, &mut names);
@@ -127,14 +127,16 @@ pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
 
 pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
     match &statement.what {
-        What::Expr(Expr { kind: Kind::Binary(":=", left, _), .. })
-        | What::Not(Expr { kind: Kind::Binary(":=", left, _), .. }) => {
+        StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, _), .. })
+        | StatementNode::Not(Expr { kind: ExprKind::Binary(":=", left, _), .. }) => {
             all_names(left, names);
         }
-        What::Expr(_) | What::Not(_) => {}
-        What::Some(some) => names.extend(some.iter().map(|(_, name)| name.clone())),
-        What::SomeIn { key, value, .. } => key.iter().chain([value]).for_each(|pattern| all_names(pattern, names)),
-        What::Every { body, .. } => body.iter().for_each(|statement| declared_by(statement, names)),
+        StatementNode::Expr(_) | StatementNode::Not(_) => {}
+        StatementNode::Some(some) => names.extend(some.iter().map(|(_, name)| name.clone())),
+        StatementNode::SomeIn { key, value, .. } => {
+            key.iter().chain([value]).for_each(|pattern| all_names(pattern, names));
+        }
+        StatementNode::Every { body, .. } => body.iter().for_each(|statement| declared_by(statement, names)),
     }
 }
 
@@ -152,13 +154,13 @@ pub(super) fn each_name(expr: &Expr, look: &mut dyn FnMut(&Name, bool)) {
 
 fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
     match &expr.kind {
-        Kind::Scalar(_) => {}
-        Kind::Name(name) => {
+        ExprKind::Scalar(_) => {}
+        ExprKind::Name(name) => {
             if &**name != "_" {
                 look(name, inside);
             }
         }
-        Kind::Ref(head, keys) => {
+        ExprKind::Ref(head, keys) => {
             names_in(head, inside, look);
             for key in keys {
                 if let Key::Index(index) = key {
@@ -166,28 +168,28 @@ fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
                 }
             }
         }
-        Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => {
+        ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => {
             for item in items {
                 names_in(item, inside, look);
             }
         }
-        Kind::Object(fields) => fields.iter().for_each(|(key, value)| {
+        ExprKind::Object(fields) => fields.iter().for_each(|(key, value)| {
             names_in(key, inside, look);
             names_in(value, inside, look);
         }),
-        Kind::Comprehension(comprehension) => {
+        ExprKind::Comprehension(comprehension) => {
             comprehension.key.iter().chain([&comprehension.term]).for_each(|term| names_in(term, true, look));
             comprehension.body.iter().for_each(|statement| names_of_statement(statement, true, look));
         }
-        Kind::Binary(_, left, right) => {
+        ExprKind::Binary(_, left, right) => {
             names_in(left, inside, look);
             names_in(right, inside, look);
         }
-        Kind::In { key, value, collection } => {
+        ExprKind::In { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
         }
-        Kind::Minus(inner) => names_in(inner, inside, look),
-        Kind::Template(pieces) => {
+        ExprKind::Minus(inner) => names_in(inner, inside, look),
+        ExprKind::Template(pieces) => {
             for piece in pieces {
                 if let Piece::Statement(statement) = piece {
                     names_of_statement(statement, true, look);
@@ -200,12 +202,12 @@ fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
 /// Calls `look` for each name of a statement, without those after `with`.
 pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
     match &statement.what {
-        What::Expr(expr) | What::Not(expr) => names_in(expr, inside, look),
-        What::Some(some) => some.iter().for_each(|(_, name)| look(name, inside)),
-        What::SomeIn { key, value, collection } => {
+        StatementNode::Expr(expr) | StatementNode::Not(expr) => names_in(expr, inside, look),
+        StatementNode::Some(some) => some.iter().for_each(|(_, name)| look(name, inside)),
+        StatementNode::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
         }
-        What::Every { key, value, collection, body } => {
+        StatementNode::Every { key, value, collection, body } => {
             key.iter().chain([value]).for_each(|name| look(name, true));
             names_in(collection, inside, look);
             for statement in body {

@@ -1,12 +1,12 @@
 //! Terms and types as messages show them.
 
 use super::term::{DATA, Function, INPUT, ResolvedTerm, ResolvedValue, Variables, push};
-use crate::types::{Known, Type};
+use crate::types::{InferredType, Type};
 
 /// Longer types are truncated.
 const LONGEST: usize = 80;
 
-pub(super) fn known(of: &Known) -> String {
+pub(super) fn known(of: &InferredType) -> String {
     of.as_ref().map_or_else(|| "unknown".to_owned(), short)
 }
 

@@ -12,13 +12,13 @@ use crate::{constant::Constant, syntax::Position};
 
 /// The rules at one path, and the paths below it.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct RuleTree {
     /// Indices of the rules.
     pub(super) rules: Vec<usize>,
     children: BTreeMap<Constant, Self>,
 }
 
-impl Tree {
+impl RuleTree {
     pub(super) fn new(rules: &[ResolvedRule]) -> Self {
         let mut tree = Self::default();
         for (index, rule) in rules.iter().enumerate() {
@@ -69,8 +69,8 @@ impl Tree {
     fn collect(&self, keys: &[ResolvedTerm], depth: usize, rules: &[ResolvedRule], found: &mut BTreeSet<usize>) {
         let fits = |index: &&usize| {
             let path = &rules[**index].path;
-            path.iter().zip(keys).skip(depth).all(|(key, asked)| match (key.constant(), asked.constant()) {
-                (Some(key), Some(asked)) => key == asked,
+            path.iter().zip(keys).skip(depth).all(|(key, wanted)| match (key.constant(), wanted.constant()) {
+                (Some(key), Some(wanted)) => key == wanted,
                 _ => true,
             })
         };
@@ -139,14 +139,14 @@ impl<'a> Packages<'a> {
 const HELP: &str = "give one of the two another name";
 
 /// Returns all conflicts; each is reported for every module involved.
-pub(super) fn conflicts(tree: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>) -> Vec<Fault> {
+pub(super) fn conflicts(tree: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     conflicts_at(tree, rules, packages, &mut faults);
     faults.extend(packages.conflicts(rules));
     faults
 }
 
-fn conflicts_at(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
+fn conflicts_at(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
     for child in node.children.values() {
         conflicts_of(child, rules, packages, faults);
         conflicts_at(child, rules, packages, faults);
@@ -154,7 +154,7 @@ fn conflicts_at(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, fa
 }
 
 /// Checks the rules of one path against each other, and against those below it.
-fn conflicts_of(node: &Tree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
+fn conflicts_of(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>, faults: &mut Vec<Fault>) {
     let own: Vec<&ResolvedRule> = node.rules.iter().map(|index| &rules[*index]).collect();
     let Some(first) = own.first() else { return };
     let name = path_text(&first.ground_path());
@@ -200,7 +200,7 @@ fn kind(rule: &ResolvedRule) -> (bool, bool, usize) {
 }
 
 /// Returns the rules below a path that conflict with its own rules.
-fn overlapping<'r>(node: &Tree, own: &[&ResolvedRule], rules: &'r [ResolvedRule]) -> Vec<&'r ResolvedRule> {
+fn overlapping<'r>(node: &RuleTree, own: &[&ResolvedRule], rules: &'r [ResolvedRule]) -> Vec<&'r ResolvedRule> {
     if node.children.is_empty() {
         return Vec::new();
     }

@@ -19,11 +19,11 @@ pub(super) struct Skip {
     pub(super) replaced: bool,
 }
 
-/// Visits the variables that must have a value before a statement.
+/// For the variables that must have a value before a statement.
 pub(super) const SAFETY: Skip = Skip { heads: false, object_keys: false, sets: false, closures: true, replaced: true };
-/// Visits the variables that a pattern binds.
+/// For the variables that a pattern binds.
 pub(super) const PATTERN: Skip = Skip { heads: true, object_keys: true, sets: false, closures: true, replaced: false };
-/// Visits the variables that a call binds to its result.
+/// For the variables that a call binds to its result.
 pub(super) const OUTPUT: Skip = Skip { sets: true, ..PATTERN };
 const NOTHING: Skip = Skip { heads: false, object_keys: false, sets: false, closures: false, replaced: false };
 

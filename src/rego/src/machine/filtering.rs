@@ -16,13 +16,13 @@ use regorus::Value;
 
 use super::{
     Machine,
-    filters::{Elements, Filtered, Selection},
+    filters::{Elements, Filtered, SelectedElements},
     limit::Halt,
     loops::Registers,
-    sink::Sink,
+    sink::ResultSink,
     slot::Slot,
 };
-use crate::program::{Block, Filter, FilterKey, Guard};
+use crate::program::{Block, FilterKey, Guard, LoopFilter};
 
 /// Below this number of elements, visiting all of them takes no longer.
 const FEWEST: usize = 16;
@@ -33,9 +33,9 @@ impl<'v> Machine<'v, '_> {
         &mut self,
         collection: &Slot<'v>,
         into: Registers,
-        (block, filter): (&'v Block, &'v Filter),
+        (block, filter): (&'v Block, &'v LoopFilter),
         base: usize,
-    ) -> Result<Option<Selection<'v>>, Halt> {
+    ) -> Result<Option<SelectedElements<'v>>, Halt> {
         if length(collection) < FEWEST {
             return Ok(None);
         }
@@ -61,14 +61,14 @@ impl<'v> Machine<'v, '_> {
         };
         for guard in &filter.guards {
             if elements.all.is_empty() || !self.may_hold(guard, base)? {
-                return Ok(Some(Selection { elements: Rc::default(), wanted: None }));
+                return Ok(Some(SelectedElements { elements: Rc::default(), wanted: None }));
             }
         }
         let wanted = match &filter.key {
             Some(FilterKey { wanted, .. }) => Some(self.value(wanted, base)?.cloned().unwrap_or(Value::Undefined)),
             None => None,
         };
-        Ok(Some(Selection { elements, wanted }))
+        Ok(Some(SelectedElements { elements, wanted }))
     }
 
     /// Whether a call holds, or cannot be evaluated yet.
@@ -89,11 +89,11 @@ impl<'v> Machine<'v, '_> {
     /// Runs a block for each of the selected elements; returns whether the sink needs no more.
     pub(super) fn selected(
         &mut self,
-        selection: &Selection<'v>,
+        selection: &SelectedElements<'v>,
         (key, value): Registers,
         block: &'v Block,
         base: usize,
-        sink: &mut Sink<'_>,
+        sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
         for (own_key, element) in selection.iter() {
             self.shared.gauge.tick()?;
@@ -111,7 +111,7 @@ impl<'v> Machine<'v, '_> {
         &mut self,
         collection: &Slot<'v>,
         into: Registers,
-        (block, filter): (&'v Block, &'v Filter),
+        (block, filter): (&'v Block, &'v LoopFilter),
         base: usize,
     ) -> Result<Elements<'v>, Halt> {
         let mut all = Vec::new();

@@ -28,13 +28,13 @@ pub(super) struct Elements<'v> {
 }
 
 /// The elements that a loop visits.
-pub(super) struct Selection<'v> {
+pub(super) struct SelectedElements<'v> {
     pub(super) elements: Rc<Elements<'v>>,
     /// The value that is compared with the key of the element.
     pub(super) wanted: Option<Value>,
 }
 
-impl<'v> Selection<'v> {
+impl<'v> SelectedElements<'v> {
     /// Returns each element with its key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Slot<'v>, Slot<'v>)> {
         let Elements { all, by_key } = &*self.elements;

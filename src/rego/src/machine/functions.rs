@@ -3,7 +3,7 @@
 use regorus::Value;
 
 use super::{Machine, limit::Halt, loops::is_collection, slot::Slot};
-use crate::program::{Form, Operand, RuleId};
+use crate::program::{Operand, RuleForm, RuleId};
 
 impl<'v> Machine<'v, '_> {
     /// Returns the value of a function, `Undefined` if it has none.
@@ -33,7 +33,7 @@ impl<'v> Machine<'v, '_> {
         let made = given.iter().any(|slot| matches!(slot, Slot::Own(value) if is_collection(value)));
         let key: Vec<Value> = given.iter().filter_map(Slot::value).cloned().collect();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
-        debug_assert_eq!(rule.form, Form::Complete, "functions have one value");
+        debug_assert_eq!(rule.form, RuleForm::Complete, "functions have one value");
         let left = self.shared.gauge.left();
         let value = self.definitions(rule, &rule.definitions, base);
         self.registers.truncate(base);

@@ -2,10 +2,10 @@
 
 use regorus::Value;
 
-use super::{Machine, limit::Halt, sink::Sink, slot::Slot};
+use super::{Machine, limit::Halt, sink::ResultSink, slot::Slot};
 use crate::{
     order,
-    program::{Block, Filter, Operand, Register},
+    program::{Block, LoopFilter, Operand, Register},
 };
 
 /// The registers of a key and a value.
@@ -17,9 +17,9 @@ impl<'v> Machine<'v, '_> {
         &mut self,
         of: &'v Operand,
         into: Registers,
-        (block, filter): (&'v Block, Option<&'v Filter>),
+        (block, filter): (&'v Block, Option<&'v LoopFilter>),
         base: usize,
-        sink: &mut Sink<'_>,
+        sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
         self.shared.gauge.enter()?;
         let collection = self.slot(of, base)?;
@@ -38,7 +38,7 @@ impl<'v> Machine<'v, '_> {
 
     /// Runs a block for one element; returns whether the sink needs no more. If the element contributes nothing, the
     /// values made for it are dropped and not charged.
-    pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
+    pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut ResultSink<'_>) -> Result<bool, Halt> {
         let (left, kept, found) = (self.shared.gauge.left(), self.kept, sink.len());
         let is_outermost = self.outermost.is_none();
         self.outermost = self.outermost.or(Some(left));
@@ -63,7 +63,7 @@ impl<'v> Machine<'v, '_> {
         self.shared.gauge.enter()?;
         let mut run = |machine: &mut Self| {
             let mut found = false;
-            machine.block(block, base, &mut Sink::Found(&mut found))?;
+            machine.block(block, base, &mut ResultSink::Found(&mut found))?;
             Ok(!found)
         };
         let missed = match self.slot(of, base)? {
@@ -127,7 +127,7 @@ impl<'v> Machine<'v, '_> {
         (path, value): Registers,
         block: &'v Block,
         base: usize,
-        sink: &mut Sink<'_>,
+        sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
         self.shared.gauge.enter()?;
         let Some(root) = self.slot(of, base)?.value().cloned() else { return Ok(false) };

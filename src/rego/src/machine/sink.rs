@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use regorus::{Rc, Value, value::Object};
 
 use super::limit::{Halt, RuntimeError};
-use crate::program::{Definition, SourceLocation};
+use crate::program::{PlannedDefinition, SourceLocation};
 
 /// Where a block puts its results.
-pub(super) enum Sink<'s> {
+pub(super) enum ResultSink<'s> {
     /// Only notes whether there is a result.
     Found(&'s mut bool),
     /// A single value, on which all results must agree; `once` if the first one is enough.
@@ -51,7 +51,7 @@ impl ConflictSink<'_> {
     }
 }
 
-impl Sink<'_> {
+impl ResultSink<'_> {
     /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         match self {
@@ -103,9 +103,9 @@ pub(super) fn agree(value: &mut Option<Value>, own: Value, is_function: bool) ->
 
 /// Sets a value, on which all definitions of a rule must agree.
 pub(super) fn agree_with<'d>(
-    value: &mut Option<(Value, &'d Definition)>,
+    value: &mut Option<(Value, &'d PlannedDefinition)>,
     own: Value,
-    (definition, is_function): (&'d Definition, bool),
+    (definition, is_function): (&'d PlannedDefinition, bool),
 ) -> Result<(), Halt> {
     match value {
         Some((value, other)) if *value != own => {

@@ -7,24 +7,26 @@ use regorus::Value;
 use super::{
     Machine,
     limit::Halt,
-    sink::{self, Sink},
+    sink::{self, ResultSink},
     slot::{self, Slot},
 };
 use crate::{
     builtins::Callee,
-    program::{Block, Callable, Collection, MemoId, Operand, Register, Step},
+    program::{Block, Callable, Collection, MemoId, Operand, ProgramStep, Register},
 };
 
 impl<'v> Machine<'v, '_> {
     /// Runs a block; returns whether the sink needs no more.
-    pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
+    pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut ResultSink<'_>) -> Result<bool, Halt> {
         for step in block {
             match step {
-                Step::Each { of, key, value, block, filter } => {
+                ProgramStep::Each { of, key, value, block, filter } => {
                     return self.each(of, (*key, *value), (block, filter.as_ref()), base, sink);
                 }
-                Step::Walk { of, path, value, block } => return self.walk(of, (*path, *value), block, base, sink),
-                Step::Yield { keys, value } => return self.yield_to(keys, value, base, sink),
+                ProgramStep::Walk { of, path, value, block } => {
+                    return self.walk(of, (*path, *value), block, base, sink);
+                }
+                ProgramStep::Yield { keys, value } => return self.yield_to(keys, value, base, sink),
                 step if !self.holds(step, base)? => return Ok(false),
                 _ => {}
             }
@@ -34,55 +36,57 @@ impl<'v> Machine<'v, '_> {
 
     /// Whether a step that neither iterates nor yields holds.
     #[inline]
-    pub(super) fn holds(&mut self, step: &'v Step, base: usize) -> Result<bool, Halt> {
+    pub(super) fn holds(&mut self, step: &'v ProgramStep, base: usize) -> Result<bool, Halt> {
         Ok(match step {
-            Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. } => true, // These end a block.
-            Step::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
-            Step::Defined(of) => self.value(of, base)?.is_some(),
-            Step::Equal(left, right) => self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right)),
-            Step::Compare { by, left, right, into } => {
+            ProgramStep::Each { .. } | ProgramStep::Walk { .. } | ProgramStep::Yield { .. } => true, // These end a block.
+            ProgramStep::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
+            ProgramStep::Defined(of) => self.value(of, base)?.is_some(),
+            ProgramStep::Equal(left, right) => {
+                self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right))
+            }
+            ProgramStep::Compare { by, left, right, into } => {
                 let holds = self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right));
                 if let Some((holds, into)) = holds.zip(*into) {
                     self.set(base, into, Slot::Own(Value::Bool(holds)));
                 }
                 holds.is_some_and(|holds| holds || into.is_some())
             }
-            Step::Array(of, length) => {
+            ProgramStep::Array(of, length) => {
                 matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
             }
-            Step::Object(of, length) => {
+            ProgramStep::Object(of, length) => {
                 matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
             }
-            Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
-            Step::Call { callee, arguments, into, at } => {
+            ProgramStep::Get { into, from, keys } => self.get(*into, from, keys, base)?,
+            ProgramStep::Call { callee, arguments, into, at } => {
                 let made = match self.replaced.substitute(Callable::Builtin(*callee)) {
                     None => self.builtin(callee, arguments, base),
                     Some(substitute) => self.substituted(substitute, arguments, base),
                 };
                 self.result(made.map_err(|halt| halt.at(Some(*at)))?, *into, base)
             }
-            Step::Invoke { function, arguments, into } => {
+            ProgramStep::Invoke { function, arguments, into } => {
                 let made = match self.replaced.substitute(Callable::Rule(*function)) {
                     None => self.invoke(*function, arguments, base)?,
                     Some(substitute) => self.substituted(substitute, arguments, base)?,
                 };
                 self.result(made, *into, base)
             }
-            Step::Note { point, arguments } => {
+            ProgramStep::Note { point, arguments } => {
                 self.note(*point, arguments, base)?;
                 true
             }
-            Step::Reached(at) => {
+            ProgramStep::Reached(at) => {
                 self.shared.trace.reached.insert(*at);
                 true
             }
-            Step::With { replaced, block, into } => self.with(replaced, block, *into, base)?,
-            Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
-            Step::MakeSet { into, items } => {
+            ProgramStep::With { replaced, block, into } => self.with(replaced, block, *into, base)?,
+            ProgramStep::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
+            ProgramStep::MakeSet { into, items } => {
                 self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
             }
-            Step::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
-            Step::Comprehension { into, form, block, at, memo } => {
+            ProgramStep::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
+            ProgramStep::Comprehension { into, form, block, at, memo } => {
                 let made = match memo {
                     Some(memo) => self.memo(*memo, *form, block, base),
                     None => self.comprehension(*form, block, base).map(Slot::Own),
@@ -90,8 +94,8 @@ impl<'v> Machine<'v, '_> {
                 self.set(base, *into, made.map_err(|halt| halt.at(Some(*at)))?);
                 true
             }
-            Step::Not(block) => !self.found(block, base)?,
-            Step::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
+            ProgramStep::Not(block) => !self.found(block, base)?,
+            ProgramStep::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
         })
     }
 
@@ -121,7 +125,7 @@ impl<'v> Machine<'v, '_> {
     /// Whether a block yields something.
     pub(super) fn found(&mut self, block: &'v Block, base: usize) -> Result<bool, Halt> {
         let mut found = false;
-        self.block(block, base, &mut Sink::Found(&mut found))?;
+        self.block(block, base, &mut ResultSink::Found(&mut found))?;
         Ok(found)
     }
 
@@ -290,17 +294,17 @@ impl<'v> Machine<'v, '_> {
         Ok(match form {
             Collection::Array => {
                 let mut items = Vec::new();
-                self.block(block, base, &mut Sink::Array(&mut items))?;
+                self.block(block, base, &mut ResultSink::Array(&mut items))?;
                 Value::from(items)
             }
             Collection::Set => {
                 let mut items = BTreeSet::new();
-                self.block(block, base, &mut Sink::Set(&mut items))?;
+                self.block(block, base, &mut ResultSink::Set(&mut items))?;
                 Value::from(items)
             }
             Collection::Object => {
                 let mut fields = BTreeMap::new();
-                self.block(block, base, &mut Sink::Object { fields: &mut fields, conflicts: None })?;
+                self.block(block, base, &mut ResultSink::Object { fields: &mut fields, conflicts: None })?;
                 Value::from(fields)
             }
         })
@@ -311,24 +315,24 @@ impl<'v> Machine<'v, '_> {
         keys: &'v [Operand],
         value: &'v Operand,
         base: usize,
-        sink: &mut Sink<'_>,
+        sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
-        if let Sink::Found(found) = sink {
+        if let ResultSink::Found(found) = sink {
             **found = true;
             return Ok(true);
         }
         let Some(made) = self.value(value, base)?.cloned() else { return Ok(false) };
         match sink {
-            Sink::Found(_) => return Ok(true),
-            Sink::One { value, once, is_function } => {
+            ResultSink::Found(_) => return Ok(true),
+            ResultSink::One { value, once, is_function } => {
                 sink::agree(value, made, *is_function)?;
                 return Ok(*once);
             }
-            Sink::Array(items) => items.push(made),
-            Sink::Set(items) => {
+            ResultSink::Array(items) => items.push(made),
+            ResultSink::Set(items) => {
                 items.insert(made);
             }
-            Sink::Object { fields, conflicts } => {
+            ResultSink::Object { fields, conflicts } => {
                 let Some(key) = keys.first() else { return Ok(false) };
                 let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
                 match conflicts {
@@ -338,7 +342,7 @@ impl<'v> Machine<'v, '_> {
                     _ => sink::insert(fields, key, made)?,
                 }
             }
-            Sink::Document { fields, values, elements, conflicts, given } => {
+            ResultSink::Document { fields, values, elements, conflicts, given } => {
                 let mut path = Vec::with_capacity(keys.len());
                 if self.fill(&mut path, keys, base)? {
                     **given = true;
@@ -357,7 +361,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Compares two values; the same address is always equal.
+/// Whether two values are equal; values at the same address need no comparison.
 fn equal(left: &Value, right: &Value) -> bool {
     std::ptr::eq(left, right) || left == right
 }

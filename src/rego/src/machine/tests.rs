@@ -8,7 +8,7 @@ use crate::{compile, limits::Limits, references::Path, syntax};
 const BOUNDS: Bounds = Bounds { time: Duration::from_millis(200), stack: 1 << 20, strict: false };
 
 /// Evaluates `data.p.p` of a Rego v1 module for an input; the outer error is why it cannot be planned.
-fn ask(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>, String> {
+fn run(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>, String> {
     let module = syntax::read(&format!("package p\n\n{module}"), None).unwrap();
     let path: Path = vec!["p".to_owned(), "p".to_owned()];
     let compiled = compile::compile(&[&module], std::iter::empty()).unwrap();
@@ -21,11 +21,11 @@ fn ask(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>
 }
 
 fn value(module: &str) -> Value {
-    ask(module, r#"{"a": [1, 2, 3], "o": {"x": 1, "y": 2}, "f": false}"#, BOUNDS).unwrap().unwrap().value
+    run(module, r#"{"a": [1, 2, 3], "o": {"x": 1, "y": 2}, "f": false}"#, BOUNDS).unwrap().unwrap().value
 }
 
 #[test]
-fn rules_have_the_values_that_opa_gives_them() {
+fn rules_have_the_same_values_as_in_opa() {
     let cases = [
         ("p := 1", "1"),
         ("p := input.a[1]", "2"),
@@ -71,7 +71,7 @@ fn rules_have_the_values_that_opa_gives_them() {
 }
 
 #[test]
-fn two_values_of_one_thing_are_an_error() {
+fn conflicting_values_are_an_error() {
     for module in [
         "p := 1\np := 2",
         "p := x if some x in input.a",
@@ -79,25 +79,25 @@ fn two_values_of_one_thing_are_an_error() {
         "p[k] := x if { some x in input.a; k := \"k\" }",
         "p := {\"k\": x | some x in input.a}",
     ] {
-        let answer = ask(module, r#"{"a": [1, 2]}"#, BOUNDS).unwrap();
+        let answer = run(module, r#"{"a": [1, 2]}"#, BOUNDS).unwrap();
         assert!(matches!(answer, Err(Halt::Failed(_))), "{module}: {answer:?}");
     }
     assert_eq!(value("p := 1\np := 1"), Value::from(1));
     let strict = Bounds { strict: true, ..BOUNDS };
-    assert!(ask("p := to_number(\"x\")", "{}", strict).unwrap().is_err());
+    assert!(run("p := to_number(\"x\")", "{}", strict).unwrap().is_err());
 }
 
 #[test]
-fn each_definition_is_told_by_itself() {
+fn each_definition_has_its_own_value() {
     let module = "p contains \"a\"\np contains x if some x in input\np contains \"b\" if input.none";
-    let answer = ask(module, r#"["a", "c"]"#, BOUNDS).unwrap().unwrap();
+    let answer = run(module, r#"["a", "c"]"#, BOUNDS).unwrap().unwrap();
     assert_eq!(answer.value.to_string(), r#"["a","c"]"#);
     let definitions: Vec<String> = answer.definitions.iter().map(ToString::to_string).collect();
     assert_eq!(definitions, [r#"["a"]"#, r#"["a","c"]"#, "[]"]);
 }
 
 #[test]
-fn documents_hold_rules_and_data() {
+fn documents_combine_rules_and_data() {
     let cases = [
         ("p := object.get(data.limits, \"cpu\", 0)", "2"),
         ("q[x].y[z] := 2 if some x, z in {\"k\": 1}\np := q", r#"{"k":{"y":{"1":2}}}"#),
@@ -114,12 +114,12 @@ fn documents_hold_rules_and_data() {
         ("default f(_) := [x | some x in [1, 2]]\nf(x) := 1 if x == 2\np := f(1)", "[1,2]"),
     ];
     for (module, wanted) in cases {
-        assert_eq!(ask_value(module), wanted, "{module}");
+        assert_eq!(value_text(module), wanted, "{module}");
     }
 }
 
 #[test]
-fn other_documents_and_functions_are_seen_inside_only() {
+fn replacements_by_with_are_only_visible_inside() {
     let cases = [
         ("q := input.a\np := [q, y] if y := q with input as {\"a\": 7}", "[[1,2,3],7]"),
         ("q := input.a[1]\np := [q, y] if y := q with input.a as [4, 5]", "[2,5]"),
@@ -147,43 +147,43 @@ fn other_documents_and_functions_are_seen_inside_only() {
         ("p if every x in input.a { x > 5 } with input.a as [6]", "true"),
     ];
     for (module, wanted) in cases {
-        assert_eq!(ask_value(module), wanted, "{module}");
+        assert_eq!(value_text(module), wanted, "{module}");
     }
 }
 
-fn ask_value(module: &str) -> String {
+fn value_text(module: &str) -> String {
     value(module).to_string()
 }
 
 #[test]
-fn rules_that_need_themselves_have_no_program() {
+fn recursive_rules_are_not_planned() {
     for module in ["p := data.p", "p := data[input.x]", "q := p\np := q"] {
-        assert_eq!(ask(module, "{}", BOUNDS).unwrap_err(), "recursion", "{module}");
+        assert_eq!(run(module, "{}", BOUNDS).unwrap_err(), "recursion", "{module}");
     }
 }
 
 #[test]
-fn loops_are_stopped_inside() {
+fn nested_loops_are_stopped_by_limits() {
     let range = "numbers.range(1, 3000)";
     for body in [
         format!("some a in {range}; some b in {range}; some c in {range}; a + b + c < 0"),
         format!("every a in {range} {{ every b in {range} {{ every c in {range} {{ a + b + c > 0 }} }} }}"),
     ] {
         let began = std::time::Instant::now();
-        let answer = ask(&format!("p if {{ {body} }}"), "{}", BOUNDS).unwrap();
+        let answer = run(&format!("p if {{ {body} }}"), "{}", BOUNDS).unwrap();
         assert_eq!(answer, Err(Halt::TimedOut), "{body}");
         assert!(began.elapsed() < Duration::from_mins(1));
     }
     let long = Bounds { time: Duration::from_mins(10), ..BOUNDS };
     let all = format!("p := [[a, b, c] | some a in {range}; some b in {range}; some c in {range}]");
-    assert_eq!(ask(&all, "{}", long).unwrap(), Err(Halt::TooMuch));
+    assert_eq!(run(&all, "{}", long).unwrap(), Err(Halt::TooMuch));
     let little = Bounds { stack: 64, ..BOUNDS };
     let deep = "q := 1 if input.a\nr := q\np := [x | some y in [r]; some x in [y]]";
-    assert!(matches!(ask(deep, "{}", little).unwrap(), Err(Halt::Failed(_))));
+    assert!(matches!(run(deep, "{}", little).unwrap(), Err(Halt::Failed(_))));
 }
 
 #[test]
-fn loops_over_one_list_look_only_at_what_can_pass() {
+fn nested_loops_over_one_list_only_visit_matching_elements() {
     // Each of these would take many minutes if every loop visited all elements.
     let items: Vec<String> = (0..20_000)
         .map(|n| {
@@ -192,46 +192,46 @@ fn loops_over_one_list_look_only_at_what_can_pass() {
         .collect();
     let input = format!(r#"{{"l": [{}]}}"#, items.join(","));
     let bounds = Bounds { time: Duration::from_secs(30), ..BOUNDS };
-    let ask = |module: &str| ask(module, &input, bounds).unwrap().unwrap().value;
+    let run = |module: &str| run(module, &input, bounds).unwrap().unwrap().value;
     let levels = |condition: &str| {
         let levels = (0..8).map(|n| format!("some x{n} in input.l\n{}", condition.replace('x', &format!("x{n}"))));
         format!("\np := count([1 | {}])", levels.collect::<Vec<_>>().join("\n"))
     };
-    assert_eq!(ask(&levels("x.k == \"a\"")), Value::from(65_536));
-    assert_eq!(ask(&format!("f(x) if x.k == \"a\"{}", levels("f(x)"))), Value::from(65_536));
+    assert_eq!(run(&levels("x.k == \"a\"")), Value::from(65_536));
+    assert_eq!(run(&format!("f(x) if x.k == \"a\"{}", levels("f(x)"))), Value::from(65_536));
     let joined = "p := count([1 | some x in input.l; some y in input.l; y.n == x.to; some z in input.l; y.to == z.n])";
-    assert_eq!(ask(joined), Value::from(20_000));
+    assert_eq!(run(joined), Value::from(20_000));
     let listed = "p := count([1 | some x in input.l; a := [y.n | some y in input.l; y.k == \"a\"]; x.n in a])";
-    assert_eq!(ask(listed), Value::from(4));
+    assert_eq!(run(listed), Value::from(4));
     let guarded = "never(x) if x.k == \"c\"\nis(x) if x.n >= 0\n\
         p := count([1 | some x in input.l; some y in input.l; is(y); never(x)])";
-    assert_eq!(ask(guarded), Value::from(0));
+    assert_eq!(run(guarded), Value::from(0));
 }
 
 #[test]
-fn what_is_dropped_with_an_element_does_not_count() {
+fn values_dropped_with_an_element_are_not_charged() {
     let bounds = Bounds { time: Duration::from_secs(30), ..BOUNDS };
     let input = format!(r#"{{"l": [{}]}}"#, (0..800).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
-    let ask = |module: &str| ask(module, &input, bounds).unwrap();
+    let run = |module: &str| run(module, &input, bounds).unwrap();
     // Each of these makes more than an evaluation may hold.
     let made = "x in input.l; l := [[x, y, y, y, y, y, y, y, y, y] | some y in input.l]";
-    assert_eq!(ask(&format!("p := count([1 | some {made}; count(l) < 0])")).unwrap().value, Value::from(0));
-    assert_eq!(ask(&format!("p := [l | some {made}]")), Err(Halt::TooMuch));
+    assert_eq!(run(&format!("p := count([1 | some {made}; count(l) < 0])")).unwrap().value, Value::from(0));
+    assert_eq!(run(&format!("p := [l | some {made}]")), Err(Halt::TooMuch));
     // Of function calls, only the latest are cached.
     let called = format!("f(l) := [l, l]\np := count([1 | some {made}; m := f(l); count(m[0]) < 0])");
-    assert_eq!(ask(&called).unwrap().value, Value::from(0));
+    assert_eq!(run(&called).unwrap().value, Value::from(0));
 }
 
 #[test]
-fn what_an_element_fails_on_is_no_error_where_a_loop_ends_before() {
+fn errors_of_elements_after_the_end_of_a_loop_do_not_count() {
     let input = format!(r#"{{"l": [{}]}}"#, (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
     // f(30) has two values.
     let module = "f(x) := 1 if x < 40\nf(x) := 2 if x == 30\nhas(y) if { some x in input.l; f(x) == 1; x == y }\n";
-    let asked = |rule: &str| ask(&format!("{module}{rule}"), &input, BOUNDS).unwrap().map(|answer| answer.value);
-    assert_eq!(asked("p := [y | some y in [1, 2, 3, 4]; has(y)]"), Ok(Value::from_json_str("[1,2,3,4]").unwrap()));
-    assert!(asked("p := [y | some y in [1, 2, 3, 35]; has(y)]").is_err());
+    let value_of = |rule: &str| run(&format!("{module}{rule}"), &input, BOUNDS).unwrap().map(|answer| answer.value);
+    assert_eq!(value_of("p := [y | some y in [1, 2, 3, 4]; has(y)]"), Ok(Value::from_json_str("[1,2,3,4]").unwrap()));
+    assert!(value_of("p := [y | some y in [1, 2, 3, 35]; has(y)]").is_err());
     let guard = "bad(x) if f(x + 26) == 1\np := [x | some x in [1, 2, 3, 4]; some y in input.l; y > 100; bad(x)]";
-    assert_eq!(asked(guard), Ok(Value::new_array()));
+    assert_eq!(value_of(guard), Ok(Value::new_array()));
 }
 
 #[test]

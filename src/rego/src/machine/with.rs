@@ -11,7 +11,7 @@ use super::{
     Machine, cells,
     limit::Halt,
     replaced::{FunctionSubstitute, Substitutions},
-    sink::Sink,
+    sink::ResultSink,
     slot::{self, Slot},
 };
 use crate::program::{Block, Callable, Operand, Register, Replacement, Substitute};
@@ -55,7 +55,7 @@ impl<'v> Machine<'v, '_> {
             return Ok(found);
         };
         let mut solutions = Vec::new();
-        inside.block(block, 0, &mut Sink::Array(&mut solutions))?;
+        inside.block(block, 0, &mut ResultSink::Array(&mut solutions))?;
         self.set(base, into, Slot::Own(Value::from(solutions)));
         Ok(true)
     }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_of_bodies_are_bounded() {
+    fn statements_per_body_are_limited() {
         assert_eq!(refused(&[&[1_000]]), [""; 0]);
         assert_eq!(refused(&[&[1_001]]), ["1003: a body may have 1000 statements, and this is the next"]);
         assert_eq!(refused(&[&[100; 300], &[100; 300]]), [""; 0], "short bodies do not count");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_inside_of_bodies_count() {
+    fn nested_bodies_count() {
         let inner = "input.a\n".repeat(1_001);
         for body in [
             format!("x := {{y | y := 1\n{inner}}}"),

@@ -4,7 +4,7 @@
 
 use super::{
     lexer::SyntaxError,
-    tree::{Expr, Import, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What},
+    tree::{Expr, ExprKind, Import, Key, Module, Name, Piece, Position, Rule, Statement, StatementNode},
 };
 use crate::builtins::declarations;
 
@@ -40,11 +40,11 @@ fn refused(at: Position, why: impl Into<String>, help: &'static str) -> CheckRes
 fn keys_are_strings(path: &Expr, help: &'static str) -> CheckResult {
     let string = |key: &Key| match key {
         Key::Dot(_) => true,
-        Key::Index(index) => matches!(&index.kind, Kind::Scalar(text) if text.starts_with(['"', '`'])),
+        Key::Index(index) => matches!(&index.kind, ExprKind::Scalar(text) if text.starts_with(['"', '`'])),
     };
     match &path.kind {
-        Kind::Name(_) => Ok(()),
-        Kind::Ref(head, keys) if head.as_name().is_some() && keys.iter().all(string) => Ok(()),
+        ExprKind::Name(_) => Ok(()),
+        ExprKind::Ref(head, keys) if head.as_name().is_some() && keys.iter().all(string) => Ok(()),
         _ => refused(path.at, "rego_parse_error: expected a path of names and strings", help),
     }
 }
@@ -91,7 +91,7 @@ fn head(rule: &Rule) -> CheckResult {
     }
     let Some(other) = rule.others.first() else { return Ok(()) };
     let keys = match &rule.name.kind {
-        Kind::Ref(_, keys) => keys.as_slice(),
+        ExprKind::Ref(_, keys) => keys.as_slice(),
         _ => &[],
     };
     if keys.iter().any(Key::is_variable) {
@@ -113,7 +113,7 @@ fn default(rule: &Rule) -> CheckResult {
     let Some((_, value)) = &rule.first.value else {
         // Without a value it is true, unless it is parsed as an element of a set.
         return match &rule.name.kind {
-            Kind::Ref(_, keys) if keys.len() == 1 => {
+            ExprKind::Ref(_, keys) if keys.len() == 1 => {
                 refused(rule.at, "rego_parse_error: illegal default rule (must have a value)", help)
             }
             _ => Ok(()),
@@ -143,31 +143,31 @@ fn default(rule: &Rule) -> CheckResult {
 /// Returns what in a value needs evaluation; `None` for a constant. Comprehensions are allowed as values.
 fn read_by(value: &Expr) -> Option<&'static str> {
     match &value.kind {
-        Kind::Scalar(_) | Kind::Comprehension(_) => None,
-        Kind::Template(pieces) => {
+        ExprKind::Scalar(_) | ExprKind::Comprehension(_) => None,
+        ExprKind::Template(pieces) => {
             let exprs = pieces.iter().filter_map(|piece| match piece {
                 Piece::Statement(statement) => Some(&statement.what),
                 Piece::Text(_) => None,
             });
-            exprs.into_iter().find_map(|what| if let What::Expr(expr) = what { read_by(expr) } else { None })
+            exprs.into_iter().find_map(|what| if let StatementNode::Expr(expr) = what { read_by(expr) } else { None })
         }
-        Kind::Name(name) if DOCUMENTS.contains(&&**name) => Some("ref"),
-        Kind::Name(_) => Some("var"),
-        Kind::Ref(..) => Some("ref"),
-        Kind::Call(..) | Kind::Binary(..) | Kind::In { .. } | Kind::Minus(_) => Some("call"),
-        Kind::Array(items) | Kind::Set(items) => items.iter().find_map(read_by),
-        Kind::Object(fields) => fields.iter().find_map(|(key, value)| read_by(key).or_else(|| read_by(value))),
+        ExprKind::Name(name) if DOCUMENTS.contains(&&**name) => Some("ref"),
+        ExprKind::Name(_) => Some("var"),
+        ExprKind::Ref(..) => Some("ref"),
+        ExprKind::Call(..) | ExprKind::Binary(..) | ExprKind::In { .. } | ExprKind::Minus(_) => Some("call"),
+        ExprKind::Array(items) | ExprKind::Set(items) => items.iter().find_map(read_by),
+        ExprKind::Object(fields) => fields.iter().find_map(|(key, value)| read_by(key).or_else(|| read_by(value))),
     }
 }
 
 fn statement(statement: &Statement) -> CheckResult {
-    if matches!(statement.what, What::Some(_)) && !statement.with.is_empty() {
+    if matches!(statement.what, StatementNode::Some(_)) && !statement.with.is_empty() {
         return refused(statement.at, "rego_parse_error: unexpected with keyword", "`some` without `in` only declares");
     }
     for with in &statement.with {
         let path = match &with.target.kind {
-            Kind::Name(_) => true,
-            Kind::Ref(head, _) => head.as_name().is_some(),
+            ExprKind::Name(_) => true,
+            ExprKind::Ref(head, _) => head.as_name().is_some(),
             _ => false,
         };
         if !path {
@@ -182,11 +182,11 @@ fn statement(statement: &Statement) -> CheckResult {
 }
 
 fn expression(expr: &Expr) -> CheckResult {
-    let Kind::Ref(head, _) = &expr.kind else { return Ok(()) };
+    let ExprKind::Ref(head, _) = &expr.kind else { return Ok(()) };
     let what = match head.kind {
-        Kind::Scalar(_) => "a scalar",
-        Kind::Ref(..) => "a reference in parentheses",
-        Kind::Template(_) => "a string",
+        ExprKind::Scalar(_) => "a scalar",
+        ExprKind::Ref(..) => "a reference in parentheses",
+        ExprKind::Template(_) => "a string",
         _ => return Ok(()),
     };
     refused(expr.at, format!("rego_parse_error: illegal ref (head cannot be {what})"), "give the value a name first")
@@ -217,13 +217,13 @@ fn version_1(module: &mut Module) -> CheckResult {
     let mut wrong = Vec::new();
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| match &expr.kind {
-            Kind::Binary(":=", left, _) => {
+            ExprKind::Binary(":=", left, _) => {
                 if let Some(name) = left.as_name().filter(|name| DOCUMENTS.contains(&&***name)) {
                     let why = format!("rego_compile_error: variables must not shadow {name}");
                     wrong.extend(refused(expr.at, why, help).err());
                 }
             }
-            Kind::Call(function, _) => {
+            ExprKind::Call(function, _) => {
                 let path = function.path().unwrap_or_default();
                 let name = path.join(".");
                 if path.first().is_some_and(|first| !names.contains(first)) && declarations::is_deprecated(&name) {

@@ -33,20 +33,20 @@ pub(super) enum TokenKind {
     /// A string in either form, with its quotes.
     Text,
     Symbol,
-    Template(Vec<Part>),
+    Template(Vec<TemplateSegment>),
     End,
 }
 
 /// A part of a template string.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Part {
+pub(super) enum TemplateSegment {
     /// A string literal, with quotes.
     Text(Arc<str>),
-    Tokens(Vec<Token>),
+    Tokens(Vec<RegoToken>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
+pub(super) struct RegoToken {
     pub(super) kind: TokenKind,
     pub(super) text: Arc<str>,
     pub(super) at: Position,
@@ -57,14 +57,14 @@ pub(super) struct Token {
     pub(super) adjacent: bool,
 }
 
-impl Token {
+impl RegoToken {
     pub(super) fn is(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && &*self.text == symbol
     }
 }
 
 /// Returns all tokens, including the final `End`.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<RegoToken>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lexer = |text| Lexer { text, offset: 0, place: Position { line: 1, column: 1 }, depth: 0 };
     if let Some(offset) = text.find('\0') {
@@ -103,7 +103,7 @@ impl Lexer<'_> {
         Some(next)
     }
 
-    fn until_end(mut self) -> Result<Vec<Token>, SyntaxError> {
+    fn until_end(mut self) -> Result<Vec<RegoToken>, SyntaxError> {
         let mut tokens = Vec::new();
         loop {
             let token = self.next()?;
@@ -115,7 +115,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, SyntaxError> {
+    fn next(&mut self) -> Result<RegoToken, SyntaxError> {
         let before = self.offset;
         self.skip_space();
         let (start, at) = (self.offset, self.place);
@@ -140,7 +140,7 @@ impl Lexer<'_> {
             Some('$') => self.template()?,
             Some(_) => self.symbol()?,
         };
-        Ok(Token {
+        Ok(RegoToken {
             kind,
             text: self.text[start..self.offset].into(),
             at,
@@ -263,7 +263,7 @@ impl Lexer<'_> {
                 }
                 Some('{') => {
                     push_text(&mut parts, &mut text, quote);
-                    parts.push(Part::Tokens(self.until_brace()?));
+                    parts.push(TemplateSegment::Tokens(self.until_brace()?));
                 }
                 Some('\n') if quote == '"' => return Err(SyntaxError::new(at, "a string that does not end")),
                 None => return Err(SyntaxError::new(at, "a string that does not end")),
@@ -276,7 +276,7 @@ impl Lexer<'_> {
     }
 
     /// Returns the tokens of one expression in a template string; the closing brace becomes their `End`.
-    fn until_brace(&mut self) -> Result<Vec<Token>, SyntaxError> {
+    fn until_brace(&mut self) -> Result<Vec<RegoToken>, SyntaxError> {
         let mut tokens = Vec::new();
         let mut open = 0_usize;
         loop {
@@ -298,11 +298,11 @@ impl Lexer<'_> {
     }
 }
 
-fn push_text(parts: &mut Vec<Part>, text: &mut String, quote: char) {
+fn push_text(parts: &mut Vec<TemplateSegment>, text: &mut String, quote: char) {
     if !text.is_empty() {
         let literal =
             if quote == '"' { format!("\"{text}\"") } else { serde_json::Value::from(text.as_str()).to_string() };
-        parts.push(Part::Text(literal.into()));
+        parts.push(TemplateSegment::Text(literal.into()));
         text.clear();
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::tree::{Expr, Kind, Module};
+use super::tree::{Expr, ExprKind, Module};
 use crate::constant::Constant;
 
 impl Module {
@@ -22,12 +22,12 @@ impl Module {
 fn literal(expr: &Expr) -> Option<Value> {
     let items = |items: &[Expr]| items.iter().map(literal).collect::<Option<Vec<Value>>>();
     match &expr.kind {
-        Kind::Scalar(text) => Some(match Constant::scalar(text)? {
+        ExprKind::Scalar(text) => Some(match Constant::scalar(text)? {
             Constant::String(text) => Value::from(&*text),
             other => serde_json::from_str(&other.to_string()).ok()?,
         }),
-        Kind::Array(array) | Kind::Set(array) => items(array).map(Value::Array),
-        Kind::Object(fields) => {
+        ExprKind::Array(array) | ExprKind::Set(array) => items(array).map(Value::Array),
+        ExprKind::Object(fields) => {
             let field = |(key, value): &(Expr, Expr)| match literal(key)? {
                 Value::String(key) => Some((key, literal(value)?)),
                 _ => None,
@@ -45,7 +45,7 @@ mod tests {
     use super::super::read;
 
     #[test]
-    fn only_what_is_written_out_is_known() {
+    fn only_literal_rules_have_a_value() {
         let text = "package a\n__rego_input__ := {\"selector\": [{\"type\": `kubernetes`}], \"n\": 1}\nb := concat(\"\", [])\n\
                     c := 1 if input.x\n";
         let module = read(text, None).unwrap();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    lexer::{SyntaxError, Token, TokenKind, tokens},
+    lexer::{RegoToken, SyntaxError, TokenKind, tokens},
     shape,
     tree::{
-        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule,
-        Statement, TextSpan, Version, What, With,
+        Branch, Comprehension, ComprehensionKind, Expr, ExprKind, Import, Key, Module, Name, Position, Rule, Statement,
+        StatementNode, SyntaxBody, TextSpan, Version, With,
     },
 };
 
@@ -19,13 +19,13 @@ const KEYWORDS: &[&str] =
     &["as", "default", "else", "false", "import", "null", "package", "some", "true", "not", "with"];
 const LATER_KEYWORDS: &[&str] = &["contains", "every", "if", "in"];
 
-type Read<T> = Result<T, SyntaxError>;
+pub(super) type ParseResult<T> = Result<T, SyntaxError>;
 
 /// Parses a module in the given version.
-pub(super) fn module(text: &str, version: Version) -> Read<Module> {
+pub(super) fn module(text: &str, version: Version) -> ParseResult<Module> {
     let tokens = tokens(text)?;
     shape::check(&tokens)?;
-    let is_text = |token: &&Token| matches!(token.kind, TokenKind::Text | TokenKind::Template(_));
+    let is_text = |token: &&RegoToken| matches!(token.kind, TokenKind::Text | TokenKind::Template(_));
     let inside_texts = tokens.iter().filter(is_text).flat_map(|token| token.at.line + 1..=token.last_line).collect();
     let mut parser = Parser::new(tokens, version);
     let at = parser.place();
@@ -58,7 +58,7 @@ pub(super) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
 }
 
 pub(super) struct Parser {
-    tokens: Vec<Token>,
+    tokens: Vec<RegoToken>,
     next: usize,
     depth: u32,
     /// The number of failed attempts to parse a body.
@@ -71,13 +71,13 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    fn new(tokens: Vec<Token>, version: Version) -> Self {
+    fn new(tokens: Vec<RegoToken>, version: Version) -> Self {
         let keywords = if version == Version::V1 { LATER_KEYWORDS.to_vec() } else { Vec::new() };
         Self { tokens, next: 0, depth: 0, retries: 0, version, keywords, not_bodies: false }
     }
 
     /// Returns a parser of other tokens with the same keywords, for an expression inside a string.
-    pub(super) fn inner(&self, tokens: Vec<Token>) -> Read<Self> {
+    pub(super) fn inner(&self, tokens: Vec<RegoToken>) -> ParseResult<Self> {
         if self.depth > DEEPEST {
             return Err(self.error("nested too deep"));
         }
@@ -93,11 +93,11 @@ impl Parser {
         })
     }
 
-    pub(super) fn token(&self) -> &Token {
+    pub(super) fn token(&self) -> &RegoToken {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    fn token_after(&self) -> &Token {
+    fn token_after(&self) -> &RegoToken {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
     }
 
@@ -173,7 +173,7 @@ impl Parser {
         self.keywords.contains(&text) && self.is(text)
     }
 
-    pub(super) fn expect(&mut self, text: &str) -> Read<()> {
+    pub(super) fn expect(&mut self, text: &str) -> ParseResult<()> {
         if self.take_if(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
     }
 
@@ -193,7 +193,7 @@ impl Parser {
     }
 
     /// Parses one level deeper.
-    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.error("nested too deep"));
@@ -204,7 +204,7 @@ impl Parser {
     }
 
     /// Parses a name that is not a keyword.
-    pub(super) fn variable(&mut self) -> Read<Name> {
+    pub(super) fn variable(&mut self) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
             return Err(self.expected("a name"));
@@ -214,7 +214,7 @@ impl Parser {
         Ok(name)
     }
 
-    fn import(&mut self) -> Read<Import> {
+    fn import(&mut self) -> ParseResult<Import> {
         let at = self.tokens[self.next - 1].at;
         let path = self.term()?;
         let alias = if self.take_if("as") { Some(self.variable()?) } else { None };
@@ -243,7 +243,7 @@ impl Parser {
     }
 
     /// Parses a rule with all its bodies.
-    fn rule(&mut self, rules: &mut Vec<Rule>) -> Read<()> {
+    fn rule(&mut self, rules: &mut Vec<Rule>) -> ParseResult<()> {
         let at = self.place();
         let default = self.take_if("default");
         self.keyword_root()?;
@@ -268,7 +268,7 @@ impl Parser {
         self.branch_body(&mut first)?;
         if first.body.is_none() && first.value.is_none() && contains.is_none() {
             // Without a body, a call is a function that returns true, and a name with one key is an element of a set.
-            let set = self.version == Version::V0 && matches!(&name.kind, Kind::Ref(_, keys) if keys.len() == 1);
+            let set = self.version == Version::V0 && matches!(&name.kind, ExprKind::Ref(_, keys) if keys.len() == 1);
             if parameters.is_none() && !set {
                 return Err(SyntaxError::new(at, "a rule without a value and without a body"));
             }
@@ -303,7 +303,7 @@ impl Parser {
     }
 
     /// Refuses a rule called `if.x`, which OPA allows.
-    fn keyword_root(&self) -> Read<()> {
+    fn keyword_root(&self) -> ParseResult<()> {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
         if root && &*token.text != "contains" {
@@ -314,7 +314,7 @@ impl Parser {
     }
 
     /// Parses a rule's name with its keys and parameters. Spaces are allowed before the first key or parenthesis.
-    fn head_name(&mut self) -> Read<(Expr, Option<Vec<Expr>>)> {
+    fn head_name(&mut self) -> ParseResult<(Expr, Option<Vec<Expr>>)> {
         let at = self.place();
         let mut name = Expr::name(at, &self.variable()?);
         let mut keys = Vec::new();
@@ -334,13 +334,13 @@ impl Parser {
             }
         }
         if !keys.is_empty() {
-            name = Expr::new(at, Kind::Ref(Box::new(name), keys));
+            name = Expr::new(at, ExprKind::Ref(Box::new(name), keys));
         }
         let parameters = if self.take_if("(") { Some(self.list(")")?) } else { None };
         Ok((name, parameters))
     }
 
-    fn assigned(&mut self) -> Read<Option<(&'static str, Expr)>> {
+    fn assigned(&mut self) -> ParseResult<Option<(&'static str, Expr)>> {
         let operator = if self.is(":=") { ":=" } else { "=" };
         if !self.take_if(operator) {
             return Ok(None);
@@ -349,7 +349,7 @@ impl Parser {
     }
 
     /// Parses `if …`, `if { … }` or, in version 0, `{ … }`.
-    fn branch_body(&mut self, branch: &mut Branch) -> Read<()> {
+    fn branch_body(&mut self, branch: &mut Branch) -> ParseResult<()> {
         if self.is_later_keyword("if") {
             self.advance();
             branch.conditional = true;
@@ -364,7 +364,7 @@ impl Parser {
     }
 
     /// Parses what follows `if`: one statement, which may begin with a brace, or statements in braces.
-    fn conditions(&mut self) -> Read<Body> {
+    fn conditions(&mut self) -> ParseResult<SyntaxBody> {
         if !self.is("{") {
             return Ok(vec![self.statement()?]);
         }
@@ -372,7 +372,7 @@ impl Parser {
         let alone = self.statement();
         // A set here is always a body.
         if let Ok(statement) = alone
-            && !matches!(&statement.what, What::Expr(Expr { kind: Kind::Set(_), .. }))
+            && !matches!(&statement.what, StatementNode::Expr(Expr { kind: ExprKind::Set(_), .. }))
         {
             return Ok(vec![statement]);
         }
@@ -380,13 +380,13 @@ impl Parser {
         self.braced()
     }
 
-    pub(super) fn braced(&mut self) -> Read<Body> {
+    pub(super) fn braced(&mut self) -> ParseResult<SyntaxBody> {
         self.expect("{")?;
         self.deeper(|parser| parser.body("}"))
     }
 
     /// Parses statements up to a closing bracket.
-    pub(super) fn body(&mut self, close: &str) -> Read<Body> {
+    pub(super) fn body(&mut self, close: &str) -> ParseResult<SyntaxBody> {
         let mut body = Vec::new();
         loop {
             if self.at_end() {
@@ -410,7 +410,7 @@ impl Parser {
         before.is_some_and(|before| before.last_line < self.place().line)
     }
 
-    pub(super) fn statement(&mut self) -> Read<Statement> {
+    pub(super) fn statement(&mut self) -> ParseResult<Statement> {
         let at = self.place();
         let what = if self.is("some") {
             self.advance();
@@ -419,9 +419,9 @@ impl Parser {
             self.advance();
             self.every()?
         } else if self.take_if("not") {
-            if self.not_bodies && self.is("{") { self.negated_body()? } else { What::Not(self.assignment()?) }
+            if self.not_bodies && self.is("{") { self.negated_body()? } else { StatementNode::Not(self.assignment()?) }
         } else {
-            What::Expr(self.assignment()?)
+            StatementNode::Expr(self.assignment()?)
         };
         let mut with = Vec::new();
         while self.take_if("with") {
@@ -433,16 +433,16 @@ impl Parser {
     }
 
     /// Parses `not { body }`, which is true if the body never holds.
-    fn negated_body(&mut self) -> Read<What> {
+    fn negated_body(&mut self) -> ParseResult<StatementNode> {
         let at = self.place();
         let body = self.braced()?;
-        Ok(What::Expr(never(at, body)))
+        Ok(StatementNode::Expr(never(at, body)))
     }
 
-    fn some(&mut self) -> Read<What> {
+    fn some(&mut self) -> ParseResult<StatementNode> {
         let saved = self.save();
-        if let Ok(Expr { kind: Kind::In { key, value, collection }, .. }) = self.expression() {
-            return Ok(What::SomeIn { key: key.map(|key| *key), value: *value, collection: *collection });
+        if let Ok(Expr { kind: ExprKind::In { key, value, collection }, .. }) = self.expression() {
+            return Ok(StatementNode::SomeIn { key: key.map(|key| *key), value: *value, collection: *collection });
         }
         self.restore(saved);
         let mut names = Vec::new();
@@ -450,30 +450,30 @@ impl Parser {
             let at = self.place();
             names.push((at, self.variable()?));
             if !self.take_if(",") {
-                return Ok(What::Some(names));
+                return Ok(StatementNode::Some(names));
             }
         }
     }
 
-    fn every(&mut self) -> Read<What> {
+    fn every(&mut self) -> ParseResult<StatementNode> {
         let at = self.place();
-        let Kind::In { key, value, collection } = self.expression()?.kind else {
+        let ExprKind::In { key, value, collection } = self.expression()?.kind else {
             return Err(SyntaxError::new(at, "expected `every x in xs { … }`"));
         };
         let name =
             |expr: &Expr| expr.as_name().cloned().ok_or_else(|| SyntaxError::new(expr.at, "expected a variable"));
         let key = key.as_deref().map(name).transpose()?;
         let value = name(&value)?;
-        Ok(What::Every { key, value, collection: *collection, body: self.braced()? })
+        Ok(StatementNode::Every { key, value, collection: *collection, body: self.braced()? })
     }
 
-    fn assignment(&mut self) -> Read<Expr> {
+    fn assignment(&mut self) -> ParseResult<Expr> {
         let start = self.start();
         let left = self.expression()?;
         for operator in [":=", "="] {
             if self.take_if(operator) {
                 let right = self.expression()?;
-                let both = Expr::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)));
+                let both = Expr::new(left.at, ExprKind::Binary(operator, Box::new(left), Box::new(right)));
                 return Ok(Expr { span: self.span_from(start), ..both });
             }
         }
@@ -482,9 +482,9 @@ impl Parser {
 }
 
 /// Returns `[true | body] == []`.
-fn never(at: Position, body: Body) -> Expr {
+fn never(at: Position, body: SyntaxBody) -> Expr {
     let term = Expr::scalar(at, "true");
     let all = Comprehension { form: ComprehensionKind::Array, key: None, term, body };
-    let all = Expr::new(at, Kind::Comprehension(Box::new(all)));
-    Expr::binary("==", all, Expr::new(at, Kind::Array(Vec::new())))
+    let all = Expr::new(at, ExprKind::Comprehension(Box::new(all)));
+    Expr::binary("==", all, Expr::new(at, ExprKind::Array(Vec::new())))
 }

@@ -1,7 +1,7 @@
 //! Limits on the depth and length of expressions. Syntax trees are traversed recursively, so a file of a few bytes
 //! could otherwise overflow the stack and end the process.
 
-use super::lexer::{Part, SyntaxError, Token, TokenKind};
+use super::lexer::{RegoToken, SyntaxError, TemplateSegment, TokenKind};
 
 /// The deepest nesting of brackets.
 const NESTING: usize = 32;
@@ -12,7 +12,7 @@ const HEIGHT: usize = 250;
 ///
 /// # Errors
 /// Returns the position at which an expression is too deep or too long.
-pub(super) fn check(tokens: &[Token]) -> Result<(), SyntaxError> {
+pub(super) fn check(tokens: &[RegoToken]) -> Result<(), SyntaxError> {
     Shape::default().tokens(tokens)
 }
 
@@ -33,7 +33,7 @@ struct Around {
 }
 
 impl Shape {
-    fn tokens(&mut self, tokens: &[Token]) -> Result<(), SyntaxError> {
+    fn tokens(&mut self, tokens: &[RegoToken]) -> Result<(), SyntaxError> {
         let mut after_operand = false;
         for token in tokens {
             self.token(token, after_operand)?;
@@ -43,7 +43,7 @@ impl Shape {
     }
 
     /// Processes one token; `after_operand` if the previous token ends an operand.
-    fn token(&mut self, token: &Token, after_operand: bool) -> Result<(), SyntaxError> {
+    fn token(&mut self, token: &RegoToken, after_operand: bool) -> Result<(), SyntaxError> {
         let symbol = if matches!(token.kind, TokenKind::Symbol | TokenKind::Name) { &*token.text } else { "" };
         match symbol {
             "[" | "{" | "(" => {
@@ -62,7 +62,7 @@ impl Shape {
         }
         if let TokenKind::Template(parts) = &token.kind {
             for part in parts {
-                if let Part::Tokens(tokens) = part {
+                if let TemplateSegment::Tokens(tokens) = part {
                     self.open();
                     self.tokens(tokens)?;
                     self.close();
@@ -99,7 +99,7 @@ impl Shape {
     }
 }
 
-fn is_operator(token: &Token) -> bool {
+fn is_operator(token: &RegoToken) -> bool {
     match token.kind {
         TokenKind::Symbol => !matches!(&*token.text, "{" | "}" | "[" | "]" | "(" | ")"),
         TokenKind::Name => matches!(&*token.text, "in" | "with" | "not" | "and" | "or"),
@@ -108,7 +108,7 @@ fn is_operator(token: &Token) -> bool {
 }
 
 /// Whether an operand can end with this token, so that an adjacent bracket selects or calls.
-fn ends_operand(token: &Token) -> bool {
+fn ends_operand(token: &RegoToken) -> bool {
     match token.kind {
         TokenKind::Text | TokenKind::Number | TokenKind::Template(_) => true,
         TokenKind::Name => !is_operator(token),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_side_by_side_costs_nothing() {
+    fn sibling_expressions_do_not_add_height() {
         let table = "{\"a\": [{\"b\": [1, 2, {\"c\": x[y[z[0]]]}]}]},\n".repeat(500);
         assert_eq!(refused(&format!("package a\nx := [{table}]")), None);
         let body = "\tx := input.a.b[_].c + f(g(h(1))) * 2\n\tnot x == y\n".repeat(500);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn long_expressions_are_trees_that_are_too_high() {
+    fn long_expressions_are_refused_as_too_high() {
         let sum = "1 + ".repeat(300) + "1";
         let left = "(".repeat(20) + "1" + &" + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1)".repeat(20);
         for text in [sum, left, format!("x{}", ".a".repeat(300)), "- ".repeat(300) + "1"] {

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    lexer::{Part, SyntaxError, TokenKind},
-    parser::Parser,
-    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, TextSpan, What},
+    lexer::{SyntaxError, TemplateSegment, TokenKind},
+    parser::{ParseResult, Parser},
+    tree::{Comprehension, ComprehensionKind, Expr, ExprKind, Key, Piece, StatementNode, SyntaxBody, TextSpan},
 };
-
-type Read<T> = Result<T, SyntaxError>;
 
 /// Operators from the weakest to the strongest; all are left-associative.
 const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
@@ -18,21 +16,21 @@ const LONGEST: usize = 1_000;
 
 impl Parser {
     /// Parses an expression, including `key, value in xs`.
-    pub(super) fn expression(&mut self) -> Read<Expr> {
+    pub(super) fn expression(&mut self) -> ParseResult<Expr> {
         self.deeper(|parser| parser.membership(true, None))
     }
 
     /// Parses an expression that ends at a comma.
-    fn item(&mut self) -> Read<Expr> {
+    fn item(&mut self) -> ParseResult<Expr> {
         self.item_from(None)
     }
 
     /// Parses an expression whose first term is already parsed.
-    fn item_from(&mut self, first: Option<Expr>) -> Read<Expr> {
+    fn item_from(&mut self, first: Option<Expr>) -> ParseResult<Expr> {
         self.deeper(|parser| parser.membership(false, first))
     }
 
-    fn membership(&mut self, pair: bool, first: Option<Expr>) -> Read<Expr> {
+    fn membership(&mut self, pair: bool, first: Option<Expr>) -> ParseResult<Expr> {
         let start = first.as_ref().map_or_else(|| self.start(), |first| first.span.start);
         let first = self.operation(0, first)?;
         let at = first.at;
@@ -54,13 +52,13 @@ impl Parser {
             }
             self.advance();
             let collection = Box::new(self.operation(0, None)?);
-            let whole = Expr::new(at, Kind::In { key: key.take(), value: Box::new(value), collection });
+            let whole = Expr::new(at, ExprKind::In { key: key.take(), value: Box::new(value), collection });
             value = Expr { span: self.span_from(start), ..whole };
         }
         Ok(value)
     }
 
-    fn operation(&mut self, level: usize, first: Option<Expr>) -> Read<Expr> {
+    fn operation(&mut self, level: usize, first: Option<Expr>) -> ParseResult<Expr> {
         let Some(operators) = OPERATORS.get(level) else { return first.map_or_else(|| self.term(), Ok) };
         let start = first.as_ref().map_or_else(|| self.start(), |first| first.span.start);
         let mut left = self.operation(level + 1, first)?;
@@ -70,13 +68,13 @@ impl Parser {
             };
             self.advance();
             let right = self.operation(level + 1, None)?;
-            let whole = Expr::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)));
+            let whole = Expr::new(left.at, ExprKind::Binary(operator, Box::new(left), Box::new(right)));
             left = Expr { span: self.span_from(start), ..whole };
         }
         Err(self.error("too many operations in a row"))
     }
 
-    pub(super) fn term(&mut self) -> Read<Expr> {
+    pub(super) fn term(&mut self) -> ParseResult<Expr> {
         let start = self.start();
         let mut term = self.deeper(Self::negated_or_keyed)?;
         self.set_span(&mut term, start);
@@ -90,12 +88,12 @@ impl Parser {
         }
     }
 
-    fn negated_or_keyed(&mut self) -> Read<Expr> {
+    fn negated_or_keyed(&mut self) -> ParseResult<Expr> {
         let (at, start) = (self.place(), self.start());
         if self.token().is("-") {
             self.advance();
             if (self.token().kind == TokenKind::Number || self.token().is("."))
-                && let Kind::Scalar(text) = self.head()?.kind
+                && let ExprKind::Scalar(text) = self.head()?.kind
             {
                 return Ok(Expr::scalar(at, &format!("-{text}")));
             }
@@ -103,23 +101,23 @@ impl Parser {
                 return Err(self.expected("a name or a number"));
             }
             let inner = self.term()?;
-            return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
+            return Ok(Expr::new(at, ExprKind::Minus(Box::new(inner))));
         }
         let head = self.head()?;
         self.keys(head, start)
     }
 
-    fn head(&mut self) -> Read<Expr> {
+    fn head(&mut self) -> ParseResult<Expr> {
         let at = self.place();
         let token = self.token();
         let kind = match &token.kind {
             TokenKind::Number | TokenKind::Text => {
-                let kind = Kind::Scalar(Arc::clone(&token.text));
+                let kind = ExprKind::Scalar(Arc::clone(&token.text));
                 self.advance();
                 kind
             }
             TokenKind::Name if ["true", "false", "null"].into_iter().any(|word| self.is(word)) => {
-                let kind = Kind::Scalar(Arc::clone(&self.token().text));
+                let kind = ExprKind::Scalar(Arc::clone(&self.token().text));
                 self.advance();
                 kind
             }
@@ -128,12 +126,12 @@ impl Parser {
                 if &*name == "set" && self.token().adjacent && self.is("(") {
                     self.advance();
                     if self.take_if(")") {
-                        return Ok(Expr::new(at, Kind::Set(Vec::new())));
+                        return Ok(Expr::new(at, ExprKind::Set(Vec::new())));
                     }
-                    let call = Kind::Call(Box::new(Expr::name(at, &name)), self.list(")")?);
+                    let call = ExprKind::Call(Box::new(Expr::name(at, &name)), self.list(")")?);
                     return Ok(Expr::new(at, call));
                 }
-                Kind::Name(name)
+                ExprKind::Name(name)
             }
             TokenKind::Template(_) => self.template()?,
             TokenKind::Symbol if token.is(".") => {
@@ -141,7 +139,7 @@ impl Parser {
                 if self.token().kind != TokenKind::Number || !self.token().adjacent {
                     return Err(self.expected("an expression"));
                 }
-                let kind = Kind::Scalar(format!("0.{}", self.token().text).into());
+                let kind = ExprKind::Scalar(format!("0.{}", self.token().text).into());
                 self.advance();
                 kind
             }
@@ -150,7 +148,10 @@ impl Parser {
                 let mut inner = self.expression()?;
                 self.expect(")")?;
                 // The precedence of operators is in the tree already.
-                if matches!(inner.kind, Kind::Scalar(_) | Kind::Name(_) | Kind::Ref(..) | Kind::Call(..)) {
+                if matches!(
+                    inner.kind,
+                    ExprKind::Scalar(_) | ExprKind::Name(_) | ExprKind::Ref(..) | ExprKind::Call(..)
+                ) {
                     inner.at = at;
                 }
                 return Ok(inner);
@@ -169,7 +170,7 @@ impl Parser {
     }
 
     /// Parses what is attached to a term without a space: keys, calls, and keys of their results.
-    fn keys(&mut self, head: Expr, start: u32) -> Read<Expr> {
+    fn keys(&mut self, head: Expr, start: u32) -> ParseResult<Expr> {
         let at = head.at;
         let mut term = head;
         self.set_span(&mut term, start);
@@ -184,10 +185,10 @@ impl Parser {
             } else if self.take_if("[") {
                 keys.push(Key::Index(self.expression()?));
                 self.expect("]")?;
-            } else if self.is("(") && (matches!(term.kind, Kind::Name(_)) || !keys.is_empty()) {
+            } else if self.is("(") && (matches!(term.kind, ExprKind::Name(_)) || !keys.is_empty()) {
                 self.advance();
                 let function = with_keys(term, std::mem::take(&mut keys));
-                term = Expr::new(at, Kind::Call(Box::new(function), self.list(")")?));
+                term = Expr::new(at, ExprKind::Call(Box::new(function), self.list(")")?));
                 self.set_span(&mut term, start);
             } else {
                 break;
@@ -197,11 +198,11 @@ impl Parser {
     }
 
     /// Parses expressions up to a closing bracket, with an optional trailing comma.
-    pub(super) fn list(&mut self, close: &str) -> Read<Vec<Expr>> {
+    pub(super) fn list(&mut self, close: &str) -> ParseResult<Vec<Expr>> {
         self.list_from(close, Vec::new())
     }
 
-    fn list_from(&mut self, close: &str, mut items: Vec<Expr>) -> Read<Vec<Expr>> {
+    fn list_from(&mut self, close: &str, mut items: Vec<Expr>) -> ParseResult<Vec<Expr>> {
         while !self.take_if(close) {
             items.push(self.item()?);
             if !self.take_if(",") && !self.is(close) {
@@ -212,9 +213,9 @@ impl Parser {
     }
 
     /// Parses what follows `[`. A comprehension takes precedence over a union: `[a | b]` is a comprehension.
-    fn array(&mut self) -> Read<Kind> {
+    fn array(&mut self) -> ParseResult<ExprKind> {
         if self.take_if("]") {
-            return Ok(Kind::Array(Vec::new()));
+            return Ok(ExprKind::Array(Vec::new()));
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
@@ -222,10 +223,10 @@ impl Parser {
             return Ok(comprehension(ComprehensionKind::Array, None, first, body));
         }
         let first = self.item_from(Some(first))?;
-        Ok(Kind::Array(self.rest_of_list("]", first)?))
+        Ok(ExprKind::Array(self.rest_of_list("]", first)?))
     }
 
-    fn rest_of_list(&mut self, close: &str, first: Expr) -> Read<Vec<Expr>> {
+    fn rest_of_list(&mut self, close: &str, first: Expr) -> ParseResult<Vec<Expr>> {
         if self.take_if(",") {
             return self.list_from(close, vec![first]);
         }
@@ -236,7 +237,7 @@ impl Parser {
     }
 
     /// Parses `| body` and the closing bracket, if the next token is `|`.
-    fn behind_bar(&mut self, close: &str) -> Read<Option<Body>> {
+    fn behind_bar(&mut self, close: &str) -> ParseResult<Option<SyntaxBody>> {
         let saved = self.save();
         if !self.take_if("|") {
             return Ok(None);
@@ -253,9 +254,9 @@ impl Parser {
         }
     }
 
-    fn set_or_object(&mut self) -> Read<Kind> {
+    fn set_or_object(&mut self) -> ParseResult<ExprKind> {
         if self.take_if("}") {
-            return Ok(Kind::Object(Vec::new()));
+            return Ok(ExprKind::Object(Vec::new()));
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
@@ -264,7 +265,7 @@ impl Parser {
         }
         let first = self.item_from(Some(first))?;
         if !self.take_if(":") {
-            return Ok(Kind::Set(self.rest_of_list("}", first)?));
+            return Ok(ExprKind::Set(self.rest_of_list("}", first)?));
         }
         let value = self.term()?;
         if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
@@ -279,41 +280,43 @@ impl Parser {
         if !self.take_if("}") {
             return Err(self.expected("`,` or `}`"));
         }
-        Ok(Kind::Object(fields))
+        Ok(ExprKind::Object(fields))
     }
 
-    fn template(&mut self) -> Read<Kind> {
+    fn template(&mut self) -> ParseResult<ExprKind> {
         let TokenKind::Template(parts) = self.token().kind.clone() else { return Err(self.expected("a string")) };
         self.advance();
         let mut pieces = Vec::new();
         for part in parts {
             match part {
-                Part::Text(text) => pieces.push(Piece::Text(text)),
-                Part::Tokens(tokens) => {
+                TemplateSegment::Text(text) => pieces.push(Piece::Text(text)),
+                TemplateSegment::Tokens(tokens) => {
                     let mut inner = self.inner(tokens)?;
                     let statement = inner.statement()?;
                     if !inner.at_end() {
                         return Err(inner.expected("`}`"));
                     }
-                    let assigns = |expr: &Expr| matches!(expr.kind, Kind::Binary(":=" | "=", ..));
+                    let assigns = |expr: &Expr| matches!(expr.kind, ExprKind::Binary(":=" | "=", ..));
                     match &statement.what {
-                        What::Expr(Expr { kind: Kind::Scalar(text), .. }) if statement.with.is_empty() => {
+                        StatementNode::Expr(Expr { kind: ExprKind::Scalar(text), .. }) if statement.with.is_empty() => {
                             pieces.push(Piece::Text(Arc::clone(text)));
                         }
-                        What::Expr(expr) if !assigns(expr) => pieces.push(Piece::Statement(Box::new(statement))),
+                        StatementNode::Expr(expr) if !assigns(expr) => {
+                            pieces.push(Piece::Statement(Box::new(statement)));
+                        }
                         _ => return Err(SyntaxError::new(statement.at, "no value in a template string")),
                     }
                 }
             }
         }
-        Ok(Kind::Template(pieces))
+        Ok(ExprKind::Template(pieces))
     }
 }
 
-fn comprehension(form: ComprehensionKind, key: Option<Expr>, term: Expr, body: Body) -> Kind {
-    Kind::Comprehension(Box::new(Comprehension { form, key, term, body }))
+fn comprehension(form: ComprehensionKind, key: Option<Expr>, term: Expr, body: SyntaxBody) -> ExprKind {
+    ExprKind::Comprehension(Box::new(Comprehension { form, key, term, body }))
 }
 
 fn with_keys(head: Expr, keys: Vec<Key>) -> Expr {
-    if keys.is_empty() { head } else { Expr::new(head.at, Kind::Ref(Box::new(head), keys)) }
+    if keys.is_empty() { head } else { Expr::new(head.at, ExprKind::Ref(Box::new(head), keys)) }
 }

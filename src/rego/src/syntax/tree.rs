@@ -82,7 +82,7 @@ impl Module {
     /// Returns the names in the path of its package.
     pub fn package_path(&self) -> Vec<String> {
         let (head, keys): (_, &[Key]) = match &self.package.kind {
-            Kind::Ref(head, keys) => (&**head, keys),
+            ExprKind::Ref(head, keys) => (&**head, keys),
             _ => (&self.package, &[]),
         };
         head.as_name().map(ToString::to_string).into_iter().chain(keys.iter().filter_map(Key::text)).collect()
@@ -137,23 +137,23 @@ pub(crate) struct Branch {
     pub(crate) value: Option<(&'static str, Expr)>,
     /// Whether the body follows `if`.
     pub(crate) conditional: bool,
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Option<SyntaxBody>,
 }
 
-pub(crate) type Body = Vec<Statement>;
+pub(crate) type SyntaxBody = Vec<Statement>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
     pub(crate) at: Position,
     /// The line on which it ends.
     pub(crate) last_line: u32,
-    pub(crate) what: What,
+    pub(crate) what: StatementNode,
     pub(crate) with: Vec<With>,
 }
 
 impl Statement {
     pub(crate) fn plain(expr: Expr) -> Self {
-        Self { at: expr.at, last_line: expr.at.line, what: What::Expr(expr), with: Vec::new() }
+        Self { at: expr.at, last_line: expr.at.line, what: StatementNode::Expr(expr), with: Vec::new() }
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct With {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum StatementNode {
     Expr(Expr),
     Not(Expr),
     /// `some x, y`.
@@ -178,7 +178,7 @@ pub(crate) enum What {
         key: Option<Name>,
         value: Name,
         collection: Expr,
-        body: Body,
+        body: SyntaxBody,
     },
 }
 
@@ -186,11 +186,11 @@ pub(crate) enum What {
 pub(crate) struct Expr {
     pub(crate) at: Position,
     pub(crate) span: TextSpan,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExprKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     /// A number, a string, `true`, `false`, `null`: as written.
     Scalar(Arc<str>),
     Name(Name),
@@ -224,7 +224,7 @@ pub(crate) struct Comprehension {
     /// The key of an object comprehension.
     pub(crate) key: Option<Expr>,
     pub(crate) term: Expr,
-    pub(crate) body: Body,
+    pub(crate) body: SyntaxBody,
 }
 
 /// The kind of collection that a comprehension builds.
@@ -256,42 +256,42 @@ pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
 }
 
 impl Expr {
-    pub(crate) fn new(at: Position, kind: Kind) -> Self {
+    pub(crate) fn new(at: Position, kind: ExprKind) -> Self {
         Self { at, span: TextSpan::default(), kind }
     }
 
     pub(crate) fn name(at: Position, name: &Name) -> Self {
-        Self::new(at, Kind::Name(Arc::clone(name)))
+        Self::new(at, ExprKind::Name(Arc::clone(name)))
     }
 
     pub(crate) fn scalar(at: Position, text: &str) -> Self {
-        Self::new(at, Kind::Scalar(text.into()))
+        Self::new(at, ExprKind::Scalar(text.into()))
     }
 
     /// Returns `left operator right`.
     pub(crate) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
-        Self::new(left.at, Kind::Binary(operator, Box::new(left), Box::new(right)))
+        Self::new(left.at, ExprKind::Binary(operator, Box::new(left), Box::new(right)))
     }
 
     /// Returns the name, if the expression is just a name.
     pub(crate) fn as_name(&self) -> Option<&Name> {
         match &self.kind {
-            Kind::Name(name) => Some(name),
+            ExprKind::Name(name) => Some(name),
             _ => None,
         }
     }
 
     /// Whether it calls a function of this name.
     pub(crate) fn is_call(&self, name: &str) -> bool {
-        let Kind::Call(function, _) = &self.kind else { return false };
+        let ExprKind::Call(function, _) = &self.kind else { return false };
         function.path().is_some_and(|path| path.join(".") == name)
     }
 
     /// Returns the name and constant keys of a reference, for example `data`, `a`, `b`.
     pub(crate) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
-            Kind::Name(name) => Some(vec![Arc::clone(name)]),
-            Kind::Ref(head, keys) => path(head, keys),
+            ExprKind::Name(name) => Some(vec![Arc::clone(name)]),
+            ExprKind::Ref(head, keys) => path(head, keys),
             _ => None,
         }
     }
@@ -300,15 +300,15 @@ impl Expr {
     /// [`parts`](Self::parts), but none of template strings.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
-            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) | Kind::Template(_) => Vec::new(),
-            Kind::Ref(head, keys) => std::iter::once(&**head).chain(keys.iter().filter_map(Key::index)).collect(),
-            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter().collect(),
-            Kind::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
-            Kind::Binary(_, left, right) => vec![left, right],
-            Kind::In { key, value, collection } => {
+            ExprKind::Scalar(_) | ExprKind::Name(_) | ExprKind::Comprehension(_) | ExprKind::Template(_) => Vec::new(),
+            ExprKind::Ref(head, keys) => std::iter::once(&**head).chain(keys.iter().filter_map(Key::index)).collect(),
+            ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => items.iter().collect(),
+            ExprKind::Object(fields) => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+            ExprKind::Binary(_, left, right) => vec![left, right],
+            ExprKind::In { key, value, collection } => {
                 key.as_deref().into_iter().chain([&**value, &**collection]).collect()
             }
-            Kind::Minus(inner) => vec![inner],
+            ExprKind::Minus(inner) => vec![inner],
         }
     }
 }
@@ -318,7 +318,7 @@ impl Key {
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Dot(name) => Some(name.to_string()),
-            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => match Constant::scalar(text)? {
+            Self::Index(Expr { kind: ExprKind::Scalar(text), .. }) => match Constant::scalar(text)? {
                 Constant::String(text) => Some(text.to_string()),
                 _ => None,
             },
@@ -336,14 +336,14 @@ impl Key {
 
     /// Whether it may have several values.
     pub(crate) fn is_variable(&self) -> bool {
-        matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
+        matches!(self, Self::Index(index) if !matches!(index.kind, ExprKind::Scalar(_)))
     }
 
     /// Returns the key, if it is a constant string without escapes.
     pub(crate) fn constant(&self) -> Option<Name> {
         match self {
             Self::Dot(name) => Some(Arc::clone(name)),
-            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
+            Self::Index(Expr { kind: ExprKind::Scalar(text), .. }) => {
                 let text = text.strip_prefix('"')?.strip_suffix('"')?;
                 (!text.contains('\\')).then(|| text.into())
             }
@@ -356,7 +356,7 @@ impl Rule {
     /// Returns the first name of its head.
     pub(crate) fn first_name(&self) -> Option<&Name> {
         match &self.name.kind {
-            Kind::Ref(head, _) => head.as_name(),
+            ExprKind::Ref(head, _) => head.as_name(),
             _ => self.name.as_name(),
         }
     }

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use super::{model::StatementKind, needed::ModuleUses, parts};
 use crate::{
     builtins::declarations::NOTE,
-    syntax::{Body, Branch, Expr, Import, Kind, Module, Name, Position, Rule, Statement, What, With},
+    syntax::{
+        Branch, Expr, ExprKind, Import, Module, Name, Position, Rule, Statement, StatementNode, SyntaxBody, With,
+    },
 };
 
 /// The name of the traced rule, which no module can use.
@@ -19,7 +21,7 @@ pub(super) const RULE: &str = "kaudit#traced";
 const PARTS: usize = 12;
 
 /// Returns a rule with this body that evaluates all of its solutions.
-pub(super) fn rule(at: Position, body: Body) -> Rule {
+pub(super) fn rule(at: Position, body: SyntaxBody) -> Rule {
     let first = Branch { at, value: None, conditional: true, body: Some(body) };
     let name = Expr::name(at, &RULE.into());
     let contains = Some(Expr::scalar(at, "true"));
@@ -99,11 +101,11 @@ impl<'t> Instrument<'t> {
     /// Returns the body of a branch with notes, and with an extra statement before the given index.
     pub(super) fn branch(
         &mut self,
-        body: Option<&Body>,
+        body: Option<&SyntaxBody>,
         value: Option<&Expr>,
         extra: Option<(usize, Statement)>,
-    ) -> (Body, BranchPoints) {
-        let none = Body::new();
+    ) -> (SyntaxBody, BranchPoints) {
+        let none = SyntaxBody::new();
         let body = body.unwrap_or(&none);
         let (mut noted, points) = self.body(body, extra);
         let value = value.map(|value| {
@@ -122,14 +124,14 @@ impl<'t> Instrument<'t> {
     }
 
     /// Returns statements followed by a note of the keys of the resulting cases.
-    pub(super) fn cases(&mut self, statements: Body, keys: Expr) -> Body {
+    pub(super) fn cases(&mut self, statements: SyntaxBody, keys: Expr) -> SyntaxBody {
         let mut noted = statements;
         self.note(keys.at, vec![keys], &[], &mut noted);
         noted
     }
 
-    fn body(&mut self, body: &Body, extra: Option<(usize, Statement)>) -> (Body, BodyPoints) {
-        let mut noted = Body::new();
+    fn body(&mut self, body: &SyntaxBody, extra: Option<(usize, Statement)>) -> (SyntaxBody, BodyPoints) {
+        let mut noted = SyntaxBody::new();
         let mut points = BodyPoints::default();
         let at = body.last().map_or(Position { line: 1, column: 1 }, |last| last.at);
         for (index, statement) in body.iter().enumerate() {
@@ -146,19 +148,21 @@ impl<'t> Instrument<'t> {
         (noted, points)
     }
 
-    fn statement(&mut self, statement: &Statement, noted: &mut Body) -> StatementPoints {
+    fn statement(&mut self, statement: &Statement, noted: &mut SyntaxBody) -> StatementPoints {
         let at = statement.at;
         let before = self.count(at, noted);
         let operands = failing(statement);
         let parts = self.values(at, &operands, statement.with.as_slice(), noted);
-        let is_name = |expr: &&Expr| matches!(expr.kind, Kind::Name(_) | Kind::Ref(..));
+        let is_name = |expr: &&Expr| matches!(expr.kind, ExprKind::Name(_) | ExprKind::Ref(..));
         let fixtures: Vec<&Expr> = statement.with.iter().map(|with| &with.value).filter(is_name).collect();
         let given = self.values(at, &fixtures, &[], noted);
         let whole = match &statement.what {
-            What::Expr(expr) if !matches!(expr.kind, Kind::Binary(":=" | "=", ..)) && !expr.is_call("print") => {
+            StatementNode::Expr(expr)
+                if !matches!(expr.kind, ExprKind::Binary(":=" | "=", ..)) && !expr.is_call("print") =>
+            {
                 self.values(at, &[expr], statement.with.as_slice(), noted)
             }
-            What::Not(expr) => self.values(at, &[expr], statement.with.as_slice(), noted),
+            StatementNode::Not(expr) => self.values(at, &[expr], statement.with.as_slice(), noted),
             _ => ValuePoint::default(),
         };
         let mut own = statement.clone();
@@ -179,12 +183,12 @@ impl<'t> Instrument<'t> {
 
     /// Adds notes to the body of an `every`.
     fn inside(&mut self, statement: &mut Statement) -> Option<(ValuePoint, BodyPoints)> {
-        let What::Every { key, value, body, .. } = &mut statement.what else { return None };
+        let StatementNode::Every { key, value, body, .. } = &mut statement.what else { return None };
         let known = self.known.clone();
         let names: Vec<Name> = key.iter().chain([&*value]).filter(|name| &***name != "_").cloned().collect();
         self.known.extend(names.iter().cloned());
         let exprs: Vec<Expr> = names.iter().map(|name| Expr::name(statement.at, name)).collect();
-        let mut noted = Body::new();
+        let mut noted = SyntaxBody::new();
         let begin = self.values(statement.at, &exprs.iter().collect::<Vec<_>>(), &[], &mut noted);
         let (inner, points) = self.body(body, None);
         noted.extend(inner);
@@ -194,12 +198,12 @@ impl<'t> Instrument<'t> {
     }
 
     /// Adds a note without values, which counts attempts.
-    fn count(&mut self, at: Position, noted: &mut Body) -> usize {
+    fn count(&mut self, at: Position, noted: &mut SyntaxBody) -> usize {
         self.note(at, Vec::new(), &[], noted)
     }
 
     /// Adds a note with the values of those expressions that have one here.
-    fn values(&mut self, at: Position, exprs: &[&Expr], with: &[With], noted: &mut Body) -> ValuePoint {
+    fn values(&mut self, at: Position, exprs: &[&Expr], with: &[With], noted: &mut SyntaxBody) -> ValuePoint {
         let mut found = ValuePoint::default();
         let mut arguments = Vec::new();
         for expr in exprs {
@@ -221,12 +225,12 @@ impl<'t> Instrument<'t> {
         found
     }
 
-    fn note(&mut self, at: Position, arguments: Vec<Expr>, with: &[With], noted: &mut Body) -> usize {
+    fn note(&mut self, at: Position, arguments: Vec<Expr>, with: &[With], noted: &mut SyntaxBody) -> usize {
         let point = self.points;
         self.points += 1;
         let arguments = std::iter::once(Expr::scalar(at, &point.to_string())).chain(arguments).collect();
         let function = Expr::name(at, &NOTE.into());
-        let call = Expr::new(at, Kind::Call(Box::new(function), arguments));
+        let call = Expr::new(at, ExprKind::Call(Box::new(function), arguments));
         noted.push(Statement { with: with.to_vec(), ..Statement::plain(call) });
         point
     }
@@ -241,10 +245,10 @@ impl<'t> Instrument<'t> {
 }
 
 /// Returns the last value that a body assigns to the variable of an expression.
-fn assigned<'b>(body: &'b Body, expr: &Expr) -> Option<(&'b Expr, &'b [With])> {
+fn assigned<'b>(body: &'b SyntaxBody, expr: &Expr) -> Option<(&'b Expr, &'b [With])> {
     let name = expr.as_name()?;
     body.iter().rev().find_map(|statement| match &statement.what {
-        What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) if left.as_name() == Some(name) => {
+        StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) if left.as_name() == Some(name) => {
             Some((&**right, statement.with.as_slice()))
         }
         _ => None,
@@ -257,12 +261,12 @@ fn breaks(text: &str) -> u32 {
 
 fn kind(statement: &Statement) -> StatementKind {
     match &statement.what {
-        What::Some(_) => StatementKind::Declaration,
-        What::SomeIn { .. } => StatementKind::Iteration,
-        What::Every { .. } => StatementKind::Every,
-        What::Not(_) => StatementKind::Negation,
-        What::Expr(Expr { kind: Kind::Binary(":=" | "=", ..), .. }) => StatementKind::Assignment,
-        What::Expr(_) => StatementKind::Condition,
+        StatementNode::Some(_) => StatementKind::Declaration,
+        StatementNode::SomeIn { .. } => StatementKind::Iteration,
+        StatementNode::Every { .. } => StatementKind::Every,
+        StatementNode::Not(_) => StatementKind::Negation,
+        StatementNode::Expr(Expr { kind: ExprKind::Binary(":=" | "=", ..), .. }) => StatementKind::Assignment,
+        StatementNode::Expr(_) => StatementKind::Condition,
     }
 }
 
@@ -270,14 +274,16 @@ fn kind(statement: &Statement) -> StatementKind {
 fn failing(statement: &Statement) -> Vec<&Expr> {
     let mut found = Vec::new();
     match &statement.what {
-        What::Some(_) => {}
-        What::SomeIn { collection, .. } | What::Every { collection, .. } => parts::operand(collection, &mut found),
-        What::Not(expr) => parts::operand(expr, &mut found),
-        What::Expr(expr) => {
+        StatementNode::Some(_) => {}
+        StatementNode::SomeIn { collection, .. } | StatementNode::Every { collection, .. } => {
+            parts::operand(collection, &mut found);
+        }
+        StatementNode::Not(expr) => parts::operand(expr, &mut found),
+        StatementNode::Expr(expr) => {
             parts::inner(expr, &mut found);
             let is_relation = matches!(
                 expr.kind,
-                Kind::Binary(":=" | "=" | "==" | "!=" | "<" | "<=" | ">" | ">=", ..) | Kind::In { .. }
+                ExprKind::Binary(":=" | "=" | "==" | "!=" | "<" | "<=" | ">" | ">=", ..) | ExprKind::In { .. }
             );
             if !is_relation && !expr.is_call("print") {
                 parts::operand(expr, &mut found);
@@ -290,22 +296,24 @@ fn failing(statement: &Statement) -> Vec<&Expr> {
 /// Collects the parts that show why a statement holds.
 fn holding<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
     match &statement.what {
-        What::Some(_) => {}
-        What::SomeIn { key, value, .. } => key.iter().chain([value]).for_each(|part| parts::operand(part, found)),
-        What::Every { collection, .. } => parts::operand(collection, found),
-        What::Expr(Expr { kind: Kind::Binary(":=", left, _), .. }) => parts::operand(left, found),
-        What::Expr(expr) if expr.is_call("print") => parts::inner(expr, found),
-        What::Expr(expr) | What::Not(expr) => parts::operand(expr, found),
+        StatementNode::Some(_) => {}
+        StatementNode::SomeIn { key, value, .. } => {
+            key.iter().chain([value]).for_each(|part| parts::operand(part, found));
+        }
+        StatementNode::Every { collection, .. } => parts::operand(collection, found),
+        StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, _), .. }) => parts::operand(left, found),
+        StatementNode::Expr(expr) if expr.is_call("print") => parts::inner(expr, found),
+        StatementNode::Expr(expr) | StatementNode::Not(expr) => parts::operand(expr, found),
     }
 }
 
 /// Collects keys and variables of a statement.
 fn keys<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
     match &statement.what {
-        What::SomeIn { key, value, collection } => {
+        StatementNode::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| parts::keys_and_variables(part, found));
         }
-        What::Expr(expr) | What::Not(expr) => parts::keys_and_variables(expr, found),
-        What::Some(_) | What::Every { .. } => {}
+        StatementNode::Expr(expr) | StatementNode::Not(expr) => parts::keys_and_variables(expr, found),
+        StatementNode::Some(_) | StatementNode::Every { .. } => {}
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::syntax::{Expr, Key, Kind, Name, Statement, What};
+use crate::syntax::{Expr, ExprKind, Key, Name, Statement, StatementNode};
 
 /// Collects an expression that is an operand, and its parts.
 pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
     let is_shown = match &expr.kind {
-        Kind::Call(..) | Kind::Comprehension(_) | Kind::Ref(..) => true,
-        Kind::Binary(operator, ..) => matches!(*operator, "+" | "-" | "*" | "/" | "%" | "|" | "&"),
-        Kind::Name(name) => !name.starts_with('_') && &**name != "data",
+        ExprKind::Call(..) | ExprKind::Comprehension(_) | ExprKind::Ref(..) => true,
+        ExprKind::Binary(operator, ..) => matches!(*operator, "+" | "-" | "*" | "/" | "%" | "|" | "&"),
+        ExprKind::Name(name) => !name.starts_with('_') && &**name != "data",
         _ => false,
     };
     if is_shown {
@@ -21,13 +21,13 @@ pub(super) fn operand<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
 /// Collects the operands of an expression.
 pub(super) fn inner<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
     match &expr.kind {
-        Kind::Object(fields) => fields.iter().for_each(|(_, value)| operand(value, parts)),
+        ExprKind::Object(fields) => fields.iter().for_each(|(_, value)| operand(value, parts)),
         // The parts that determine the reference: `x` of `x.a[i]`, and `i`.
-        Kind::Ref(head, keys) => {
+        ExprKind::Ref(head, keys) => {
             base(head, parts);
             keys.iter().filter_map(Key::index).for_each(|index| operand(index, parts));
         }
-        Kind::Binary(":=", _, right) => operand(right, parts),
+        ExprKind::Binary(":=", _, right) => operand(right, parts),
         _ => {
             for part in expr.children() {
                 operand(part, parts);
@@ -47,8 +47,8 @@ fn base<'e>(head: &'e Expr, parts: &mut Vec<&'e Expr>) {
 /// Collects the variables and keys of an expression, shown or not, which determine where a reference leads.
 pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
     match &expr.kind {
-        Kind::Name(name) if !name.starts_with('_') => found.push(expr),
-        Kind::Ref(head, keys) => {
+        ExprKind::Name(name) if !name.starts_with('_') => found.push(expr),
+        ExprKind::Ref(head, keys) => {
             if head.as_name().is_none_or(|name| !matches!(&**name, "data" | "input")) {
                 keys_and_variables(head, found);
             }
@@ -57,7 +57,7 @@ pub(super) fn keys_and_variables<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) 
                 keys_and_variables(index, found);
             }
         }
-        Kind::Object(_) => {}
+        ExprKind::Object(_) => {}
         _ => {
             for part in expr.children() {
                 keys_and_variables(part, found);
@@ -95,16 +95,16 @@ pub(super) fn with_own_variables(expr: &Expr, known: &BTreeSet<Name>) -> Option<
 
 /// Collects the names that are indices; returns whether the expression contains no bodies.
 fn indices_of(expr: &Expr, found: &mut BTreeSet<Name>) -> bool {
-    if let Kind::Ref(_, keys) = &expr.kind {
+    if let ExprKind::Ref(_, keys) = &expr.kind {
         found.extend(keys.iter().filter_map(Key::index).filter_map(Expr::as_name).cloned());
     }
-    !matches!(expr.kind, Kind::Comprehension(_) | Kind::Template(_))
+    !matches!(expr.kind, ExprKind::Comprehension(_) | ExprKind::Template(_))
         && expr.children().into_iter().all(|part| indices_of(part, found))
 }
 
 fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
     match &mut expr.kind {
-        Kind::Name(name) if names.contains(name) => *name = format!("{name}#").into(),
+        ExprKind::Name(name) if names.contains(name) => *name = format!("{name}#").into(),
         _ => expr.parts(&mut |part| rename(part, names)),
     }
 }
@@ -112,11 +112,11 @@ fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
 /// Collects the names that have a value after a statement.
 pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
     match &statement.what {
-        What::Expr(expr) => names(expr, found),
-        What::SomeIn { key, value, collection } => {
+        StatementNode::Expr(expr) => names(expr, found),
+        StatementNode::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|expr| names(expr, found));
         }
-        What::Every { collection, .. } => names(collection, found),
-        What::Not(_) | What::Some(_) => {}
+        StatementNode::Every { collection, .. } => names(collection, found),
+        StatementNode::Not(_) | StatementNode::Some(_) => {}
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     program::SourceLocation,
-    syntax::{Body, Branch, Expr, Key, Kind, Statement, What},
+    syntax::{Branch, Expr, ExprKind, Key, Statement, StatementNode, SyntaxBody},
 };
 
 /// The most references that are followed from one to the next.
@@ -21,7 +21,7 @@ const LONGEST: usize = 8;
 
 /// A body that holds, with its trace.
 struct FollowedBody<'b> {
-    body: &'b Body,
+    body: &'b SyntaxBody,
     traced: &'b TracedBody,
     text: &'b str,
     /// The object in the input, and the keys that lead to it.
@@ -55,11 +55,13 @@ impl FollowedBody<'_> {
         let mut places = BTreeSet::new();
         for (statement, traced) in self.statements() {
             let condition = match &statement.what {
-                What::Every { .. } => return None,
-                What::Some(_) | What::SomeIn { .. } | What::Expr(Expr { kind: Kind::Binary(":=" | "=", ..), .. }) => {
+                StatementNode::Every { .. } => return None,
+                StatementNode::Some(_)
+                | StatementNode::SomeIn { .. }
+                | StatementNode::Expr(Expr { kind: ExprKind::Binary(":=" | "=", ..), .. }) => {
                     continue;
                 }
-                What::Expr(expr) | What::Not(expr) => expr,
+                StatementNode::Expr(expr) | StatementNode::Not(expr) => expr,
             };
             let mut references = Vec::new();
             if !statement.with.is_empty() || !collect(condition, &mut references) {
@@ -83,7 +85,7 @@ impl FollowedBody<'_> {
             return None;
         }
         match &reference.kind {
-            Kind::Ref(head, keys) => {
+            ExprKind::Ref(head, keys) => {
                 let mut path = self.place(head, traced, followed)?;
                 for key in keys {
                     path.push(match key {
@@ -93,8 +95,8 @@ impl FollowedBody<'_> {
                 }
                 Some(path)
             }
-            Kind::Name(name) if &**name == "input" => Some(Vec::new()),
-            Kind::Name(name) => self.variable(name, followed),
+            ExprKind::Name(name) if &**name == "input" => Some(Vec::new()),
+            ExprKind::Name(name) => self.variable(name, followed),
             _ => None,
         }
     }
@@ -104,12 +106,14 @@ impl FollowedBody<'_> {
         let is_it = |expr: &Expr| expr.as_name().is_some_and(|own| **own == *name);
         for (statement, traced) in self.statements() {
             match &statement.what {
-                What::Expr(Expr { kind: Kind::Binary(":=", left, right), .. }) if is_it(left) => {
-                    let is_reference = matches!(right.kind, Kind::Name(_) | Kind::Ref(..));
+                StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) if is_it(left) => {
+                    let is_reference = matches!(right.kind, ExprKind::Name(_) | ExprKind::Ref(..));
                     let place = if is_reference { self.place(right, traced, followed + 1) } else { None };
                     return place.or_else(|| self.only_place_of(&self.value(left, traced)?));
                 }
-                What::SomeIn { value, .. } if is_it(value) => return self.only_place_of(&self.value(value, traced)?),
+                StatementNode::SomeIn { value, .. } if is_it(value) => {
+                    return self.only_place_of(&self.value(value, traced)?);
+                }
                 _ => {}
             }
         }
@@ -118,7 +122,7 @@ impl FollowedBody<'_> {
 
     /// Returns the value of an expression in the attempt in which the body holds.
     fn value(&self, expr: &Expr, traced: &TracedStatement) -> Option<Value> {
-        if let Kind::Scalar(text) = &expr.kind {
+        if let ExprKind::Scalar(text) = &expr.kind {
             return Value::from_json_str(text).ok();
         }
         let text = match expr.span.of(self.text) {
@@ -150,15 +154,17 @@ impl FollowedBody<'_> {
 /// Collects the references in a condition; `false` if anything else in it may read documents.
 fn collect<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     match &expr.kind {
-        Kind::Scalar(_) => true,
-        Kind::Name(_) | Kind::Ref(..) => {
+        ExprKind::Scalar(_) => true,
+        ExprKind::Name(_) | ExprKind::Ref(..) => {
             found.push(expr);
             true
         }
-        Kind::Array(items) | Kind::Set(items) | Kind::Call(_, items) => items.iter().all(|item| collect(item, found)),
-        Kind::Minus(inner) => collect(inner, found),
-        Kind::Binary(_, left, right) => collect(left, found) && collect(right, found),
-        Kind::In { key: None, value, collection } => collect(value, found) && collect(collection, found),
+        ExprKind::Array(items) | ExprKind::Set(items) | ExprKind::Call(_, items) => {
+            items.iter().all(|item| collect(item, found))
+        }
+        ExprKind::Minus(inner) => collect(inner, found),
+        ExprKind::Binary(_, left, right) => collect(left, found) && collect(right, found),
+        ExprKind::In { key: None, value, collection } => collect(value, found) && collect(collection, found),
         _ => false,
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     program::SourceLocation,
-    syntax::{Body, Expr, Key, Kind, Name, Position, Rule, Statement},
+    syntax::{Expr, ExprKind, Key, Name, Position, Rule, Statement, SyntaxBody},
     value,
 };
 
@@ -50,7 +50,7 @@ impl Tracer<'_> {
 
 /// Returns the keys after the name of a table.
 fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
-    let Kind::Ref(_, keys) = &rule.name.kind else { return Vec::new() };
+    let ExprKind::Ref(_, keys) = &rule.name.kind else { return Vec::new() };
     let key = |key: &Key| match key {
         Key::Index(index) => index.clone(),
         Key::Dot(name) => literal(rule.at, &Value::from(&**name)),
@@ -59,7 +59,7 @@ fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
 }
 
 /// Returns the number of leading statements after which all variables in the keys have a value.
-fn bound(body: &Body, keys: &[Expr]) -> usize {
+fn bound(body: &SyntaxBody, keys: &[Expr]) -> usize {
     let mut names = BTreeSet::new();
     for key in keys {
         parts::names(key, &mut names);
@@ -74,19 +74,19 @@ fn bound(body: &Body, keys: &[Expr]) -> usize {
 }
 
 fn array(at: Position, items: Vec<Expr>) -> Expr {
-    Expr::new(at, Kind::Array(items))
+    Expr::new(at, ExprKind::Array(items))
 }
 
 /// Returns a value as an expression.
 fn literal(at: Position, value: &Value) -> Expr {
     let kind = match value {
-        Value::Array(items) => Kind::Array(items.iter().map(|item| literal(at, item)).collect()),
-        Value::Set(items) => Kind::Set(items.iter().map(|item| literal(at, item)).collect()),
+        Value::Array(items) => ExprKind::Array(items.iter().map(|item| literal(at, item)).collect()),
+        Value::Set(items) => ExprKind::Set(items.iter().map(|item| literal(at, item)).collect()),
         Value::Object(fields) => {
-            Kind::Object(fields.iter_sorted().map(|(key, value)| (literal(at, key), literal(at, value))).collect())
+            ExprKind::Object(fields.iter_sorted().map(|(key, value)| (literal(at, key), literal(at, value))).collect())
         }
         // Scalars have the same syntax in JSON and in Rego.
-        scalar => Kind::Scalar(scalar.to_string().into()),
+        scalar => ExprKind::Scalar(scalar.to_string().into()),
     };
     Expr::new(at, kind)
 }

@@ -55,7 +55,7 @@ fn of_body(body: &TracedBody) -> Vec<String> {
 }
 
 #[test]
-fn values_are_those_of_the_first_of_the_ways_that_get_furthest() {
+fn values_come_from_the_first_attempt_that_gets_furthest() {
     let text = "package p\n\ndeny contains x if {\n\tsome c in input.cs\n\tc.n > 1\n\tx := c.name\n\tx != \"b\"\n}\n";
     let cs = |last: &str| format!(r#"{{"cs": [{{"n": 0}}, {{"n": 2, "name": "b"}}, {{"n": 3, "name": "{last}"}}]}}"#);
     let expected = [
@@ -73,7 +73,7 @@ fn values_are_those_of_the_first_of_the_ways_that_get_furthest() {
 }
 
 #[test]
-fn statements_are_in_the_order_in_which_they_are_evaluated() {
+fn statements_are_in_evaluation_order() {
     let text = "package p\n\ndeny if {\n\tx > 1\n\tx = input.n\n}\n";
     assert_eq!(shown(text, r#"{"n": 2}"#), ["1 holds x = 2, input.n = 2", "1 holds x = 2", "1 solutions"]);
     assert_eq!(shown(text, r#"{"n": 1}"#), ["1 holds x = 1, input.n = 1", "1 fails x = 1", "0 solutions"]);
@@ -84,7 +84,7 @@ fn statements_are_in_the_order_in_which_they_are_evaluated() {
 }
 
 #[test]
-fn values_are_known_of_what_gives_a_variable_its_value() {
+fn values_are_noted_for_expressions_that_bind_a_variable() {
     let text = "package p\n\npobj[k] := v if some k, v in input.o\n\ndeny if {\n\tpobj[v] == 3\n}\n";
     let found = of_rule(text, 1, r#"{"o": {"a": 1, "b": 2}}"#);
     assert_eq!(found, [r#"1 fails pobj[v] = 1, pobj = {"a":1,"b":2}"#, "0 solutions"]);
@@ -94,14 +94,14 @@ fn values_are_known_of_what_gives_a_variable_its_value() {
 }
 
 #[test]
-fn where_values_cannot_be_noted_those_of_other_statements_are() {
+fn other_statements_keep_their_values_if_one_cannot_be_noted() {
     let text = "package p\n\ndeny if {\n\tx := input.n\n\ty := [z | z := [x][_]; z > 0]\n\ty[i] == [z | z := x]\n}\n";
     let found = shown(text, r#"{"n": 1}"#);
     assert_eq!(found[..2], ["1 holds x = 1", "1 holds y = [1]"]);
 }
 
 #[test]
-fn a_trace_that_is_too_long_is_none() {
+fn too_long_traces_are_dropped() {
     let text = "package p\n\ndeny if {\n\tsome i in numbers.range(1, 60000)\n\tsome j in [1, 2]\n\ti * j < 0\n}\n";
     assert!(trace(text, 0, "{}").remove(0).is_none());
 }
@@ -117,7 +117,7 @@ fn an_operand_of_a_negation_may_be_undefined() {
 }
 
 #[test]
-fn the_element_of_every_for_which_the_body_does_not_hold_is_known() {
+fn the_element_that_fails_in_every_is_shown() {
     let text = "package p\n\ndeny if {\n\tevery i, n in input.ns {\n\t\tn > 0\n\t\ti < 2\n\t}\n}\n";
     let found = shown(text, r#"{"ns": [1, 2, 3]}"#);
     assert_eq!(found[..3], ["1 fails input.ns = [1,2,3]", "  of i = 2, n = 3", "  1 holds n = 3"]);
@@ -125,14 +125,14 @@ fn the_element_of_every_for_which_the_body_does_not_hold_is_known() {
 }
 
 #[test]
-fn other_documents_hold_for_the_parts_of_their_statement() {
+fn replaced_documents_apply_to_all_parts_of_a_statement() {
     let text =
         "package p\n\ndeny := x if {\n\tx := f(input.n) with input as {\"n\": 5}\n\tx == 6\n}\n\nf(n) := n + 1\n";
     assert_eq!(shown(text, "{}"), ["1 holds ", "1 holds x = 6", "1 solutions", "value 6"]);
 }
 
 #[test]
-fn what_is_printed_is_no_value() {
+fn print_is_not_shown_as_a_value() {
     let text = "package p\n\ndeny if {\n\tprint(input.n)\n\tinput.n == 2\n}\n";
     let found = shown(text, r#"{"n": 1}"#);
     assert_eq!(found[1], "1 fails input.n = 1");

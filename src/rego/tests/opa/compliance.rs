@@ -58,7 +58,7 @@ enum CaseOutcome {
 /// Cases that are known not to pass.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct KnownCases {
     /// Groups of cases by reason; their outcomes are ignored.
     excluded: BTreeMap<String, BTreeSet<String>>,
     /// Cases by reason that end with an error.
@@ -175,7 +175,7 @@ fn run(cases: &[Case]) -> Vec<CaseOutcome> {
 }
 
 #[test]
-fn the_compliance_cases_of_opa_pass() {
+fn opa_compliance_cases_pass() {
     if !require_tool(Tool::OpaCases) || !require_tool(Tool::Opa) {
         return;
     }
@@ -189,7 +189,7 @@ fn the_compliance_cases_of_opa_pass() {
         .collect();
     assert!(cases.len() > 4_000, "{}", cases.len());
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa");
-    let known: Known = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
+    let known: KnownCases = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
     let reason = |list: &BTreeMap<String, BTreeSet<String>>, name: &str| {
         list.iter().find(|(_, names)| names.contains(name)).map(|(reason, _)| reason.clone())
     };

@@ -49,7 +49,7 @@ fn line(builtin: &Value) -> String {
 }
 
 #[test]
-fn the_declarations_of_builtins_are_those_of_opa() {
+fn declarations_of_builtins_match_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }

@@ -62,7 +62,7 @@ pub(super) fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
 }
 
 #[test]
-fn builtins_answer_as_opa_does() {
+fn builtins_agree_with_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }

@@ -151,7 +151,7 @@ fn run(first: u64, modules: usize) -> (String, String) {
 }
 
 #[test]
-fn random_modules_mean_what_opa_says() {
+fn random_modules_evaluate_as_in_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }

@@ -195,11 +195,11 @@ fn check(make: impl Fn(&mut Generator) -> String) {
 }
 
 #[test]
-fn builtins_with_generated_values_answer_as_opa_does() {
+fn builtins_with_generated_arguments_agree_with_opa() {
     check(Generator::call);
 }
 
 #[test]
-fn generated_arithmetic_compares_as_opas_does() {
+fn generated_arithmetic_agrees_with_opa() {
     check(Generator::comparison);
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
     let mut answers = Vec::new();
     while let Some(rest) = questions.get(answers.len()..).filter(|rest| !rest.is_empty()) {
-        let (lines, crashed) = ask(command, rest);
+        let (lines, crashed) = run_once(command, rest);
         answers.extend(lines.iter().map(|line| serde_json::from_str(line).unwrap()));
         if crashed {
             answers.push(serde_json::from_str("{}").unwrap());
@@ -26,7 +26,7 @@ pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]
 }
 
 /// Returns the answers up to a question that needs too much stack or memory, and whether there is one.
-fn ask(command: &str, questions: &[String]) -> (Vec<String>, bool) {
+fn run_once(command: &str, questions: &[String]) -> (Vec<String>, bool) {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\""])
         .arg(tool(Tool::OpaCases).unwrap())

@@ -228,7 +228,7 @@ fn count() -> usize {
 }
 
 #[test]
-fn modules_that_are_broken_in_known_ways_are_refused() {
+fn modules_broken_in_known_ways_are_refused() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
@@ -243,7 +243,7 @@ fn modules_that_are_broken_in_known_ways_are_refused() {
 }
 
 #[test]
-fn modules_at_random_are_refused_as_by_opa() {
+fn random_modules_are_refused_as_by_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
@@ -255,7 +255,7 @@ fn modules_at_random_are_refused_as_by_opa() {
 
 /// Policies do not declare their version: OPA accepts a file if it is valid in one of the versions.
 #[test]
-fn policies_that_people_wrote_are_refused_as_by_opa() {
+fn real_policies_are_refused_as_by_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }

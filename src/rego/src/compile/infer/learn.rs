@@ -3,12 +3,18 @@
 use super::Checker;
 use crate::{
     compile::term::{ResolvedTerm, ResolvedValue},
-    types::{self, Known, Type, unifies},
+    types::{self, InferredType, Type, unifies},
 };
 
 impl<'a> Checker<'a> {
     /// Unifies two terms with the given types; infers the types of their variables.
-    pub(super) fn unify(&mut self, a: &'a ResolvedTerm, a_type: &Known, b: &'a ResolvedTerm, b_type: &Known) -> bool {
+    pub(super) fn unify(
+        &mut self,
+        a: &'a ResolvedTerm,
+        a_type: &InferredType,
+        b: &'a ResolvedTerm,
+        b_type: &InferredType,
+    ) -> bool {
         match (types::is_unknown(a_type), types::is_unknown(b_type)) {
             (true, false) => return self.learn_from(a, b_type, false),
             (false, true) => return self.learn_from(b, a_type, false),
@@ -64,7 +70,7 @@ impl<'a> Checker<'a> {
 
     /// Infers the types of a term's variables from the type of the term; returns whether the term can have that type.
     /// In a union, the type of a variable is widened.
-    pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, of: &Known, union: bool) -> bool {
+    pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, of: &InferredType, union: bool) -> bool {
         match &term.value {
             ResolvedValue::Variable(variable) => {
                 let known = self.env.variable(*variable);
@@ -117,7 +123,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn learn_from_collection(&mut self, term: &'a ResolvedTerm, of: &Known, union: bool) -> bool {
+    fn learn_from_collection(&mut self, term: &'a ResolvedTerm, of: &InferredType, union: bool) -> bool {
         match (&term.value, of) {
             (ResolvedValue::Array(items), Some(Type::Array(array))) => {
                 (items.len() == array.items.len() || array.rest.is_some())

@@ -9,7 +9,7 @@ use crate::{
     },
     constant::Constant,
     syntax::Position,
-    types::{self, Known, Type, unifies},
+    types::{self, InferredType, Type, unifies},
 };
 
 impl<'a> Checker<'a> {
@@ -133,7 +133,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Follows the keys of a reference from `index` on, below a value of the given type.
-    fn below(&mut self, mut of: Known, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
+    fn below(&mut self, mut of: InferredType, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
         for (index, key) in items.iter().enumerate().skip(index) {
             if of.as_ref().is_some_and(Type::is_empty) {
                 if self.is_lenient {
@@ -173,7 +173,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn undefined(&self, items: &[ResolvedTerm], index: usize, have: &Known, want: &Known) -> Mismatch {
+    fn undefined(&self, items: &[ResolvedTerm], index: usize, have: &InferredType, want: &InferredType) -> Mismatch {
         let reference = show::reference(items, self.variables);
         let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
         let why = match (have, want) {

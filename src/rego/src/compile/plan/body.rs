@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlanKind, Planned, Planner, not_taken};
+use super::{PlanKind, Planned, ProgramPlanner, unsupported};
 use crate::{
     builtins::{Callee, declarations},
     compile::{
@@ -13,20 +13,20 @@ use crate::{
         },
     },
     constant::Constant,
-    program::{Block, Comparison, NotTaken, Operand, Register, SourceLocation, Step},
+    program::{Block, ComparisonOperator, Operand, ProgramStep, Register, SourceLocation, UnsupportedFeature},
     syntax::Position,
 };
 
 /// A body while it is planned.
-pub(super) struct Body<'p, 'a> {
-    pub(super) planner: &'p mut Planner<'a>,
+pub(super) struct BodyPlanner<'p, 'a> {
+    pub(super) planner: &'p mut ProgramPlanner<'a>,
     module: usize,
     at: Position,
     /// The operands that hold the values of variables.
     pub(super) variables: BTreeMap<Variable, Operand>,
     registers: usize,
     /// The steps of each nesting level, and the iteration around them.
-    levels: Vec<(Option<Opener>, Vec<Step>)>,
+    levels: Vec<(Option<Opener>, Vec<ProgramStep>)>,
 }
 
 /// A step that iterates, without its block.
@@ -35,9 +35,9 @@ enum Opener {
     Walk { of: Operand, path: Register, value: Register },
 }
 
-impl<'p, 'a> Body<'p, 'a> {
+impl<'p, 'a> BodyPlanner<'p, 'a> {
     /// Starts a body; the first registers hold the arguments.
-    pub(super) fn new(planner: &'p mut Planner<'a>, module: usize, arity: usize) -> Self {
+    pub(super) fn new(planner: &'p mut ProgramPlanner<'a>, module: usize, arity: usize) -> Self {
         let at = super::START.at;
         Self { planner, module, at, variables: BTreeMap::new(), registers: arity, levels: vec![(None, Vec::new())] }
     }
@@ -51,12 +51,12 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     /// Finishes a body; returns its block and the number of its registers.
-    pub(super) fn finish(mut self, last: Step) -> (Block, usize) {
+    pub(super) fn finish(mut self, last: ProgramStep) -> (Block, usize) {
         (close(&mut self.levels, last), self.registers)
     }
 
-    pub(super) fn not_taken(&self, reason: impl Into<String>) -> NotTaken {
-        not_taken(self.location(self.at), reason)
+    pub(super) fn unsupported(&self, reason: impl Into<String>) -> UnsupportedFeature {
+        unsupported(self.location(self.at), reason)
     }
 
     /// Returns a location in the module of the body.
@@ -69,7 +69,7 @@ impl<'p, 'a> Body<'p, 'a> {
         self.registers - 1
     }
 
-    pub(super) fn push(&mut self, step: Step) {
+    pub(super) fn push(&mut self, step: ProgramStep) {
         if let Some((_, steps)) = self.levels.last_mut() {
             steps.push(step);
         }
@@ -86,7 +86,7 @@ impl<'p, 'a> Body<'p, 'a> {
     pub(super) fn inner(
         &mut self,
         statements: &[ResolvedStatement],
-        last: impl FnOnce(&mut Self) -> Planned<Step>,
+        last: impl FnOnce(&mut Self) -> Planned<ProgramStep>,
     ) -> Planned<Block> {
         let variables = self.variables.clone();
         let levels = std::mem::replace(&mut self.levels, vec![(None, Vec::new())]);
@@ -102,7 +102,7 @@ impl<'p, 'a> Body<'p, 'a> {
     /// Notes that a location is evaluated, if coverage is measured.
     pub(super) fn reached(&mut self, at: Position) {
         if self.planner.kind == PlanKind::Covered {
-            self.push(Step::Reached(self.location(at)));
+            self.push(ProgramStep::Reached(self.location(at)));
         }
     }
 
@@ -115,13 +115,13 @@ impl<'p, 'a> Body<'p, 'a> {
         if statement.negated {
             let plain = ResolvedStatement { negated: false, ..statement.clone() };
             let block = self.inner(std::slice::from_ref(&plain), |_| Ok(found()))?;
-            self.push(Step::Not(block));
+            self.push(ProgramStep::Not(block));
             return Ok(());
         }
         match &statement.what {
             ResolvedStatementKind::Term(term) => {
                 let of = self.operand(term)?;
-                self.push(Step::Test(of));
+                self.push(ProgramStep::Test(of));
                 Ok(())
             }
             ResolvedStatementKind::Unify(left, right) => self.unify(left, right),
@@ -129,7 +129,7 @@ impl<'p, 'a> Body<'p, 'a> {
             ResolvedStatementKind::Every(every) => self.every(every),
             ResolvedStatementKind::Not(inner) => {
                 let block = self.inner(inner, |_| Ok(found()))?;
-                self.push(Step::Not(block));
+                self.push(ProgramStep::Not(block));
                 Ok(())
             }
         }
@@ -143,7 +143,7 @@ impl<'p, 'a> Body<'p, 'a> {
         self.variables.insert(every.value, Operand::Register(value));
         let block = self.inner(&every.body, |_| Ok(found()))?;
         self.variables = before;
-        self.push(Step::Every { of, key, value, block });
+        self.push(ProgramStep::Every { of, key, value, block });
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl<'p, 'a> Body<'p, 'a> {
             _ => (None, call.arguments.as_slice()),
         };
         let arguments = self.operands(arguments)?.into();
-        self.push(Step::Note { point, arguments });
+        self.push(ProgramStep::Note { point, arguments });
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl<'p, 'a> Body<'p, 'a> {
         let arity = match &call.function {
             Function::Builtin(name) => match declarations::declaration(name) {
                 Some(declaration) if !declaration.is_variadic() => declaration.arity,
-                _ => return Err(self.not_taken(format!("the builtin {name}"))),
+                _ => return Err(self.unsupported(format!("the builtin {name}"))),
             },
             Function::Rule(_) | Function::Unknown(_) => usize::MAX,
         };
@@ -182,33 +182,39 @@ impl<'p, 'a> Body<'p, 'a> {
                     return self.unify(left, right);
                 }
                 let operands = self.operands(arguments)?;
-                if let (Some(by), [left, right], false) = (Comparison::of(name), operands.as_slice(), is_replaced) {
+                if let (Some(by), [left, right], false) =
+                    (ComparisonOperator::of(name), operands.as_slice(), is_replaced)
+                {
                     let (left, right) = (left.clone(), right.clone());
-                    return self.with_result(result, |into| Step::Compare { by, left, right, into });
+                    return self.with_result(result, |into| ProgramStep::Compare { by, left, right, into });
                 }
                 let Some(callee) = Callee::find(name) else {
-                    return Err(self.not_taken(format!("the builtin {name}")));
+                    return Err(self.unsupported(format!("the builtin {name}")));
                 };
                 let (arguments, at) = (operands.into(), self.location(self.at));
-                self.with_result(result, |into| Step::Call { callee, arguments, into, at })
+                self.with_result(result, |into| ProgramStep::Call { callee, arguments, into, at })
             }
             Function::Rule(path) => {
                 let tree = self.planner.tree;
                 let Some(node) = tree.at(path).filter(|node| !node.rules.is_empty()) else {
-                    return Err(self.not_taken("a function that is not here"));
+                    return Err(self.unsupported("a function that is not here"));
                 };
                 let function = self.planner.rule(node)?;
                 let arity = self.planner.program.rules[function.0].arity;
                 let (arguments, result) = call.arguments.split_at(arity.min(call.arguments.len()));
                 let arguments = self.operands(arguments)?.into();
-                self.with_result(result, |into| Step::Invoke { function, arguments, into })
+                self.with_result(result, |into| ProgramStep::Invoke { function, arguments, into })
             }
-            Function::Unknown(name) => Err(self.not_taken(format!("the function {name}"))),
+            Function::Unknown(name) => Err(self.unsupported(format!("the function {name}"))),
         }
     }
 
     /// Adds a call; an argument after its parameters is unified with its value.
-    fn with_result(&mut self, result: &[ResolvedTerm], step: impl FnOnce(Option<Register>) -> Step) -> Planned<()> {
+    fn with_result(
+        &mut self,
+        result: &[ResolvedTerm],
+        step: impl FnOnce(Option<Register>) -> ProgramStep,
+    ) -> Planned<()> {
         let Some(result) = result.first() else {
             self.push(step(None));
             return Ok(());
@@ -220,7 +226,7 @@ impl<'p, 'a> Body<'p, 'a> {
 
     /// Plans `walk(x, [path, value])`.
     fn walk(&mut self, call: &ResolvedCall) -> Planned<()> {
-        let Some((of, found)) = call.arguments.split_first() else { return Err(self.not_taken("walk of nothing")) };
+        let Some((of, found)) = call.arguments.split_first() else { return Err(self.unsupported("walk of nothing")) };
         let of = self.operand(of)?;
         let (path, value) = (self.register(), self.register());
         self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));
@@ -234,19 +240,19 @@ impl<'p, 'a> Body<'p, 'a> {
 }
 
 /// Returns the last step of a block that only has to hold.
-pub(super) fn found() -> Step {
-    Step::Yield { keys: Box::default(), value: Operand::Constant(regorus::Value::Bool(true)) }
+pub(super) fn found() -> ProgramStep {
+    ProgramStep::Yield { keys: Box::default(), value: Operand::Constant(regorus::Value::Bool(true)) }
 }
 
 /// Nests each level into the iteration around it.
-fn close(levels: &mut Vec<(Option<Opener>, Vec<Step>)>, last: Step) -> Block {
+fn close(levels: &mut Vec<(Option<Opener>, Vec<ProgramStep>)>, last: ProgramStep) -> Block {
     let mut last = last;
     while let Some((opener, mut steps)) = levels.pop() {
         steps.push(last);
         let block: Block = steps.into();
         last = match opener {
-            Some(Opener::Each { of, key, value }) => Step::Each { of, key, value, block, filter: None },
-            Some(Opener::Walk { of, path, value }) => Step::Walk { of, path, value, block },
+            Some(Opener::Each { of, key, value }) => ProgramStep::Each { of, key, value, block, filter: None },
+            Some(Opener::Walk { of, path, value }) => ProgramStep::Walk { of, path, value, block },
             None => return block,
         };
     }

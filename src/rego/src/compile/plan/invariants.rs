@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 
 use crate::program::{
-    Block, Collection, Filter, FilterKey, Guard, MemoId, Operand, Program, Register, Replacement, Rule, Step,
-    Substitute,
+    Block, Collection, FilterKey, Guard, LoopFilter, MemoId, Operand, PlannedRule, Program, ProgramStep, Register,
+    Replacement, Substitute,
 };
 
 /// Marks what a rule may remember. The functions that it calls must be marked before.
-pub(super) fn mark(rule: &mut Rule, program: &mut Program) {
+pub(super) fn mark(rule: &mut PlannedRule, program: &mut Program) {
     // A function may be called repeatedly.
     let repeated = rule.arity > 0;
     for definition in &mut rule.definitions {
@@ -39,10 +39,10 @@ impl Marker<'_> {
         steps.into()
     }
 
-    fn step(&mut self, mut step: Step, repeated: bool, steps: &mut Vec<Step>) {
+    fn step(&mut self, mut step: ProgramStep, repeated: bool, steps: &mut Vec<ProgramStep>) {
         let is_same = uses_only(&step, &|register| self.same.contains(&register));
         match &mut step {
-            Step::Each { of, key, value, block, filter } => {
+            ProgramStep::Each { of, key, value, block, filter } => {
                 if repeated && self.is_same(of) {
                     let (ahead, rest, found) = self.filter([*key, *value], std::mem::take(block));
                     steps.extend(ahead);
@@ -50,11 +50,11 @@ impl Marker<'_> {
                 }
                 *block = self.block(std::mem::take(block), true);
             }
-            Step::Walk { block, .. } | Step::Every { block, .. } => {
+            ProgramStep::Walk { block, .. } | ProgramStep::Every { block, .. } => {
                 *block = self.block(std::mem::take(block), true);
             }
-            Step::Not(block) => *block = self.block(std::mem::take(block), repeated),
-            Step::Comprehension { block, memo, .. } => {
+            ProgramStep::Not(block) => *block = self.block(std::mem::take(block), repeated),
+            ProgramStep::Comprehension { block, memo, .. } => {
                 if is_same && repeated {
                     *memo = Some(MemoId(self.program.memos));
                     self.program.memos += 1;
@@ -79,13 +79,14 @@ impl Marker<'_> {
     }
 
     /// Returns the lookups to run ahead of a loop, the remaining block, and the filter of the loop.
-    fn filter(&mut self, loops: [Register; 2], block: Block) -> (Vec<Step>, Block, Option<Filter>) {
+    fn filter(&mut self, loops: [Register; 2], block: Block) -> (Vec<ProgramStep>, Block, Option<LoopFilter>) {
         let mut own = BTreeSet::from(loops);
         let (mut ahead, mut steps, mut rest) = (Vec::new(), Vec::new(), block.into_iter().peekable());
         let mut none_fails = true;
         while let Some(step) = rest.peek().filter(|step| !iterates(step)) {
             let is_own = |register| own.contains(&register);
-            let goes_ahead = matches!(step, Step::Get { .. }) && none_fails && !read(step).into_iter().any(is_own);
+            let goes_ahead =
+                matches!(step, ProgramStep::Get { .. }) && none_fails && !read(step).into_iter().any(is_own);
             if !goes_ahead && !uses_only(step, &|register| is_own(register) || self.same.contains(&register)) {
                 break;
             }
@@ -98,8 +99,8 @@ impl Marker<'_> {
         }
         let is_own = |of: &Operand| matches!(of, Operand::Register(register) if own.contains(register));
         let key = match rest.peek() {
-            Some(Step::Equal(left, right)) if is_own(left) && !is_own(right) => Some((left, right)),
-            Some(Step::Equal(left, right)) if is_own(right) && !is_own(left) => Some((right, left)),
+            Some(ProgramStep::Equal(left, right)) if is_own(left) && !is_own(right) => Some((left, right)),
+            Some(ProgramStep::Equal(left, right)) if is_own(right) && !is_own(left) => Some((right, left)),
             _ => None,
         };
         let key = key.map(|(own, wanted)| FilterKey { own: own.clone(), wanted: wanted.clone() });
@@ -108,18 +109,20 @@ impl Marker<'_> {
         let guards = self.guards(loops, &steps);
         let filter = (key.is_some() || first > 0 || !guards.is_empty()).then(|| {
             self.program.filters += 1;
-            Filter { id: self.program.filters - 1, steps: first, key, guards }
+            LoopFilter { id: self.program.filters - 1, steps: first, key, guards }
         });
         (ahead, steps.into(), filter)
     }
 
     /// Returns the calls in the block of a loop whose arguments are the same for all elements.
-    fn guards(&self, loops: [Register; 2], block: &[Step]) -> Box<[Guard]> {
+    fn guards(&self, loops: [Register; 2], block: &[ProgramStep]) -> Box<[Guard]> {
         let mut inside = BTreeSet::from(loops);
         let mut guards = Vec::new();
         for step in block {
             match step {
-                Step::Invoke { function, arguments, into } if !read(step).iter().any(|read| inside.contains(read)) => {
+                ProgramStep::Invoke { function, arguments, into }
+                    if !read(step).iter().any(|read| inside.contains(read)) =>
+                {
                     guards.push(Guard { function: *function, arguments: arguments.clone(), defined: into.is_some() });
                 }
                 _ => {}
@@ -134,43 +137,43 @@ impl Marker<'_> {
 }
 
 /// Whether a step only reads values that already exist.
-fn only_looks(step: &Step) -> bool {
+fn only_looks(step: &ProgramStep) -> bool {
     let looks = matches!(
         step,
-        Step::Test(_)
-            | Step::Defined(_)
-            | Step::Get { .. }
-            | Step::Equal(..)
-            | Step::Compare { .. }
-            | Step::Array(..)
-            | Step::Object(..)
+        ProgramStep::Test(_)
+            | ProgramStep::Defined(_)
+            | ProgramStep::Get { .. }
+            | ProgramStep::Equal(..)
+            | ProgramStep::Compare { .. }
+            | ProgramStep::Array(..)
+            | ProgramStep::Object(..)
     );
     looks && !evaluates_rule(step)
 }
 
 /// Whether a step never ends in an error, other than one of a limit or of a builtin.
-fn cannot_fail(step: &Step, program: &Program) -> bool {
+fn cannot_fail(step: &ProgramStep, program: &Program) -> bool {
     let own = match step {
-        Step::Invoke { function, .. } => program.rules.get(function.0).is_some_and(|rule| rule.cannot_fail),
-        Step::Comprehension { form, .. } => *form != Collection::Object,
-        Step::With { .. } => false,
+        ProgramStep::Invoke { function, .. } => program.rules.get(function.0).is_some_and(|rule| rule.cannot_fail),
+        ProgramStep::Comprehension { form, .. } => *form != Collection::Object,
+        ProgramStep::With { .. } => false,
         _ => true,
     };
     own && !evaluates_rule(step) && inner(step).iter().all(|step| cannot_fail(step, program))
 }
 
-fn iterates(step: &Step) -> bool {
-    matches!(step, Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. })
+fn iterates(step: &ProgramStep) -> bool {
+    matches!(step, ProgramStep::Each { .. } | ProgramStep::Walk { .. } | ProgramStep::Yield { .. })
 }
 
 /// Whether a step reads only the given registers, or those that it writes itself.
-fn uses_only(step: &Step, known: &dyn Fn(Register) -> bool) -> bool {
+fn uses_only(step: &ProgramStep, known: &dyn Fn(Register) -> bool) -> bool {
     let own = written(step);
     read(step).into_iter().all(|register| known(register) || own.contains(&register))
 }
 
 /// Returns the registers that a step reads, including those of its blocks.
-fn read(step: &Step) -> Vec<Register> {
+fn read(step: &ProgramStep) -> Vec<Register> {
     let registers = operands(step).into_iter().filter_map(|operand| match operand {
         Operand::Register(register) => Some(*register),
         _ => None,
@@ -179,30 +182,30 @@ fn read(step: &Step) -> Vec<Register> {
 }
 
 /// Whether a step evaluates a rule, which may fail.
-fn evaluates_rule(step: &Step) -> bool {
+fn evaluates_rule(step: &ProgramStep) -> bool {
     operands(step).iter().any(|operand| matches!(operand, Operand::Rule(_)))
 }
 
 /// Returns the operands that a step reads outside its blocks.
-fn operands(step: &Step) -> Vec<&Operand> {
+fn operands(step: &ProgramStep) -> Vec<&Operand> {
     match step {
-        Step::Test(of)
-        | Step::Defined(of)
-        | Step::Array(of, _)
-        | Step::Object(of, _)
-        | Step::Every { of, .. }
-        | Step::Each { of, .. }
-        | Step::Walk { of, .. } => vec![of],
-        Step::Get { from, keys, .. } => std::iter::once(from).chain(keys).collect(),
-        Step::Equal(left, right) | Step::Compare { left, right, .. } => vec![left, right],
-        Step::Call { arguments, .. } | Step::Invoke { arguments, .. } | Step::Note { arguments, .. } => {
-            arguments.iter().collect()
-        }
-        Step::MakeArray { items, .. } | Step::MakeSet { items, .. } => items.iter().collect(),
-        Step::MakeObject { fields, .. } => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
-        Step::Yield { keys, value } => keys.iter().chain([value]).collect(),
-        Step::With { replaced, .. } => replaced.iter().flat_map(replacing).collect(),
-        Step::Comprehension { .. } | Step::Not(_) | Step::Reached(_) => Vec::new(),
+        ProgramStep::Test(of)
+        | ProgramStep::Defined(of)
+        | ProgramStep::Array(of, _)
+        | ProgramStep::Object(of, _)
+        | ProgramStep::Every { of, .. }
+        | ProgramStep::Each { of, .. }
+        | ProgramStep::Walk { of, .. } => vec![of],
+        ProgramStep::Get { from, keys, .. } => std::iter::once(from).chain(keys).collect(),
+        ProgramStep::Equal(left, right) | ProgramStep::Compare { left, right, .. } => vec![left, right],
+        ProgramStep::Call { arguments, .. }
+        | ProgramStep::Invoke { arguments, .. }
+        | ProgramStep::Note { arguments, .. } => arguments.iter().collect(),
+        ProgramStep::MakeArray { items, .. } | ProgramStep::MakeSet { items, .. } => items.iter().collect(),
+        ProgramStep::MakeObject { fields, .. } => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+        ProgramStep::Yield { keys, value } => keys.iter().chain([value]).collect(),
+        ProgramStep::With { replaced, .. } => replaced.iter().flat_map(replacing).collect(),
+        ProgramStep::Comprehension { .. } | ProgramStep::Not(_) | ProgramStep::Reached(_) => Vec::new(),
     }
 }
 
@@ -216,9 +219,12 @@ fn replacing(replacement: &Replacement) -> Vec<&Operand> {
 }
 
 /// Returns the registers that a step writes, including those of its blocks.
-fn written(step: &Step) -> Vec<Register> {
+fn written(step: &ProgramStep) -> Vec<Register> {
     let mut found: Vec<Register> = output(step).into_iter().collect();
-    if let Step::Every { key, value, .. } | Step::Each { key, value, .. } | Step::Walk { path: key, value, .. } = step {
+    if let ProgramStep::Every { key, value, .. }
+    | ProgramStep::Each { key, value, .. }
+    | ProgramStep::Walk { path: key, value, .. } = step
+    {
         found.extend([*key, *value]);
     }
     found.extend(inner(step).iter().flat_map(written));
@@ -226,29 +232,30 @@ fn written(step: &Step) -> Vec<Register> {
 }
 
 /// Returns the register that holds the value of a step.
-fn output(step: &Step) -> Option<Register> {
+fn output(step: &ProgramStep) -> Option<Register> {
     match step {
-        Step::Get { into, .. }
-        | Step::MakeArray { into, .. }
-        | Step::MakeSet { into, .. }
-        | Step::MakeObject { into, .. }
-        | Step::Comprehension { into, .. } => Some(*into),
-        Step::Compare { into, .. } | Step::Call { into, .. } | Step::Invoke { into, .. } | Step::With { into, .. } => {
-            *into
-        }
+        ProgramStep::Get { into, .. }
+        | ProgramStep::MakeArray { into, .. }
+        | ProgramStep::MakeSet { into, .. }
+        | ProgramStep::MakeObject { into, .. }
+        | ProgramStep::Comprehension { into, .. } => Some(*into),
+        ProgramStep::Compare { into, .. }
+        | ProgramStep::Call { into, .. }
+        | ProgramStep::Invoke { into, .. }
+        | ProgramStep::With { into, .. } => *into,
         _ => None,
     }
 }
 
 /// Returns the block of a step.
-fn inner(step: &Step) -> &[Step] {
+fn inner(step: &ProgramStep) -> &[ProgramStep] {
     match step {
-        Step::Comprehension { block, .. }
-        | Step::Not(block)
-        | Step::With { block, .. }
-        | Step::Every { block, .. }
-        | Step::Each { block, .. }
-        | Step::Walk { block, .. } => block,
+        ProgramStep::Comprehension { block, .. }
+        | ProgramStep::Not(block)
+        | ProgramStep::With { block, .. }
+        | ProgramStep::Every { block, .. }
+        | ProgramStep::Each { block, .. }
+        | ProgramStep::Walk { block, .. } => block,
         _ => &[],
     }
 }

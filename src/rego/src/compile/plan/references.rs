@@ -1,19 +1,19 @@
 //! References: paths that are constant at load, keys that are looked up, and keys that iterate.
 
-use super::{Planned, body::Body};
+use super::{Planned, body::BodyPlanner};
 use crate::{
     compile::{
         term::{DATA, INPUT, ResolvedTerm, ResolvedValue},
-        tree::Tree,
+        tree::RuleTree,
     },
     constant::Constant,
-    program::{Operand, PathNode, Step},
+    program::{Operand, PathNode, ProgramStep},
 };
 
-impl Body<'_, '_> {
+impl BodyPlanner<'_, '_> {
     /// Returns the operand of a reference. Variables without a value iterate as keys, and are bound.
     pub(super) fn reference(&mut self, items: &[ResolvedTerm]) -> Planned<Operand> {
-        let Some((head, keys)) = items.split_first() else { return Err(self.not_taken("an empty reference")) };
+        let Some((head, keys)) = items.split_first() else { return Err(self.unsupported("an empty reference")) };
         let (from, keys) = match head.as_variable() {
             Some(INPUT) => self.document(PathNode::Input, keys),
             Some(DATA) => self.data(keys)?,
@@ -61,14 +61,14 @@ impl Body<'_, '_> {
     fn value_at<'k>(
         &mut self,
         path: &[Constant],
-        node: &Tree,
+        node: &RuleTree,
         rest: &'k [ResolvedTerm],
     ) -> Planned<(Operand, &'k [ResolvedTerm])> {
         let pattern = rest.iter().map(ResolvedTerm::constant).collect();
         let rule = self.planner.value_at(path, node, pattern)?;
         if self.planner.program.rules[rule.0].arity > 0 {
             // A function has no value.
-            self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
+            self.push(ProgramStep::Test(Operand::Constant(regorus::Value::Bool(false))));
         }
         Ok((Operand::Rule(rule), rest))
     }
@@ -94,7 +94,7 @@ impl Body<'_, '_> {
             return from;
         }
         let into = self.register();
-        self.push(Step::Get { into, from, keys: keys.into() });
+        self.push(ProgramStep::Get { into, from, keys: keys.into() });
         Operand::Register(into)
     }
 }

@@ -1,37 +1,37 @@
 //! All definitions of a path.
 
-use super::{Pattern, PlanKind, Planned, Planner, invariants, not_taken, value_of};
+use super::{Pattern, PlanKind, Planned, ProgramPlanner, invariants, unsupported, value_of};
 use crate::{
     compile::{
-        plan::body::Body,
+        plan::body::BodyPlanner,
         term::{
             self, DATA, Function, INPUT, Outcome, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
         },
-        tree::Tree,
+        tree::RuleTree,
         visit,
     },
     constant::Constant,
-    program::{Block, Definition, Form, Operand, Rule, RuleId, SourceLocation, Step},
+    program::{Block, Operand, PlannedDefinition, PlannedRule, ProgramStep, RuleForm, RuleId, SourceLocation},
 };
 
-impl Planner<'_> {
+impl ProgramPlanner<'_> {
     /// Whether a node is more than the definitions of one rule with one kind of value.
-    pub(super) fn is_document(&self, node: &Tree) -> bool {
+    pub(super) fn is_document(&self, node: &RuleTree) -> bool {
         let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &self.rules[*index]).collect();
         !node.is_leaf() || form(&definitions).is_none()
     }
 
     /// Plans all definitions at a node.
-    pub(super) fn new_rule(&mut self, node: &Tree, place: SourceLocation) -> Planned<Rule> {
+    pub(super) fn new_rule(&mut self, node: &RuleTree, place: SourceLocation) -> Planned<PlannedRule> {
         let all = self.rules;
         let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &all[*index]).collect();
-        let form = form(&definitions).ok_or_else(|| not_taken(place, "rules of several kinds"))?;
+        let form = form(&definitions).ok_or_else(|| unsupported(place, "rules of several kinds"))?;
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
-        let mut rule = Rule::new(form, Some(keys(&path)), arity);
+        let mut rule = PlannedRule::new(form, Some(keys(&path)), arity);
         // OPA's early exit, which a trace must not take.
         let exits_early = self.kind != PlanKind::Traced;
-        rule.decided_by_first = exits_early && form == Form::Complete && gives_one_value(&definitions);
+        rule.decided_by_first = exits_early && form == RuleForm::Complete && gives_one_value(&definitions);
         let mut planned = Vec::new();
         for definition in definitions {
             if definition.default {
@@ -52,28 +52,33 @@ impl Planner<'_> {
     }
 
     /// Plans a rule from a single definition; the keys of its path after `depth` are keys of its value.
-    pub(super) fn lone_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<Rule> {
+    pub(super) fn lone_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<PlannedRule> {
         let form = match (&definition.result, definition.path.len() == depth) {
-            (Outcome::Value(_), true) => Form::Complete,
-            (Outcome::Element(_), true) => Form::Set,
-            _ => Form::Document,
+            (Outcome::Value(_), true) => RuleForm::Complete,
+            (Outcome::Element(_), true) => RuleForm::Set,
+            _ => RuleForm::Document,
         };
-        let mut rule = Rule::new(form, None, 0);
-        rule.decided_by_first = form == Form::Complete && gives_one_value(&[definition]);
+        let mut rule = PlannedRule::new(form, None, 0);
+        rule.decided_by_first = form == RuleForm::Complete && gives_one_value(&[definition]);
         rule.definitions = Box::new([self.definition(definition, (depth, &Pattern::new()), &mut rule)?]);
         Ok(rule)
     }
 
     /// Finds work that a rule need not repeat, unless each repetition counts.
-    fn mark_invariants(&mut self, rule: &mut Rule) {
+    fn mark_invariants(&mut self, rule: &mut PlannedRule) {
         if self.kind == PlanKind::Fast {
             invariants::mark(rule, &mut self.program);
         }
     }
 
     /// Plans the part of a node's document that matches a pattern.
-    pub(super) fn new_document(&mut self, path: &[Constant], node: &Tree, pattern: &Pattern) -> Planned<Rule> {
-        let mut document = Rule::new(Form::Document, Some(keys(path)), 0);
+    pub(super) fn new_document(
+        &mut self,
+        path: &[Constant],
+        node: &RuleTree,
+        pattern: &Pattern,
+    ) -> Planned<PlannedRule> {
+        let mut document = PlannedRule::new(RuleForm::Document, Some(keys(path)), 0);
         let mut planned = Vec::new();
         if node.rules.is_empty() {
             self.children(path, node, pattern, &mut planned)?;
@@ -89,9 +94,9 @@ impl Planner<'_> {
     fn children(
         &mut self,
         path: &[Constant],
-        node: &Tree,
+        node: &RuleTree,
         pattern: &Pattern,
-        planned: &mut Vec<Definition>,
+        planned: &mut Vec<PlannedDefinition>,
     ) -> Planned<()> {
         let wanted = pattern.first().and_then(Option::as_ref);
         for (name, child) in node.children().filter(|(key, _)| wanted.is_none_or(|wanted| wanted == *key)) {
@@ -103,7 +108,7 @@ impl Planner<'_> {
             let rule = self.value_at(&below, child, pattern.iter().skip(1).cloned().collect())?;
             let key = child.first().and_then(|rule| value_of(self.rules[rule].path.get(path.len())?));
             let key = key.or_else(|| name.value()).unwrap_or(regorus::Value::Undefined);
-            planned.push(Definition::of_rule([key], rule));
+            planned.push(PlannedDefinition::of_rule([key], rule));
         }
         Ok(())
     }
@@ -112,10 +117,10 @@ impl Planner<'_> {
     /// undefined rules then leave no empty objects.
     fn extent(
         &mut self,
-        node: &Tree,
+        node: &RuleTree,
         (depth, pattern): (usize, &Pattern),
-        document: &mut Rule,
-        planned: &mut Vec<Definition>,
+        document: &mut PlannedRule,
+        planned: &mut Vec<PlannedDefinition>,
     ) -> Planned<()> {
         let all = self.rules;
         for definition in node.rules.iter().map(|index| &all[*index]) {
@@ -132,19 +137,19 @@ impl Planner<'_> {
         let keys = path.iter().map(|key| ResolvedTerm::new(super::START.at, ResolvedValue::Constant(key.clone())));
         let items: Vec<ResolvedTerm> =
             std::iter::once(ResolvedTerm::variable(super::START.at, DATA)).chain(keys).collect();
-        let mut body = Body::new(self, 0, 0);
+        let mut body = BodyPlanner::new(self, 0, 0);
         let value = body.reference(&items)?;
-        let (block, registers) = body.finish(Step::Yield { keys: Box::default(), value });
+        let (block, registers) = body.finish(ProgramStep::Yield { keys: Box::default(), value });
         Ok(self.add(block, registers))
     }
 
     /// Adds a rule for a part of another one.
     fn add(&mut self, block: Block, registers: usize) -> RuleId {
         let branches = Box::new([block]);
-        let rule = Rule {
+        let rule = PlannedRule {
             registers,
-            definitions: Box::new([Definition { branches, at: None, gives_elements: false }]),
-            ..Rule::new(Form::Complete, None, 0)
+            definitions: Box::new([PlannedDefinition { branches, at: None, gives_elements: false }]),
+            ..PlannedRule::new(RuleForm::Complete, None, 0)
         };
         self.program.rules.push(rule);
         RuleId(self.program.rules.len() - 1)
@@ -162,14 +167,14 @@ impl Planner<'_> {
         &mut self,
         definition: &term::ResolvedRule,
         place: (usize, &Pattern),
-        rule: &mut Rule,
-    ) -> Planned<Definition> {
+        rule: &mut PlannedRule,
+    ) -> Planned<PlannedDefinition> {
         let branches = definition.chain().map(|branch| {
             let (block, registers) = self.branch(branch, place)?;
             rule.registers = rule.registers.max(registers);
             Ok(block)
         });
-        Ok(Definition {
+        Ok(PlannedDefinition {
             branches: branches.collect::<Planned<_>>()?,
             at: Some(SourceLocation { module: definition.module, at: definition.at }),
             gives_elements: matches!(definition.result, Outcome::Element(_)),
@@ -179,7 +184,7 @@ impl Planner<'_> {
     /// Plans a definition without its `else` branches; returns its block and the number of its registers.
     fn branch(&mut self, branch: &term::ResolvedRule, (depth, pattern): (usize, &Pattern)) -> Planned<(Block, usize)> {
         let parameters = branch.parameters.as_deref().unwrap_or_default();
-        let mut body = Body::new(self, branch.module, parameters.len());
+        let mut body = BodyPlanner::new(self, branch.module, parameters.len());
         body.parameters(parameters)?;
         // Only this value of a key is read.
         for (key, wanted) in branch.path.iter().skip(depth).zip(pattern) {
@@ -198,7 +203,7 @@ impl Planner<'_> {
                 let path = body.reference(items)?;
                 match other {
                     Some(ResolvedValue::Array(items)) => body.has_constants(&path, items)?,
-                    _ => body.push(Step::Defined(path)),
+                    _ => body.push(ProgramStep::Defined(path)),
                 }
             }
         }
@@ -209,7 +214,7 @@ impl Planner<'_> {
         body.reached(result.at);
         let keys = branch.path.iter().skip(depth).map(|key| body.operand(key)).collect::<Planned<_>>()?;
         let value = body.operand(result)?;
-        Ok(body.finish(Step::Yield { keys, value }))
+        Ok(body.finish(ProgramStep::Yield { keys, value }))
     }
 }
 
@@ -227,11 +232,11 @@ fn fits(rule: &term::ResolvedRule, depth: usize, pattern: &Pattern) -> bool {
 }
 
 /// Returns the kind of value that the definitions of a path have; `None` for a document.
-fn form(definitions: &[&term::ResolvedRule]) -> Option<Form> {
+fn form(definitions: &[&term::ResolvedRule]) -> Option<RuleForm> {
     let of_one = |rule: &term::ResolvedRule| match (&rule.result, rule.path.len() - rule.ground()) {
-        (Outcome::Element(_), 0) => Some(Form::Set),
-        (Outcome::Value(_), 0) => Some(Form::Complete),
-        (Outcome::Value(_), 1) => Some(Form::Object),
+        (Outcome::Element(_), 0) => Some(RuleForm::Set),
+        (Outcome::Value(_), 0) => Some(RuleForm::Complete),
+        (Outcome::Value(_), 1) => Some(RuleForm::Object),
         _ => None,
     };
     let first = of_one(definitions.first()?)?;

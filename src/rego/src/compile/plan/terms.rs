@@ -1,13 +1,13 @@
 //! The operands of terms, and the steps that compute them.
 
-use super::{Planned, body::Body, value_of};
+use super::{Planned, body::BodyPlanner, value_of};
 use crate::{
     compile::term::{DATA, INPUT, ResolvedComprehension, ResolvedTerm, ResolvedValue},
-    program::{Collection, Operand, PathNode, Step},
+    program::{Collection, Operand, PathNode, ProgramStep},
     syntax::{ComprehensionKind, Position},
 };
 
-impl Body<'_, '_> {
+impl BodyPlanner<'_, '_> {
     /// Returns the operand of a term; references in it may iterate.
     pub(super) fn operand(&mut self, term: &ResolvedTerm) -> Planned<Operand> {
         if let Some(value) = value_of(term) {
@@ -24,19 +24,19 @@ impl Body<'_, '_> {
                 }
                 let name = self.planner.variables.name(*variable);
                 let name = name.map_or("a part of an expression", |name| name).to_owned();
-                Err(self.not_taken(format!("{name}, which has no value yet")))
+                Err(self.unsupported(format!("{name}, which has no value yet")))
             }
             ResolvedValue::Ref(items) => self.reference(items),
             ResolvedValue::Array(items) => {
                 let items = items.iter().map(|item| self.operand(item)).collect::<Planned<_>>()?;
                 let into = self.register();
-                self.push(Step::MakeArray { into, items });
+                self.push(ProgramStep::MakeArray { into, items });
                 Ok(Operand::Register(into))
             }
             ResolvedValue::Set(items) => {
                 let items = items.iter().map(|item| self.operand(item)).collect::<Planned<_>>()?;
                 let into = self.register();
-                self.push(Step::MakeSet { into, items });
+                self.push(ProgramStep::MakeSet { into, items });
                 Ok(Operand::Register(into))
             }
             ResolvedValue::Object(fields) => {
@@ -44,13 +44,13 @@ impl Body<'_, '_> {
                     |(key, value): &(ResolvedTerm, ResolvedTerm)| Ok((self.operand(key)?, self.operand(value)?));
                 let fields = fields.iter().map(field).collect::<Planned<_>>()?;
                 let into = self.register();
-                self.push(Step::MakeObject { into, fields });
+                self.push(ProgramStep::MakeObject { into, fields });
                 Ok(Operand::Register(into))
             }
             ResolvedValue::Comprehension(comprehension) => self.comprehension(term.at, comprehension),
-            ResolvedValue::Constant(_) => Err(self.not_taken("a number that cannot be read")),
+            ResolvedValue::Constant(_) => Err(self.unsupported("a number that cannot be read")),
             ResolvedValue::Call(_) | ResolvedValue::Template(_) | ResolvedValue::Builtin(_) => {
-                Err(self.not_taken("a function as a value"))
+                Err(self.unsupported("a function as a value"))
             }
         }
     }
@@ -59,7 +59,7 @@ impl Body<'_, '_> {
         let ResolvedComprehension { form, key, term, body } = comprehension;
         let block = self.inner(body, |body| {
             let keys = key.iter().map(|key| body.operand(key)).collect::<Planned<_>>()?;
-            Ok(Step::Yield { keys, value: body.operand(term)? })
+            Ok(ProgramStep::Yield { keys, value: body.operand(term)? })
         })?;
         let form = match form {
             ComprehensionKind::Array => Collection::Array,
@@ -68,7 +68,7 @@ impl Body<'_, '_> {
         };
         let into = self.register();
         let at = self.location(at);
-        self.push(Step::Comprehension { into, form, block, at, memo: None });
+        self.push(ProgramStep::Comprehension { into, form, block, at, memo: None });
         Ok(Operand::Register(into))
     }
 

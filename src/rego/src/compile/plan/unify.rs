@@ -1,12 +1,12 @@
 //! Unification: variables without a value are bound, everything else is compared.
 
-use super::{Planned, body::Body};
+use super::{Planned, body::BodyPlanner};
 use crate::{
     compile::term::{self, ResolvedTerm, ResolvedValue},
-    program::{Operand, Step},
+    program::{Operand, ProgramStep},
 };
 
-impl Body<'_, '_> {
+impl BodyPlanner<'_, '_> {
     pub(super) fn unify(&mut self, left: &ResolvedTerm, right: &ResolvedTerm) -> Planned<()> {
         let is_known = self.is_known(left) || self.is_known(right);
         let pairs = if is_known { None } else { term::paired(left, right) };
@@ -20,7 +20,7 @@ impl Body<'_, '_> {
         let left = self.operand(left)?;
         // The right side may iterate over an empty collection.
         if matches!(left, Operand::Rule(_)) {
-            self.push(Step::Defined(left.clone()));
+            self.push(ProgramStep::Defined(left.clone()));
         }
         self.bind(right, &left)
     }
@@ -40,13 +40,13 @@ impl Body<'_, '_> {
         match &pattern.value {
             ResolvedValue::Variable(variable) if !self.is_known(pattern) => {
                 if !matches!(value, Operand::Constant(_) | Operand::Register(_)) {
-                    self.push(Step::Defined(value.clone()));
+                    self.push(ProgramStep::Defined(value.clone()));
                 }
                 self.variables.insert(*variable, value.clone());
                 Ok(())
             }
             ResolvedValue::Array(items) if !self.is_known(pattern) => {
-                self.push(Step::Array(value.clone(), items.len()));
+                self.push(ProgramStep::Array(value.clone(), items.len()));
                 for (index, item) in items.iter().enumerate() {
                     if self.is_unused(item) {
                         continue;
@@ -57,7 +57,7 @@ impl Body<'_, '_> {
                 Ok(())
             }
             ResolvedValue::Object(fields) if !self.is_known(pattern) => {
-                self.push(Step::Object(value.clone(), fields.len()));
+                self.push(ProgramStep::Object(value.clone(), fields.len()));
                 // Constants first: they fail fastest.
                 let (constant, other): (Vec<_>, Vec<_>) =
                     fields.iter().partition(|(_, part)| matches!(part.value, ResolvedValue::Constant(_)));
@@ -69,11 +69,11 @@ impl Body<'_, '_> {
                 Ok(())
             }
             ResolvedValue::Set(_) if !self.is_known(pattern) => {
-                Err(self.not_taken("a set with variables as a pattern"))
+                Err(self.unsupported("a set with variables as a pattern"))
             }
             _ => {
                 let known = self.operand(pattern)?;
-                self.push(Step::Equal(value.clone(), known));
+                self.push(ProgramStep::Equal(value.clone(), known));
                 Ok(())
             }
         }
@@ -81,13 +81,13 @@ impl Body<'_, '_> {
 
     /// Compares a value with the length and the constant items of an array.
     pub(super) fn has_constants(&mut self, value: &Operand, items: &[ResolvedTerm]) -> Planned<()> {
-        self.push(Step::Array(value.clone(), items.len()));
+        self.push(ProgramStep::Array(value.clone(), items.len()));
         for (index, item) in
             items.iter().enumerate().filter(|(_, item)| matches!(item.value, ResolvedValue::Constant(_)))
         {
             let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
             let constant = self.operand(item)?;
-            self.push(Step::Equal(part, constant));
+            self.push(ProgramStep::Equal(part, constant));
         }
         Ok(())
     }
@@ -96,14 +96,14 @@ impl Body<'_, '_> {
     pub(super) fn bind_pair(&mut self, pattern: &ResolvedTerm, first: &Operand, second: &Operand) -> Planned<()> {
         if let ResolvedValue::Array(items) = &pattern.value {
             let [left, right] = items.as_slice() else {
-                self.push(Step::Test(Operand::Constant(regorus::Value::Bool(false))));
+                self.push(ProgramStep::Test(Operand::Constant(regorus::Value::Bool(false))));
                 return items.iter().try_for_each(|item| self.bind(item, second));
             };
             self.bind(left, first)?;
             return self.bind(right, second);
         }
         let into = self.register();
-        self.push(Step::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
+        self.push(ProgramStep::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
         self.bind(pattern, &Operand::Register(into))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Planned,
-    body::{Body, found},
+    body::{BodyPlanner, found},
 };
 use crate::{
     builtins::Callee,
@@ -10,10 +10,10 @@ use crate::{
         term::{DATA, ResolvedStatement, ResolvedTerm, ResolvedValue, ResolvedWith, VariableSet, WithTargetValue},
         visit,
     },
-    program::{Callable, Operand, Replacement, RuleId, Step, Substitute},
+    program::{Callable, Operand, ProgramStep, Replacement, RuleId, Substitute},
 };
 
-impl Body<'_, '_> {
+impl BodyPlanner<'_, '_> {
     /// Plans a statement that is evaluated with replaced documents and functions. Its solutions for the variables that
     /// it binds are iterated outside; later statements are evaluated without the replacements.
     pub(super) fn with(&mut self, statement: &ResolvedStatement) -> Planned<()> {
@@ -31,15 +31,15 @@ impl Body<'_, '_> {
                 return Ok(found());
             }
             let into = body.register();
-            body.push(Step::MakeArray { into, items: items.into() });
-            Ok(Step::Yield { keys: Box::default(), value: Operand::Register(into) })
+            body.push(ProgramStep::MakeArray { into, items: items.into() });
+            Ok(ProgramStep::Yield { keys: Box::default(), value: Operand::Register(into) })
         })?;
         if bound.is_empty() {
-            self.push(Step::With { replaced, block, into: None });
+            self.push(ProgramStep::With { replaced, block, into: None });
             return Ok(());
         }
         let into = self.register();
-        self.push(Step::With { replaced, block, into: Some(into) });
+        self.push(ProgramStep::With { replaced, block, into: Some(into) });
         let (_, solution) = self.each(Operand::Register(into));
         for (index, variable) in bound.into_iter().enumerate() {
             let value = self.get(solution.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
@@ -56,7 +56,7 @@ impl Body<'_, '_> {
         for variable in used {
             if let Some(from @ (Operand::Path(_) | Operand::Rule(_))) = self.variables.get(&variable).cloned() {
                 let into = self.register();
-                self.push(Step::Get { into, from, keys: Box::default() });
+                self.push(ProgramStep::Get { into, from, keys: Box::default() });
                 self.variables.insert(variable, Operand::Register(into));
             }
         }
@@ -74,7 +74,7 @@ impl Body<'_, '_> {
                     None => return Ok(Replacement::Input(self.operands(keys)?.into(), self.value(with)?)),
                 }
             }
-            WithTargetValue::Variable(_) | WithTargetValue::Other => return Err(self.not_taken("`with` of nothing")),
+            WithTargetValue::Variable(_) | WithTargetValue::Other => return Err(self.unsupported("`with` of nothing")),
         };
         let substitute = match &with.value.value {
             ResolvedValue::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
@@ -101,7 +101,7 @@ impl Body<'_, '_> {
     }
 
     fn builtin(&self, name: &str) -> Planned<Callee> {
-        Callee::find(name).ok_or_else(|| self.not_taken(format!("the builtin {name}")))
+        Callee::find(name).ok_or_else(|| self.unsupported(format!("the builtin {name}")))
     }
 
     /// Returns the function at a path below `data`; `None` if there is none.

@@ -12,7 +12,7 @@ use crate::{
         },
     },
     constant::Constant,
-    syntax::{self, Expr, Kind, Name, Position},
+    syntax::{self, Expr, ExprKind, Name, Position},
 };
 
 impl Resolver<'_> {
@@ -64,7 +64,7 @@ impl Resolver<'_> {
         key: Option<&Name>,
         value: &Name,
         collection: &Expr,
-        body: &syntax::Body,
+        body: &syntax::SyntaxBody,
         with: &[syntax::With],
     ) -> Option<ResolvedStatement> {
         let mut domain = self.term(collection);
@@ -121,13 +121,13 @@ impl Resolver<'_> {
     /// Declares the left side of `:=`.
     pub(super) fn assigned(&mut self, expr: &Expr) -> ResolvedTerm {
         let value = match &expr.kind {
-            Kind::Name(name) if &**name == "_" => ResolvedValue::Variable(self.variables.free(name)),
-            Kind::Name(name) => {
+            ExprKind::Name(name) if &**name == "_" => ResolvedValue::Variable(self.variables.free(name)),
+            ExprKind::Name(name) => {
                 let variable = self.declare(name, Occurrence::Assigned, expr.at);
                 ResolvedValue::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
             }
-            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.assigned(item)).collect()),
-            Kind::Object(fields) => {
+            ExprKind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.assigned(item)).collect()),
+            ExprKind::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (self.term(key), self.assigned(value)));
                 ResolvedValue::Object(fields.collect())
             }

@@ -15,13 +15,13 @@ use crate::{
         visit,
     },
     constant::Constant,
-    syntax::{self, Expr, Key, Kind, Name, Piece, Position},
+    syntax::{self, Expr, ExprKind, Key, Name, Piece, Position},
 };
 
 impl Resolver<'_> {
     /// Resolves an expression that is a statement.
     pub(super) fn what(&mut self, expr: &Expr) -> ResolvedStatementKind {
-        if let Kind::Binary("=", left, right) = &expr.kind {
+        if let ExprKind::Binary("=", left, right) = &expr.kind {
             let left = self.term(left);
             return ResolvedStatementKind::Unify(left, self.term(right));
         }
@@ -35,36 +35,36 @@ impl Resolver<'_> {
     pub(super) fn term(&mut self, expr: &Expr) -> ResolvedTerm {
         let at = self.moved.unwrap_or(expr.at);
         let value = match &expr.kind {
-            Kind::Scalar(text) => ResolvedValue::Constant(Constant::scalar(text).unwrap_or(Constant::Null)),
-            Kind::Name(_) | Kind::Ref(..) => return self.reference(expr),
-            Kind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.term(item)).collect()),
-            Kind::Set(items) => ResolvedValue::Set(items.iter().map(|item| self.term(item)).collect()),
-            Kind::Object(fields) => {
+            ExprKind::Scalar(text) => ResolvedValue::Constant(Constant::scalar(text).unwrap_or(Constant::Null)),
+            ExprKind::Name(_) | ExprKind::Ref(..) => return self.reference(expr),
+            ExprKind::Array(items) => ResolvedValue::Array(items.iter().map(|item| self.term(item)).collect()),
+            ExprKind::Set(items) => ResolvedValue::Set(items.iter().map(|item| self.term(item)).collect()),
+            ExprKind::Object(fields) => {
                 ResolvedValue::Object(fields.iter().map(|(key, value)| (self.term(key), self.term(value))).collect())
             }
-            Kind::Comprehension(comprehension) => {
+            ExprKind::Comprehension(comprehension) => {
                 ResolvedValue::Comprehension(Box::new(self.comprehension(comprehension)))
             }
-            Kind::Call(function, arguments) => {
+            ExprKind::Call(function, arguments) => {
                 let function = self.function(function);
                 let arguments = arguments.iter().map(|argument| self.term(argument)).collect();
                 ResolvedValue::Call(Box::new(ResolvedCall { function, arguments }))
             }
-            Kind::Binary(operator, left, right) => {
+            ExprKind::Binary(operator, left, right) => {
                 let arguments = vec![self.term(left), self.term(right)];
                 builtin(operator_name(operator), arguments)
             }
-            Kind::In { key, value, collection } => {
+            ExprKind::In { key, value, collection } => {
                 let name = if key.is_some() { "internal.member_3" } else { "internal.member_2" };
                 let parts = key.iter().chain([value, collection]);
                 builtin(name, parts.map(|part| self.term(part)).collect())
             }
-            Kind::Minus(inner) => {
+            ExprKind::Minus(inner) => {
                 let zero =
                     ResolvedTerm::new(at, ResolvedValue::Constant(Constant::scalar("0").unwrap_or(Constant::Null)));
                 builtin("minus", vec![zero, self.term(inner)])
             }
-            Kind::Template(pieces) => {
+            ExprKind::Template(pieces) => {
                 ResolvedValue::Template(pieces.iter().filter_map(|piece| self.piece(piece)).collect())
             }
         };
@@ -112,7 +112,7 @@ impl Resolver<'_> {
     pub(super) fn reference(&mut self, expr: &Expr) -> ResolvedTerm {
         let at = self.moved.unwrap_or(expr.at);
         let (head, keys): (&Expr, &[Key]) = match &expr.kind {
-            Kind::Ref(head, keys) => (head, keys),
+            ExprKind::Ref(head, keys) => (head, keys),
             _ => (expr, &[]),
         };
         let Some(name) = head.as_name() else {

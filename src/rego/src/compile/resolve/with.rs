@@ -4,7 +4,7 @@ use super::Resolver;
 use crate::{
     builtins::declarations,
     compile::term::{DATA, INPUT, ResolvedTerm, ResolvedValue, ResolvedWith, WithTarget, WithTargetValue},
-    syntax::{self, Expr, Kind},
+    syntax::{self, Expr, ExprKind},
 };
 
 impl Resolver<'_> {
@@ -24,7 +24,7 @@ impl Resolver<'_> {
     fn target(&mut self, target: &Expr, seen: bool) -> WithTarget {
         let path = target.path();
         let first = match &target.kind {
-            Kind::Ref(head, _) => head.as_name(),
+            ExprKind::Ref(head, _) => head.as_name(),
             _ => target.as_name(),
         };
         let value = match (first, path) {

@@ -1,14 +1,14 @@
 //! Mutable traversal of the expressions and bodies of a tree.
 
-use super::{Body, Comprehension, Expr, Key, Kind, Piece, Rule, Statement, What};
+use super::{Comprehension, Expr, ExprKind, Key, Piece, Rule, Statement, StatementNode, SyntaxBody};
 
 impl Expr {
     /// Calls `look` for each part of this expression that has a value of its own in the same scope, which excludes the
     /// parts of comprehensions.
     pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
         match &mut self.kind {
-            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
-            Kind::Ref(head, keys) => {
+            ExprKind::Scalar(_) | ExprKind::Name(_) | ExprKind::Comprehension(_) => {}
+            ExprKind::Ref(head, keys) => {
                 look(head);
                 for key in keys {
                     if let Key::Index(index) = key {
@@ -16,24 +16,24 @@ impl Expr {
                     }
                 }
             }
-            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter_mut().for_each(look),
-            Kind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
+            ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => items.iter_mut().for_each(look),
+            ExprKind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
                 look(key);
                 look(value);
             }),
-            Kind::Binary(_, left, right) => {
+            ExprKind::Binary(_, left, right) => {
                 look(left);
                 look(right);
             }
-            Kind::In { key, value, collection } => {
+            ExprKind::In { key, value, collection } => {
                 if let Some(key) = key {
                     look(key);
                 }
                 look(value);
                 look(collection);
             }
-            Kind::Minus(inner) => look(inner),
-            Kind::Template(pieces) => {
+            ExprKind::Minus(inner) => look(inner),
+            ExprKind::Template(pieces) => {
                 for piece in pieces {
                     if let Piece::Statement(statement) = piece {
                         statement.exprs(look);
@@ -48,16 +48,16 @@ impl Statement {
     /// Calls `look` for each expression of this statement in its own scope, which excludes the body of an `every`.
     pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
         match &mut self.what {
-            What::Expr(expr) | What::Not(expr) => look(expr),
-            What::Some(_) => {}
-            What::SomeIn { key, value, collection } => {
+            StatementNode::Expr(expr) | StatementNode::Not(expr) => look(expr),
+            StatementNode::Some(_) => {}
+            StatementNode::SomeIn { key, value, collection } => {
                 if let Some(key) = key {
                     look(key);
                 }
                 look(value);
                 look(collection);
             }
-            What::Every { collection, .. } => look(collection),
+            StatementNode::Every { collection, .. } => look(collection),
         }
         for with in &mut self.with {
             look(&mut with.target);
@@ -69,7 +69,7 @@ impl Statement {
 impl Rule {
     /// Calls `look` for each expression of the heads.
     fn head_exprs(&mut self, look: &mut dyn FnMut(&mut Expr)) {
-        if let Kind::Ref(_, keys) = &mut self.name.kind {
+        if let ExprKind::Ref(_, keys) = &mut self.name.kind {
             for key in keys {
                 if let Key::Index(index) = key {
                     look(index);
@@ -85,7 +85,7 @@ impl Rule {
     }
 
     /// Calls `look` for each body of this rule, including those of comprehensions and `every`, inner ones first.
-    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
+    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut SyntaxBody)) {
         self.walk(&mut |visited| {
             if let Visited::Body(body) = visited {
                 look(body);
@@ -115,11 +115,11 @@ impl Rule {
 /// An expression or a body, visited after everything inside it.
 enum Visited<'t> {
     Expr(&'t mut Expr),
-    Body(&'t mut Body),
+    Body(&'t mut SyntaxBody),
 }
 
 fn walk_expr(expr: &mut Expr, look: &mut dyn FnMut(Visited<'_>)) {
-    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+    if let ExprKind::Comprehension(comprehension) = &mut expr.kind {
         let Comprehension { key, term, body, .. } = &mut **comprehension;
         key.iter_mut().chain([term]).for_each(|expr| walk_expr(expr, look));
         walk_body(body, look);
@@ -129,10 +129,10 @@ fn walk_expr(expr: &mut Expr, look: &mut dyn FnMut(Visited<'_>)) {
     look(Visited::Expr(expr));
 }
 
-fn walk_body(body: &mut Body, look: &mut dyn FnMut(Visited<'_>)) {
+fn walk_body(body: &mut SyntaxBody, look: &mut dyn FnMut(Visited<'_>)) {
     for statement in body.iter_mut() {
         statement.exprs(&mut |expr| walk_expr(expr, look));
-        if let What::Every { body, .. } = &mut statement.what {
+        if let StatementNode::Every { body, .. } = &mut statement.what {
             walk_body(body, look);
         }
     }

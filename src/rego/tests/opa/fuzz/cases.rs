@@ -36,7 +36,7 @@ impl FoundCase {
 }
 
 #[test]
-fn modules_that_differed_once_mean_what_opa_says() {
+fn modules_that_once_differed_agree_with_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }

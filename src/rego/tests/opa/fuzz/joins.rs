@@ -60,7 +60,7 @@ fn joins(name: &str, random: &mut Rng) -> String {
 }
 
 #[test]
-fn lists_that_are_joined_mean_what_opa_says() {
+fn joins_over_lists_agree_with_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
