@@ -96,11 +96,11 @@ impl Gauge {
             return Ok(());
         }
         self.ticks = 0;
-        self.look()
+        self.check()
     }
 
     #[cold]
-    fn look(&mut self) -> Result<(), Halt> {
+    fn check(&mut self) -> Result<(), Halt> {
         let (began, cpu) = self.began.get_or_insert_with(|| (Instant::now(), CpuTimer::start()));
         let (limit, passed) = (self.bounds.time, began.elapsed());
         // The thread may have waited for the CPU, which is not the policy's fault.
