@@ -1,7 +1,7 @@
-//! Work that keeps a thread busy: evaluation, files, compression.
+//! Work that blocks a thread: evaluation, files, compression.
 //!
-//! It runs on tokio's threads for blocking work, beside everything else. A simulation, in which one thread does everything in
-//! an order that its seed decides, has it done by tasks instead.
+//! It runs on tokio's blocking threads. A simulation, which runs everything on one thread in an order given by its seed, runs
+//! it in tasks instead.
 
 use std::{
     cell::Cell,
@@ -16,21 +16,21 @@ use tokio::{
     time::sleep,
 };
 
-/// The stack of threads that evaluate policies or parse: both recurse deeply. The pages are taken only when they are used.
+/// The stack size of threads that parse or evaluate policies: both recurse deeply. Pages are allocated only when used.
 pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 thread_local! {
-    /// How long each work takes, if tasks do it.
+    /// Returns how long each piece of work takes, if work runs in tasks.
     static DURATION: Cell<Option<fn() -> Duration>> = const { Cell::new(None) };
 }
 
-/// Has all such work of this thread done by tasks of its runtime from now on, each of which takes so long on tokio's clock.
+/// Makes this thread run blocking work in tasks of its runtime from now on, each for `duration` of tokio's clock.
 pub fn run_in_tasks(duration: fn() -> Duration) {
     DURATION.set(Some(duration));
 }
 
-/// Returns how many threads may do such work at a time: as many as there are cores, or as the process may use of them (on
-/// Linux a CPU limit, the quota of the cgroup, counts); tasks two, on every machine.
+/// Returns how much work may run at a time: one piece for each core that the process may use (on Linux, the CPU quota of its
+/// cgroup counts), or with tasks always 2, whatever the machine.
 pub(crate) fn parallelism() -> usize {
     match DURATION.get() {
         Some(_) => 2,
@@ -38,11 +38,11 @@ pub(crate) fn parallelism() -> usize {
     }
 }
 
-/// Does `work` on all items, on this thread and as many others as there are cores for; returns the results in the order of
-/// the items. Where tasks do such work, this thread does all of it.
+/// Runs `work` on all items, on this thread and on one more for each further core; returns the results in the order of the
+/// items. If work runs in tasks, this thread does all of it.
 ///
 /// # Panics
-/// Where `work` does.
+/// If `work` panics.
 pub(crate) fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let threads = if DURATION.get().is_some() { 1 } else { parallelism().min(items.len()) };
     if threads < 2 {
@@ -64,7 +64,7 @@ pub(crate) fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// As [`tokio::task::spawn_blocking`].
+/// Spawns blocking work, like [`tokio::task::spawn_blocking`].
 pub(crate) fn spawn_blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
     match DURATION.get() {
         Some(duration) => task::spawn(in_task(work, duration())),
@@ -72,7 +72,7 @@ pub(crate) fn spawn_blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send 
     }
 }
 
-/// As [`JoinSet::spawn_blocking`].
+/// Spawns blocking work in a set, like [`JoinSet::spawn_blocking`].
 pub(crate) fn spawn_blocking_in<R: Send + 'static>(
     set: &mut JoinSet<R>,
     work: impl FnOnce() -> R + Send + 'static,

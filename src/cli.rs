@@ -1,7 +1,7 @@
 //! The command line: every option once, with its help, its environment variable and its key in `kaudit.yaml`.
 //!
-//! This is the raw shape that clap fills. [`config::load`] is the only way in: it adds the file below the environment and
-//! refuses combinations that make no sense, so whoever holds a [`CheckArgs`] can rely on it.
+//! clap fills these structs. Only [`config::load`] creates them: it adds the settings of the file, which have the lowest
+//! precedence, and rejects invalid combinations, so that every [`CheckArgs`] is valid.
 
 use std::io;
 
@@ -35,7 +35,7 @@ use self::{
 #[derive(Debug, Parser)]
 #[command(name = "kaudit", version)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub subcommand: Subcommand,
 }
@@ -83,10 +83,9 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::
     out.write_all(&script)
 }
 
-/// Returns the command as clap sees it.
+/// Returns the clap command.
 ///
-/// The environment is hidden from the lists of options: one sentence states the rule, and help does not depend on
-/// what is set.
+/// Help does not list environment variables: one sentence explains their names, and help does not depend on their values.
 pub fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 
 use crate::{
     blocking::STACK_BYTES,
-    cli::{self, Subcommand, check::Mode, logging},
+    cli::{self, Subcommand, check::CheckMode, logging},
     output::print,
     record::memory::process_limit,
     rego::memory,
@@ -28,7 +28,7 @@ use crate::{
 /// Runs a command; returns the exit code. Blocks.
 ///
 /// # Errors
-/// When nothing could be done, with what to do; the exit code is 2 then.
+/// If the command could not run. The message says what to do; the exit code is 2.
 pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
     if let Some(bytes) = process_limit() {
         memory::limit_process(bytes, thread::available_parallelism().map_or(1, NonZero::get));
@@ -43,44 +43,44 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
             Ok(0)
         }
         Subcommand::Init(options) => init::run(&options),
-        Subcommand::Policies(options) => asking(policies::run(&options)),
-        Subcommand::Push(options) => asking(push::run(&options)),
-        Subcommand::Rbac(options) => asking(rbac::run(&options)),
+        Subcommand::Policies(options) => block_on(policies::run(&options)),
+        Subcommand::Push(options) => block_on(push::run(&options)),
+        Subcommand::Rbac(options) => block_on(rbac::run(&options)),
         Subcommand::Test(options) => {
             logging::init(&options.log, false)?;
             test::run(&options)
         }
         Subcommand::Check(options) => {
-            logging::init(&options.log, options.mode() == Mode::Watch)?;
+            logging::init(&options.log, options.mode() == CheckMode::Watch)?;
             let telemetry = Telemetry::start();
-            let outcome = judging(check::run(*options, &telemetry));
+            let outcome = block_on_detached(check::run(*options, &telemetry));
             telemetry.finish();
             outcome
         }
         Subcommand::Explain(options) => {
             logging::init(&options.log, false)?;
-            judging(explain::run(*options))
+            block_on_detached(explain::run(*options))
         }
         Subcommand::Diff(options) => {
             logging::init(&options.log, false)?;
-            judging(diff::run(*options))
+            block_on_detached(diff::run(*options))
         }
     }
 }
 
-/// Runs a command that may ask a cluster.
-fn asking(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+/// Runs a command that may read from a cluster or a registry, but does not evaluate.
+fn block_on(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
     runtime.block_on(Box::pin(command))
 }
 
-/// Runs a command that judges.
-fn judging(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+/// Runs a command that evaluates policies, without waiting for threads that are still evaluating.
+fn block_on_detached(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
     let outcome = runtime.block_on(Box::pin(command));
-    // An evaluation that is under way when a signal came is not waited for. Nor are the threads detached, as they would be
-    // by `shutdown_background`: glibc may still read one that has just ended (its bug 19951), and the exit code would be
-    // that of a crash. They end with the process.
+    // Do not wait for an evaluation that runs when a signal comes. `shutdown_background` would detach the threads, and glibc
+    // may read a detached thread that has just ended (its bug 19951): the exit code would be that of a crash. Leaked, the
+    // threads end with the process.
     std::mem::forget(runtime);
     outcome
 }

@@ -1,4 +1,4 @@
-//! The binary: parses, runs, and turns the outcome into an exit code.
+//! The binary: parses the command line, runs the command and returns its exit code.
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -9,7 +9,7 @@ use kaudit::{
 };
 
 fn main() -> ExitCode {
-    // Huge pages would let the heap grow by 2 MiB where a few KiB are needed; without them it only grows more slowly.
+    // With transparent huge pages the heap grows by 2 MiB where a few KiB are needed; without them it only grows more slowly.
     #[cfg(target_os = "linux")]
     let _refused = rustix::thread::disable_transparent_huge_pages(true);
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -20,10 +20,10 @@ fn main() -> ExitCode {
     let subcommand = match config::load(arguments) {
         Ok(subcommand) => subcommand,
         Err(error) => {
-            // Help and version go to standard output, everything else to standard error; a closed one is no error.
+            // Help and version go to standard output, everything else to standard error. A closed stream is ignored.
             let text = error.render().to_string();
             let shown = shown_lines(&text);
-            // It repeats values as they were given, which may come from somebody else.
+            // The message quotes the arguments, which may be untrusted: escape control characters.
             let _closed = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -31,14 +31,14 @@ fn main() -> ExitCode {
     match commands::run(subcommand) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // Nothing is left to report to where standard error is closed.
+            // If standard error is closed, the error cannot be reported anywhere.
             let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&chain(&error)));
             ExitCode::from(2)
         }
     }
 }
 
-/// Returns an error with its causes, without those that an earlier text contains already.
+/// Joins the messages of an error and its causes, without those that an earlier message contains.
 fn chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         match (text.is_empty(), text.contains(&cause)) {

@@ -106,7 +106,7 @@ pub struct RegistryArgs {
 }
 
 impl RegistryArgs {
-    /// Returns how bundles are read that nobody follows, keeps or verifies.
+    /// Returns the settings of bundles that are not polled, cached or verified.
     pub fn settings(&self) -> BundleSettings {
         let (timeout, ca) = (self.bundle_timeout, self.bundle_ca.clone());
         BundleSettings { poll: None, timeout, cache: None, ca, verification: None, repository: None }
@@ -117,7 +117,7 @@ impl BundleArgs {
     /// Returns how bundles are read.
     ///
     /// # Errors
-    /// When the key or the trusted root cannot be used.
+    /// If the key or the trusted root cannot be used, or an option is missing.
     pub fn settings(&self, registry: &RegistryArgs) -> anyhow::Result<BundleSettings> {
         let verification = self.verification()?.map(Arc::new);
         let repository = self.verification_repository.clone();
@@ -149,7 +149,7 @@ impl BundleArgs {
     }
 }
 
-/// Reads a regular expression that names have to match somewhere, as those of cosign do.
+/// Parses a regular expression that may match anywhere in a name, as in cosign.
 fn name_pattern(text: &str) -> Result<NameMatcher, String> {
     if text.is_empty() {
         return Err("it would match every name".to_owned());

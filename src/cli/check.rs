@@ -95,14 +95,14 @@ pub struct FixArgs {
 
 /// Options of `kaudit check`.
 ///
-/// [`CheckArgs::mode`] says which of the three ways to run is meant.
+/// [`CheckArgs::mode`] returns the mode that they select.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Where the objects are.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Manifests without an option, as other tools take them.
+    /// Manifests as positional arguments, as other tools accept them.
     #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
     pub paths: Vec<PathBuf>,
 
@@ -129,7 +129,7 @@ pub struct CheckArgs {
     )]
     pub poll: Duration,
 
-    /// What may stay as it is.
+    /// Which violations are excused.
     #[command(flatten)]
     pub exceptions: ExceptionArgs,
 
@@ -149,7 +149,7 @@ pub struct CheckArgs {
     #[arg(long, env = "KAUDIT_SUMMARY", value_parser = BoolishValueParser::new(), help_heading = "Output")]
     pub summary: bool,
 
-    /// What one entry is about.
+    /// How results are grouped.
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
@@ -206,7 +206,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub timing: TimingArgs,
 
-    /// How long to wait for what is there at the start.
+    /// How long to wait for the initial sync.
     #[command(flatten)]
     pub sync: SyncArgs,
 
@@ -222,7 +222,7 @@ pub struct CheckArgs {
     )]
     pub update_filter: Switch,
 
-    /// Where to serve what is known.
+    /// Where to serve health, metrics and results.
     #[command(flatten)]
     pub serving: ServingArgs,
 
@@ -253,7 +253,7 @@ pub struct NamingArgs {
     pub report_name: Option<String>,
 }
 
-/// How to write into a cluster: what the rights that it takes do not depend on.
+/// How to write into a cluster: options that do not affect the rights it takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct WritingArgs {
@@ -367,7 +367,7 @@ pub struct ServingArgs {
     pub listen_ui: Option<String>,
 }
 
-/// What happens to the objects that are there at the start.
+/// Whether objects that exist at the start are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Initial {
     /// Check them
@@ -384,9 +384,9 @@ pub enum Switch {
     Off,
 }
 
-/// The three ways to run `check`.
+/// The ways to run `check`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum CheckMode {
     /// Manifests, once, without a cluster.
     Files,
     /// Several clusters, each once.
@@ -398,17 +398,17 @@ pub enum Mode {
 }
 
 impl CheckArgs {
-    /// Returns how to run: `-f` wins over `--once`, which it implies.
-    pub fn mode(&self) -> Mode {
+    /// Returns the mode: `-f` takes precedence over `--once`, which it implies.
+    pub fn mode(&self) -> CheckMode {
         match (self.source.manifests.filename.is_empty(), self.source.once) {
-            (false, _) => Mode::Files,
-            (true, true) if self.contexts.all_contexts || self.cluster.context.len() > 1 => Mode::Clusters,
-            (true, true) => Mode::Once,
-            (true, false) => Mode::Watch,
+            (false, _) => CheckMode::Files,
+            (true, true) if self.contexts.all_contexts || self.cluster.context.len() > 1 => CheckMode::Clusters,
+            (true, true) => CheckMode::Once,
+            (true, false) => CheckMode::Watch,
         }
     }
 
-    /// Returns how the result is written, whatever the target.
+    /// Returns the render options that all targets share.
     pub fn rendering(&self) -> RenderOptions {
         let NamingArgs { sarif_id, report_name } = &self.naming;
         RenderOptions {
@@ -422,13 +422,13 @@ impl CheckArgs {
         }
     }
 
-    /// Whether `target` is recorded; by default only by the long run in a Pod, so that a trial from a workstation writes
+    /// Whether `target` is recorded; by default only when watching in a Pod, so that a trial from a workstation writes
     /// nothing into the cluster.
     pub fn records(&self, target: RecordTarget, is_in_pod: bool) -> bool {
-        self.recording.wants(target, self.mode() == Mode::Watch && is_in_pod)
+        self.recording.wants(target, self.mode() == CheckMode::Watch && is_in_pod)
     }
 
-    /// Returns which part of the objects is checked.
+    /// Returns the shard that is checked.
     pub fn shard(&self) -> Shard {
         self.scope.shard()
     }

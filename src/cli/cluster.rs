@@ -36,7 +36,7 @@ pub struct ClusterArgs {
     #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
     pub user: Option<String>,
 
-    /// What carries requests in place of connections; see [`Transport`].
+    /// Sends requests in place of network connections; see [`Transport`].
     #[arg(skip)]
     pub transport: Option<Transport>,
 }
@@ -120,12 +120,12 @@ pub enum UiAuth {
 }
 
 impl RecordingArgs {
-    /// Returns the name that the Leases of all shards begin with.
+    /// Returns the prefix of the names of the Leases of all shards.
     pub fn lease_name(&self) -> &str {
         self.lease_name.as_ref().unwrap_or(&self.audit_name)
     }
 
-    /// Whether `target` is recorded; `by_default` says it where `--record` is not given.
+    /// Whether `target` is recorded; `by_default` applies if `--record` is not given.
     pub fn wants(&self, target: RecordTarget, by_default: bool) -> bool {
         let none = match target {
             RecordTarget::Events => self.events == events::EventFilter::None,

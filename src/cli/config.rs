@@ -1,8 +1,8 @@
-//! Settings: from the command line, the environment and `kaudit.yaml` to a [`Subcommand`] that makes sense.
+//! Merges the command line, the environment and `kaudit.yaml` into a valid [`Subcommand`].
 //!
-//! There is one definition of each option, in [`crate::cli`]. The file is turned into arguments for the options that
-//! neither the command line nor the environment gave, and everything is parsed again, so a value means and is
-//! checked the same wherever it is set.
+//! Each option is defined once, in [`crate::cli`]. Settings of the file that neither the command line nor the environment
+//! gives become arguments, and everything is parsed again: a value has the same meaning and the same validation wherever
+//! it is set.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
     cli::{
         self, Cli, Subcommand,
         bundles::{BundleArgs, RegistryArgs},
-        check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
+        check::{CheckArgs, Initial, CheckMode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
@@ -36,11 +36,11 @@ use crate::{
     rego::analysis::yaml,
 };
 
-/// Parses arguments, the name of the program first, together with the environment and the file of `--config`.
+/// Parses arguments, the name of the program first, together with the environment and the settings file.
 ///
 /// # Errors
 ///
-/// Also for `--help` and `--version`; `clap::Error::print` and `clap::Error::exit_code` do what is right for each.
+/// If anything is invalid, and for `--help` and `--version`: `clap::Error::print` and `clap::Error::exit_code` handle each.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
     let mut command = cli::command();
@@ -52,7 +52,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
         Ok(matches) => matches,
         Err(error) => return Err(hints::advise(error, &command)),
     };
-    let origins = Origins::new(&matches);
+    let origins = ValueOrigins::new(&matches);
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for line in hints::unknown_variables(&command, variables) {
         note(&line);
@@ -65,7 +65,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
         let arguments = file
             .arguments(&command, name, &origins)
             .map_err(|message| file_error(ErrorKind::ValueValidation, &message))?;
-        // Behind the subcommand, which is always first: the top level has no options with values.
+        // After the subcommand, which is always first: the top level has no options with values.
         argv.splice(2..2, arguments.iter().map(|(_, argument)| argument.into()));
         from_file = arguments.into_iter().map(|(id, _)| id).collect();
         let matches = command.try_get_matches_from_mut(&argv).map_err(|error| file.blame(&error))?;
@@ -74,7 +74,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
     finish(&command, &matches, &origins.with_file(from_file))
 }
 
-fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
+fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins) -> Result<Subcommand, clap::Error> {
     let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
     let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
     let split_policies = |sources: &mut _| split_environment("policies", sources, PolicySource::to_string, origins);
@@ -107,7 +107,7 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
     Ok(parsed)
 }
 
-/// Makes the error for options of a subcommand that do not go together.
+/// Returns the error for incompatible options of a subcommand.
 fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap::Error {
     let mut command = command.clone();
     command.build();
@@ -117,12 +117,12 @@ fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap:
     }
 }
 
-/// Makes an error without the usage line, since the mistake is not on the command line.
+/// Returns an error without the usage line, since the mistake is not on the command line.
 fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
     clap::Error::raw(kind, format!("{}\n", message.trim_end()))
 }
 
-/// Returns the subcommand and its file: that of `--config`, or else one that is [found](CONFIG), which is true then.
+/// Returns the name of the subcommand, its settings file, and whether that was [found](CONFIG) and not given by `--config`.
 fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
     if let Some(path) = matches.try_get_one::<PathBuf>("config").ok()? {
@@ -138,9 +138,9 @@ fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     Some((name, found, true))
 }
 
-/// Where the value of an option comes from; the greatest wins.
+/// Where the value of an option comes from, by ascending precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Origin {
+enum ValueOrigin {
     Default,
     File,
     Environment,
@@ -148,73 +148,73 @@ enum Origin {
 }
 
 /// The origin of every option of the subcommand, by its id.
-struct Origins(BTreeMap<String, Origin>);
+struct ValueOrigins(BTreeMap<String, ValueOrigin>);
 
-impl Origins {
+impl ValueOrigins {
     fn new(matches: &ArgMatches) -> Self {
         let origin = |matches: &ArgMatches, id: &str| match matches.value_source(id) {
-            Some(ValueSource::CommandLine) => Origin::CommandLine,
-            Some(ValueSource::EnvVariable) => Origin::Environment,
-            _ => Origin::Default,
+            Some(ValueSource::CommandLine) => ValueOrigin::CommandLine,
+            Some(ValueSource::EnvVariable) => ValueOrigin::Environment,
+            _ => ValueOrigin::Default,
         };
         let Some((_, matches)) = matches.subcommand() else { return Self(BTreeMap::new()) };
         Self(matches.ids().map(|id| (id.to_string(), origin(matches, id.as_str()))).collect())
     }
 
     fn with_file(mut self, ids: Vec<String>) -> Self {
-        self.0.extend(ids.into_iter().map(|id| (id, Origin::File)));
+        self.0.extend(ids.into_iter().map(|id| (id, ValueOrigin::File)));
         self
     }
 
-    fn of(&self, id: &str) -> Origin {
-        self.0.get(id).copied().unwrap_or(Origin::Default)
+    fn of(&self, id: &str) -> ValueOrigin {
+        self.0.get(id).copied().unwrap_or(ValueOrigin::Default)
     }
 }
 
-/// Splits a list of paths at commas where it comes from the environment. On the command line and in the file each
-/// path is a value of its own and may contain a comma.
-fn split_environment<T: From<OsString>>(id: &str, list: &mut Vec<T>, shown: impl Fn(&T) -> String, origins: &Origins) {
-    if origins.of(id) == Origin::Environment {
+/// Splits a list of paths at commas if it comes from the environment. On the command line and in the file each path is
+/// a separate value and may contain commas.
+fn split_environment<T: From<OsString>>(id: &str, list: &mut Vec<T>, shown: impl Fn(&T) -> String, origins: &ValueOrigins) {
+    if origins.of(id) == ValueOrigin::Environment {
         let joined: Vec<String> = list.iter().map(shown).collect();
         let parts = joined.iter().flat_map(|paths| paths.split(',')).filter(|path| !path.is_empty());
         *list = parts.map(|path| OsString::from(path).into()).collect();
     }
 }
 
-/// Refuses what makes no sense together, and fills in what depends on the mode.
+/// Rejects incompatible options, and sets those that depend on the mode.
 ///
-/// A setting that does not fit the mode is an error only where it is given as directly as the mode itself: a file or
-/// an environment made for the long run may also serve a `check -f` on the command line.
-fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+/// A setting that does not fit the mode is an error only if its origin has at least the precedence of the mode's: a file
+/// or an environment written for watching also works with a `check -f` on the command line.
+fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     let mode = check.mode();
     let too_direct = |id: &str| origins.of(id) >= origins.of("once");
-    if mode == Mode::Files {
+    if mode == CheckMode::Files {
         settle_manifests(&mut check.scope.part, matches, origins)?;
         check.recording.record.clear();
         check.timing.initial = Initial::Judge;
     }
-    if mode == Mode::Once && check.timing.initial == Initial::Skip {
+    if mode == CheckMode::Once && check.timing.initial == Initial::Skip {
         if too_direct("initial") {
             return Err("--initial skip makes no sense with --once: nothing would be checked".into());
         }
         check.timing.initial = Initial::Judge;
     }
-    if mode == Mode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
+    if mode == CheckMode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
         return Err("--leader-elect makes no sense with --once: nobody would take over".into());
     }
-    if mode == Mode::Watch
+    if mode == CheckMode::Watch
         && let Some(option) = check.exceptions.of_a_whole_result()
     {
         return Err(format!(
             "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
         ));
     }
-    if mode == Mode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
+    if mode == CheckMode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
         return Err(
             "--listen-ui makes no sense with --once, which ends with its page; to write a page: -o html=FILE".into()
         );
     }
-    if mode != Mode::Files && (check.fixing.fix || check.fixing.diff) {
+    if mode != CheckMode::Files && (check.fixing.fix || check.fixing.diff) {
         let option = if check.fixing.fix { "--fix" } else { "--diff" };
         return Err(format!("{option} needs --filename: only manifests can be changed"));
     }
@@ -227,19 +227,19 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     standard_input_once(&[&check.source.manifests.filename[..], &check.exceptions.given.files].concat())
 }
 
-/// Refuses to take all that has other labels for resolved.
-fn settle_selector(check: &CheckArgs, mode: Mode) -> Result<(), String> {
-    if mode == Mode::Watch {
+/// Rejects `--selector` where it would report the violations of all other objects as resolved.
+fn settle_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
+    if mode == CheckMode::Watch {
         return Err("--selector needs --once or --filename: a watch keeps account of all objects".into());
     }
     let is_recorded = [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status];
-    if mode == Mode::Once && is_recorded.into_iter().any(|target| check.records(target, false)) {
+    if mode == CheckMode::Once && is_recorded.into_iter().any(|target| check.records(target, false)) {
         return Err("--selector makes no sense with --record: all that has other labels would be resolved".into());
     }
     Ok(())
 }
 
-/// Refuses to show names and messages to a network without asking who is there.
+/// Rejects a page without authentication on an address other than loopback, since it shows names and messages.
 fn settle_page(check: &CheckArgs) -> Result<(), String> {
     let open = check.serving.listen_ui.as_deref().filter(|address| !values::is_on_loopback(address));
     match (open, check.page.ui_auth) {
@@ -251,8 +251,8 @@ fn settle_page(check: &CheckArgs) -> Result<(), String> {
     }
 }
 
-/// The same for `kaudit diff`.
-fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+/// Does for `kaudit diff` what [`settle`] does for `kaudit check`.
+fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !diff.source.manifests.filename.is_empty() {
         settle_manifests(&mut diff.scope.part, matches, origins)?;
     }
@@ -263,22 +263,22 @@ fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &Origins) -> 
     standard_input_once(&diff.source.manifests.filename)
 }
 
-/// The same for `kaudit explain`.
-fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+/// Does for `kaudit explain` what [`settle`] does for `kaudit check`.
+fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !explain.manifests.filename.is_empty() {
         without_cluster(matches, origins)?;
     }
     standard_input_once(&explain.manifests.filename)
 }
 
-/// Refuses what only a cluster has, and reads manifests whole.
-fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+/// Rejects options that need a cluster, and resets the shard and the filter of kinds.
+fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     without_cluster(matches, origins)?;
     *part = PartArgs::WHOLE;
     Ok(())
 }
 
-fn without_cluster(matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+fn without_cluster(matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     match cluster_option(matches, origins) {
         Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are checked without a cluster")),
         None => Ok(()),
@@ -292,9 +292,9 @@ fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns an option of `check` that needs a cluster and is given as directly as `--filename`. Which options need one
-/// follows from the group that they are declared in.
-fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
+/// Returns an option that needs a cluster and whose origin has at least the precedence of `--filename`'s. Which options
+/// need a cluster follows from their group.
+fn cluster_option(matches: &ArgMatches, origins: &ValueOrigins) -> Option<String> {
     let groups = [
         ClusterArgs::group_id(),
         ContextsArgs::group_id(),
@@ -312,13 +312,13 @@ fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
     let options = check.get_groups().filter(|group| groups.contains(&Some(group.get_id().clone())));
     let given = |id: &&Id| {
         let (id, origin) = (id.as_str(), origins.of(id.as_str()));
-        origin != Origin::Default && origin >= origins.of("filename") && !is_off(id, matches)
+        origin != ValueOrigin::Default && origin >= origins.of("filename") && !is_off(id, matches)
     };
     let id = options.flat_map(ArgGroup::get_args).find(given)?;
     check.get_arguments().find(|arg| arg.get_id() == id)?.get_long().map(str::to_owned)
 }
 
-/// Whether an option says no: a flag that is false, or `--record none`.
+/// Whether an option is off: a flag that is false, or `--record none`.
 fn is_off(id: &str, matches: &ArgMatches) -> bool {
     let flag = matches.try_get_one::<bool>(id).ok().flatten();
     let record = matches.try_get_many::<RecordTarget>(id).ok().flatten();
@@ -332,7 +332,7 @@ fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), Str
     Ok(())
 }
 
-fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
+fn settle_output(check: &mut CheckArgs, mode: CheckMode) -> Result<(), String> {
     let baseline_on_stdout = check.exceptions.write_baseline.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if baseline_on_stdout && let Some(target) = check.output.iter().find(|target| target.file.is_none()) {
         let name = target.format.name();
@@ -343,7 +343,7 @@ fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
     }
     keep_inputs(check)?;
     for target in &check.output {
-        if mode == Mode::Watch && !target.format.streams() {
+        if mode == CheckMode::Watch && !target.format.streams() {
             let name = target.format.name();
             return Err(format!(
                 "--output {name} is one document, so it needs --once or --filename; ndjson has a line for each change"
@@ -353,7 +353,7 @@ fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses to write over a file that is checked.
+/// Rejects an output that would overwrite a checked file.
 fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
     let given = &check.exceptions;
     let written = given.write_baseline.iter().chain(&given.write_exceptions);
@@ -369,7 +369,7 @@ fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills in text for standard output, and refuses two formats for one place.
+/// Defaults to text on standard output, and rejects two formats for one destination.
 fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
     if output.is_empty() {
         output.push(Target { format: Format::Text, file: None });
@@ -384,16 +384,16 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
     Ok(())
 }
 
-/// The file that is read without being named: in the working directory, or beside the only path of policies.
+/// The settings file that is read without `--config`: in the working directory, or beside the only path of policies.
 const CONFIG: &str = "kaudit.yaml";
 
-/// Settings that a file may have only if it is named: a change to the tree that is checked may have added it.
+/// Settings that are valid only in a file given by `--config`: a change to the checked tree may have added any other file.
 const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
 
 /// The settings of a file, with their lines for messages.
 struct ConfigFile {
     path: PathBuf,
-    /// Whether it was found, not named.
+    /// Whether it was found, and not given by `--config`.
     is_found: bool,
     settings: Vec<Setting>,
 }
@@ -412,20 +412,20 @@ impl ConfigFile {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let mapping: Option<Mapping> = serde_saphyr::from_str(text).map_err(|error| {
+        let mapping: Option<SettingsMapping> = serde_saphyr::from_str(text).map_err(|error| {
             let line = error.location().map_or(String::new(), |place| format!(":{}", place.line()));
             format!("{}{line}: {}", path.display(), plain_message(&error))
         })?;
         Ok(Self { path: path.to_owned(), is_found: false, settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
     }
 
-    /// Returns `--key=value` for every setting of this subcommand that nothing more direct gives, with the id of
-    /// its option. Keys of other subcommands are known and left out.
+    /// Returns the id and `--key=value` for every option of this subcommand that neither the command line nor the
+    /// environment gives. Keys of other subcommands are valid and skipped.
     fn arguments(
         &self,
         command: &clap::Command,
         subcommand: &str,
-        origins: &Origins,
+        origins: &ValueOrigins,
     ) -> Result<Vec<(String, String)>, String> {
         let mut arguments = Vec::new();
         for setting in &self.settings {
@@ -441,7 +441,7 @@ impl ConfigFile {
             let values =
                 values(arg, &setting.value).map_err(|message| self.at(setting.line, &setting.key, &message))?;
             let id = arg.get_id().to_string();
-            if origins.of(&id) == Origin::Default {
+            if origins.of(&id) == ValueOrigin::Default {
                 arguments.extend(values.into_iter().map(|value| match value {
                     Some(value) => (id.clone(), format!("--{}={value}", setting.key)),
                     None => (id.clone(), format!("--{}", setting.key)),
@@ -465,12 +465,12 @@ impl ConfigFile {
     }
 
     fn at(&self, line: u64, key: &str, message: &str) -> String {
-        // Line 0 is what the parser says where it does not know.
+        // The parser returns line 0 if it is unknown.
         let line = if line == 0 { String::new() } else { format!(":{line}") };
         format!("{}{line}: {key}: {message}", self.path.display())
     }
 
-    /// Rewrites an error about an argument that this file stands for, so that it names the file.
+    /// Rewrites an error about an argument from this file, so that it names the file.
     fn blame(&self, error: &clap::Error) -> clap::Error {
         let long = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(arg)) => arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default(),
@@ -484,14 +484,14 @@ impl ConfigFile {
     }
 }
 
-/// Returns what is wrong, without the place, which is added elsewhere, and without advice for programmers.
+/// Returns the parser's message without its location, which the caller adds, and without advice for programmers.
 fn plain_message(error: &serde_saphyr::Error) -> String {
     let line = yaml::reason(error);
     let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
     line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
 }
 
-/// Whether a setting reaches into clusters, opens ports, trusts keys or writes files.
+/// Whether a setting selects clusters, opens ports, trusts keys or writes files.
 fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
     let groups = [
         ClusterArgs::group_id(),
@@ -512,13 +512,13 @@ fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> boo
         || arg.get_id() == "output" && value.to_string().contains('=')
 }
 
-/// Whether an option may stand in a file.
+/// Whether an option can be set in a file.
 fn settable(long: &str) -> bool {
     !matches!(long, "config" | "diff" | "fix" | "help" | "version")
 }
 
 fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
-    // What check writes is not what the others can: theirs is given on the command line.
+    // `output` in a file is that of `check`; the other commands have other formats and take theirs from the command line.
     let own = key != "output" || command.get_name() == "check";
     command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
 }
@@ -531,7 +531,7 @@ fn values(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, String> {
         (ArgAction::SetTrue, other) => Err(format!("expected true or false, found {}", type_of(other))),
         (ArgAction::Append, Value::Array(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
         (ArgAction::Append, one) => scalar(one).map(|one| vec![Some(one)]),
-        // The option takes the same as a text.
+        // The option parses the mapping from text.
         (_, Value::Object(_)) if arg.get_id() == "rules" => Ok(vec![Some(value.to_string())]),
         (_, Value::Array(_)) => Err("expected one value, found a list".into()),
         (_, one) => scalar(one).map(|one| vec![Some(one)]),
@@ -557,26 +557,26 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The settings of a file in their order, which a map would lose.
-struct Mapping(Vec<Setting>);
+/// The settings of a file, in the order of the file.
+struct SettingsMapping(Vec<Setting>);
 
-impl<'de> serde::Deserialize<'de> for Mapping {
+impl<'de> serde::Deserialize<'de> for SettingsMapping {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
         impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Mapping;
+            type Value = SettingsMapping;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("a mapping of settings, such as fail-on: warn")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Mapping, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<SettingsMapping, A::Error> {
                 let mut settings = Vec::new();
                 while let Some((key, value)) = map.next_entry::<String, serde_saphyr::Spanned<Value>>()? {
                     settings.push(Setting { key, line: value.referenced.line(), value: value.value });
                 }
-                Ok(Mapping(settings))
+                Ok(SettingsMapping(settings))
             }
         }
 

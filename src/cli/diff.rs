@@ -71,7 +71,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// How the policies are taken.
+    /// How the policies are loaded and evaluated.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
 
@@ -79,7 +79,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// What may stay as it is.
+    /// Which violations are excused.
     #[command(flatten)]
     pub exceptions: ExceptionFileArgs,
 
@@ -95,7 +95,7 @@ pub struct DiffArgs {
     )]
     pub output: Vec<Target>,
 
-    /// What one entry is about.
+    /// How results are grouped.
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
@@ -114,7 +114,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How long to wait for what is there.
+    /// How long to wait for the initial sync.
     #[command(flatten)]
     pub sync: SyncArgs,
 
@@ -134,9 +134,9 @@ pub enum DiffSide {
     Source(PolicySource),
     /// Policies in a commit.
     Commit {
-        /// As git takes it.
+        /// A revision in git's syntax.
         revision: String,
-        /// As git takes it behind the revision; `None` is that of the other side.
+        /// A path in git's syntax, as after a revision; `None` for the path of the other side.
         path: Option<String>,
     },
 }
@@ -145,7 +145,7 @@ fn side() -> impl TypedValueParser<Value = DiffSide> {
     OsStringValueParser::new().map(DiffSide::from)
 }
 
-/// As it is written on the command line: `git:REVISION[:PATH]`, or as for `--policies`.
+/// Parses a side as written on the command line: `git:REVISION[:PATH]`, or as for `--policies`.
 impl From<OsString> for DiffSide {
     fn from(text: OsString) -> Self {
         let commit = |text: &OsStr| {
@@ -158,7 +158,7 @@ impl From<OsString> for DiffSide {
     }
 }
 
-/// Shows it as it is written on the command line.
+/// Writes a side as on the command line.
 impl fmt::Display for DiffSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commits_are_named_as_git_names_them() {
+    fn commits_are_written_in_git_syntax() {
         let commit = |revision: &str, path: Option<&str>| DiffSide::Commit {
             revision: revision.to_owned(),
             path: path.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! What may stay as it is: exceptions and baselines.
+//! Which violations are excused: exceptions and baselines.
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ pub struct ExceptionFileArgs {
     pub max_exception_duration: Option<SignedDuration>,
 }
 
-/// What is excused.
+/// Which violations are excused.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exceptions")]
 pub struct ExceptionArgs {
-    /// By exceptions.
+    /// Exceptions in files.
     #[command(flatten)]
     pub given: ExceptionFileArgs,
 
@@ -54,7 +54,7 @@ pub struct ExceptionArgs {
 }
 
 impl ExceptionArgs {
-    /// Returns an option that is about a whole result, if one is given.
+    /// Returns an option that needs a complete result, if one is given.
     pub(super) fn of_a_whole_result(&self) -> Option<&'static str> {
         let given = [
             (self.write_exceptions.is_some(), "--write-exceptions"),

@@ -4,17 +4,17 @@ use regex::Regex;
 
 use crate::rego::analysis::builtins::regexes;
 
-/// Which tests are run: `--run`, with the meaning that it has for `opa test` and for `gator verify`.
+/// Selects the tests that run: the value of `--run`, with the semantics of `opa test` and `gator verify`.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct TestFilter {
     parts: Vec<Regex>,
 }
 
-impl Filter {
-    /// Reads `REGEX`, or `REGEX//REGEX` for tests and cases of suites.
+impl TestFilter {
+    /// Parses `REGEX`, or `REGEX//REGEX` for tests and cases of suites.
     ///
     /// # Errors
-    /// When one of them is no regular expression, or there are more than two.
+    /// If a part is not a regular expression, or there are more than two.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split("//").collect();
         if parts.len() > 2 {
@@ -23,7 +23,7 @@ impl Filter {
         Ok(Self { parts: parts.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// Whether a test of a suite is run with all of its cases.
+    /// Whether a test of a suite is selected with all of its cases.
     pub(crate) fn takes_test(&self, test: &str) -> bool {
         match &self.parts[..] {
             [] => true,
@@ -32,7 +32,7 @@ impl Filter {
         }
     }
 
-    /// Whether a case of a suite is to be run.
+    /// Whether a case of a suite is selected.
     pub(crate) fn takes_case(&self, test: &str, case: &str) -> bool {
         match &self.parts[..] {
             [] => true,
@@ -41,7 +41,7 @@ impl Filter {
         }
     }
 
-    /// Whether a rule is to be run, by its full name.
+    /// Whether a rule is selected, by its full name.
     pub(crate) fn takes_rule(&self, name: &str) -> bool {
         match &self.parts[..] {
             [] => true,
@@ -52,7 +52,7 @@ impl Filter {
     }
 }
 
-/// Reads a regular expression of a user, in the syntax of the tools that have the same options and files.
+/// Compiles a regular expression in Go's syntax, as the tools with the same options and files do.
 ///
 /// # Errors
 /// Returns what is wrong with it, without the pattern.
@@ -66,11 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_mean_what_they_mean_elsewhere() {
-        let takes = |filter: &str, name: &str| Filter::parse(filter).unwrap().takes_rule(name);
-        assert!(Filter::default().takes_rule("data.a.test_b"));
+    fn filters_select_as_in_opa_and_gator() {
+        let takes = |filter: &str, name: &str| TestFilter::parse(filter).unwrap().takes_rule(name);
+        assert!(TestFilter::default().takes_rule("data.a.test_b"));
         assert!(takes("a.*b", "data.a.test_b") && !takes("^a", "data.a.test_b") && !takes("a//b", "data.a.test_b"));
-        assert!(Filter::parse("a//b//c").is_err());
-        assert_eq!(Filter::parse("(").unwrap_err(), "unclosed group");
+        assert!(TestFilter::parse("a//b//c").is_err());
+        assert_eq!(TestFilter::parse("(").unwrap_err(), "unclosed group");
     }
 }

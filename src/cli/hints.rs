@@ -8,7 +8,7 @@ use clap::{
 
 use crate::model::spelling::nearest;
 
-/// What other tools call commands, and how to do the same here.
+/// Commands of other tools, and how to do the same here.
 const COMMANDS: [(&str, &str); 12] = [
     ("audit", CHECK),
     ("apply", CHECK),
@@ -25,7 +25,7 @@ const COMMANDS: [(&str, &str); 12] = [
 ];
 const CHECK: &str = "to check files: kaudit check -f FILE; to check a cluster once: kaudit check --once";
 
-/// What other tools call options, and what does the same here.
+/// Options of other tools, and what does the same here.
 const OPTIONS: &[(&str, &str)] = &[
     ("--data", "data files go beside the policies, as .json or .yaml: --policies DIR"),
     ("--debug", "for more messages: --verbose, or --log-level debug"),
@@ -64,10 +64,10 @@ const OPTIONS: &[(&str, &str)] = &[
     ("-w", "a cluster is watched unless --once is given: leave it out"),
 ];
 
-/// A suggestion of clap's that is less similar than this is none.
+/// Suggestions by clap that are less similar than this are dropped.
 const SIMILAR: f64 = 0.84;
 
-/// Replaces clap's suggestion by advice for known habits, and removes one that is not near or names a hidden option.
+/// Replaces clap's suggestion by advice for options of other tools, and removes one that is not similar or is hidden.
 pub(super) fn advise(mut error: clap::Error, command: &Command) -> clap::Error {
     match error.kind() {
         ErrorKind::InvalidSubcommand => advise_command(&mut error, command),
@@ -98,7 +98,7 @@ fn advise_option(error: &mut clap::Error, command: &Command) {
         error.remove(ContextKind::SuggestedArg);
         return tip(error, advice);
     }
-    // Nobody means to pass an option on as a value.
+    // Drop clap's advice to pass the option as a value: that is never what the user wants.
     error.remove(ContextKind::Suggested);
     let Some(ContextValue::String(near)) = error.get(ContextKind::SuggestedArg) else { return };
     let near = near.split([' ', '=']).next().unwrap_or_default().to_owned();
@@ -111,7 +111,7 @@ fn advise_option(error: &mut clap::Error, command: &Command) {
     }
 }
 
-/// Puts advice in place of other suggestions.
+/// Replaces other suggestions by advice.
 fn tip(error: &mut clap::Error, advice: &str) {
     let styles = Styles::styled();
     let valid = styles.get_valid();
@@ -119,7 +119,7 @@ fn tip(error: &mut clap::Error, advice: &str) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![text]));
 }
 
-/// Returns a line about each variable of the environment that begins like a setting and is none.
+/// Returns a warning for each environment variable that begins with `KAUDIT_` and is not a setting.
 pub(super) fn unknown_variables(command: &Command, names: impl Iterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = command
         .get_subcommands()
@@ -138,7 +138,7 @@ pub(super) fn unknown_variables(command: &Command, names: impl Iterator<Item = S
     unknown
 }
 
-/// Whether Kubernetes sets a variable of this name in Pods, for a Service whose name begins with kaudit; or a test of kaudit's.
+/// Whether Kubernetes sets this variable in Pods, for a Service whose name begins with kaudit, or kaudit's own tests set it.
 fn is_of_kubernetes(name: &str) -> bool {
     let of_service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|part| name.contains(part));
     of_service || name.ends_with("_PORT") || name.starts_with("KAUDIT_TEST_")
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_variables_are_named_but_not_those_of_kubernetes() {
+    fn unknown_variables_are_reported_except_those_of_kubernetes() {
         let names = [
             "KAUDIT_FAILON",
             "KAUDIT_FAIL_ON",

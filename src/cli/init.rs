@@ -39,16 +39,16 @@ pub struct InitArgs {
     pub from: Vec<LibraryPart>,
 }
 
-/// What is copied of the library inside the binary.
+/// A part of the builtin library to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LibraryPart {
     /// Nothing.
     None,
-    /// A part by its name; the empty one is the whole.
+    /// A part by its name; an empty name is the whole library.
     Builtin(String),
 }
 
-/// Parses what is to be copied of the library inside the binary.
+/// Parses a part of the builtin library.
 fn library_part(text: &str) -> Result<LibraryPart, String> {
     match PolicySource::from(text) {
         PolicySource::Builtin(part) if builtin::part(&part).is_empty() => {

@@ -1,7 +1,7 @@
 //! Logging to standard error, and its options.
 //!
-//! Invariant: the HTTP and Kubernetes clients do not log unless asked by name. They put whole response bodies into their
-//! warnings, and a body may be a Secret.
+//! Invariant: the HTTP and Kubernetes clients do not log unless a filter names them. They put whole response bodies into
+//! their warnings, and a body may be a Secret.
 
 use std::io;
 
@@ -63,14 +63,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// Targets that are silent at any level; a directive that names one of them wins.
+/// Targets that are silent at any level, unless a directive names them.
 const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
                      reqwest=off,rustls=off,tower=off,tower_http=off,axum=off";
 
 /// Starts logging; to be called once. `watching` is a run that does not end by itself.
 ///
 /// # Errors
-/// When the filter is wrong, or a log was started before.
+/// If the filter is invalid, or logging was already started.
 pub fn init(log: &LogArgs, watching: bool) -> anyhow::Result<()> {
     if log.quiet {
         silence();
@@ -81,7 +81,7 @@ pub fn init(log: &LogArgs, watching: bool) -> anyhow::Result<()> {
         LogFormat::Json => registry
             .with(fmt::layer().json().flatten_event(true).with_writer(|| Escaping::json(io::stderr())))
             .try_init(),
-        // Somebody waits for the end and sees no other lines: neither the time nor the module helps.
+        // The user waits for a short run and sees only a few lines: time and module would not help.
         LogFormat::Text if !watching => registry
             .with(
                 fmt::layer()
@@ -99,7 +99,7 @@ pub fn init(log: &LogArgs, watching: bool) -> anyhow::Result<()> {
     .context("starting the log")
 }
 
-/// Writes the fields of a line for people: names of files and objects are what others wrote.
+/// Formats the fields of a text line with control characters escaped: names of files and objects are untrusted.
 fn fields() -> impl for<'w> fmt::FormatFields<'w> + Send + Sync + 'static {
     let field = |writer: &mut fmt::format::Writer<'_>, field: &Field, value: &dyn std::fmt::Debug| {
         let text = shown_lines(&format!("{value:?}"));
@@ -108,7 +108,7 @@ fn fields() -> impl for<'w> fmt::FormatFields<'w> + Send + Sync + 'static {
     fmt::format::debug_fn(field).delimited(" ")
 }
 
-/// Returns the whole filter: what is silent, then what the user asked for, or the default.
+/// Returns the whole filter: the silent targets, then the user's filter or the default.
 fn directives(log: &LogArgs, watching: bool) -> String {
     let default = match (log.quiet, log.verbose, watching) {
         (true, ..) => "error",

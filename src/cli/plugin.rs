@@ -1,5 +1,5 @@
-//! kaudit as a plugin of `kubectl`, which finds `kubectl kaudit` by the name of the binary or of a link to it, and asks
-//! another name of it what a word on the command line may become.
+//! kaudit as a plugin of `kubectl`, which finds `kubectl kaudit` by the name of the binary or of a link to it, and runs it
+//! under another name to complete words on the command line.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,9 +11,9 @@ use clap::{Arg, Command};
 
 /// The name under which `kubectl` runs a plugin.
 const PLUGIN: &str = "kubectl-kaudit";
-/// The name under which `kubectl` asks for completions.
+/// The name under which `kubectl` runs a plugin to get completions.
 const COMPLETER: &str = "kubectl_complete-kaudit";
-/// Directives of Cobra's completion, which the last line names: files as usual, or none.
+/// Directives of Cobra's completion, for the last line: complete file names, or do not.
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 
@@ -26,9 +26,9 @@ pub(super) fn named(command: Command, argv: &[OsString]) -> Command {
     if is_called(argv, PLUGIN) { command.bin_name("kubectl kaudit") } else { command }
 }
 
-/// Returns the answer to `kubectl`'s question what the last argument may become; `None` when something else is asked.
+/// Returns the completions of the last argument, in Cobra's format; `None` if `kubectl` does not request completions.
 ///
-/// It has a line for each candidate with its description behind a tab, and at the end Cobra's directive.
+/// Each candidate is a line, with its description after a tab. The last line is Cobra's directive.
 pub fn completions(argv: &[OsString]) -> Option<String> {
     let words: Vec<_> = argv.iter().skip(1).map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -64,7 +64,7 @@ fn options(command: &Command) -> Vec<(String, String)> {
     shown.filter_map(|arg| Some((format!("--{}", arg.get_long()?), first_line(arg.get_help())))).collect()
 }
 
-/// Returns what the option of this name may be, each value behind `prefix`; nothing where that is anything.
+/// Returns the possible values of the option of this name, each after `prefix`; empty if it accepts any value.
 fn values(command: &Command, name: &str, prefix: &str) -> Vec<(String, String)> {
     let is_named = |arg: &&Arg| match (name.strip_prefix("--"), name.strip_prefix('-')) {
         (Some(long), _) => arg.get_long() == Some(long),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_completed_where_they_are_known() {
+    fn commands_options_and_values_are_completed() {
         assert_eq!(words(&["ch"]), ["check", NO_FILES]);
         assert_eq!(words(&["check", "--fail"]), ["--fail-on", NO_FILES]);
         assert_eq!(
@@ -103,11 +103,11 @@ mod tests {
         for files in [&["check", "-f", ""][..], &["check", "-f", "mani"], &["check", "--once", ""], &["init", "x"]] {
             assert_eq!(words(files), [FILES], "{files:?}");
         }
-        assert_eq!(words(&["check", "--update-f"]), [FILES], "what is hidden");
+        assert_eq!(words(&["check", "--update-f"]), [FILES], "hidden options are not completed");
     }
 
     #[test]
-    fn the_name_decides_what_is_asked() {
+    fn the_name_of_the_program_selects_completion_and_plugin() {
         for program in ["kaudit", "/usr/bin/kubectl-kaudit", "kubectl_complete-other"] {
             assert_eq!(completions(&argv(&[program, "ch"])), None);
         }

@@ -37,12 +37,12 @@ pub struct PolicyArgs {
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub sources: Vec<PolicySource>,
 
-    /// How they are taken.
+    /// How they are loaded and evaluated.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
 }
 
-/// How policies are chosen of their sources, and how those are read that are no files.
+/// How policies are selected from their sources, and how bundles are read.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct ReadingArgs {
@@ -75,13 +75,13 @@ pub struct ReadingArgs {
     #[command(flatten)]
     pub bundles: BundleArgs,
 
-    /// How they are reached.
+    /// How registries and servers of bundles are reached.
     #[command(flatten)]
     pub registry: RegistryArgs,
 }
 
 impl ReadingArgs {
-    /// Returns `sources` with the choice of frameworks and rules.
+    /// Adds the selected frameworks and the settings of rules to `sources`.
     pub fn chosen(&self, mut sources: Vec<PolicySource>) -> Vec<PolicySource> {
         sources.extend(self.framework.iter().cloned().map(PolicySource::Framework));
         let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
@@ -95,7 +95,7 @@ impl ReadingArgs {
     /// Returns how bundles are read.
     ///
     /// # Errors
-    /// When the key cannot be used.
+    /// As [`BundleArgs::settings`].
     pub fn settings(&self) -> anyhow::Result<BundleSettings> {
         self.bundles.settings(&self.registry)
     }
@@ -145,7 +145,7 @@ pub enum ShareVerdicts {
 }
 
 impl EvaluationArgs {
-    /// Returns what evaluation is bounded by.
+    /// Returns the limits of evaluation.
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
         Limits {
@@ -189,7 +189,7 @@ pub struct PoliciesArgs {
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub color: ColorChoice,
 
-    /// How to reach the cluster, for policies that lie in it.
+    /// How to reach the cluster, for policies in it.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 

@@ -1,4 +1,4 @@
-//! Which objects are judged: manifests, or what of a cluster.
+//! Which objects are checked: manifests, or a part of a cluster.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ pub struct SourceArgs {
     pub inactive: Inactive,
 }
 
-/// What becomes of objects that are over: see [`source::inactive`](crate::source::inactive).
+/// Whether inactive objects are checked: see [`source::inactive`](crate::source::inactive).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Inactive {
     /// Count them only
@@ -43,7 +43,7 @@ pub enum Inactive {
     Judge,
 }
 
-/// What one entry is about where people read.
+/// How results are grouped in output for people.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct GroupingArgs {
@@ -53,7 +53,7 @@ pub struct GroupingArgs {
     pub group_by: GroupBy,
 }
 
-/// What that may be.
+/// What an entry in output for people covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
     /// The topmost owner that violates a rule, and its dependents
@@ -62,7 +62,7 @@ pub enum GroupBy {
     Object,
 }
 
-/// Manifests, if that is where the objects are.
+/// Manifests to check instead of a cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
@@ -78,7 +78,7 @@ pub struct ManifestArgs {
     pub secrets: Secrets,
 }
 
-/// How long to wait for what is there at the start.
+/// How long to wait for the initial sync.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct SyncArgs {
@@ -136,12 +136,12 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "KIND", env = "KAUDIT_ALLOW_MISSING", value_delimiter = ',')]
     pub allow_missing: Vec<KindPattern>,
 
-    /// Which part of the rest is read.
+    /// Which shard and kinds are read.
     #[command(flatten)]
     pub part: PartArgs,
 }
 
-/// Which part of that is read at all.
+/// Which shard and kinds are read.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
@@ -155,12 +155,13 @@ pub struct PartArgs {
 }
 
 impl PartArgs {
-    /// Everything.
+    /// All shards and all kinds.
     pub(crate) const WHOLE: Self = Self { shard: None, kinds: KindFilter::All };
 }
 
 impl ScopeArgs {
-    /// Returns what is read of a cluster; with `--kinds judged` and policies, only what these are about.
+    /// Returns the selection of objects to read; with `--kinds judged` and policies, only the kinds that these check or look
+    /// up.
     pub fn selection<'p>(&self, policies: impl IntoIterator<Item = &'p Arc<PolicySet>>) -> Selection {
         let policies: Vec<_> = policies.into_iter().cloned().collect();
         Selection {
@@ -178,14 +179,14 @@ impl ScopeArgs {
         }
     }
 
-    /// Returns what an audit of these objects has as its scope.
+    /// Returns the scope that an audit of these objects reports.
     pub fn audited(&self, source: &SourceArgs) -> AuditScope {
         let source = if source.manifests.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
         let selector = self.selector.as_ref().map(ToString::to_string);
         AuditScope { clusters: Vec::new(), source, namespaces: self.namespace.clone(), shard: self.shard(), selector }
     }
 
-    /// Returns which part of the objects is checked.
+    /// Returns the shard that is checked.
     pub fn shard(&self) -> Shard {
         self.part.shard.unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What `kaudit check -h` shows: one screen. `--help` has everything.
+//! The help of `kaudit check -h`: one screen. `--help` shows everything.
 
 use clap::{Arg, Command};
 
@@ -33,7 +33,7 @@ Examples:
 Exit codes: 0 clean, 1 violations, 2 nothing was checked, 3 incomplete
 All options: kaudit check --help";
 
-/// Has `check` show only what most people need.
+/// Makes the help of `check` show only the options that most people need.
 pub(super) fn shorten(command: Command) -> Command {
     command.mut_subcommand("check", |check| {
         check.mut_args(shorten_option).after_help(AFTER).override_usage("kaudit check [OPTIONS] [PATH]...")

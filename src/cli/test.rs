@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-use super::{filter::Filter, logging::LogArgs, values};
+use super::{filter::TestFilter, logging::LogArgs, values};
 use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -38,8 +38,8 @@ pub struct TestArgs {
     pub sources: Vec<PolicySource>,
 
     /// Run only tests whose full name matches; TEST//CASE also matches single cases of suites
-    #[arg(short, long, value_name = "REGEX", env = "KAUDIT_TEST_RUN", value_parser = Filter::parse)]
-    pub run: Option<Filter>,
+    #[arg(short, long, value_name = "REGEX", env = "KAUDIT_TEST_RUN", value_parser = TestFilter::parse)]
+    pub run: Option<TestFilter>,
 
     /// Write results in this format
     #[arg(

@@ -1,4 +1,4 @@
-//! Values of options: how they are written and what they mean.
+//! Parsers of option values.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -45,7 +45,7 @@ pub(super) fn diff_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Reads where policies come from: `builtin`, `builtin:PART` or a path.
+/// Parses a source of policies: a path, `builtin[:PART]`, `cluster:…` or a bundle.
 pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
     OsStringValueParser::new().map(|text: OsString| PolicySource::from(text))
 }
@@ -82,7 +82,7 @@ pub(super) fn namespace_glob(text: &str) -> Result<Glob, String> {
     Ok(Glob::new(text))
 }
 
-/// Parses what is decided about rules: a mapping in YAML or JSON.
+/// Parses settings of rules: a mapping in YAML or JSON.
 pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
     RuleSettings::parse(text)
 }
@@ -116,7 +116,7 @@ pub(super) fn percentage(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses an address to listen at: `HOST:PORT`, or `:PORT` for all addresses.
+/// Parses an address to listen on: `HOST:PORT`, or `:PORT` for all addresses.
 pub(super) fn listen(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').and_then(|(host, port)| {
         let bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
@@ -128,7 +128,7 @@ pub(super) fn listen(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether an address to listen at is of loopback.
+/// Whether an address to listen on is a loopback address.
 pub(super) fn is_on_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -176,16 +176,16 @@ fn is_label(text: &str) -> bool {
         && text.bytes().all(|byte| inner(byte) || byte == b'-')
 }
 
-/// Checks a log filter; a level that is misspelt is refused, which the library would take for a target.
+/// Validates a log filter. Rejects a misspelled level, which the library would take for a target.
 ///
 /// # Errors
 ///
-/// What is wrong, for the user.
+/// Returns what is wrong, for the user.
 pub(crate) fn check_filter(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("expected a level (error, warn, info, debug, trace, off) or a filter such as kaudit=debug".into());
     }
-    // As a target it would silence everything else.
+    // As a target, the word would silence everything else.
     let bare =
         text.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
     if let Some(word) = bare {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_checked_at_once() {
+    fn invalid_log_filters_are_rejected() {
         assert!(check_filter("info,kaudit::source=debug").is_ok());
         assert!(check_filter("kaudit=loud").is_err());
         assert!(check_filter("inof").is_err());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_on_loopback_or_not() {
+    fn loopback_addresses_are_recognized() {
         for text in ["127.0.0.1:8082", "127.9.9.9:1", "[::1]:0", "localhost:8082"] {
             assert!(is_on_loopback(text), "{text:?}");
         }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_name_the_nearest_format() {
+    fn an_unknown_format_suggests_the_nearest() {
         assert_eq!(target("json=out.json"), Ok(Target { format: Format::Json, file: Some("out.json".into()) }));
         assert_eq!(target("text=-"), Ok(Target { format: Format::Text, file: None }));
         let known =
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_the_rules_of_the_server() {
+    fn names_follow_the_rules_of_kubernetes() {
         assert!(label("shop-1").is_ok() && label("Shop").is_err() && label("-a").is_err() && label("").is_err());
         assert_eq!(service_account("a:b.c"), Ok(ServiceAccount { namespace: "a".into(), name: "b.c".into() }));
         assert!(service_account("a").is_err() && service_account("A:b").is_err() && service_account("a:").is_err());

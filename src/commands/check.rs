@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
     audit::result::AuditResult,
-    cli::check::{CheckArgs, Mode},
+    cli::check::{CheckArgs, CheckMode},
     commands::sources::Sources,
     judge::set::PolicySet,
     output,
@@ -51,7 +51,7 @@ pub async fn run_until(check: CheckArgs, telemetry: &Telemetry, stop: Cancellati
 }
 
 async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<CancellationToken>) -> anyhow::Result<u8> {
-    if check.mode() == Mode::Watch {
+    if check.mode() == CheckMode::Watch {
         // Over when everything is judged that was there at the start.
         return Box::pin(judge(check, telemetry, Span::run("start"), stop)).await;
     }
@@ -73,7 +73,7 @@ async fn judge(
     span: Span,
     stop: Option<CancellationToken>,
 ) -> anyhow::Result<u8> {
-    let watching = check.mode() == Mode::Watch;
+    let watching = check.mode() == CheckMode::Watch;
     clusters::check_options(&check)?;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
@@ -114,10 +114,10 @@ async fn judge(
     let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
-            Mode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
-            Mode::Clusters => Box::pin(clusters::run(&check, &rules, baseline, stop, metrics())).await,
-            Mode::Watch => {
+            CheckMode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
+            CheckMode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
+            CheckMode::Clusters => Box::pin(clusters::run(&check, &rules, baseline, stop, metrics())).await,
+            CheckMode::Watch => {
                 let run = watch::Run { rules, sources: (sources, state), exception_files, metrics: metrics(), span };
                 Box::pin(watch::run(&check, run, stop)).await
             }

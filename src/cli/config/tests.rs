@@ -30,9 +30,9 @@ fn run_with(yaml: &str, arguments: &[&str]) -> Result<Box<CheckArgs>, String> {
     run(&arguments).map_err(|message| message.replace(path, "kaudit.yaml"))
 }
 
-/// Returns what each case says, below what it is.
-fn table<'a, T: AsRef<[&'a str]>>(cases: &[T], say: impl Fn(&T) -> String) -> String {
-    let line = |case: &T| format!("## {}\n{}\n", case.as_ref().join(" ").trim_end(), say(case).trim_end());
+/// Returns each case with its output below.
+fn table<'a, T: AsRef<[&'a str]>>(cases: &[T], output: impl Fn(&T) -> String) -> String {
+    let line = |case: &T| format!("## {}\n{}\n", case.as_ref().join(" ").trim_end(), output(case).trim_end());
     cases.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -43,7 +43,7 @@ fn first_line(result: Result<Box<CheckArgs>, String>) -> String {
 #[test]
 fn defaults_depend_on_the_mode() {
     let watch = run(&[]).unwrap();
-    assert_eq!(watch.mode(), Mode::Watch);
+    assert_eq!(watch.mode(), CheckMode::Watch);
     for target in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
         assert!(watch.records(target, true) && !watch.records(target, false), "{target:?}");
         assert!(run(&["--record", "events,reports,status"]).unwrap().records(target, false), "{target:?}");
@@ -55,14 +55,14 @@ fn defaults_depend_on_the_mode() {
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
         assert!(!run(arguments).unwrap().records(RecordTarget::Events, true), "{arguments:?}");
     }
-    assert_eq!(run(&["--once", "-f", "-"]).unwrap().mode(), Mode::Files);
+    assert_eq!(run(&["--once", "-f", "-"]).unwrap().mode(), CheckMode::Files);
     let once = run(&["--once", "--record", "events"]).unwrap();
     assert!(once.records(RecordTarget::Events, false) && !once.records(RecordTarget::Status, true));
     assert!(!run(&["--record", "none"]).unwrap().records(RecordTarget::Status, true));
 }
 
 #[test]
-fn the_long_run_takes_only_what_has_a_line_for_each_change() {
+fn a_watch_accepts_only_formats_with_a_line_for_each_change() {
     for format in Format::value_variants() {
         let (name, watch) = (format.name(), run(&["-o", format.name()]));
         if format.streams() {
@@ -86,7 +86,7 @@ fn lists_repeat_and_split() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn incompatible_options_are_rejected() {
     let cases = [
         &["-f", "a.yaml", "--context", "prod"][..],
         &["-f", "a.yaml", "--listen", ":8080"],
@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn the_file_is_below_the_command_line() {
+fn the_command_line_overrides_the_file() {
     let yaml = "fail-on: warn\nonce: true\nnamespace: [a, b]\nevents-per-second: 7\nsecrets: full\n";
     let check = run_with(yaml, &["--secrets", "redact", "-n", "c"]).unwrap();
     assert_eq!(check.fail_on, FailOn::Warn);
@@ -126,7 +126,7 @@ fn the_file_is_below_the_command_line() {
 }
 
 #[test]
-fn a_file_takes_every_shape_of_value() {
+fn a_file_accepts_scalars_lists_and_flags() {
     let check = run_with("policies:\n  - a,b\n  - c\ninclude: deploy,sts\nonce: false\nas: 7\n", &[]).unwrap();
     assert_eq!(check.policies.sources, [PolicySource::from("a,b"), PolicySource::from("c")]);
     assert_eq!(check.scope.include.len(), 2);
@@ -138,7 +138,7 @@ fn a_file_takes_every_shape_of_value() {
 }
 
 #[test]
-fn a_file_of_the_long_run_serves_manifests_too() {
+fn a_file_for_watching_also_works_with_manifests() {
     let yaml = "record: [events]\nlisten: :8080\ncontext: prod\ninitial: skip\nsync-timeout: 2m\n";
     let check = run_with(yaml, &["-f", "a.yaml"]).unwrap();
     assert!(!check.records(RecordTarget::Events, true));
@@ -174,7 +174,7 @@ fn errors_in_a_file_say_where() {
 }
 
 #[test]
-fn every_option_has_its_variable_and_its_place() {
+fn every_option_has_an_environment_variable_and_a_heading() {
     let command = cli::command();
     let options = |command: &clap::Command| {
         let (name, arguments) = (command.get_name().to_owned(), command.get_arguments().cloned());
@@ -183,17 +183,17 @@ fn every_option_has_its_variable_and_its_place() {
     for (subcommand, long, arg) in command.get_subcommands().flat_map(options) {
         let variable = match long.as_str() {
             "help" | "version" => continue,
-            // Its variable is that of `check`, whose formats are others.
+            // The other commands have other formats than `check`.
             "output" if subcommand != "check" => continue,
             "log-level" => "KAUDIT_LOG".to_owned(),
             long => format!("KAUDIT_{}", long.replace('-', "_").to_uppercase()),
         };
         let env = arg.get_env().and_then(|env| env.to_str());
-        // What these do not share with the others is their own, even where the name is the same.
+        // Options that these commands do not share have variables of their own, even if the name is the same.
         let alone = ["init", "test"].contains(&subcommand.as_str());
         let own = variable.replacen("KAUDIT_", &format!("KAUDIT_{}_", subcommand.to_uppercase()), 1);
         assert!(env == Some(&variable) || (alone && env == Some(&own)), "{subcommand} --{long}: {env:?}");
-        // Few enough to be read without.
+        // These commands have too few options to need headings.
         assert!(alone || arg.get_help_heading().is_some(), "{long}");
         let help = arg.get_help().unwrap().to_string();
         assert!(help.starts_with(char::is_uppercase) && !help.ends_with('.'), "{long}: {help}");
@@ -216,7 +216,7 @@ fn usage_errors_are_helpful() {
 }
 
 #[test]
-fn completions_know_the_options() {
+fn completions_contain_the_options() {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         let mut script = Vec::new();
         cli::completions(shell, &mut script).unwrap();

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     audit::result::AuditResult,
     cli::{
-        check::{CheckArgs, Mode},
+        check::{CheckArgs, CheckMode},
         cluster::ClusterArgs,
     },
     cluster::client,
@@ -27,7 +27,7 @@ use crate::{
 /// # Errors
 /// Says which option is not possible, and what is.
 pub(super) fn check_options(check: &CheckArgs) -> anyhow::Result<()> {
-    if check.mode() != Mode::Clusters {
+    if check.mode() != CheckMode::Clusters {
         ensure!(
             check.cluster.context.len() < 2 && !check.contexts.all_contexts,
             "several clusters can be checked with --once only: one kaudit watches one cluster"

@@ -15,7 +15,7 @@ use crate::{
         result::AuditResult,
     },
     cli::{
-        check::{CheckArgs, Initial, Mode, Switch},
+        check::{CheckArgs, Initial, CheckMode, Switch},
         scope::{GroupBy, Inactive, SourceArgs, SyncArgs},
     },
     judge::set::PolicySet,
@@ -144,9 +144,9 @@ pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSetti
     let once = settings_once(&check.source, &check.sync, check.shard(), check.grouping.group_by, policies);
     PipelineSettings {
         initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
-        rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
+        rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == CheckMode::Watch),
         update_filter: check.update_filter == Switch::On,
-        metrics_namespaces: if check.mode() == Mode::Watch { check.serving.metrics_namespaces } else { 0 },
+        metrics_namespaces: if check.mode() == CheckMode::Watch { check.serving.metrics_namespaces } else { 0 },
         ..once
     }
 }

@@ -16,7 +16,7 @@ use super::{
     show,
 };
 use crate::{
-    cli::filter::Filter,
+    cli::filter::TestFilter,
     judge::tested::{PlannedTest, Tested},
     rego::{
         SourceLocation,
@@ -42,7 +42,7 @@ pub(super) struct RegoTests<'a> {
 
 impl<'a> RegoTests<'a> {
     /// Finds the tests that are to be run, sorted by file and line.
-    pub(super) fn find(tested: &'a Tested, filter: &Filter) -> Self {
+    pub(super) fn find(tested: &'a Tested, filter: &TestFilter) -> Self {
         let mut seen: HashMap<(String, String), usize> = HashMap::new();
         let mut tests = Vec::new();
         for test in &tested.tests {

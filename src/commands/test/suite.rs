@@ -12,7 +12,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use self::assertion::Assertion;
 use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
-    cli::filter::Filter,
+    cli::filter::TestFilter,
     judge::{
         dialects::gatekeeper::node::{At, YamlNode},
         evaluate::{Job, evaluate, evaluate_review, with_inventory},
@@ -46,7 +46,7 @@ struct SuiteTest<'a> {
 
 impl<'a> SuiteTests<'a> {
     /// Finds the tests that are to be run; what is wrong with a suite is a problem.
-    pub(super) fn find(files: &'a [File], filter: &Filter, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn find(files: &'a [File], filter: &TestFilter, problems: &mut Vec<Problem>) -> Self {
         let mut suites = Self::default();
         for file in files.iter().filter(|file| file.text.contains(GROUP)) {
             match serde_saphyr::from_multiple_with_options::<YamlNode>(&file.text, yaml::as_opa()) {
@@ -66,7 +66,7 @@ impl<'a> SuiteTests<'a> {
         self.tests.len()
     }
 
-    fn add(&mut self, file: &'a File, suite: &YamlNode, filter: &Filter) {
+    fn add(&mut self, file: &'a File, suite: &YamlNode, filter: &TestFilter) {
         for node in suite.get("tests").items() {
             let test = text(node, "name");
             let cases = node.get("cases").items().iter().enumerate();
