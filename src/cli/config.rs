@@ -22,7 +22,7 @@ use crate::{
     cli::{
         self, Cli, Subcommand,
         bundles::{BundleArgs, RegistryArgs},
-        check::{CheckArgs, Initial, CheckMode, ServingArgs, TimingArgs, WritingArgs},
+        check::{CheckArgs, CheckMode, Initial, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
@@ -173,7 +173,12 @@ impl ValueOrigins {
 
 /// Splits a list of paths at commas if it comes from the environment. On the command line and in the file each path is
 /// a separate value and may contain commas.
-fn split_environment<T: From<OsString>>(id: &str, list: &mut Vec<T>, shown: impl Fn(&T) -> String, origins: &ValueOrigins) {
+fn split_environment<T: From<OsString>>(
+    id: &str,
+    list: &mut Vec<T>,
+    shown: impl Fn(&T) -> String,
+    origins: &ValueOrigins,
+) {
     if origins.of(id) == ValueOrigin::Environment {
         let joined: Vec<String> = list.iter().map(shown).collect();
         let parts = joined.iter().flat_map(|paths| paths.split(',')).filter(|path| !path.is_empty());

@@ -1,7 +1,7 @@
-//! `kaudit check`: wires source, pipeline and recorders together, in one of three ways.
+//! `kaudit check`: wires source, pipeline and recorders together.
 //!
-//! [`files`], a cluster [`once`], and the long run ([`watch`](mod@watch)) differ only in the source and in what records; the
-//! pipeline between them is the same.
+//! Manifests ([`files`]), a cluster [`once`], several [`clusters`], and the long run ([`watch`](mod@watch)) differ only in the
+//! source and the recorders; the pipeline between them is the same.
 
 mod baseline;
 pub(in crate::commands) mod checked;
@@ -24,25 +24,25 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
+use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::AuditRules};
 use crate::{
     audit::result::AuditResult,
     cli::check::{CheckArgs, CheckMode},
-    commands::sources::Sources,
+    commands::sources::PolicySources,
     judge::set::PolicySet,
     output,
     telemetry::{Span, Telemetry},
 };
 
-/// Runs `kaudit check` until it is done or a signal comes, and tells what it does; returns the exit code.
+/// Runs `kaudit check` until it is done or a signal comes; returns the exit code.
 ///
 /// # Errors
-/// When nothing could be judged, with what to do; the exit code is 2 then.
+/// If nothing could be checked. The message says what to do; the exit code is 2.
 pub async fn run(check: CheckArgs, telemetry: &Telemetry) -> anyhow::Result<u8> {
     begin(check, telemetry, None).await
 }
 
-/// As [`run`], until `stop` instead of a signal.
+/// Runs `kaudit check` like [`run`], but until `stop` instead of a signal.
 ///
 /// # Errors
 /// As [`run`].
@@ -52,7 +52,7 @@ pub async fn run_until(check: CheckArgs, telemetry: &Telemetry, stop: Cancellati
 
 async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<CancellationToken>) -> anyhow::Result<u8> {
     if check.mode() == CheckMode::Watch {
-        // Over when everything is judged that was there at the start.
+        // This span ends when all objects that exist at the start are evaluated.
         return Box::pin(judge(check, telemetry, Span::run("start"), stop)).await;
     }
     let span = Span::run("check");
@@ -66,7 +66,7 @@ async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<Cancellatio
     outcome
 }
 
-/// Judges in one of the three ways, which begins within a span.
+/// Loads policies and exceptions and checks in the selected mode; `span` covers the start.
 async fn judge(
     check: CheckArgs,
     telemetry: &Telemetry,
@@ -75,10 +75,10 @@ async fn judge(
 ) -> anyhow::Result<u8> {
     let watching = check.mode() == CheckMode::Watch;
     clusters::check_options(&check)?;
-    // A log that programs read has lines of its own form only.
+    // The long run logs its notes: programs may read its log and need lines of one format.
     let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
-    let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
+    let sources = PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
     let (state, evaluation) = (SourceState::of(&sources).await, &check.policies.evaluation);
     let load = if watching { PolicySet::load_followed } else { PolicySet::load_partly };
@@ -88,7 +88,7 @@ async fn judge(
     }
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());
-    // In the long run, policies may come later.
+    // In the long run, policies may be added later.
     if !watching {
         policies.rule_changes.check(&policies.policies)?;
     } else if !policies.rule_changes.unmatched.is_empty() {
@@ -98,11 +98,11 @@ async fn judge(
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
     let mut exceptions = exceptions::load(&check.exceptions.given).await?;
-    // In the long run, a rule may come after its exception.
+    // In the long run, a rule may be added after its exception.
     if !watching {
         exceptions = exceptions.checked(&policies)?;
     }
-    let rules = Rules { policies, exceptions };
+    let rules = AuditRules { policies, exceptions };
     let prune = check.exceptions.prune_baseline;
     let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
     let (stop, stopped_twice) = if let Some(stop) = stop {
@@ -118,8 +118,9 @@ async fn judge(
             CheckMode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
             CheckMode::Clusters => Box::pin(clusters::run(&check, &rules, baseline, stop, metrics())).await,
             CheckMode::Watch => {
-                let run = watch::Run { rules, sources: (sources, state), exception_files, metrics: metrics(), span };
-                Box::pin(watch::run(&check, run, stop)).await
+                let sources = (sources, state);
+                let inputs = watch::WatchInputs { rules, sources, exception_files, metrics: metrics(), span };
+                Box::pin(watch::run(&check, inputs, stop)).await
             }
         }
     };
@@ -132,7 +133,7 @@ async fn judge(
     }
 }
 
-/// Writes a result in all forms that were asked for.
+/// Writes a result to all targets.
 fn write_results(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<()> {
     let writing = Span::begin("write results");
     let written = output::write_all(&check.output, result, check.log.color, &check.rendering());
@@ -140,8 +141,8 @@ fn write_results(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<()> 
     written
 }
 
-/// Turns SIGTERM and SIGINT into a request to stop. Returns when one comes after that: whoever asks twice does not want to
-/// wait for what is pending.
+/// Cancels `stop` at the first SIGTERM or SIGINT. The returned future completes at the second one: the user does not want to
+/// wait for pending writes.
 pub(super) fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

@@ -1,4 +1,4 @@
-//! The first contact with a cluster, for every command that asks one.
+//! Connects to a cluster, for every command that needs one.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::{
     source::discovery::{Discovery, Served},
 };
 
-/// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
+/// How long the first response of the API server may take; connecting may take ten of these seconds.
 const FIRST_ANSWER: Duration = Duration::from_secs(12);
 
-/// Connects, and makes sure that the cluster answers and serves the kinds that the user named.
+/// Connects, and checks that the API server responds and serves the kinds that the user named.
 ///
 /// # Errors
-/// Says what to check.
+/// With a message that says what to check.
 pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow::Result<(Clients, Served)> {
     let (clients, served) = reach(cluster).await?;
     scope.selection(None).check(&served).map_err(anyhow::Error::msg)?;
     Ok((clients, served))
 }
 
-/// Connects, and makes sure that the cluster answers.
+/// Connects, and checks that the API server responds.
 ///
 /// # Errors
-/// Says what to check.
+/// With a message that says what to check.
 pub(in crate::commands) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
     let context = match &cluster.context[..] {
         [] => None,

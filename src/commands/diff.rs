@@ -1,7 +1,7 @@
-//! `kaudit diff`: what other policies make of the same objects, or what is between two audits.
+//! `kaudit diff`: compares the results of two sets of policies for the same objects, or two audits.
 //!
 //! Objects are read once: each change of the source goes to two pipelines, one for each set of policies, so that each side
-//! is what `kaudit check` would say by these policies.
+//! has the results that `kaudit check` would report with these policies.
 
 mod audits;
 mod commit;
@@ -17,7 +17,7 @@ use crate::{
 /// Runs `kaudit diff`; returns the exit code.
 ///
 /// # Errors
-/// When nothing could be compared, with what to do; the exit code is 2 then.
+/// If nothing could be compared. The message says what to do; the exit code is 2.
 pub async fn run(options: DiffArgs) -> anyhow::Result<u8> {
     let stop = tokio_util::sync::CancellationToken::new();
     let stopped_twice = signals(stop.clone())?;

@@ -1,4 +1,4 @@
-//! Documents that an earlier kaudit wrote: audits and baselines, as they come out of files, pipes and archives.
+//! Documents that an earlier kaudit wrote: audits and baselines, in files or pipes, compressed or not.
 
 use std::{fs, io, io::Read as _, path::Path};
 
@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::cluster::identity::API_VERSION;
 
-/// Largest document once it is unpacked.
+/// The largest size of an unpacked document, in bytes.
 const LARGEST: u64 = 2 * 1024 * 1024 * 1024;
-/// How gzip begins.
+/// The first bytes of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -24,7 +24,7 @@ pub(super) struct DocumentType {
 pub(super) struct UnpackedFile {
     /// Without a byte order mark.
     pub(super) content: Vec<u8>,
-    /// It was packed with gzip.
+    /// Whether the file was compressed with gzip.
     pub(super) compressed: bool,
 }
 
@@ -56,10 +56,10 @@ impl UnpackedFile {
         serde_json::from_slice(&self.content).ok()
     }
 
-    /// Makes sure that it says that it is of a kind.
+    /// Checks that the document declares this kind, or none.
     ///
     /// # Errors
-    /// When it says that it is of another one.
+    /// If it declares another one.
     pub(super) fn expect(&self, kind: &str, path: &Path) -> anyhow::Result<()> {
         let Some(declared) = self.document_type() else { return Ok(()) };
         anyhow::ensure!(

@@ -1,7 +1,7 @@
 //! `kaudit explain`: how a rule comes to its result for one object.
 //!
 //! In: a rule and an object, or the id of a result. Out: the rule's source with the values that it had, the results, and the
-//! field to change where that is sure. The object is evaluated as in `kaudit check`; then the rule is traced, as
+//! field to change if that is certain. The object is evaluated as in `kaudit check`; then the rule is traced, as
 //! `kaudit test` traces a failing test.
 
 mod described;
@@ -19,9 +19,9 @@ use tokio::task::{block_in_place, spawn_blocking};
 
 use self::{
     explanation::Explained,
-    objects::{Objects, Wanted},
+    objects::{LoadedObjects, Wanted},
 };
-use super::{check::policies, sources::Sources};
+use super::{check::policies, sources::PolicySources};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
@@ -49,8 +49,8 @@ use crate::{
     source::{received::Secrets, selection::KindPattern},
 };
 
-/// What is to be explained.
-enum Subject {
+/// The rule or result to explain.
+enum ExplainTarget {
     /// A rule, without an object.
     OnlyRule(String),
     /// A result.
@@ -59,7 +59,7 @@ enum Subject {
     Rule { kind: KindPattern, namespace: Option<String>, name: String, rule: String },
 }
 
-/// How a result is named.
+/// The id of a result.
 #[derive(Debug, Clone, Copy)]
 enum ResultId {
     /// As in results and baselines.
@@ -71,18 +71,18 @@ enum ResultId {
 /// Runs `kaudit explain`; returns the exit code.
 ///
 /// # Errors
-/// When there is no such object, rule or result, with the nearest name; or nothing can be read.
+/// If the object, rule or result does not exist, with the nearest name; or if nothing can be read.
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
-    let subject = Subject::parse(&options.what)?;
+    let target = ExplainTarget::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
-    let sources = Sources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
+    let sources = PolicySources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
     let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
-    let (jobs, rule, client) = match subject {
-        Subject::OnlyRule(wanted) => {
+    let (jobs, rule, client) = match target {
+        ExplainTarget::OnlyRule(wanted) => {
             let rule = find_rule(&policies, &wanted).with_context(|| {
                 format!("{wanted:?} is not a result id (16 hexadecimal digits in results, 32 in Events and reports)")
             })?;
@@ -90,14 +90,14 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
             print(|out| described::render(rule, options.output, &rendering, out))?;
             return Ok(0);
         }
-        Subject::Rule { kind, namespace, name, rule } => {
+        ExplainTarget::Rule { kind, namespace, name, rule } => {
             let (policy, rule) = find_rule(&policies, &rule)?;
             let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
-            let objects = Objects::of_one(&options, &policies, policy, &wanted).await?;
+            let objects = LoadedObjects::of_one(&options, &policies, policy, &wanted).await?;
             (objects.jobs(&objects.find(&wanted)?), (Arc::clone(&policy.name), Arc::clone(&rule.name)), objects.client)
         }
-        Subject::Result(id) => {
-            let objects = Objects::all(&options, &policies).await?;
+        ExplainTarget::Result(id) => {
+            let objects = LoadedObjects::all(&options, &policies).await?;
             let (object, entry) = block_in_place(|| find_result(&objects, id))?;
             (objects.jobs(&objects.copies(object)), (entry.policy, entry.rule), objects.client)
         }
@@ -127,8 +127,8 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Returns when the first of the results was first seen, as reports in the cluster say, and not before the object was
-/// `created`.
+/// Returns when the earliest of the results was first seen, according to reports in the cluster, but not before the object
+/// was `created`.
 async fn since(client: &Client, explained: &Explained, created: Option<Timestamp>) -> Option<Timestamp> {
     let rule = (&explained.policy, &explained.rule);
     let results = reports::reported(client, &explained.resource).await;
@@ -138,7 +138,7 @@ async fn since(client: &Client, explained: &Explained, created: Option<Timestamp
     same.map(|known| known.since).min()
 }
 
-impl Subject {
+impl ExplainTarget {
     fn parse(what: &[String]) -> anyhow::Result<Self> {
         match what {
             [word] => {
@@ -198,7 +198,7 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
 }
 
 /// Finds a result among those of all objects, and its object.
-fn find_result(objects: &Objects, id: ResultId) -> anyhow::Result<(&Object, Entry)> {
+fn find_result(objects: &LoadedObjects, id: ResultId) -> anyhow::Result<(&Object, Entry)> {
     let by_uid = objects.by_uid();
     for object in &objects.all {
         let owner = topmost_owner(object, &by_uid);
@@ -223,29 +223,29 @@ fn find_result(objects: &Objects, id: ResultId) -> anyhow::Result<(&Object, Entr
     )
 }
 
-impl Objects {
-    /// Returns what judges each of these objects, with its topmost owner.
+impl LoadedObjects {
+    /// Returns the evaluation job of each of these objects, with its topmost owner.
     fn jobs(&self, objects: &[&Object]) -> Vec<(Job, Option<Arc<ObjectRef>>)> {
         let by_uid = self.by_uid();
         objects.iter().map(|object| (self.job(object), topmost_owner(object, &by_uid))).collect()
     }
 }
 
-/// Returns what controls an object, directly or through others, as far as that was read.
+/// Returns the topmost controller of an object, as far as its owners were read.
 fn topmost_owner<'o>(object: &'o Object, by_uid: &HashMap<&str, &'o Object>) -> Option<Arc<ObjectRef>> {
     let owner = |object: &&'o Object| by_uid.get(&*object.controller.as_ref()?.uid).copied();
     let owners = std::iter::successors(owner(&object), owner);
     owners.take(MOST_OWNERS).last().map(|owner| Arc::new(ObjectRef::new(&owner.key, &owner.uid)))
 }
 
-/// Judges an object that has this topmost owner.
+/// Evaluates an object that has this topmost owner.
 fn entries(job: &Job, owner: Option<&Arc<ObjectRef>>) -> Vec<Entry> {
     let Object { key, uid, location, .. } = &job.object;
     let resource = Arc::new(ObjectRef::new(key, uid));
     evaluate(job).results.iter().map(|finding| Entry::new(finding, &resource, location.as_ref(), owner)).collect()
 }
 
-/// Explains a rule for an object, on a thread of its own.
+/// Explains a rule for an object, on a blocking thread.
 async fn explain(
     job: Job,
     owner: Option<Arc<ObjectRef>>,

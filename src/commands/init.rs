@@ -1,7 +1,7 @@
-//! `kaudit init`: a folder of policies to start from.
+//! `kaudit init`: creates a directory of policies to start from.
 //!
 //! In: a directory and the parts of the library to copy. Out: `policies/` with the copy, a policy to begin with and its test,
-//! and `kaudit.yaml`. What exists is never touched: every path is looked at before the first one is written.
+//! and `kaudit.yaml`. Existing files are never overwritten: every path is checked before the first file is written.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ const OWN: [(&str, &str); 2] = [
     ("policies/own/labels_test.rego", include_str!("init/labels_test.rego")),
 ];
 
-/// Runs `kaudit init`: what was written, and what to do next, goes to standard output. Returns the exit code.
+/// Runs `kaudit init`: the written files and the next steps go to standard output. Returns the exit code.
 ///
 /// # Errors
-/// When a file exists, with all that do, before anything is written; or when one cannot be written.
+/// If files exist already, before anything is written; or if a file cannot be written.
 pub fn run(options: &InitArgs) -> anyhow::Result<u8> {
     let files: BTreeMap<PathBuf, String> =
         files(&options.from).into_iter().map(|(path, text)| (options.directory.join(path), text)).collect();
@@ -43,7 +43,7 @@ pub fn run(options: &InitArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Returns what is written, by its path below the directory.
+/// Returns the files to write, by path below the directory.
 fn files(from: &[LibraryPart]) -> BTreeMap<String, String> {
     let parts = from.iter().filter_map(|part| match part {
         LibraryPart::Builtin(name) => Some(builtin::part(name)),
@@ -51,13 +51,13 @@ fn files(from: &[LibraryPart]) -> BTreeMap<String, String> {
     });
     let library: BTreeMap<String, String> =
         parts.flatten().map(|file| (format!("policies/{}", file.path), file.text.to_owned())).collect();
-    // Without a copy the library itself stays in force beside what is one's own.
+    // Without a copy, the builtin library is used beside the user's own policies.
     let policies = if library.is_empty() { "builtin, policies" } else { "policies" };
     let settings = ("kaudit.yaml".to_owned(), SETTINGS.replace("POLICIES", policies));
     library.into_iter().chain(OWN.map(|(path, text)| (path.to_owned(), text.to_owned()))).chain([settings]).collect()
 }
 
-/// Whether something stands in the way of a new file: a file, a link that leads nowhere, or a file where its folder would be.
+/// Whether a new file cannot be created: a file or a dangling link exists there, or a file where its directory would be.
 fn is_taken(path: &Path) -> bool {
     !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
@@ -66,7 +66,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Not even what has come to exist in the meantime.
+    // Does not overwrite a file that was created in the meantime.
     fs::File::create_new(path)?.write_all(text.as_bytes())
 }
 

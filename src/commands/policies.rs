@@ -1,8 +1,8 @@
-//! `kaudit policies`: what is loaded, and what is wrong with it.
+//! `kaudit policies`: lists the loaded policies and their problems.
 
 use std::io::{self, Write as _};
 
-use super::sources::Sources;
+use super::sources::PolicySources;
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
@@ -16,13 +16,13 @@ use crate::{
 /// When a source outside of the file system cannot be read, or standard output cannot be written to.
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let PoliciesArgs { sources, reading, cluster, .. } = options;
-    let sources = Sources::chosen(sources, reading, cluster, None, crate::output::note).await?.now();
+    let sources = PolicySources::chosen(sources, reading, cluster, None, crate::output::note).await?.now();
     let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),
     };
     for problem in &list.problems {
-        // Nothing is left to report to where standard error is closed.
+        // If standard error is closed, the problem cannot be reported anywhere.
         let _closed = writeln!(io::stderr(), "{}", shown_lines(&problem.to_string()));
     }
     print(|out| match options.output {

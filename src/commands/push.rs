@@ -1,4 +1,4 @@
-//! `kaudit push`: policies become an artifact of a registry.
+//! `kaudit push`: publishes policies as an artifact of a registry.
 
 use std::io::{self, Write as _};
 
@@ -7,10 +7,10 @@ use crate::{bundle::push, cli::bundles::PushArgs, output::print};
 /// Runs `kaudit push`: the reference by digest goes to standard output. Returns the exit code.
 ///
 /// # Errors
-/// When the policies cannot be read, or the registry does not take them.
+/// If the policies cannot be read, or the registry does not accept them.
 pub async fn run(options: &PushArgs) -> anyhow::Result<u8> {
     let pushed = push::push(&options.reference, &options.paths, &options.registry.settings()).await?;
-    // Nothing is left to report to where standard error is closed.
+    // A closed standard error is ignored: the files are pushed.
     let _closed = writeln!(io::stderr(), "{} files pushed", pushed.files);
     print(|out| writeln!(out, "{}", pushed.reference))?;
     Ok(0)

@@ -1,7 +1,7 @@
 //! `kaudit rbac`: the rights that `kaudit check` needs with the same options, and no others.
 //!
-//! In: the kinds that are read and the recorders that write. Out: roles and bindings as YAML. Discovery is not among them:
-//! every authenticated user may ask what a cluster serves (`system:discovery`).
+//! In: the kinds that are read and the recorders that write. Out: roles and bindings as YAML. Discovery is not included:
+//! every authenticated user may read it (`system:discovery`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
         scope::KindFilter,
     },
     cluster::identity::OWN_GROUP,
-    commands::{connect::connect, sources::Sources},
+    commands::{connect::connect, sources::PolicySources},
     judge::{
         set::PolicySet,
         sources::{ClusterSource, PolicySource},
@@ -45,11 +45,11 @@ pub async fn run(options: &RbacArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// What may be done with some resources of one API group.
+/// A rule of a role: the verbs that are granted for resources of one API group.
 struct PolicyRule {
     group: String,
     resources: BTreeSet<String>,
-    /// The only objects; empty is any.
+    /// The names of the only objects; empty for all objects.
     names: Vec<String>,
     verbs: &'static [&'static str],
 }
@@ -64,7 +64,7 @@ impl PolicyRule {
         Self { names: names.to_vec(), ..self }
     }
 
-    /// Whether it grants all that another one does.
+    /// Whether it grants everything that another rule grants.
     fn covers(&self, other: &Self) -> bool {
         self.group == other.group
             && self.names.is_empty()
@@ -81,27 +81,27 @@ impl PolicyRule {
     }
 }
 
-/// What one recorder does.
+/// The rights that one recorder needs.
 struct Writes {
-    /// In every namespace that is judged.
-    judged: Vec<PolicyRule>,
+    /// In every checked namespace.
+    checked: Vec<PolicyRule>,
     /// In kaudit's own namespace.
     own: Vec<PolicyRule>,
 }
 
-/// The requests of each recorder; keep them in step with `crate::record`.
+/// Returns the rights that a recorder needs; keep them in sync with `crate::record`.
 fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
     let events = |verbs| vec![PolicyRule::new("events.k8s.io", &["events"], verbs)];
     match target {
-        // They are listed at the start, to know what was recorded before. Those about kaudit itself are in its own namespace.
-        RecordTarget::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
-        // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
+        // Events are listed at the start, to find what was recorded before. Those about kaudit are in its own namespace.
+        RecordTarget::Events => Writes { checked: events(&["create", "list"]), own: events(&["create"]) },
+        // Server-side apply of an object that does not exist needs `create`, which cannot be limited to a name.
         RecordTarget::Status => {
             let create = PolicyRule::new(OWN_GROUP, &["audits"], &["create"]);
             let patch = PolicyRule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
                 .named(&each_shard(options, &options.recording.audit_name));
             let exceptions = PolicyRule::new(OWN_GROUP, &["policyexceptions/status"], &["patch"]);
-            Writes { judged: vec![exceptions], own: vec![create, patch] }
+            Writes { checked: vec![exceptions], own: vec![create, patch] }
         }
         RecordTarget::Reports => {
             let rule = |api: reports::Api| {
@@ -109,25 +109,25 @@ fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
                 let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
                 PolicyRule::new(api.group(), &resources, &reports::Api::VERBS)
             };
-            Writes { judged: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
+            Writes { checked: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
         }
-        RecordTarget::None => Writes { judged: vec![], own: vec![] },
+        RecordTarget::None => Writes { checked: vec![], own: vec![] },
     }
 }
 
-/// The requests of leader election.
+/// Returns the rights that leader election needs.
 fn leader_election(options: &RbacArgs) -> Vec<PolicyRule> {
     let rule = |verbs| PolicyRule::new("coordination.k8s.io", &["leases"], verbs);
     let own = each_shard(options, options.recording.lease_name());
     vec![rule(&["create", "list"]), rule(&["get", "update"]).named(&own)]
 }
 
-/// Returns the names that all shards make of one, since they share a ServiceAccount.
+/// Returns the names that all shards derive from one, since they share a ServiceAccount.
 fn each_shard(options: &RbacArgs, base: &str) -> Vec<String> {
     options.scope.part.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
 }
 
-/// Returns the rules for reading, one for each API group; asks a cluster only where the options name kinds.
+/// Returns the rules for reading, one for each API group; connects to a cluster only if the options name kinds.
 async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
     let scope = &options.scope;
     let policies = match scope.part.kinds {
@@ -135,7 +135,7 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::All => None,
         KindFilter::Judged => {
             let RbacArgs { policies, reading, cluster, .. } = options;
-            let sources = Sources::chosen(policies, reading, cluster, None, crate::output::note).await?.now();
+            let sources = PolicySources::chosen(policies, reading, cluster, None, crate::output::note).await?.now();
             Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
         }
     };
@@ -148,7 +148,7 @@ fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> Policy
     PolicyRule { resources, ..PolicyRule::new(group, &[], &["list", "watch"]) }
 }
 
-/// Returns what is read of policies that lie in the cluster: in a namespace, or in the whole cluster.
+/// Returns the rules for reading policies in the cluster, by namespace; `None` is the whole cluster.
 fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> {
     let mut rules = BTreeMap::new();
     for source in &options.policies {
@@ -160,7 +160,7 @@ fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> 
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
                 rules.insert(Some(namespace), vec![read("", ["configmaps"])]);
             }
-            // A bundle is not asked of the API server.
+            // Other sources are not read from the API server.
             _ => {}
         }
     }
@@ -176,36 +176,36 @@ fn readable(selection: &Selection, served: &Served) -> Vec<PolicyRule> {
     groups.into_iter().map(|(group, resources)| read(group, resources)).collect()
 }
 
-/// Returns roles, each followed by its binding: first where objects are judged, then for kaudit's own namespace.
+/// Returns roles, each followed by its binding: first for the checked namespaces, then for kaudit's own.
 fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     let own_namespace = options.service_account.namespace.as_str();
     let namespaces: BTreeSet<&str> = options.scope.namespace.iter().map(String::as_str).collect();
     let everything = namespaces.is_empty() && reading.iter().any(|rule| rule.group == "*");
-    let (mut judged, mut own) = (reading, Vec::new());
+    let (mut checked, mut own) = (reading, Vec::new());
     for recorder in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
         if !options.recording.wants(recorder, true) {
             continue;
         }
         let writes = writes(recorder, options);
-        // Rights where objects are judged are rights here if that is everywhere or here.
+        // Rights in the checked namespaces include kaudit's own if all namespaces are checked or it is one of them.
         let is_here = namespaces.is_empty() || namespaces.contains(own_namespace);
-        let is_covered = |own: &PolicyRule| is_here && writes.judged.iter().any(|judged| judged.covers(own));
+        let is_covered = |own: &PolicyRule| is_here && writes.checked.iter().any(|checked| checked.covers(own));
         own.extend(writes.own.into_iter().filter(|own| !is_covered(own)));
-        judged.extend(writes.judged);
+        checked.extend(writes.checked);
     }
     if options.recording.leader_elect {
         own.extend(leader_election(options));
     }
     let mut objects = Vec::new();
     if namespaces.is_empty() {
-        objects.extend(role(options, &options.role_name, None, &judged));
+        objects.extend(role(options, &options.role_name, None, &checked));
     }
     for namespace in namespaces {
-        objects.extend(role(options, &options.role_name, Some(namespace), &judged));
+        objects.extend(role(options, &options.role_name, Some(namespace), &checked));
     }
     let name = format!("{}-self", options.role_name);
     objects.extend(role(options, &name, Some(own_namespace), &own));
-    // Whoever may read everything everywhere may read these.
+    // The right to read everything everywhere includes these.
     if !everything {
         let name = format!("{}-policies", options.role_name);
         for (namespace, rules) in policies_read(options) {
@@ -213,7 +213,7 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
         }
     }
     if options.ui_auth.ui_auth == UiAuth::Token {
-        // Whom a token is of, and what they may do, can only be asked cluster-wide; this role of every cluster is for that.
+        // Token and access reviews need a cluster-wide role; every cluster has this one for them.
         let delegator = "system:auth-delegator";
         let metadata = json!({"name": format!("{}:{delegator}", options.role_name)});
         objects.push(binding(options, "Cluster", delegator, &metadata));
@@ -221,7 +221,7 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     objects
 }
 
-/// Returns a role with its binding, in a namespace or for the whole cluster; nothing without rules.
+/// Returns a role with its binding, in a namespace or for the whole cluster; empty without rules.
 fn role(options: &RbacArgs, name: &str, namespace: Option<&str>, rules: &[PolicyRule]) -> Vec<Value> {
     if rules.is_empty() {
         return Vec::new();
@@ -236,7 +236,7 @@ fn role(options: &RbacArgs, name: &str, namespace: Option<&str>, rules: &[Policy
     vec![role, binding(options, scope, name, &metadata)]
 }
 
-/// Returns what gives a role, or with `Cluster` a cluster role, to the ServiceAccount.
+/// Returns the binding of a role, or with `Cluster` of a cluster role, to the ServiceAccount.
 fn binding(options: &RbacArgs, scope: &str, role: &str, metadata: &Value) -> Value {
     let account = &options.service_account;
     let subject = json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_policy_is_about_or_looks_up_is_read() {
+    fn only_kinds_that_policies_check_or_look_up_are_read() {
         let served = [
             ("", "pods", "Pod"),
             ("", "secrets", "Secret"),
@@ -281,15 +281,15 @@ mod tests {
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
-        let judged = Selection { policies: vec![policies], concerned_only: true, ..Selection::default() };
-        assert_eq!(rules(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
-        // What two sets are about together, for a comparison of them.
+        let checked = Selection { policies: vec![policies], concerned_only: true, ..Selection::default() };
+        assert_eq!(rules(&checked), ["apps: deployments", "networking.k8s.io: ingresses"]);
+        // The kinds of two sets together, as for a comparison of them.
         let other = self::policies("package other\n\ndeny contains \"x\" if input.kind == \"Pod\"\n");
-        let both = judged.policies.iter().cloned().chain([other]).collect();
+        let both = checked.policies.iter().cloned().chain([other]).collect();
         let both = Selection { policies: both, concerned_only: true, ..Selection::default() };
         assert_eq!(rules(&both), [": pods", "apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
-        assert_eq!(rules(&Selection { include, ..judged })[0], ": secrets");
+        assert_eq!(rules(&Selection { include, ..checked })[0], ": secrets");
         let exclude = vec!["*.core".parse().unwrap()];
         let rest = rules(&Selection { exclude, ..Selection::default() });
         assert_eq!(rest, ["apps: deployments", "networking.k8s.io: ingresses"]);

@@ -1,4 +1,4 @@
-//! Which policies a command uses where none are named, and those that have to be read from elsewhere first.
+//! The policies that a command uses: the named ones or the default, with those that are read from clusters and registries.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -13,22 +13,22 @@ use crate::{
     source::policies::{self, FollowedPolicies},
 };
 
-/// The directory that is used if it exists.
+/// The default directory, if it exists.
 const DIRECTORY: &str = "policies";
-/// The note on its use: a change to the tree that is checked may have added it.
+/// The note that it is used: a change to the checked tree may have added it.
 const FOUND: &str =
     "checking with ./policies instead of the built-in library; for both: --policies builtin --policies policies";
-/// What is used otherwise, and how to choose.
+/// The note that the builtin library is used instead.
 const BUILTIN: &str = "checking with the builtin library, as there is no ./policies: choose with --policies \
                        (a path, builtin, builtin:PART), or run kaudit init";
 
-/// Returns the policies that are named, or the default ones: `./policies`, or else the builtin library. `say` gets a line
-/// for the user about which default was taken.
+/// Returns the named policies, or the default: `./policies`, or else the builtin library. `say` receives a note for the user
+/// about which default is used.
 fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     if !named.is_empty() {
         return named.to_vec();
     }
-    // A link that leads nowhere is a mistake to tell, and no reason to judge by something else.
+    // A dangling link is an error to report, not a reason to check with other policies.
     if fs::symlink_metadata(DIRECTORY).is_ok() {
         say(FOUND);
         return vec![PolicySource::Path(Path::new(DIRECTORY).to_owned())];
@@ -37,17 +37,17 @@ fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     vec![PolicySource::builtin()]
 }
 
-/// Sources of policies; those that have to be read from elsewhere are followed until this is dropped.
-pub(super) struct Sources(Vec<Source>);
+/// Sources of policies. Those in clusters and bundles are followed until this is dropped.
+pub(super) struct PolicySources(Vec<FollowedSource>);
 
-enum Source {
+enum FollowedSource {
     Local(PolicySource),
     Cluster(FollowedPolicies),
     Bundle(FollowedBundle),
 }
 
-impl Sources {
-    /// Reads what is named, or what stands in for it, and follows it.
+impl PolicySources {
+    /// Reads and follows the named policies, or the default.
     ///
     /// # Errors
     /// As [`Self::follow`].
@@ -62,10 +62,10 @@ impl Sources {
         Self::follow(reading.chosen(chosen(named, say)), cluster, &bundles).await
     }
 
-    /// Reads what has to be read from elsewhere, and follows it.
+    /// Reads policies in clusters and bundles, and follows them.
     ///
     /// # Errors
-    /// When a source cannot be read as a whole; says what to do.
+    /// If a source cannot be read completely. The message says what to do.
     pub(super) async fn follow(
         sources: Vec<PolicySource>,
         cluster: &ClusterArgs,
@@ -76,21 +76,23 @@ impl Sources {
             followed.push(match source {
                 PolicySource::Cluster(source) => {
                     let (clients, served) = reach(cluster).await?;
-                    Source::Cluster(policies::follow(&source, &clients, served).await?)
+                    FollowedSource::Cluster(policies::follow(&source, &clients, served).await?)
                 }
-                PolicySource::Bundle(reference) => Source::Bundle(follower::follow(&reference, bundles).await?),
-                source => Source::Local(source),
+                PolicySource::Bundle(reference) => FollowedSource::Bundle(follower::follow(&reference, bundles).await?),
+                source => FollowedSource::Local(source),
             });
         }
         Ok(Self(followed))
     }
 
-    /// Returns them as they are now.
+    /// Returns the current version of all sources.
     pub(super) fn now(&self) -> Vec<PolicySource> {
         let sources = self.0.iter().map(|source| match source {
-            Source::Local(source) => vec![source.clone()],
-            Source::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
-            Source::Cluster(followed) => followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect(),
+            FollowedSource::Local(source) => vec![source.clone()],
+            FollowedSource::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
+            FollowedSource::Cluster(followed) => {
+                followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect()
+            }
         });
         sources.flatten().collect()
     }

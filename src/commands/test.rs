@@ -1,7 +1,7 @@
 //! `kaudit test`: the unit tests of policies.
 //!
 //! In: the paths of policies. Out: one [`TestRun`] with a result for each test, whatever its kind, written by
-//! [`output`]. Tests run in parallel, and are reported in the order of their places.
+//! [`output`]. Tests run in parallel, and are reported in the order of their files and lines.
 
 mod cases;
 pub mod coverage;
@@ -32,7 +32,7 @@ use crate::{
 /// Runs `kaudit test`; returns the exit code.
 ///
 /// # Errors
-/// When nothing could be run, with what to do; the exit code is 2 then.
+/// If no test could run. The message says what to do; the exit code is 2.
 pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
     let tested = tested::load(&options.sources, &limits)?;

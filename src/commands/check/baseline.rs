@@ -1,9 +1,9 @@
-//! Baselines: the violations that there were at one time, so that only new ones count.
+//! Baselines: the violations at one point in time, so that only new ones count.
 //!
-//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint), and of several with the same as
-//! many are known as are listed ([`matching`]). What a baseline lists and was not found is fixed only if it would have been
-//! found: where policies, scope or coverage differ it cannot be compared, and then the audit is incomplete. What is listed
-//! about manifests that were not given is left as it is.
+//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint); of several with the same one, as
+//! many are known as the baseline lists ([`matching`]). A listed violation that was not found is fixed only if it would have
+//! been found: if policies, scope or coverage differ, it cannot be compared, and the audit is incomplete. Listed violations of
+//! manifests that were not given are kept.
 
 mod matching;
 
@@ -38,7 +38,8 @@ use crate::{
 
 /// Kind of the document.
 const KIND: &str = "Baseline";
-/// The form that is written: each violation is listed. The first form had one entry for each id, and no such field.
+/// The version of the format that is written, which lists each violation. Version 1 had one entry for each id, and no such
+/// field.
 const FORM: u32 = 2;
 
 /// A file of violations.
@@ -49,7 +50,7 @@ pub(super) struct Baseline {
     kind: String,
     #[serde(default = "first_form")]
     form: u32,
-    /// Digest of the policies that it was made by.
+    /// Digest of the policies that it was made with.
     policies: String,
     scope: ObjectSource,
     /// Sorted.
@@ -64,7 +65,7 @@ impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// When the file cannot be read or is none, with the line.
+    /// If the file cannot be read or is not a baseline, with the line.
     pub(super) fn read(path: &Path, prune: bool) -> anyhow::Result<Self> {
         let shown = || format!("reading the baseline {}", path.display());
         let document = UnpackedFile::read(path).with_context(shown)?;
@@ -91,7 +92,7 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Makes one of the violations of a result.
+    /// Makes a baseline of the violations of a result.
     fn of(result: &AuditResult, check: &CheckArgs, policies: &str) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -114,9 +115,9 @@ impl Baseline {
         replace_file(path, write).with_context(|| format!("writing the baseline {}", path.display()))
     }
 
-    /// Skips what it lists, and says what is fixed and what cannot be compared. Returns what it would list without what is
-    /// fixed, and with what is in other words now.
-    fn apply(&self, result: &mut AuditResult, policies: &str, given: Given<'_>) -> Vec<BaselineEntry> {
+    /// Skips the listed violations, and adds a summary of those that are fixed and those that cannot be compared. Returns the
+    /// entries of the pruned baseline: without fixed violations, and with the present messages of reworded ones.
+    fn apply(&self, result: &mut AuditResult, policies: &str, given: GivenManifests<'_>) -> Vec<BaselineEntry> {
         let comparison = BaselineComparison { counts: self.form >= FORM, other_policies: self.policies != policies };
         let matched = comparison.matched(&self.results, &result.results);
         let at = |object: &ObjectRef, entry: &Entry| {
@@ -124,7 +125,7 @@ impl Baseline {
         };
         let listed = matched.known.iter().map(|position| &result.results[*position]);
         let listed: HashSet<_> = listed.map(|entry| at(&entry.resource, entry)).collect();
-        // Dependents that came since are no other violation than the one of their owner.
+        // A violation of a later dependent is not new if that of its owner is listed.
         let covered = |entry: &Entry| entry.covered_by.as_ref().is_some_and(|owner| listed.contains(&at(owner, entry)));
         let mut left: Vec<BaselineEntry> = Vec::new();
         let (reach, mut summary) = (Reach::of(result), BaselineSummary::default());
@@ -134,7 +135,7 @@ impl Baseline {
                 continue;
             }
             if matched.unmatched.contains(&position) {
-                match self.standing(entry, &reach, given) {
+                match self.state_of(entry, &reach, given) {
                     BaselineState::Fixed => {
                         summary.fixed.push(entry.clone());
                         continue;
@@ -166,8 +167,8 @@ impl Baseline {
         left
     }
 
-    /// Returns what became of a violation that was not found.
-    fn standing(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: Given<'_>) -> BaselineState {
+    /// Returns the state of a listed violation that was not found.
+    fn state_of(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: GivenManifests<'_>) -> BaselineState {
         let source = if given.content.is_some() { ObjectSource::Manifests } else { ObjectSource::Cluster };
         if self.scope != source {
             return BaselineState::Incomparable(format!("the baseline is that of {}", self.scope));
@@ -180,7 +181,7 @@ impl Baseline {
     }
 }
 
-/// What became of a violation that a baseline lists and that was not found.
+/// The state of a listed violation that was not found.
 enum BaselineState {
     Fixed,
     /// Its manifest was not given, or it is less severe than what is reported.
@@ -189,18 +190,18 @@ enum BaselineState {
     Incomparable(String),
 }
 
-/// The objects that a run had.
+/// The manifests of a run.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'g> {
-    /// Of manifests.
+pub(super) struct GivenManifests<'g> {
+    /// What they contain; `None` if the run is of a cluster.
     pub(super) content: Option<&'g ManifestContent>,
-    /// Files and directories that were named.
+    /// Files and directories that were given.
     pub(super) paths: &'g [PathBuf],
 }
 
-impl Given<'_> {
-    /// Whether an object was read, or would have been if it were still there. A cluster is read as a whole; of what could not
-    /// be read [`Reach`] knows.
+impl GivenManifests<'_> {
+    /// Whether an object was read, or would have been if it still existed. A cluster is read as a whole; [`Reach`] has the
+    /// parts that could not be read.
     fn is_read(self, entry: &BaselineEntry) -> bool {
         let Some(content) = self.content else { return true };
         let name: ObjectName = (entry.kind.clone(), entry.name.clone());
@@ -209,7 +210,7 @@ impl Given<'_> {
     }
 }
 
-/// Returns a path without `.`, and without `..` as far as it can be.
+/// Returns a path without `.`, and without `..` where possible.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
         match part {
@@ -223,7 +224,7 @@ fn plain(path: &Path) -> PathBuf {
     })
 }
 
-/// Compares a result with the baseline of the options, or writes one, or drafts of exceptions, as they say.
+/// Compares a result with a baseline, writes a baseline, or writes draft exceptions, according to the options.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -235,7 +236,7 @@ pub(super) fn settle(
     content: Option<&ManifestContent>,
 ) -> anyhow::Result<()> {
     let options = &check.exceptions;
-    let given = Given { content, paths: &check.source.manifests.filename };
+    let given = GivenManifests { content, paths: &check.source.manifests.filename };
     if let (Some(path), Some(mut baseline)) = (&options.baseline, baseline) {
         let left = baseline.apply(result, policies, given);
         if options.prune_baseline && left != baseline.results {
@@ -243,7 +244,7 @@ pub(super) fn settle(
             baseline.write(path)?;
         }
     }
-    // What the baseline lists needs no exception.
+    // Listed violations need no exception.
     if let Some(path) = &options.write_exceptions {
         drafts::write(path, result)?;
     }
@@ -273,7 +274,7 @@ mod tests {
                 value: None,
                 file: Some(file.to_owned()),
             };
-            Given { content: Some(&content), paths: &[path.into()] }.is_read(&entry)
+            GivenManifests { content: Some(&content), paths: &[path.into()] }.is_read(&entry)
         };
         for (path, file) in [
             ("m", "m/a.yaml"),

@@ -1,4 +1,4 @@
-//! Whether anything was checked: a run without objects has not found that everything is clean, so it fails.
+//! Checks that a run had objects: without objects, nothing is known to be clean, so the run fails.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,15 +21,15 @@ use crate::{
     source::manifest::{ManifestContent, is_stdin},
 };
 
-/// Namespaces that are listed to find the one that a misspelt name means.
+/// How many namespaces are listed to find the nearest name.
 const NAMESPACES: u32 = 500;
-/// The paths that an error about missing objects names at most.
+/// How many paths an error about missing objects names at most.
 const SHOWN_PATHS: usize = 3;
 
-/// Makes sure that manifests had objects to check, and some in each namespace that was named.
+/// Checks that the manifests had objects, and some in each named namespace.
 ///
 /// # Errors
-/// When there was none, with the reason.
+/// If there was none, with the reason.
 pub(in crate::commands) fn of_manifests(
     result: &AuditResult,
     scope: &ScopeArgs,
@@ -90,14 +90,14 @@ fn no_object(paths: &[PathBuf]) -> String {
     format!("no object found in {}{more}{}", shown.join(", "), render.unwrap_or_default())
 }
 
-/// Makes sure that a cluster had objects to check, and some in each namespace that was named. Where a kind could not be read
-/// the result is incomplete, and says so itself.
+/// Checks that the cluster had objects, and some in each named namespace. If a kind could not be read, this is not an error:
+/// the result is incomplete anyway.
 ///
 /// # Errors
-/// When there was none, with the reason.
+/// If there was none, with the reason.
 pub(in crate::commands) async fn of_cluster(result: &AuditResult, client: &Client) -> anyhow::Result<()> {
     let is_whole = result.scope.as_ref().is_none_or(|scope| scope.shard.is_whole());
-    // Other shards have the objects.
+    // Other shards may have the objects.
     if !is_whole || result.coverage.iter().any(Coverage::is_gap) {
         return Ok(());
     }
@@ -140,7 +140,7 @@ pub(super) async fn warn_of_nothing(
     }
 }
 
-/// Returns that a namespace does not exist; `None` if it does, or if that cannot be known.
+/// Returns a message if a namespace does not exist; `None` if it exists or cannot be read.
 async fn missing_namespace(client: &Client, name: &str) -> Option<String> {
     let api = Api::<Namespace>::all(client.clone());
     match api.get_metadata_opt(name).await {
@@ -168,7 +168,7 @@ fn inactive(result: &AuditResult) -> Option<String> {
     (inactive > 0).then(|| "all objects are over, as finished Jobs are; to check them: --inactive judge".to_owned())
 }
 
-/// Returns that the options leave no kind to check, if that is so.
+/// Returns a message if the options exclude every kind.
 fn excluded(result: &AuditResult) -> Option<String> {
     let kinds = || result.coverage.iter().filter(|kind| !kind.is_documents() && kind.group != OWN_GROUP);
     let is_excluded = |kind: &Coverage| kind.state == State::Excluded;

@@ -1,4 +1,4 @@
-//! `check --once` with several contexts: what several clusters hold now, in one result.
+//! `check --once` with several contexts: checks several clusters, with one result.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tracing::warn;
 use super::{
     baseline::{self, Baseline},
     once,
-    wiring::{INTERRUPTED, Rules},
+    wiring::{AuditRules, INTERRUPTED},
 };
 use crate::{
     audit::result::AuditResult,
@@ -22,10 +22,10 @@ use crate::{
     output::{self, Format},
 };
 
-/// Makes sure that several clusters are checked once, and without options that are about one cluster.
+/// Checks that several clusters are given only with `--once`, and without options for a single cluster.
 ///
 /// # Errors
-/// Says which option is not possible, and what is.
+/// Names the invalid option, and what to do instead.
 pub(super) fn check_options(check: &CheckArgs) -> anyhow::Result<()> {
     if check.mode() != CheckMode::Clusters {
         ensure!(
@@ -49,7 +49,7 @@ pub(super) fn check_options(check: &CheckArgs) -> anyhow::Result<()> {
 /// Checks clusters one after the other, and returns the exit code. One that cannot be checked makes the result incomplete.
 pub(super) async fn run(
     check: &CheckArgs,
-    rules: &Rules,
+    rules: &AuditRules,
     baseline: Option<Baseline>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
@@ -83,7 +83,7 @@ pub(super) async fn run(
     Ok(output::exit_code(&result, check.fail_on, true))
 }
 
-/// Returns the contexts that are asked for, each once.
+/// Returns the selected contexts, each once.
 fn contexts(check: &CheckArgs) -> anyhow::Result<Vec<String>> {
     if check.contexts.all_contexts {
         let all = client::contexts(check.cluster.kubeconfig.as_deref())?;

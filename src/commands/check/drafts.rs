@@ -1,4 +1,4 @@
-//! Drafts of exceptions for the violations that there are: `--write-exceptions`.
+//! Drafts of exceptions for the present violations: `--write-exceptions`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn write(path: &Path, result: &AuditResult) -> anyhow::Result<()> {
-    // What is excused for an owner is for its dependents.
+    // An exception for an owner also excuses its dependents.
     let result = result.rolled_up();
     let violations: Vec<&Entry> = result.results.iter().filter(|entry| entry.result.is_violation()).collect();
     let head = "# Fill in each reason, and delete the exceptions for violations that will be fixed.\n";

@@ -1,4 +1,4 @@
-//! The files of exceptions: read at the start, and again whenever they changed.
+//! Reads the files of exceptions at the start, and again whenever they change.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     model::exception::ExceptionState,
 };
 
-/// Reads the exceptions that the options name, and how long those of teams may be.
+/// Reads the exceptions that the options name, with the limit on the duration of those of teams.
 ///
 /// # Errors
 /// When a file cannot be read, with file and line.
@@ -39,15 +39,15 @@ pub(super) struct ExceptionFiles {
 }
 
 impl ExceptionFiles {
-    /// Notes the present state of files that are about to be read.
+    /// Captures the present state of files that are about to be read.
     pub(super) async fn new(paths: &[PathBuf]) -> Self {
         let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::from).collect();
         let loaded = fingerprint(&sources).await;
         Self { paths: paths.to_vec(), sources, loaded }
     }
 
-    /// Reads the files again whenever they changed and have come to rest, until the pipeline has ended. Standard input can be
-    /// read only once, so that nothing is read again if it is one of them.
+    /// Reads the files again when they have changed and then stayed the same for one poll, until the pipeline has ended. If
+    /// standard input is one of them, nothing is read again, since it can be read only once.
     pub(super) async fn follow(mut self, pipeline: mpsc::Sender<Command>) {
         let mut before = self.loaded;
         let is_followed = !self.paths.is_empty() && self.paths.iter().all(|path| path.as_os_str() != "-");
@@ -59,25 +59,25 @@ impl ExceptionFiles {
                 continue;
             }
             self.loaded = now;
-            // An error says that the pipeline has ended.
+            // An error means that the pipeline has ended.
             let _ended = pipeline.send(Command::Except(load_files(&self.paths).await)).await;
         }
     }
 }
 
-/// Logs once that an exception is not in force, has ended or is about to end, until the pipeline has ended.
+/// Logs once that an exception is invalid, has ended or is about to end, until the pipeline has ended.
 pub(super) async fn warn_of(mut overview: watch::Receiver<Option<Arc<Overview>>>) {
     use ExceptionState::{Expired, Expiring, Invalid};
-    let mut told: BTreeMap<String, ExceptionState> = BTreeMap::new();
+    let mut logged: BTreeMap<String, ExceptionState> = BTreeMap::new();
     while overview.changed().await.is_ok() {
         let exceptions = overview.borrow_and_update().as_ref().map(|overview| overview.exceptions.clone());
         let now = exceptions.unwrap_or_default();
         for exception in now.iter().filter(|exception| matches!(exception.state, Expiring | Expired | Invalid)) {
-            if told.get(&exception.name) != Some(&exception.state) {
+            if logged.get(&exception.name) != Some(&exception.state) {
                 let kind = if exception.is_of_files() { "" } else { "PolicyException " };
                 warn!("{kind}{} {}", exception.name, exception.sentence());
             }
         }
-        told = now.into_iter().map(|exception| (exception.name, exception.state)).collect();
+        logged = now.into_iter().map(|exception| (exception.name, exception.state)).collect();
     }
 }

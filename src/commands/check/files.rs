@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     baseline::{self, Baseline},
     checked, fixing,
-    wiring::{self, Rules, Wiring},
+    wiring::{self, AuditRules, Wiring},
 };
 use crate::{
     audit::result::{AuditResult, Entry},
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Documents between the files and the pipeline. Few: they are read faster than they are judged.
+/// How many documents are queued for the pipeline. Few, since they are read faster than they are evaluated.
 const DOCUMENTS: usize = 128;
 
 /// Finds the lines of the fields that results are about.
@@ -37,10 +37,10 @@ fn locate_fields(results: &mut [Entry]) {
     }
 }
 
-/// Judges manifests; returns the exit code.
+/// Checks manifests; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
-    rules: Rules,
+    rules: AuditRules,
     baseline: Option<Baseline>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
@@ -55,7 +55,7 @@ pub(super) async fn run(
     let run = ManifestCheck { check, files: files.into(), stop, metrics };
     let policies = rules.policies.digest.to_string();
     let rules_for_fixes = check.fixing.fix.then(|| rules.clone());
-    // Which objects were read says what of a baseline is fixed.
+    // A violation of a baseline is fixed only if its object was read.
     let listed = baseline.is_some();
     let (mut result, mut content) = run.evaluate(rules, listed).await?;
     if check.fixing.diff {
@@ -94,7 +94,7 @@ struct ManifestCheck<'c> {
 
 impl ManifestCheck<'_> {
     /// Reads and evaluates the present contents of the files; `listed` collects the names of all objects.
-    async fn evaluate(&self, rules: Rules, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
+    async fn evaluate(&self, rules: AuditRules, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
         let Self { check, files, stop, metrics } = self;
         let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop.clone(), Arc::clone(metrics));
         let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };

@@ -16,9 +16,9 @@ use crate::{
     source::manifest::{FieldFix, FixedDocument, FixedObject, ManifestFile, ManifestText},
 };
 
-/// The most rounds of fixes: a fix may lead to another result with a fix.
+/// The maximum number of rounds: a fix may lead to another result with a fix.
 const ROUNDS: usize = 5;
-/// The most results with a fix in SARIF.
+/// The maximum number of results with a fix in SARIF.
 const MOST_EDITS: usize = 1_000;
 
 /// The fixes applied so far.
@@ -129,7 +129,7 @@ pub(super) fn find_edits(results: &mut [Entry]) {
     }
 }
 
-/// Reads a file; neither standard input nor a URL is one.
+/// Reads a file; `None` for standard input and URLs.
 fn read(file: &str) -> Option<String> {
     fs::read_to_string(file).ok().filter(|_| Path::new(file).is_file())
 }

@@ -1,6 +1,7 @@
-//! The result stream of the long run: a line for each violation that appears, is resolved, or came with a change.
+//! The result stream of the long run: a line for each violation that is new, is resolved, or happened in a transition.
 //!
-//! Nobody waits for whoever reads it. A line that cannot be written is counted at once and told at most once a minute.
+//! A slow reader does not delay anything. A line that cannot be written is dropped and counted at once; a warning is logged at
+//! most once a minute.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -25,14 +26,14 @@ use crate::{
     output::Streams,
 };
 
-/// Lines that wait for the reader of standard output; more are dropped.
+/// How many lines are queued for the reader of standard output; more are dropped.
 const LINES: usize = 10_000;
-/// Lines that are written at a time.
+/// How many lines are written at a time.
 const BATCH: usize = 100;
-/// How often it is told that lines are lost.
-const TELL_EVERY: Duration = Duration::from_mins(1);
+/// How often lost lines are logged.
+const REPORT_EVERY: Duration = Duration::from_mins(1);
 
-/// Writes lines beside everything else; returns what takes the deltas, and never blocks.
+/// Writes lines in a task of its own; returns a function that queues the lines of a delta and never blocks.
 pub(super) fn write(
     mut streams: Streams,
     metrics: &Arc<Metrics>,
@@ -47,7 +48,7 @@ pub(super) fn write(
             let write = move || {
                 for (event, entry, time) in &taken {
                     match streams.line(*event, entry, *time) {
-                        Ok(true) => failed.tell_when_due(),
+                        Ok(true) => failed.report_when_due(),
                         Ok(false) => return None,
                         Err(error) => failed.add(&format!("{error:#}")),
                     }
@@ -62,9 +63,9 @@ pub(super) fn write(
         let (resource, now) = (Arc::new(ObjectRef::new(&delta.object, &delta.uid)), Timestamp::now());
         for (event, violation) in delta.changes() {
             match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
-                Ok(()) => slow.tell_when_due(),
+                Ok(()) => slow.report_when_due(),
                 Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),
-                // A reader that closes standard output has seen enough.
+                // The reader has closed standard output, which is not a loss.
                 Err(TrySendError::Closed(_)) => return,
             }
         }
@@ -76,15 +77,15 @@ struct Losses {
     /// The reason as a metric's label.
     reason: &'static str,
     metrics: Arc<Metrics>,
-    unreported: Mutex<Untold>,
+    unreported: Mutex<UnreportedLosses>,
 }
 
-/// Losses since they were told last.
+/// The losses since the last report.
 #[derive(Default)]
-struct Untold {
+struct UnreportedLosses {
     lines: u64,
     why: String,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Losses {
@@ -98,32 +99,32 @@ impl Losses {
         let mut unreported = self.unreported.lock().unwrap_or_else(PoisonError::into_inner);
         unreported.lines += 1;
         why.clone_into(&mut unreported.why);
-        unreported.tell_when_due();
+        unreported.report_when_due();
     }
 
-    fn tell_when_due(&self) {
-        self.unreported.lock().unwrap_or_else(PoisonError::into_inner).tell_when_due();
+    fn report_when_due(&self) {
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner).report_when_due();
     }
 }
 
-impl Untold {
-    fn tell_when_due(&mut self) {
-        if self.lines > 0 && self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.tell();
+impl UnreportedLosses {
+    fn report_when_due(&mut self) {
+        if self.lines > 0 && self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
+            self.report();
         }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         warn!(lines = self.lines, "Results are not written: {}", self.why);
-        (self.lines, self.told) = (0, Some(Instant::now()));
+        (self.lines, self.reported) = (0, Some(Instant::now()));
     }
 }
 
-/// Tells the rest.
-impl Drop for Untold {
+/// Reports the remaining losses.
+impl Drop for UnreportedLosses {
     fn drop(&mut self) {
         if self.lines > 0 {
-            self.tell();
+            self.report();
         }
     }
 }
@@ -148,10 +149,10 @@ mod tests {
         output::{Format, Target},
     };
 
-    /// A delta with so many violations that appeared.
+    /// Returns a delta with this many new violations.
     fn delta(violations: usize) -> Delta {
-        let finding = |number: usize| Finding::sample(&format!("violation {number}"));
-        let violation = |number| Violation::new(Subject::SAMPLE, finding(number), Timestamp::UNIX_EPOCH);
+        let finding = |index: usize| Finding::sample(&format!("violation {index}"));
+        let violation = |index| Violation::new(Subject::SAMPLE, finding(index), Timestamp::UNIX_EPOCH);
         Delta {
             object: ObjectKey {
                 kind: Kind::sample("", "pods", "Pod"),
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_nobody_reads_are_counted() {
+    async fn unread_lines_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -186,7 +187,7 @@ mod tests {
         take(&delta(3 * LINES));
         let lost = dropped(&metrics, "slow_reader");
         assert!(lost > LINES, "only {lost}");
-        // What was not lost is still written as soon as somebody reads.
+        // Queued lines are written as soon as they are read.
         let reading = tokio::task::spawn_blocking(move || {
             BufReader::new(reader).lines().take(3 * LINES - lost).map(|line| line.unwrap().len()).sum::<usize>()
         });
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_for_a_full_disk_are_counted_and_told_once() {
+    async fn lines_for_a_full_disk_are_counted() {
         let (metrics, mut helpers) = (Arc::new(Metrics::default()), JoinSet::new());
         let take = write(streams("/dev/full".as_ref()), &metrics, &mut helpers);
         take(&delta(500));
@@ -207,16 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_at_once_and_then_with_their_number() {
+    fn the_first_loss_is_reported_at_once_and_later_ones_are_summed_up() {
         let losses = Losses::new("failed", &Arc::default());
         for _ in 0..3 {
             losses.add("no space left on device");
         }
         let mut unreported = losses.unreported.lock().unwrap();
-        assert!(unreported.told.is_some());
-        assert_eq!(unreported.lines, 2, "the first is told");
-        unreported.told = None;
-        unreported.tell_when_due();
+        assert!(unreported.reported.is_some());
+        assert_eq!(unreported.lines, 2, "the first is reported");
+        unreported.reported = None;
+        unreported.report_when_due();
         assert_eq!(unreported.lines, 0);
     }
 }

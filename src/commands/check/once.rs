@@ -1,4 +1,4 @@
-//! `check --once`: what a cluster holds now.
+//! `check --once`: checks the present objects of a cluster.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     baseline::{self, Baseline},
     checked, recording,
-    wiring::{self, CHANGES, INTERRUPTED, Rules, Wiring},
+    wiring::{self, AuditRules, CHANGES, INTERRUPTED, Wiring},
 };
 use crate::{
     audit::result::AuditResult,
@@ -28,7 +28,7 @@ use crate::{
 /// Checks a cluster once; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
-    rules: Rules,
+    rules: AuditRules,
     baseline: Option<Baseline>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
@@ -44,11 +44,11 @@ pub(super) async fn run(
     Ok(output::exit_code(&result, check.fail_on, recorded))
 }
 
-/// Checks a cluster once; returns the result, and the recorders that may still have something to write.
+/// Checks a cluster once; returns the result, and the recorders, which may have pending writes.
 pub(super) async fn audit(
     check: &CheckArgs,
     cluster: &ClusterArgs,
-    rules: Rules,
+    rules: AuditRules,
     stop: &CancellationToken,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<(AuditResult, Recorders)> {
@@ -56,12 +56,12 @@ pub(super) async fn audit(
     let connecting = stop.run_until_cancelled(Span::begin("connect").cover(connect(cluster, &check.scope)));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
-    wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
+    wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let memory = watch::channel(None).1;
     let settings = recording::settings(check, &clients, receivers, &commands, memory, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));
     let terms = Terms { settings, overview: wiring.overview(), lines: None, pipeline: commands, over: stop.clone() };
-    // The one term begins before anything is judged, and ends with the pipeline.
+    // The only leadership term begins before the evaluation, and ends with the pipeline.
     let beginning = stop.run_until_cancelled(terms.begin(clients.plain.clone()));
     let recorders = beginning.await.context(INTERRUPTED)?;
     drop(terms);

@@ -1,4 +1,4 @@
-//! The policies: loaded at the start, and again whenever their sources changed.
+//! Loads the policies at the start, and again whenever their sources change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     audit::command::Command,
     blocking::spawn_blocking,
     cli::policies::EvaluationArgs,
-    commands::sources::Sources,
+    commands::sources::PolicySources,
     judge::{
         files::{self, Fingerprint},
         last_good::LastGood,
@@ -22,14 +22,13 @@ use crate::{
     telemetry::{Span, count},
 };
 
-/// How often files are looked at. Polling also sees changes on network and overlay file systems, and of
-/// mounted `ConfigMap`s.
+/// How often files are polled. Polling also detects changes on network and overlay file systems, and of mounted `ConfigMap`s.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// A way to load policies from sources.
 type Load = fn(&[PolicySource], &Limits) -> Result<PolicySet, LoadError>;
 
-/// Loads what can be loaded, in one of the ways of [`PolicySet`]. The outer error is not about the policies.
+/// Loads policies with a function of [`PolicySet`]. The outer error is not about the policies.
 pub(in crate::commands) async fn load(
     load: Load,
     sources: &[PolicySource],
@@ -39,7 +38,7 @@ pub(in crate::commands) async fn load(
     loaded(move || load(&sources, &limits)).await
 }
 
-/// Has policies loaded within a span of that.
+/// Loads policies on a blocking thread, in a span of its own.
 async fn loaded(
     load: impl FnOnce() -> Result<PolicySet, LoadError> + Send + 'static,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
@@ -53,7 +52,7 @@ async fn loaded(
     Ok(loaded)
 }
 
-/// Logs what is wrong with the policies, and what they cannot see from a shard.
+/// Logs the problems of the policies, and that their lookups are limited to a shard.
 pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
     for problem in &policies.problems {
         if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
@@ -63,29 +62,29 @@ pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
     }
 }
 
-/// Loads the policies again whenever they changed and have come to rest.
+/// Loads the policies again when they have changed and then stayed the same for one poll.
 pub(super) struct Reloader {
-    sources: Sources,
+    sources: PolicySources,
     evaluation: EvaluationArgs,
     shard: Shard,
-    /// What `in_force` was loaded from.
+    /// The state that `in_force` was loaded from.
     loaded: SourceState,
     in_force: Arc<PolicySet>,
     last_good: LastGood,
 }
 
-/// Sources of policies, and the state of their files. It is taken before they are read, so that what changes meanwhile is a
-/// difference from the state that was loaded.
+/// Sources of policies, and the state of their files. It is taken before they are read, so that a change in the meantime
+/// differs from the loaded state.
 #[derive(Clone, PartialEq)]
 pub(super) struct SourceState {
     pub(super) sources: Vec<PolicySource>,
-    /// `None` if it cannot be found out.
+    /// `None` if it is unknown.
     files: Option<Fingerprint>,
 }
 
 impl SourceState {
     /// Returns the present state.
-    pub(super) async fn of(sources: &Sources) -> Self {
+    pub(super) async fn of(sources: &PolicySources) -> Self {
         let sources = sources.now();
         let files = fingerprint(&sources).await;
         Self { sources, files }
@@ -93,9 +92,9 @@ impl SourceState {
 }
 
 impl Reloader {
-    /// Makes one that has policies in force which were loaded from `sources` in a state.
+    /// Makes a reloader for the policies in force and the state that they were loaded from.
     pub(super) fn new(
-        (sources, loaded): (Sources, SourceState),
+        (sources, loaded): (PolicySources, SourceState),
         evaluation: &EvaluationArgs,
         shard: Shard,
         in_force: &Arc<PolicySet>,
@@ -105,14 +104,14 @@ impl Reloader {
         Self { sources, evaluation: evaluation.clone(), shard, loaded, in_force: Arc::clone(in_force), last_good }
     }
 
-    /// Sends what was loaded, until the pipeline has ended.
+    /// Sends reloaded policies to the pipeline, until it has ended.
     pub(super) async fn run(mut self, pipeline: mpsc::Sender<Command>) {
         let mut failed = false;
         let mut before = self.loaded.clone();
         while !pipeline.is_closed() {
             sleep(POLL).await;
             let now = SourceState::of(&self.sources).await;
-            // Whoever is writing files gets the time to finish.
+            // Wait until all files are written.
             let at_rest = before == now;
             before = now.clone();
             if now == self.loaded || !at_rest {
@@ -127,7 +126,7 @@ impl Reloader {
                     continue;
                 }
             };
-            // Policies that are the same as before are worth a message only after some that failed.
+            // Unchanged policies are worth a message only after a failure.
             let was_failing = std::mem::replace(&mut failed, reload.is_err());
             if let Ok(policies) = &reload {
                 let before = std::mem::replace(&mut self.in_force, policies.clone());
@@ -139,7 +138,7 @@ impl Reloader {
                 }
                 log_problems(policies, self.shard);
             }
-            // An error says that the pipeline has ended.
+            // An error means that the pipeline has ended.
             let _ended = pipeline.send(Command::Reload(reload)).await;
         }
     }
@@ -156,7 +155,7 @@ impl Reloader {
     }
 }
 
-/// Returns what changes when the files of `sources` do; `None` if that cannot be found out.
+/// Returns a fingerprint of the files of `sources`; `None` if it cannot be computed.
 pub(super) async fn fingerprint(sources: &[PolicySource]) -> Option<Fingerprint> {
     let sources = sources.to_vec();
     spawn_blocking(move || files::fingerprint(&sources)).await.ok()

@@ -1,4 +1,4 @@
-//! What is recorded in the cluster, by the options of the command line.
+//! Settings of the recorders, from the options of the command line.
 
 use std::{
     fs::File,
@@ -26,12 +26,12 @@ use crate::{
 /// Reads the receivers of notifications, if there are any.
 ///
 /// # Errors
-/// Says what is wrong with them, with file, line and column.
+/// If their file is invalid, with file, line and column.
 pub(super) fn receivers(check: &CheckArgs) -> anyhow::Result<Option<Arc<NotifyConfig>>> {
     check.writing.notify.as_deref().map(|path| NotifyConfig::load(path).map(Arc::new)).transpose()
 }
 
-/// Returns the first report API that is served of those that may be written.
+/// Returns the first report API that may be written and is served.
 pub(super) fn report_api(check: &CheckArgs, served: &Served) -> Option<reports::Api> {
     let is_served = |api: &reports::Api| {
         served.kinds.iter().any(|kind| (&*kind.group, &*kind.plural) == (api.group(), api.kind(true).1))
@@ -68,7 +68,7 @@ pub(super) fn warn_of_unread_input() {
     }
 }
 
-/// Returns the settings of all recorders that are wanted; `pipeline` tells what stands.
+/// Returns the settings of all enabled recorders; `pipeline` returns the open violations for notifications.
 pub(super) fn settings(
     check: &CheckArgs,
     clients: &Clients,

@@ -1,4 +1,4 @@
-//! The long run: what a cluster holds, and every change, until a signal comes.
+//! The long run: checks the objects of a cluster, and every change, until a signal comes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     lines,
     policies::{self, SourceState},
     recording,
-    wiring::{self, CHANGES, Rules, Wiring},
+    wiring::{self, AuditRules, CHANGES, Wiring},
 };
 use crate::{
     audit::command::Command,
@@ -27,7 +27,7 @@ use crate::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
     },
-    commands::{connect::reach, sources::Sources},
+    commands::{connect::reach, sources::PolicySources},
     metrics::Metrics,
     output::Streams,
     record::{memory, reports, term::Terms},
@@ -46,31 +46,31 @@ use crate::{
 /// How long the last lines may take once everything else is written.
 const PRINTING: Duration = Duration::from_secs(2);
 
-/// What a long run begins with.
-pub(super) struct Run {
-    /// What it judges by first.
-    pub(super) rules: Rules,
-    /// Where the policies of that come from, and the state from which they were loaded.
-    pub(super) sources: (Sources, SourceState),
-    /// Where the exceptions of that come from.
+/// The inputs of a long run.
+pub(super) struct WatchInputs {
+    /// The first policies and exceptions.
+    pub(super) rules: AuditRules,
+    /// The sources of these policies, and the state from which they were loaded.
+    pub(super) sources: (PolicySources, SourceState),
+    /// The files of these exceptions.
     pub(super) exception_files: ExceptionFiles,
     /// Counters.
     pub(super) metrics: Arc<Metrics>,
-    /// That of the start.
+    /// The span of the start.
     pub(super) span: Span,
 }
 
-/// Judges a cluster until `stop`; returns the exit code.
+/// Checks a cluster until `stop`; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
-    Run { rules, sources, exception_files, metrics, span }: Run,
+    WatchInputs { rules, sources, exception_files, metrics, span }: WatchInputs,
     stop: CancellationToken,
 ) -> anyhow::Result<u8> {
     recording::warn_of_unread_input();
     let streams = Streams::open(&check.output, check.log.color)?;
     let receivers = recording::receivers(check)?;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
-    wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
+    wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let page = match &check.serving.listen_ui {
@@ -84,7 +84,7 @@ pub(super) async fn run(
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    // A kind may come and go while kaudit runs, and one answer may lack it: that is no reason not to start.
+    // Start even if a kind is missing: it may be added later, or one discovery response may lack it.
     if let Err(why) = check.scope.selection(None).check(&served) {
         warn!("{why}; it is read or left out as soon as it is served");
     }
@@ -93,7 +93,7 @@ pub(super) async fn run(
             pipeline: commands.clone(),
             progress: wiring.progress(),
             overview: wiring.overview(),
-            told: wiring.told(),
+            told: wiring.reported(),
         };
         helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
     }
@@ -127,12 +127,12 @@ pub(super) async fn run(
         policies: Some(wiring.policies()),
     };
     helpers.spawn(Informer::new(clients.clone(), selection, options, changes).run(served));
-    // On a task of its own: what takes it long must not delay the renewal of the Lease.
+    // In a task of its own: long work of the pipeline must not delay the renewal of the Lease.
     let settings = wiring::settings(check, &rules.policies);
-    let judging = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
+    let evaluating = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
     drop(span);
     let stopping = async {
-        judging.await.context("evaluation failed, which is a bug")?;
+        evaluating.await.context("evaluation failed, which is a bug")?;
         info!("Stopping: writing what is pending");
         over.cancel();
         Ok(())
@@ -143,8 +143,8 @@ pub(super) async fn run(
     Ok(0)
 }
 
-/// Serves each page at the address that was asked for, before the cluster is asked anything: a probe sees a process that
-/// is not ready, not one that is not there.
+/// Serves health, metrics and status before connecting to the cluster, so that a probe finds a process that is not ready
+/// instead of none.
 async fn serve(
     check: &CheckArgs,
     wiring: &Wiring,
@@ -167,19 +167,19 @@ async fn serve(
     Ok(())
 }
 
-/// Returns what seeing the page takes; `None` if everybody may see it.
+/// Returns the access checks of the page; `None` if everyone may see it.
 fn access(check: &CheckArgs, clients: &Clients, served: &Served) -> Option<AccessSettings> {
     let audit = check.shard().name(&check.recording.audit_name);
     let written = recording::report_api(check, served);
     (check.page.ui_auth == UiAuth::Token).then(|| AccessSettings {
         client: clients.plain.clone(),
         audit: (clients.namespace().to_owned(), audit),
-        // Who may read the preferred ones may see results also where none are written.
+        // If no reports are written, the right to read those of the preferred API decides.
         reports: written.unwrap_or(reports::Api::OpenReports),
     })
 }
 
-/// Returns this replica's part in the election of a leader, as a follower.
+/// Returns this replica's candidate for leader election, which is not the leader yet.
 fn candidate(check: &CheckArgs, clients: &Clients) -> Candidate<ClusterStore> {
     let store = ClusterStore {
         api: Api::namespaced(clients.plain.clone(), clients.namespace()),

@@ -1,4 +1,4 @@
-//! The channels into and out of a pipeline, and what becomes of its result.
+//! The channels into and out of a pipeline, and its settings.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
         result::AuditResult,
     },
     cli::{
-        check::{CheckArgs, Initial, CheckMode, Switch},
+        check::{CheckArgs, CheckMode, Initial, Switch},
         scope::{GroupBy, Inactive, SourceArgs, SyncArgs},
     },
     judge::set::PolicySet,
@@ -28,31 +28,31 @@ use crate::{
     },
 };
 
-/// Changes between a cluster and the pipeline; the informer waits when they are not taken.
+/// How many changes are queued between a cluster and the pipeline; the informer waits while the queue is full.
 pub(in crate::commands) const CHANGES: usize = 1_024;
-/// Why a run that ends by itself has no result.
+/// The error of a run that was stopped before it had a result.
 pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was checked";
-/// Commands that wait until the pipeline has dealt with a batch of changes.
+/// How many commands are queued while the pipeline processes a batch of changes.
 const COMMANDS: usize = 16;
 
-/// The part of the memory that changes on their way to the pipeline may take: 1 / 16.
+/// The share of the memory that changes on their way to the pipeline may use: 1 / 16.
 const IN_FLIGHT: u64 = 16;
 
-/// What objects are judged by, and what is excused.
+/// The policies that are evaluated, and the exceptions that excuse violations.
 #[derive(Clone)]
-pub(in crate::commands) struct Rules {
+pub(in crate::commands) struct AuditRules {
     pub(in crate::commands) policies: Arc<PolicySet>,
     pub(in crate::commands) exceptions: Exceptions,
 }
 
-/// A pipeline that does not run yet: what will go in and come out.
+/// The inputs and outputs of a pipeline that does not run yet.
 pub(in crate::commands) struct Wiring {
     inputs: Inputs,
     outputs: Outputs,
 }
 
 impl Wiring {
-    /// Makes the channels, with room for so many changes; returns also the senders into the pipeline.
+    /// Makes the channels, with room for this many changes; also returns the senders into the pipeline.
     pub(in crate::commands) fn new(
         changes: usize,
         policies: &Arc<PolicySet>,
@@ -75,13 +75,13 @@ impl Wiring {
         (Self { inputs, outputs }, changes, commands)
     }
 
-    /// Notes what is read.
+    /// Sets the selection of objects that are read.
     pub(in crate::commands) fn select(&mut self, selection: &Selection) {
         self.inputs.selection = Some(selection.clone());
     }
 
-    /// Has deltas tell these labels of their objects.
-    pub(super) fn tell_labels(&mut self, keys: BTreeSet<String>) {
+    /// Makes deltas include the labels of their objects with these keys.
+    pub(super) fn include_labels(&mut self, keys: BTreeSet<String>) {
         self.outputs.labels = keys;
     }
 
@@ -101,7 +101,8 @@ impl Wiring {
         self.outputs.overview.subscribe()
     }
 
-    pub(super) fn told(&self) -> watch::Receiver<()> {
+    /// Returns a receiver that is notified of each recorded delta.
+    pub(super) fn reported(&self) -> watch::Receiver<()> {
         self.outputs.told.subscribe()
     }
 
@@ -113,24 +114,24 @@ impl Wiring {
         self.outputs.progress.subscribe()
     }
 
-    /// Judges until stopped, or where the run ends by itself until everything is judged.
+    /// Evaluates until stopped, or if the run `ends` by itself, until everything is evaluated.
     pub(super) fn judge(
         self,
         settings: PipelineSettings,
         ends: bool,
-        Rules { policies, exceptions }: Rules,
+        AuditRules { policies, exceptions }: AuditRules,
     ) -> impl Future<Output = AuditResult> + Send + use<> {
         Pipeline::new(policies, exceptions, settings, self.outputs).run(self.inputs, ends)
     }
 
-    /// Judges until everything is judged.
+    /// Evaluates until everything is evaluated.
     ///
     /// # Errors
-    /// When that was interrupted: a part of a result would pass for the whole.
+    /// If interrupted: a partial result would pass for the whole one.
     pub(in crate::commands) async fn judge_once(
         self,
         settings: PipelineSettings,
-        rules: Rules,
+        rules: AuditRules,
     ) -> anyhow::Result<AuditResult> {
         let stop = self.inputs.stop.clone();
         let result = self.judge(settings, true, rules).await;
@@ -139,19 +140,20 @@ impl Wiring {
     }
 }
 
-/// Returns how a run judges.
+/// Returns the pipeline settings of `kaudit check`.
 pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
     let once = settings_once(&check.source, &check.sync, check.shard(), check.grouping.group_by, policies);
     PipelineSettings {
         initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
-        rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == CheckMode::Watch),
+        rejudge_every: Some(check.timing.rejudge_every)
+            .filter(|every| !every.is_zero() && check.mode() == CheckMode::Watch),
         update_filter: check.update_filter == Switch::On,
         metrics_namespaces: if check.mode() == CheckMode::Watch { check.serving.metrics_namespaces } else { 0 },
         ..once
     }
 }
 
-/// Returns how a run judges that looks at everything once.
+/// Returns the pipeline settings of a run that evaluates everything once.
 pub(in crate::commands) fn settings_once(
     source: &SourceArgs,
     sync: &SyncArgs,

@@ -13,13 +13,13 @@ use crate::{
     judge::sources::PolicySource,
 };
 
-/// Reads an audit; `None` if the side is something else: policies.
+/// Reads an audit; `None` if the side is policies.
 ///
 /// # Errors
-/// When the file is an audit and cannot be read as one.
+/// If the file cannot be read, or is neither a valid audit nor policies.
 pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
     let DiffSide::Source(PolicySource::Path(path)) = side else { return Ok(None) };
-    // What is no directory may be a pipe of the shell, which can be read once only.
+    // Anything but a directory may be a pipe from the shell, which can be read only once.
     let is_policies =
         path.extension().is_some_and(|extension| ["rego", "yaml", "yml"].iter().any(|own| extension == *own));
     if is_policies || path.is_dir() {
@@ -36,7 +36,7 @@ pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
     );
     let mut audit: AuditResult =
         serde_json::from_value(value.into()).with_context(|| format!("reading the audit {}", path.display()))?;
-    // Whoever wrote it may have changed it.
+    // The file may have been edited.
     audit.sort();
     Ok(Some(audit))
 }
@@ -44,7 +44,7 @@ pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
 /// Returns the fields of an audit; `None` if the document is something else.
 ///
 /// # Errors
-/// When it is none of all that it could be.
+/// If it is neither an audit nor policies, or an audit that is cut off.
 fn parse(document: &UnpackedFile, path: &Path) -> anyhow::Result<Option<Map<String, Value>>> {
     let content = &document.content;
     match serde_json::from_slice::<Value>(content) {
@@ -79,7 +79,7 @@ fn parse(document: &UnpackedFile, path: &Path) -> anyhow::Result<Option<Map<Stri
     }
 }
 
-/// Whether it is the last line of `ndjson`, which alone is an audit that found nothing.
+/// Whether it is the last line of `ndjson`, which by itself is an audit without results.
 fn is_last_line(fields: &Map<String, Value>) -> bool {
     fields.contains_key("summary") && fields.contains_key("policies")
 }

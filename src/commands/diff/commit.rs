@@ -1,4 +1,4 @@
-//! The files of a commit, read with the `git` that is there: no work tree is touched, and nothing is fetched.
+//! Reads the files of a commit with the installed `git`, without touching a work tree or fetching anything.
 
 use std::{
     fs,
@@ -17,24 +17,24 @@ use crate::{
     model::spelling::nearest,
 };
 
-/// Links to directories in linked directories: deeper is a loop.
+/// How deep links to directories may be nested; deeper ones are a loop.
 const DEEPEST: usize = 8;
-/// Most entries of directories that links lead to: a few links to one that has links again lead to any number of files.
+/// How many entries of linked directories are read at most: a few nested links can multiply files without limit.
 const LINKED: usize = 5_000;
 
-/// Where files are in a commit.
-pub(super) enum Place {
-    /// From the top of the repository, or with `./` from the current directory, as behind a revision of git.
+/// The path of files in a commit.
+pub(super) enum CommitPath {
+    /// From the top of the repository, or with `./` from the current directory, as after a revision in git.
     Named(String),
-    /// Where this path is now.
+    /// The same place in the repository as this path of the file system.
     Here(PathBuf),
 }
 
-/// Reads all files below a place in a commit that policies are read from. Blocks.
+/// Reads all files of policies below a path in a commit. Blocks.
 ///
 /// # Errors
-/// When there is no git, no repository, no such commit, or nothing in that place.
-pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
+/// If git, the repository, the commit or the path does not exist.
+pub(super) fn read(revision: &str, place: &CommitPath) -> anyhow::Result<FileTree> {
     if revision.is_empty() || revision.starts_with('-') {
         bail!("git:{revision} names no revision: write git:main, or git:main:policies");
     }
@@ -42,30 +42,31 @@ pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
     let Some(commit) = commit else { bail!(unknown(revision)) };
     let path = place.in_repository()?;
     let name = format!("git:{revision}:{path}");
-    let mut reader = Reader { objects: Objects::open()?, commit, files: Vec::new(), linked: 0 };
-    match reader.objects.ask(&format!("{}:{path}", reader.commit))? {
-        Answer::Blob(content) => reader.files.push(TreeFile { path: Vec::new(), content: Ok(content) }),
-        Answer::Tree(tree) => reader.tree(&tree, &path, &[], 0)?,
-        Answer::Else(_) => {
+    let mut reader = CommitReader { objects: GitCatFile::open()?, commit, files: Vec::new(), linked: 0 };
+    match reader.objects.get(&format!("{}:{path}", reader.commit))? {
+        GitObject::Blob(content) => reader.files.push(TreeFile { path: Vec::new(), content: Ok(content) }),
+        GitObject::Tree(tree) => reader.tree(&tree, &path, &[], 0)?,
+        GitObject::Else(_) => {
             bail!("{name}: no such file or directory in that commit\n  help: name it as in git:{revision}:PATH")
         }
     }
     Ok(FileTree { name: name.trim_end_matches(['/', ':']).into(), files: reader.files })
 }
 
-impl Place {
+impl CommitPath {
     /// Returns the path from the top of the repository; empty is the top.
     fn in_repository(&self) -> anyhow::Result<String> {
-        let ask = |what: &str| Ok::<_, anyhow::Error>(git(&["rev-parse", what])?.unwrap_or_default());
+        let rev_parse = |what: &str| Ok::<_, anyhow::Error>(git(&["rev-parse", what])?.unwrap_or_default());
         let path = match self {
             Self::Named(path) if !path.starts_with("./") && !path.starts_with("../") => PathBuf::from(path),
-            Self::Named(path) => Path::new(&ask("--show-prefix")?).join(path),
+            Self::Named(path) => Path::new(&rev_parse("--show-prefix")?).join(path),
             Self::Here(path) if path.is_absolute() => {
-                let (top, real) = (ask("--show-toplevel")?, fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+                let (top, real) =
+                    (rev_parse("--show-toplevel")?, fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
                 let below = real.strip_prefix(&top).map(Path::to_owned);
                 below.with_context(|| format!("{} is not in the repository {top}", path.display()))?
             }
-            Self::Here(path) => Path::new(&ask("--show-prefix")?).join(path),
+            Self::Here(path) => Path::new(&rev_parse("--show-prefix")?).join(path),
         };
         let mut parts: Vec<&str> = Vec::new();
         for part in path.components() {
@@ -81,7 +82,7 @@ impl Place {
     }
 }
 
-/// Says what to do about a revision that there is not.
+/// Returns the error for a revision that does not exist.
 fn unknown(revision: &str) -> String {
     let names = git(&["for-each-ref", "--format=%(refname:short)"]).ok().flatten().unwrap_or_default();
     let ending = format!("/{revision}");
@@ -93,16 +94,16 @@ fn unknown(revision: &str) -> String {
 }
 
 /// Collects files of a commit.
-struct Reader {
-    objects: Objects,
+struct CommitReader {
+    objects: GitCatFile,
     commit: String,
     files: Vec<TreeFile>,
     /// How many entries of linked directories were read.
     linked: usize,
 }
 
-impl Reader {
-    /// Collects the files of a tree that is at `path` in the commit, and which are to be in the directories `above`.
+impl CommitReader {
+    /// Collects the files of a tree at `path` in the commit; `above` are the directories that their names begin with.
     fn tree(&mut self, tree: &str, path: &str, above: &[String], depth: usize) -> anyhow::Result<()> {
         let listed = git(&["ls-tree", "-r", "-z", "--full-tree", tree])?.unwrap_or_default();
         for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
@@ -117,10 +118,10 @@ impl Reader {
                 "160000" if !names.iter().any(|name| name.starts_with('.')) => {
                     self.unread(names, "is a submodule, whose files are in no commit of this repository".to_owned());
                 }
-                _ if is_read(&names) => match self.objects.ask(object)? {
-                    Answer::Blob(content) => self.files.push(TreeFile { path: names, content: Ok(content) }),
-                    Answer::Tree(_) => {}
-                    Answer::Else(why) => self.unread(names, why),
+                _ if is_read(&names) => match self.objects.get(object)? {
+                    GitObject::Blob(content) => self.files.push(TreeFile { path: names, content: Ok(content) }),
+                    GitObject::Tree(_) => {}
+                    GitObject::Else(why) => self.unread(names, why),
                 },
                 _ => {}
             }
@@ -134,17 +135,19 @@ impl Reader {
         if hidden || path.contains('\n') {
             return Ok(());
         }
-        match self.objects.ask(&format!("{}:{path}", self.commit))? {
-            Answer::Blob(content) if is_read(&names) => self.files.push(TreeFile { path: names, content: Ok(content) }),
-            Answer::Tree(_) if depth >= DEEPEST => {
+        match self.objects.get(&format!("{}:{path}", self.commit))? {
+            GitObject::Blob(content) if is_read(&names) => {
+                self.files.push(TreeFile { path: names, content: Ok(content) })
+            }
+            GitObject::Tree(_) if depth >= DEEPEST => {
                 self.unread(names, "links to directories are nested too deep".to_owned());
             }
-            Answer::Tree(_) if self.linked > LINKED => bail!(
+            GitObject::Tree(_) if self.linked > LINKED => bail!(
                 "{path}: links lead to more than {LINKED} files and directories\n  help: name the directories that they lead to"
             ),
-            Answer::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
-            Answer::Else(why) if is_read(&names) => self.unread(names, why),
-            Answer::Blob(_) | Answer::Else(_) => {}
+            GitObject::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
+            GitObject::Else(why) if is_read(&names) => self.unread(names, why),
+            GitObject::Blob(_) | GitObject::Else(_) => {}
         }
         Ok(())
     }
@@ -154,76 +157,77 @@ impl Reader {
     }
 }
 
-/// What is behind a name.
-enum Answer {
+/// The object of a name.
+enum GitObject {
     Blob(Vec<u8>),
     /// The id of a tree.
     Tree(String),
-    /// Something else, in words.
+    /// Neither a file nor a directory, with the reason.
     Else(String),
 }
 
-/// A `git cat-file` that answers one question after the other. It ends with its input.
-struct Objects {
-    questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
+/// A running `git cat-file`, which returns an object for each name. It ends with its input.
+struct GitCatFile {
+    names: ChildStdin,
+    contents: BufReader<ChildStdout>,
     process: Child,
 }
 
-impl Objects {
+impl GitCatFile {
     fn open() -> anyhow::Result<Self> {
         let mut command = command(&["cat-file", "--batch", "--follow-symlinks"]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().map_err(|why| not_run(&why))?;
-        let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(names), Some(contents)) = (process.stdin.take(), process.stdout.take()) else {
             bail!("git cat-file has no standard input or output");
         };
-        Ok(Self { questions, answers: BufReader::new(answers), process })
+        Ok(Self { names, contents: BufReader::new(contents), process })
     }
 
-    /// Asks for an object, by its id or as `COMMIT:PATH`; links in such a path are followed.
-    fn ask(&mut self, name: &str) -> anyhow::Result<Answer> {
-        self.answer(name).context("reading from git cat-file")
+    /// Reads an object by its id or as `COMMIT:PATH`; links in such a path are followed.
+    fn get(&mut self, name: &str) -> anyhow::Result<GitObject> {
+        self.request(name).context("reading from git cat-file")
     }
 
-    fn answer(&mut self, name: &str) -> io::Result<Answer> {
-        writeln!(self.questions, "{name}")?;
-        self.questions.flush()?;
+    fn request(&mut self, name: &str) -> io::Result<GitObject> {
+        writeln!(self.names, "{name}")?;
+        self.names.flush()?;
         let mut head = String::new();
-        self.answers.read_line(&mut head)?;
+        self.contents.read_line(&mut head)?;
         let head = head.trim_end();
         if head.ends_with(" missing") || head.ends_with(" ambiguous") {
-            return Ok(Answer::Else("is not in the commit".to_owned()));
+            return Ok(GitObject::Else("is not in the commit".to_owned()));
         }
         let size = head.rsplit(' ').next().and_then(|size| size.parse::<u64>().ok());
         let size = size.ok_or_else(|| io::Error::other(format!("{head:?} is no answer")))?;
         let mut content = Vec::new();
-        // A line break follows.
-        (&mut self.answers).take(size + 1).read_to_end(&mut content)?;
+        // A line break follows the content.
+        (&mut self.contents).take(size + 1).read_to_end(&mut content)?;
         content.pop();
         let mut words = head.split(' ');
         Ok(match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
-            (_, "blob") => Answer::Blob(content),
-            (id, "tree") => Answer::Tree(id.to_owned()),
-            ("symlink", _) => {
-                Answer::Else(format!("is a link to {}, which is not in the commit", String::from_utf8_lossy(&content)))
-            }
-            (what, _) => Answer::Else(format!("is a link that leads nowhere ({what})")),
+            (_, "blob") => GitObject::Blob(content),
+            (id, "tree") => GitObject::Tree(id.to_owned()),
+            ("symlink", _) => GitObject::Else(format!(
+                "is a link to {}, which is not in the commit",
+                String::from_utf8_lossy(&content)
+            )),
+            (what, _) => GitObject::Else(format!("is a link that leads nowhere ({what})")),
         })
     }
 }
 
-impl Drop for Objects {
+impl Drop for GitCatFile {
     fn drop(&mut self) {
-        // It only waits for questions, and there are no more.
+        // The process waits for the next name, and none will come.
         let _ended = self.process.kill().and_then(|()| self.process.wait());
     }
 }
 
-/// Runs git; returns what it writes, or `None` if it says no without a reason.
+/// Runs git; returns its output, or `None` if it fails without a message.
 ///
 /// # Errors
-/// With git's own words.
+/// With git's own message.
 fn git(arguments: &[&str]) -> anyhow::Result<Option<String>> {
     let output = command(arguments).stdin(Stdio::null()).output().map_err(|why| not_run(&why))?;
     if output.status.success() {
@@ -235,7 +239,7 @@ fn git(arguments: &[&str]) -> anyhow::Result<Option<String>> {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
-    // Neither a prompt nor the network: what is not here is not there.
+    // Neither prompt nor use the network: only local objects are read.
     command.args(arguments).envs([
         ("LC_ALL", "C"),
         ("GIT_TERMINAL_PROMPT", "0"),

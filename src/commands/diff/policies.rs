@@ -1,4 +1,4 @@
-//! Two sets of policies, and the objects that both judge.
+//! Evaluates two sets of policies on the same objects.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::commit::{self, Place};
+use super::commit::{self, CommitPath};
 use crate::{
     audit::{
         diff::{self, AuditDiff, Compared},
@@ -19,10 +19,10 @@ use crate::{
     commands::{
         check::{
             checked, exceptions, policies,
-            wiring::{CHANGES, INTERRUPTED, Rules, Wiring, settings_once},
+            wiring::{AuditRules, CHANGES, INTERRUPTED, Wiring, settings_once},
         },
         connect::connect,
-        sources::Sources,
+        sources::PolicySources,
     },
     judge::{set::PolicySet, sources::PolicySource},
     output::progress,
@@ -34,48 +34,48 @@ use crate::{
     },
 };
 
-/// Loads both sets, has them judge what the options name, and compares the results.
+/// Loads both sets, evaluates them on the selected objects, and compares the results.
 ///
 /// # Errors
-/// When policies are refused, nothing can be read, or `stop` came first.
+/// If policies are refused, nothing can be read, or `stop` comes first.
 pub(super) async fn compare(options: &DiffArgs, stop: CancellationToken) -> anyhow::Result<AuditDiff> {
     anyhow::ensure!(
         options.source.once || !options.source.manifests.filename.is_empty(),
         "there is nothing to judge by these policies: name manifests with --filename, or the cluster of your kubeconfig with \
          --once; or compare two audits that kaudit check wrote with -o json"
     );
-    let old = Ruled::load(options, &options.old, &options.new).await?;
-    let new = Ruled::load(options, &options.new, &options.old).await?;
+    let old = NamedPolicies::load(options, &options.old, &options.new).await?;
+    let new = NamedPolicies::load(options, &options.new, &options.old).await?;
     let exceptions = exceptions::load(&options.exceptions).await?;
-    // What is to be in force has the exceptions that go with it; those before need not know them.
+    // Exceptions must match rules of the new policies; the old ones need not have these rules.
     let rules = [
-        Rules { exceptions: exceptions::load(&options.exceptions).await?, policies: Arc::clone(&old.policies) },
-        Rules { exceptions: exceptions.checked(&new.policies)?, policies: Arc::clone(&new.policies) },
+        AuditRules { exceptions: exceptions::load(&options.exceptions).await?, policies: Arc::clone(&old.policies) },
+        AuditRules { exceptions: exceptions.checked(&new.policies)?, policies: Arc::clone(&new.policies) },
     ];
     let (before, after) = Box::pin(judge(options, rules, stop)).await?;
     Ok(diff::compare((&old.name, &before), (&new.name, &after), Compared::Policies))
 }
 
 /// A set of policies and its name.
-struct Ruled {
+struct NamedPolicies {
     name: String,
     policies: Arc<PolicySet>,
 }
 
-impl Ruled {
-    /// Loads the policies of one side; `other` is the other side, whose path a commit without one has.
+impl NamedPolicies {
+    /// Loads the policies of one side. A commit without a path takes that of the `other` side.
     async fn load(options: &DiffArgs, side: &DiffSide, other: &DiffSide) -> anyhow::Result<Self> {
         let source = match side {
             DiffSide::Source(source) => source.clone(),
             DiffSide::Commit { revision, path } => {
-                let place = path.clone().map_or_else(|| place_of(other), Place::Named);
+                let place = path.clone().map_or_else(|| place_of(other), CommitPath::Named);
                 let revision = revision.clone();
                 let read = spawn_blocking(move || commit::read(&revision, &place));
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
         let sources = options.reading.chosen(vec![source.clone()]);
-        let sources = Sources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
+        let sources = PolicySources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
         let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);
@@ -86,19 +86,19 @@ impl Ruled {
     }
 }
 
-/// Returns where the policies of a commit are if nobody says.
-fn place_of(other: &DiffSide) -> Place {
+/// Returns the path of the policies in a commit if none is given.
+fn place_of(other: &DiffSide) -> CommitPath {
     match other {
-        DiffSide::Source(PolicySource::Path(path)) => Place::Here(path.clone()),
-        DiffSide::Commit { path: Some(path), .. } => Place::Named(path.clone()),
-        _ => Place::Here(Path::new("policies").to_owned()),
+        DiffSide::Source(PolicySource::Path(path)) => CommitPath::Here(path.clone()),
+        DiffSide::Commit { path: Some(path), .. } => CommitPath::Named(path.clone()),
+        _ => CommitPath::Here(Path::new("policies").to_owned()),
     }
 }
 
-/// Reads the objects once, and judges them by both sets.
+/// Reads the objects once, and evaluates both sets on them.
 async fn judge(
     options: &DiffArgs,
-    rules: [Rules; 2],
+    rules: [AuditRules; 2],
     stop: CancellationToken,
 ) -> anyhow::Result<(AuditResult, AuditResult)> {
     let mut files = manifest::files(&options.source.manifests.filename)?;
@@ -127,7 +127,7 @@ async fn judge(
     }
     let [(before, old, to_before), (after, new, to_after)] = wired;
     helpers.spawn(send_to_both(received, [to_before, to_after]));
-    let settings = |rules: &Rules| {
+    let settings = |rules: &AuditRules| {
         let DiffArgs { source, sync, scope, grouping, .. } = options;
         settings_once(source, sync, scope.shard(), grouping.group_by, &rules.policies)
     };
@@ -144,7 +144,7 @@ async fn judge(
     Ok((before, after))
 }
 
-/// Passes on what comes, until nothing comes or nobody listens any more.
+/// Sends each change to both pipelines, until the source or both pipelines have ended.
 async fn send_to_both(mut from: Receiver<Change>, [first, second]: [Sender<Change>; 2]) {
     while let Some(change) = from.recv().await {
         let (sent_first, sent_second) = tokio::join!(first.send(change.clone()), second.send(change));

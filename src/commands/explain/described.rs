@@ -1,4 +1,4 @@
-//! What a rule is about, without an object.
+//! The description of a rule, without an object.
 
 use std::io;
 
@@ -21,7 +21,7 @@ struct DescribedRule {
     kind: &'static str,
     /// Its policy, without other rules.
     policy: ListedPolicy,
-    /// How it is written.
+    /// Its source.
     definitions: Vec<WrittenDefinition>,
 }
 
@@ -33,7 +33,7 @@ struct WrittenDefinition {
     text: String,
 }
 
-/// Writes what a rule says of itself, what it is about, and how it is written.
+/// Writes the metadata of a rule, its kinds and its source.
 pub(super) fn render(
     (policy, rule): (&Policy, &Rule),
     format: ExplainFormat,

@@ -1,4 +1,4 @@
-//! What is explained: the one model that text and JSON are made from.
+//! The model of an explanation, from which text and JSON are made.
 
 use std::{fmt::Write as _, io, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     source::received::Secrets,
 };
 
-/// What chooses an object, and is no field to change.
+/// Fields that identify an object: they are never the field to change.
 const CHOOSING: [&str; 4] = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
 
 /// How a rule comes to its result for an object.
@@ -40,18 +40,18 @@ pub(super) struct Explained {
     pub(super) policy: Arc<str>,
     pub(super) rule: Arc<str>,
     pub(super) about: About,
-    /// What the rule finds; nothing if the object passes.
+    /// The results of the rule; empty if the object passes.
     pub(super) results: Vec<Entry>,
-    /// When what it finds was first seen, as reports in the cluster say.
+    /// When the results were first seen, according to reports in the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<Timestamp>,
-    /// Why the rule is not asked about the object.
+    /// Why the rule is not evaluated for the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
-    /// Why what it finds is no result.
+    /// Why its violations are not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_reported: Option<String>,
-    /// The field to change, as a path: what the only result names itself, or else the one that the conditions which hold look at.
+    /// The path of the field to change: the one that the only result names, or else the one that the holding conditions read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) field: Option<String>,
     pub(super) definitions: Vec<TracedDefinition>,
@@ -84,14 +84,14 @@ pub(super) struct TracedDefinition {
     pub(super) file: Arc<str>,
     /// Its first line, from 1.
     pub(super) line: u32,
-    /// As it is written.
+    /// Its source.
     pub(super) lines: Vec<String>,
     pub(super) bodies: Vec<ShownBody>,
 }
 
 impl Explained {
-    /// Adds how each definition comes out; `texts` are the files of the policies. Unless policies see the values of Secrets,
-    /// strings that may be secrets are hidden.
+    /// Adds the trace of each definition; `texts` are the files of the policies. Strings that may be secrets are hidden, unless
+    /// policies see the values of Secrets.
     ///
     /// # Errors
     /// When the object cannot be read.
@@ -127,7 +127,7 @@ impl Explained {
             for (index, branch) in branches.iter().enumerate() {
                 let Some(TracedBranch { body, .. }) = branch else { continue };
                 if body.solutions > 0 && !body.statements.is_empty() {
-                    // Where there are several ways, each may lead to another field.
+                    // Each of several solutions may read another field.
                     let is_one = body.solutions == 1;
                     fields
                         .push(is_one.then(|| field(&tracer, (definition.at, index), body, question.object)).flatten());
@@ -141,7 +141,7 @@ impl Explained {
         let least = job.policies.rule_changes.min_severity.filter(|_| self.results.is_empty() && !fields.is_empty());
         self.not_reported =
             least.map(|least| format!("only violations of severity {} or worse are reported", least.word()));
-        // Where several hold, each may be about another field.
+        // Each of several results may be about another field.
         if let [only] = &self.results[..] {
             let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
             self.field = only.field().or(followed).map(str::to_owned);
@@ -155,7 +155,7 @@ impl Explained {
     }
 }
 
-/// Returns the field that the conditions of a body look at, which holds; `None` if that is not sure.
+/// Returns the field that the conditions of a holding body read; `None` if that is not certain.
 fn field(
     tracer: &Tracer<'_>,
     (definition, branch): (SourceLocation, usize),
@@ -164,7 +164,7 @@ fn field(
 ) -> Option<String> {
     let object: Vec<Value> = object.iter().map(|key| Value::from(*key)).collect();
     let places = tracer.places(definition, branch, body, &object)?;
-    // What is beside the object, as parameters are, is not in it.
+    // Other parts of the input, such as parameters, are not fields of the object.
     let inside = places.iter().filter_map(|place| place.strip_prefix(object.as_slice()));
     let mut fields: Vec<String> = inside.map(shown).collect();
     fields.retain(|field| !field.is_empty() && !CHOOSING.contains(&field.as_str()));

@@ -1,5 +1,5 @@
-//! The objects that an explanation needs: all manifests, one object of a cluster and what policies look up beside it, or,
-//! to find a result by its id, all objects of a cluster.
+//! The objects that an explanation needs: all manifests, one object of a cluster and the objects that policies look up, or, to
+//! find a result by its id, all objects of a cluster.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -44,19 +44,19 @@ use crate::{
     },
 };
 
-/// Changes between a source and the list of objects.
+/// How many changes are queued between a source and the list of objects.
 const CHANGES: usize = 1_024;
-/// Names that are looked through for the nearest one.
+/// How many names are listed to find the nearest one.
 const NAMES: usize = 500;
-/// What a segment of a path keeps (RFC 3986, section 3.3), as far as names have it.
+/// The characters that are escaped in a segment of a path (RFC 3986, section 3.3), as far as names contain them.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
 /// Objects, and the policies that can look them up.
-pub(super) struct Objects {
+pub(super) struct LoadedObjects {
     pub(super) all: Vec<Object>,
     /// What could not be read, with the reason.
     pub(super) unread: Vec<String>,
-    /// Reaches the cluster that they are from.
+    /// The client of the cluster that they are from.
     pub(super) client: Option<Client>,
     policies: Arc<PolicySet>,
 }
@@ -68,8 +68,8 @@ pub(super) struct Wanted<'a> {
     pub(super) name: &'a str,
 }
 
-impl Objects {
-    /// Returns the objects that were read by their uid.
+impl LoadedObjects {
+    /// Returns the objects by uid.
     pub(super) fn by_uid(&self) -> HashMap<&str, &Object> {
         self.all.iter().map(|object| (&*object.uid, object)).collect()
     }
@@ -95,7 +95,7 @@ impl Objects {
         Ok(Self::new(all, unread, client, policies))
     }
 
-    /// Reads one object and what a policy looks up: of manifests all, of a cluster no more than that.
+    /// Reads one object of a cluster and those that a policy looks up; of manifests, all objects.
     ///
     /// # Errors
     /// When nothing can be read, or there is no such object.
@@ -113,12 +113,12 @@ impl Objects {
         let kind = served.kinds.iter().find(|kind| wanted.kind.matches(kind)).context("the kind is not served")?;
         let secrets = options.manifests.secrets;
         let namespace = kind.namespaced.then(|| wanted.namespace.unwrap_or_else(|| clients.namespace()).to_owned());
-        let place = Place { clients: &clients, kind, namespace: namespace.as_deref() };
-        let mut all = vec![place.get(wanted.name, secrets).await?];
+        let collection = ResourceCollection { clients: &clients, kind, namespace: namespace.as_deref() };
+        let mut all = vec![collection.get(wanted.name, secrets).await?];
         if let (true, Some(name)) = (policy.depends.namespace, &namespace)
             && let Some(kind) = served.kinds.iter().find(|kind| kind.is("", "Namespace"))
         {
-            all.push(Place { clients: &clients, kind, namespace: None }.get(name, secrets).await?);
+            all.push(ResourceCollection { clients: &clients, kind, namespace: None }.get(name, secrets).await?);
         }
         let mut unread = Vec::new();
         if policy.depends.inventory {
@@ -148,10 +148,11 @@ impl Objects {
         Self { all, unread, client, policies: Arc::new(policies) }
     }
 
-    /// Finds an object; without a namespace one of that name that is alone in having it. Manifests may have it several times.
+    /// Finds an object; without a namespace, its name must be unique. Returns all copies, since manifests may define it several
+    /// times.
     ///
     /// # Errors
-    /// Names the nearest one, or the namespaces or kinds that have one.
+    /// Names the nearest object if there is none, or all candidates if there are several.
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> anyhow::Result<Vec<&Object>> {
         let Wanted { kind, namespace, name } = *wanted;
         let of_kind = || self.all.iter().filter(|object| kind.matches(&object.key.kind));
@@ -191,7 +192,7 @@ impl Objects {
         anyhow::anyhow!("there is no {kind} {wanted}{near}")
     }
 
-    /// Returns what judges an object.
+    /// Returns the evaluation job of an object.
     pub(super) fn job(&self, object: &Object) -> Job {
         let name = object.key.namespace.as_ref();
         let is_it = |other: &&Object| other.key.kind.is("", "Namespace") && Some(&other.key.name) == name;
@@ -210,7 +211,7 @@ pub(super) fn shown(key: &ObjectKey) -> String {
     format!("{namespace}{}", key.name)
 }
 
-/// The scope of everything.
+/// Returns the scope of all objects.
 fn everything() -> ScopeArgs {
     ScopeArgs {
         namespace: Vec::new(),
@@ -224,7 +225,7 @@ fn everything() -> ScopeArgs {
     }
 }
 
-/// Collects what a source reads, until it ends.
+/// Collects the objects that a source reads, and what it could not read, until it ends.
 async fn collect(mut received: Receiver<Change>) -> (Vec<Object>, Vec<String>) {
     let (mut all, mut unread) = (Vec::new(), Vec::new());
     while let Some(change) = received.recv().await {
@@ -240,14 +241,14 @@ async fn collect(mut received: Receiver<Change>) -> (Vec<Object>, Vec<String>) {
     (all, unread)
 }
 
-/// Where objects of a kind are in a cluster.
-struct Place<'a> {
+/// The objects of one kind, in a namespace or the whole cluster.
+struct ResourceCollection<'a> {
     clients: &'a Clients,
     kind: &'a Arc<Kind>,
     namespace: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl ResourceCollection<'_> {
     /// Reads one object.
     async fn get(&self, name: &str, secrets: Secrets) -> anyhow::Result<Object> {
         let path = format!("{}/{}", self.path(), utf8_percent_encode(name, ESCAPED));
@@ -262,7 +263,7 @@ impl Place<'_> {
         object.map_err(|why| anyhow::anyhow!("{} {} cannot be read: {why}", self.kind.kind, self.named(name)))
     }
 
-    /// Says that there is no such object, and which one may be meant.
+    /// Returns the error for an object that does not exist, with the nearest name.
     async fn missing(&self, name: &str) -> String {
         let listed = self.text(&format!("{}?limit={NAMES}", self.path())).await.unwrap_or_default();
         let listed: serde_json::Value = serde_json::from_str(&listed).unwrap_or_default();

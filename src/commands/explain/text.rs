@@ -46,7 +46,7 @@ pub(super) fn write(lines: Vec<StyledLine>, options: &RenderOptions, out: &mut d
     Ok(())
 }
 
-/// Returns the object, the rule, and what it finds.
+/// Returns the object, the rule and its results.
 fn head(explained: &Explained) -> Vec<StyledLine> {
     let object = &explained.resource;
     let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
@@ -70,7 +70,7 @@ fn head(explained: &Explained) -> Vec<StyledLine> {
     lines
 }
 
-/// Returns the name of a rule, and what it says of itself.
+/// Returns the name of a rule and its metadata.
 pub(super) fn about(policy: &str, rule: &str, about: &About) -> Vec<StyledLine> {
     let About { title, description, severity, id, links, recommended_action, .. } = about;
     let mut lines = Vec::new();
@@ -97,18 +97,18 @@ fn definition(definition: &TracedDefinition) -> Vec<StyledLine> {
     };
     let mut notes: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for body in bodies {
-        let mut said = BTreeSet::new();
+        let mut listed = BTreeSet::new();
         for statement in &body.statements {
             let values = statement.values.iter().map(|named| format!("{} = {}", named.name, named.value));
-            // What was said above need not be said again.
-            notes.entry(statement.line).or_default().extend(values.filter(|value| said.insert(value.clone())));
+            // Values that are listed above are not repeated.
+            notes.entry(statement.line).or_default().extend(values.filter(|value| listed.insert(value.clone())));
         }
         if let Some(failed) = &body.failed {
             let last = failed.line.max(*line);
             let own = notes.entry(last).or_default();
             own.push(failed.reason.clone());
             let values = failed.values.iter().map(|named| format!("{} = {}", named.name, named.value));
-            own.extend(values.filter(|value| said.insert(value.clone())));
+            own.extend(values.filter(|value| listed.insert(value.clone())));
         }
     }
     let mut shown = vec![(BOLD, format!("{file}:{line}: {outcome}"))];

@@ -1,11 +1,11 @@
-//! How far each body of a rule gets, and the values on the way.
+//! The trace of each body of a rule: the statements that hold, with their values, and the first that does not.
 
 use serde::Serialize;
 
 use crate::{
     commands::test::{
         explain::Explainer,
-        result::{Explanation, Named},
+        result::{Explanation, NamedValue},
     },
     rego::trace::{TracedBody, TracedBranch},
 };
@@ -27,7 +27,7 @@ pub(super) struct ShownBody {
 pub(super) struct ShownStatement {
     /// Its last line.
     pub(super) line: u32,
-    pub(super) values: Vec<Named>,
+    pub(super) values: Vec<NamedValue>,
 }
 
 /// Returns what is shown of a branch of a definition; `None` if it has no conditions.
@@ -46,7 +46,7 @@ fn statements(explainer: Explainer<'_>, body: &TracedBody) -> Vec<ShownStatement
     let shown = passed.map(|statement| {
         let mut values = Vec::new();
         explainer.add(&statement.held, &mut values);
-        // That a statement holds is known.
+        // All of these statements hold: `true` adds nothing to that.
         let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || "_.".contains(c));
         values.retain(|named| named.value != "true" || is_plain(&named.name));
         ShownStatement { line: statement.lines.1, values }

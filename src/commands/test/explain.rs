@@ -2,7 +2,7 @@
 
 use super::{
     masking::SecretMask,
-    result::{Explanation, Named},
+    result::{Explanation, NamedValue},
     show,
 };
 use crate::rego::{
@@ -13,10 +13,11 @@ use crate::rego::{
 /// Explains traces of definitions in one file.
 #[derive(Clone, Copy)]
 pub(in crate::commands) struct Explainer<'e> {
-    /// As results name it, and as the user wrote it.
+    /// The name of the file, as results show it.
     pub(in crate::commands) file: &'e str,
+    /// Its source.
     pub(in crate::commands) text: &'e str,
-    /// The strings that are not shown.
+    /// The strings that are hidden.
     pub(in crate::commands) mask: Option<&'e SecretMask>,
 }
 
@@ -40,7 +41,7 @@ impl Explainer<'_> {
         first
     }
 
-    /// Explains the first statement behind which no solution is left; `None` if there is none.
+    /// Explains the first statement after which no solution is left; `None` if there is none.
     pub(in crate::commands) fn failed(&self, body: &TracedBody) -> Option<Explanation> {
         let statement = body.statements.get(body.passed())?;
         let inside = statement.inside.as_ref().and_then(|(element, body)| {
@@ -83,11 +84,11 @@ impl Explainer<'_> {
     }
 
     /// Adds the values of parts.
-    pub(in crate::commands) fn add(&self, parts: &[TracedPart], values: &mut Vec<Named>) {
+    pub(in crate::commands) fn add(&self, parts: &[TracedPart], values: &mut Vec<NamedValue>) {
         for part in parts {
             let name = show::code(&part.text);
             if values.iter().all(|known| known.name != name) {
-                values.push(Named { name, value: show::value(&part.value, self.mask) });
+                values.push(NamedValue { name, value: show::value(&part.value, self.mask) });
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Masking: which strings of an object an explanation does not show, because they may be secrets.
 //!
 //! Values of environment variables and HTTP headers, and of fields with the name of a secret, are hidden wherever a value
-//! contains them. So is what a policy makes of them, as far as it is text: an evaluation with other secrets makes other texts.
-//! What is not recognised by its place in the object, such as a password in an argument, is shown.
+//! contains them. So are strings that a policy derives from them: an evaluation with other secrets has other strings. Secrets
+//! in other places of the object, such as a password in an argument, are not recognised and are shown.
 
 use std::{
     borrow::Cow,
@@ -15,9 +15,9 @@ use regorus::{Value, value::Object};
 
 use crate::rego::{trace::TracedBranch, value};
 
-/// What is shown instead.
+/// The text that is shown instead.
 const MASK: &str = "***";
-/// Shorter strings are hidden where they are the whole value only.
+/// Shorter strings are hidden only if they are the whole value.
 const SHORTEST: usize = 6;
 /// Lists of objects with a `name` and a `value`.
 const LISTS: [&str; 2] = ["env", "httpHeaders"];
@@ -56,7 +56,7 @@ impl SecretMask {
         }
     }
 
-    /// Adds the strings in the values of an evaluation that are in none of those of the same evaluation with other secrets.
+    /// Adds the strings in the values of an evaluation that the same evaluation with other secrets does not have.
     pub(in crate::commands) fn add_derived(&mut self, traced: &[Option<TracedBranch>], other: &[Option<TracedBranch>]) {
         let strings = |branches: &[Option<TracedBranch>]| {
             let mut found = BTreeSet::new();
@@ -109,7 +109,7 @@ fn strings_in(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a string in a field is hidden, by the name of the field or of the variable that it is the value of.
+/// Whether a string in a field is hidden, by the name of the field or, for a field `value`, by the `name` beside it.
 pub(super) fn is_secret(fields: &Object, key: &Value) -> bool {
     let Some(key) = value::text(key) else { return false };
     let is_variable = |name: &str| {
@@ -133,7 +133,7 @@ fn is_secret_name(name: &str) -> bool {
     NAMES.as_ref().is_none_or(|names| names.is_match(name))
 }
 
-/// Sorts the strings in a value into secrets and others; `in_list` says that it is an element of one of [`LISTS`].
+/// Sorts the strings in a value into secrets and others; `in_list` is true for an element of one of [`LISTS`].
 fn collect(value: &Value, in_list: bool, secrets: &mut BTreeSet<String>, public: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => drop(public.insert(text.to_string())),

@@ -14,7 +14,7 @@ mod json;
 mod junit;
 mod text;
 
-/// Writes the run to standard output. A reader that closes it early has seen enough.
+/// Writes the run to standard output. A reader may close it early, without an error.
 pub(super) fn write(run: &TestRun, options: &TestArgs) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     match options.output {
@@ -24,7 +24,7 @@ pub(super) fn write(run: &TestRun, options: &TestArgs) -> anyhow::Result<()> {
     }
     .context("writing the results")?;
     if options.output == TestFormat::Text {
-        // Messages and prints come from policies, and may hold control characters.
+        // Messages and prints come from policies, and may contain control characters.
         bytes = output::shown_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
     }
     output::print(|out| out.write_all(&bytes))

@@ -30,7 +30,7 @@ struct RegoTest<'a> {
     test: &'a PlannedTest,
     /// The package, as `data.…`.
     package: String,
-    /// As it is shown and filtered.
+    /// The name that results show and `--run` matches.
     name: String,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct RegoTests<'a> {
 }
 
 impl<'a> RegoTests<'a> {
-    /// Finds the tests that are to be run, sorted by file and line.
+    /// Finds the selected tests, sorted by file and line.
     pub(super) fn find(tested: &'a Tested, filter: &TestFilter) -> Self {
         let mut seen: HashMap<(String, String), usize> = HashMap::new();
         let mut tests = Vec::new();
@@ -148,7 +148,7 @@ fn dotted(first: &str, rest: &[String]) -> String {
     text
 }
 
-/// Explains a value that a test must not have; empty if the value says enough.
+/// Explains a value that a test must not have; empty if that needs no explanation.
 fn wrong_value(shape: TestShape, value: &Value) -> String {
     match (shape, value) {
         (TestShape::Default(_), _) => "its default is not true, and a default is a test of its own".to_owned(),

@@ -16,7 +16,7 @@ pub enum TestOutcome {
     Fail,
     /// It could not be run to its end.
     Error,
-    /// It is marked as one that is not to be run.
+    /// It is marked to be skipped.
     Skip,
 }
 
@@ -43,7 +43,7 @@ pub struct TestResult {
     pub outcome: TestOutcome,
     /// The file that defines it.
     pub file: String,
-    /// Its first line; 0 if it is not known.
+    /// Its first line; 0 if unknown.
     pub line: u32,
     /// Why it did not pass, where one sentence says it.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -57,7 +57,7 @@ pub struct TestResult {
     /// Its cases, if it has any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Case>,
-    /// How long it took; not part of what is reproducible.
+    /// How long it took; shown only with `-v`, since it is not reproducible.
     #[serde(skip)]
     pub took: Duration,
 }
@@ -96,12 +96,12 @@ pub struct Explanation {
     pub code: String,
     /// The values of its parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<Named>,
+    pub values: Vec<NamedValue>,
 }
 
 /// A part of a statement and its value, as Rego.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Named {
+pub struct NamedValue {
     /// The part as it is written.
     pub name: String,
     /// Its value, cut if it is long; `undefined` if it has none.
@@ -128,7 +128,7 @@ pub struct TestSummary {
 pub struct TestRun {
     /// One for each test, sorted by file and line.
     pub results: Vec<TestResult>,
-    /// Which lines of the policies were evaluated, if that was asked for.
+    /// Which lines of the policies were evaluated, if requested.
     pub coverage: Option<LineCoverage>,
     /// The percentage of lines that must be covered.
     pub threshold: Option<f64>,

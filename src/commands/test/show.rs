@@ -6,9 +6,9 @@ use regorus::Value;
 
 use super::masking::{SecretMask, is_secret};
 
-/// Characters of a value that are shown.
+/// How many characters of a value are shown.
 const VALUE: usize = 160;
-/// Characters of a piece of source that are shown.
+/// How many characters of source are shown.
 const CODE: usize = 100;
 
 /// Writes a value as Rego, uncut.
@@ -38,7 +38,7 @@ fn cut(mut text: String, longest: usize) -> String {
     text
 }
 
-/// Writes a value; stops somewhere behind `enough` bytes.
+/// Writes a value; stops soon after `enough` bytes.
 fn write(value: &Value, text: &mut String, enough: usize, mask: Option<&SecretMask>) {
     match value {
         Value::Array(items) => list(items.iter(), ('[', ']'), text, enough, mask),

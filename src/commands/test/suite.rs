@@ -40,12 +40,12 @@ struct SuiteTest<'a> {
     node: YamlNode,
     /// Whether the suite or the test has `skip: true`.
     skip: bool,
-    /// Numbers of its cases that are to be run.
+    /// Indexes of its selected cases.
     cases: Vec<usize>,
 }
 
 impl<'a> SuiteTests<'a> {
-    /// Finds the tests that are to be run; what is wrong with a suite is a problem.
+    /// Finds the selected tests; errors in suites are added to `problems`.
     pub(super) fn find(files: &'a [File], filter: &TestFilter, problems: &mut Vec<Problem>) -> Self {
         let mut suites = Self::default();
         for file in files.iter().filter(|file| file.text.contains(GROUP)) {
@@ -165,7 +165,7 @@ impl SuiteTest<'_> {
         Case { name, outcome, message, explanation: None, output: Vec::new(), cases: Vec::new() }
     }
 
-    /// Judges the object of a case.
+    /// Evaluates the object of a case.
     fn judge(&self, node: &YamlNode, policies: &Arc<PolicySet>) -> Result<Vec<Finding>, String> {
         let place = || format!("{}:{}", self.file.shown, node.at.line);
         if node.get("assertions").items().is_empty() {
@@ -239,16 +239,16 @@ fn is_suite(node: &YamlNode) -> bool {
 }
 
 /// The fields of a level of a suite: names and types of values.
-type Fields = &'static [(&'static str, &'static [&'static str])];
+type SuiteFields = &'static [(&'static str, &'static [&'static str])];
 
-const SUITE: Fields = &[
+const SUITE: SuiteFields = &[
     ("apiVersion", &["string"]),
     ("kind", &["string"]),
     ("metadata", &["object"]),
     ("skip", &["boolean"]),
     ("tests", &["array"]),
 ];
-const TEST: Fields = &[
+const TEST: SuiteFields = &[
     ("name", &["string"]),
     ("template", &["string"]),
     ("constraint", &["string"]),
@@ -257,14 +257,14 @@ const TEST: Fields = &[
     ("invalid", &["boolean"]),
     ("skip", &["boolean"]),
 ];
-const CASE: Fields = &[
+const CASE: SuiteFields = &[
     ("name", &["string"]),
     ("object", &["string"]),
     ("inventory", &["array"]),
     ("assertions", &["array"]),
     ("skip", &["boolean"]),
 ];
-const ASSERTION: Fields = &[("violations", &["string", "integer"]), ("message", &["string"])];
+const ASSERTION: SuiteFields = &[("violations", &["string", "integer"]), ("message", &["string"])];
 
 /// Reports fields of a suite that are unknown or have the wrong type.
 fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
@@ -280,7 +280,7 @@ fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
     }
 }
 
-fn level(file: &File, node: &YamlNode, what: &str, known: Fields, problems: &mut Vec<Problem>) {
+fn level(file: &File, node: &YamlNode, what: &str, known: SuiteFields, problems: &mut Vec<Problem>) {
     let at = |problem: Problem, At { line, column }: At| problem.at(&file.text, line, column);
     if node.kind() != "object" {
         problems

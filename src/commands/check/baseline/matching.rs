@@ -1,11 +1,11 @@
-//! Which results are in a baseline: a pure function of both.
+//! Finds the results that a baseline lists: a pure function of both.
 //!
 //! Results are matched by id, by the numbers in their evidence, and by count: as many are known as the baseline lists.
-//! Dependents of one owner share their ids, and there may be any number of them, so each of them is compared with all that the
-//! baseline lists.
+//! Dependents of one owner share their ids, and there may be any number of them, so each of them is compared with all entries
+//! of the baseline.
 //!
-//! A policy that says the same in other words changes the ids of all that it finds. If none of a rule's results has an id
-//! that is listed and the policies have changed, its results are matched by rule and object, and again by number.
+//! A policy with a new wording changes the ids of all its results. If the policies have changed and none of a rule's results
+//! has a listed id, its results are matched by rule and object, and again by count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -21,20 +21,20 @@ use crate::{
 /// How a baseline is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BaselineComparison {
-    /// It lists each violation; otherwise one for each id, which matches any number of them.
+    /// Whether it lists each violation; otherwise it has an entry for each id, which matches any number of violations.
     pub(super) counts: bool,
-    /// It was made by other policies.
+    /// Whether it was made with other policies.
     pub(super) other_policies: bool,
 }
 
-/// What results and a baseline have in common, by position.
+/// The matches of results and the entries of a baseline, by index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     /// Violations that are listed.
     pub(super) known: BTreeSet<usize>,
-    /// Entries that no result has.
+    /// Entries without a result.
     pub(super) unmatched: BTreeSet<usize>,
-    /// Entries whose violation is in other words now, with that.
+    /// Entries whose violation has another message now, with its result.
     pub(super) reworded: BTreeMap<usize, usize>,
 }
 
@@ -68,7 +68,7 @@ impl BaselineComparison {
         matched
     }
 
-    /// Matches what is left of rules that say everything in other words.
+    /// Matches the remaining results of rules whose messages have all changed.
     fn reword(self, entries: &[BaselineEntry], results: &[Entry], matched: &mut Matched) {
         let unmatched = &matched.unmatched;
         let as_before: HashSet<(&str, &str)> = (0..entries.len())
@@ -82,7 +82,7 @@ impl BaselineComparison {
         }) {
             old.entry(subject(&entries[*position])).or_default().push(*position);
         }
-        // Of each object on its own: dependents of one owner are one subject.
+        // By object, since dependents of one owner are one subject.
         let mut new: BTreeMap<(EntrySubject, String), Vec<usize>> = BTreeMap::new();
         for (position, entry) in results.iter().enumerate() {
             if entry.result.is_violation() && !matched.known.contains(&position) {
@@ -95,13 +95,13 @@ impl BaselineComparison {
             let mut ids: Vec<Fingerprint> = Vec::new();
             for position in results_left {
                 let id = results[position].id;
-                // Where one entry matches any number of results with its id, it does so with the new id, too.
-                let number = if self.counts {
+                // An entry that matches any number of results with its id matches any number with the new id, too.
+                let index = if self.counts {
                     ids.len()
                 } else {
                     ids.iter().position(|known| *known == id).unwrap_or(ids.len())
                 };
-                let Some(entry) = entries_left.get(number) else { break };
+                let Some(entry) = entries_left.get(index) else { break };
                 ids.push(id);
                 matched.known.insert(position);
                 matched.unmatched.remove(entry);
@@ -128,7 +128,8 @@ fn without_name(entry: &Entry) -> pairing::Distinction<'_> {
     pairing::Distinction { name: "", ..entry.distinction() }
 }
 
-/// Returns the positions of results that one listing of an id is for: what is skipped is no violation, but still there.
+/// Groups the indexes of results that are compared with the entries of an id: those of one object or of objects without an
+/// owner. Excused results are included, since they are not fixed.
 fn groups(results: &[Entry]) -> impl Iterator<Item = (Fingerprint, Vec<usize>)> {
     let mut groups: BTreeMap<(Fingerprint, String), Vec<usize>> = BTreeMap::new();
     for (position, entry) in results.iter().enumerate().filter(|(_, entry)| entry.result != Outcome::Error) {
@@ -137,8 +138,8 @@ fn groups(results: &[Entry]) -> impl Iterator<Item = (Fingerprint, Vec<usize>)> 
     groups.into_iter().map(|((id, _), positions)| (id, positions))
 }
 
-/// Returns the entries of a baseline that lists all of these violations: of the dependents of an owner, for each value, those
-/// of the one with the most.
+/// Returns the entries of a baseline of these violations. Of the dependents of an owner, it lists for each value the
+/// violations of the one with the most.
 pub(super) fn entries(results: &[Entry]) -> Vec<BaselineEntry> {
     let mut ids: BTreeMap<(Fingerprint, Fingerprint), Vec<usize>> = BTreeMap::new();
     for (id, group) in groups(results) {
@@ -185,7 +186,7 @@ mod tests {
         Entry::new(&Finding::sample(message), &object(pod), None, Some(&object("web")))
     }
 
-    /// Returns the messages of what is new, and how many entries have no result any more.
+    /// Returns the messages of new violations, and how many entries have no result.
     fn compared(comparison: BaselineComparison, before: &[Entry], after: &[Entry]) -> (Vec<String>, usize) {
         let mut listed = entries(before);
         if !comparison.counts {
@@ -239,7 +240,7 @@ mod tests {
         };
         let [old, new] = [before, after].map(|side| counted(side, false));
         let single = |counts: BTreeMap<(u8, u8), usize>| move |key| counts.get(&key).copied().unwrap_or(0);
-        // Of dependents, the one with the most counts.
+        // Of dependents, only the one with the most violations counts.
         let [old_owned, new_owned] = [before, after].map(|side| counted(side, true));
         let most = |counts: BTreeMap<(u8, u8), usize>| {
             move |(_, port)| counts.iter().filter(|(key, _)| key.1 == port).map(|(_, count)| *count).max().unwrap_or(0)
@@ -265,13 +266,13 @@ mod tests {
             let matched = ALL.matched(&old, &new);
             let counted = (new.len() - matched.known.len(), matched.unmatched.len());
             proptest::prop_assert_eq!(counted, model(&before, &after));
-            // Of equal ones those in the file that is listed are known.
+            // Of equal violations, those in the listed file are known.
             for one in before.iter().filter(|one| !one.1) {
                 let count = |side: &[GeneratedViolation]| side.iter().filter(|other| *other == one).count();
                 let known = matched.known.iter().filter(|position| after[**position] == *one).count();
                 proptest::prop_assert!(known >= count(&before).min(count(&after)));
             }
-            // A baseline knows all that it was written of.
+            // A baseline lists all violations that it was written from.
             let same = ALL.matched(&entries(&new), &new);
             proptest::prop_assert_eq!((same.known.len(), same.unmatched.len()), (new.len(), 0));
         }
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_for_each_id_stands_for_any_number() {
+    fn an_entry_without_a_count_matches_any_number() {
         let old = BaselineComparison { counts: false, other_policies: false };
         let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
         assert_eq!(compared(old, &[port(80)], &[port(22), port(443)]), (vec![], 0));
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_of_other_policies_are_no_other_violations() {
+    fn reworded_messages_of_changed_policies_are_not_new() {
         let opens = |pod: &str, number: u32| of(pod, &format!("opens port {number}"), "a.yaml");
         let uses = |pod: &str, number: u32| of(pod, &format!("uses port {number}"), "a.yaml");
         let before = [opens("a", 1), opens("a", 2), opens("b", 3)];
@@ -316,14 +317,14 @@ mod tests {
         let changed = BaselineComparison { counts: true, other_policies: true };
         let more = [uses("a", 1), uses("a", 2), uses("a", 4), uses("c", 3)];
         assert_eq!(compared(changed, &before, &more), (vec!["uses port 4".to_owned(), "uses port 3".to_owned()], 1));
-        // The rule still says to another object what it said: its words have not changed.
-        let (new, gone) = compared(changed, &before, &[uses("a", 1), opens("b", 3)]);
-        assert_eq!((new.len(), gone), (1, 2));
+        // The rule still has its old message for another object, so it was not reworded.
+        let (new, unmatched) = compared(changed, &before, &[uses("a", 1), opens("b", 3)]);
+        assert_eq!((new.len(), unmatched), (1, 2));
         assert_eq!(compared(ALL, &before, &[uses("b", 3)]).0.len(), 1, "the policies are the same");
     }
 
     #[test]
-    fn entries_without_a_value_are_matched_by_their_number() {
+    fn entries_without_a_value_are_matched_by_count() {
         let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
         let mut listed = entries(&[port(80), port(81)]);
         for entry in &mut listed {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excused_now_is_still_there() {
+    fn excused_violations_are_not_fixed() {
         let mut excused = of("a", "opens port 80", "a.yaml");
         excused.result = Outcome::Skip;
         let before = [of("a", "opens port 80", "a.yaml")];

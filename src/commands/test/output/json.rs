@@ -1,4 +1,4 @@
-//! One JSON document; fields are kept, and others may come.
+//! One JSON document. Fields may be added, none removed.
 
 use std::io;
 

@@ -74,7 +74,7 @@ fn status(outcome: TestOutcome, message: &str, explanation: Option<&Explanation>
     status
 }
 
-/// Visits the cases that count, those without cases of their own, each with its name from the top.
+/// Visits the cases that are counted, which have no cases of their own, each with its names from the top.
 fn leaves<'c>(cases: &'c [Case], names: &mut Vec<&'c str>, visit: &mut dyn FnMut(&[&'c str], &'c Case)) {
     for case in cases {
         names.push(&case.name);

@@ -1,4 +1,4 @@
-//! For people: Rego tests as `opa test` reports them, suites as `gator verify` does, one summary for both.
+//! Text for people: Rego tests as `opa test` reports them, suites as `gator verify` does, one summary for both.
 
 use std::{io, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::commands::test::{
 
 const LINE: &str = "--------------------------------------------------------------------------------";
 
-/// Writes the run: what did not pass, or everything with all prints and times.
+/// Writes the tests that did not pass, or all tests with their prints and times if `verbose`.
 pub(super) fn render(run: &TestRun, verbose: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
     let mut any = false;
     for group in run.results.chunk_by(|a, b| a.kind == b.kind && a.group == b.group) {
@@ -64,7 +64,7 @@ fn table_case(case: &Case, verbose: bool, indent: &str, out: &mut dyn io::Write)
     case.cases.iter().try_for_each(|case| table_case(case, verbose, &deeper, out))
 }
 
-/// One test of a suite, in go's words.
+/// Writes one test of a suite, as `go test` does.
 fn suite_test(result: &TestResult, verbose: bool, out: &mut dyn io::Write) -> io::Result<()> {
     if result.outcome == TestOutcome::Skip {
         writeln!(out, "--- SKIP: {}", result.name)?;
@@ -114,7 +114,7 @@ fn reasons(message: &str, explanation: Option<&Explanation>, indent: &str, out: 
     Ok(())
 }
 
-/// What the policies printed, set off by empty lines.
+/// Writes the lines that the policies printed, between empty lines.
 fn prints(output: &[String], indent: &str, out: &mut dyn io::Write) -> io::Result<()> {
     if output.is_empty() {
         return Ok(());

@@ -9,12 +9,12 @@ use crate::{
 
 /// One entry of `assertions`.
 pub(super) struct Assertion {
-    count: Count,
-    /// Only violations with this in their message count.
+    count: ViolationCount,
+    /// Only violations whose message matches this are counted.
     message: Option<Regex>,
 }
 
-enum Count {
+enum ViolationCount {
     Some,
     None,
     Exactly(u64),
@@ -27,10 +27,10 @@ impl Assertion {
     /// Returns what is wrong with it.
     pub(super) fn read(node: &YamlNode) -> Result<Self, String> {
         let count = match &node.get("violations").content {
-            Content::Null => Some(Count::Some),
-            Content::Text(text) if text == "yes" => Some(Count::Some),
-            Content::Text(text) if text == "no" => Some(Count::None),
-            Content::Number(number) => number.as_u64().map(Count::Exactly),
+            Content::Null => Some(ViolationCount::Some),
+            Content::Text(text) if text == "yes" => Some(ViolationCount::Some),
+            Content::Text(text) if text == "no" => Some(ViolationCount::None),
+            Content::Number(number) => number.as_u64().map(ViolationCount::Exactly),
             _ => None,
         };
         let count = count.ok_or("violations of an assertion must be yes, no or a number from 0 on")?;
@@ -44,9 +44,9 @@ impl Assertion {
         let counts = |message: &&&str| self.message.as_ref().is_none_or(|regex| regex.is_match(message));
         let found = messages.iter().filter(counts).count() as u64;
         let want = match self.count {
-            Count::Some if found == 0 => "at least 1".to_owned(),
-            Count::None if found > 0 => "none".to_owned(),
-            Count::Exactly(want) if found != want => format!("exactly {want}"),
+            ViolationCount::Some if found == 0 => "at least 1".to_owned(),
+            ViolationCount::None if found > 0 => "none".to_owned(),
+            ViolationCount::Exactly(want) if found != want => format!("exactly {want}"),
             _ => return None,
         };
         let containing =

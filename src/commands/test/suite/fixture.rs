@@ -40,7 +40,7 @@ const REQUEST: &[&str] = &[
 /// Resolves a path that is relative to the suite.
 pub(super) fn path(suite: &File, path: &str) -> PathBuf {
     let folder = Path::new(&*suite.shown).parent().unwrap_or(Path::new(""));
-    // `a/../b` is shown as `b`; where `a` is a link, that is what gator takes too.
+    // `a/../b` becomes `b`, even if `a` is a link, as in gator.
     let mut clean = PathBuf::new();
     for part in folder.join(path).components() {
         match part {
@@ -93,7 +93,7 @@ fn group(node: &YamlNode) -> &str {
     node.get("apiVersion").text().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group)
 }
 
-/// Makes an object of a document.
+/// Converts a document into an object.
 pub(super) fn object(node: &YamlNode) -> Result<(Object, Value), String> {
     let received = Received::read(&node.json().to_string());
     let (Some(api_version), Some(kind)) = (&received.api_version, &received.kind) else {
