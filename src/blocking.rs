@@ -1,7 +1,7 @@
 //! Work that blocks a thread: evaluation, files, compression.
 //!
-//! It runs on tokio's blocking threads. A simulation, which runs everything on one thread in an order given by its seed, runs
-//! it in tasks instead.
+//! It runs on tokio's blocking threads. A simulation, which runs everything on one thread in an order given by its
+//! seed, runs it in tasks instead.
 
 use std::{
     cell::Cell,
@@ -29,8 +29,8 @@ pub fn run_in_tasks(duration: fn() -> Duration) {
     DURATION.set(Some(duration));
 }
 
-/// Returns how much work may run at a time: one piece for each core that the process may use (on Linux, the CPU quota of its
-/// cgroup counts), or with tasks always 2, whatever the machine.
+/// Returns how much work may run at a time: one piece for each core that the process may use (on Linux, the CPU quota
+/// of its cgroup counts), or with tasks always 2, whatever the machine.
 pub(crate) fn parallelism() -> usize {
     match DURATION.get() {
         Some(_) => 2,
@@ -38,8 +38,8 @@ pub(crate) fn parallelism() -> usize {
     }
 }
 
-/// Runs `work` on all items, on this thread and on one more for each further core; returns the results in the order of the
-/// items. If work runs in tasks, this thread does all of it.
+/// Runs `work` on all items, on this thread and on one more for each further core; returns the results in the order of
+/// the items. If work runs in tasks, this thread does all of it.
 ///
 /// # Panics
 /// If `work` panics.

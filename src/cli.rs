@@ -1,7 +1,7 @@
 //! The command line: every option once, with its help, its environment variable and its key in `kaudit.yaml`.
 //!
-//! clap fills these structs. Only [`config::load`] creates them: it adds the settings of the file, which have the lowest
-//! precedence, and rejects invalid combinations, so that every [`CheckArgs`] is valid.
+//! clap fills these structs. Only [`config::load`] creates them: it adds the settings of the file, which have the
+//! lowest precedence, and rejects invalid combinations, so that every [`CheckArgs`] is valid.
 
 use std::io;
 
@@ -85,7 +85,7 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::
 
 /// Returns the clap command.
 ///
-/// Help does not list environment variables: one sentence explains their names, and help does not depend on their values.
+/// Help lists no environment variables: one sentence explains their names, and help does not depend on their values.
 pub fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))
 }

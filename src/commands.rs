@@ -78,9 +78,9 @@ fn block_on(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result
 fn block_on_detached(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
     let outcome = runtime.block_on(Box::pin(command));
-    // Do not wait for an evaluation that runs when a signal comes. `shutdown_background` would detach the threads, and glibc
-    // may read a detached thread that has just ended (its bug 19951): the exit code would be that of a crash. Leaked, the
-    // threads end with the process.
+    // Do not wait for an evaluation that runs when a signal comes. `shutdown_background` would detach the threads, and
+    // glibc may read a detached thread that has just ended (its bug 19951): the exit code would be that of a crash.
+    // Leaked, the threads end with the process.
     std::mem::forget(runtime);
     outcome
 }

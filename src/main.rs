@@ -9,7 +9,7 @@ use kaudit::{
 };
 
 fn main() -> ExitCode {
-    // With transparent huge pages the heap grows by 2 MiB where a few KiB are needed; without them it only grows more slowly.
+    // Transparent huge pages let the heap grow by 2 MiB where a few KiB are needed; without them it grows more slowly.
     #[cfg(target_os = "linux")]
     let _refused = rustix::thread::disable_transparent_huge_pages(true);
     let arguments: Vec<OsString> = std::env::args_os().collect();

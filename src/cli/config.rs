@@ -1,8 +1,8 @@
 //! Merges the command line, the environment and `kaudit.yaml` into a valid [`Subcommand`].
 //!
-//! Each option is defined once, in [`crate::cli`]. Settings of the file that neither the command line nor the environment
-//! gives become arguments, and everything is parsed again: a value has the same meaning and the same validation wherever
-//! it is set.
+//! Each option is defined once, in [`crate::cli`]. Settings of the file that neither the command line nor the
+//! environment gives become arguments, and everything is parsed again: a value has the same meaning and the same
+//! validation wherever it is set.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If anything is invalid, and for `--help` and `--version`: `clap::Error::print` and `clap::Error::exit_code` handle each.
+/// If anything is invalid, and for `--help` and `--version`; `clap::Error::print` and `exit_code` handle each.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
     let mut command = cli::command();
@@ -122,7 +122,7 @@ fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
     clap::Error::raw(kind, format!("{}\n", message.trim_end()))
 }
 
-/// Returns the name of the subcommand, its settings file, and whether that was [found](CONFIG) and not given by `--config`.
+/// Returns the name of the subcommand, its settings file, and whether the file was [found](CONFIG), not given.
 fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
     if let Some(path) = matches.try_get_one::<PathBuf>("config").ok()? {
@@ -188,8 +188,8 @@ fn split_environment<T: From<OsString>>(
 
 /// Rejects incompatible options, and sets those that depend on the mode.
 ///
-/// A setting that does not fit the mode is an error only if its origin has at least the precedence of the mode's: a file
-/// or an environment written for watching also works with a `check -f` on the command line.
+/// A setting that does not fit the mode is an error only if its origin has at least the precedence of the mode's: a
+/// file or an environment written for watching also works with a `check -f` on the command line.
 fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     let mode = check.mode();
     let too_direct = |id: &str| origins.of(id) >= origins.of("once");
@@ -392,7 +392,7 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
 /// The settings file that is read without `--config`: in the working directory, or beside the only path of policies.
 const CONFIG: &str = "kaudit.yaml";
 
-/// Settings that are valid only in a file given by `--config`: a change to the checked tree may have added any other file.
+/// Settings that only a file given by `--config` may have: a change to the checked tree may have added any other.
 const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
 
 /// The settings of a file, with their lines for messages.
@@ -523,7 +523,7 @@ fn settable(long: &str) -> bool {
 }
 
 fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
-    // `output` in a file is that of `check`; the other commands have other formats and take theirs from the command line.
+    // `output` in a file is that of `check`: other commands have other formats, and take theirs as an argument.
     let own = key != "output" || command.get_name() == "check";
     command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
 }

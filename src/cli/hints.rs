@@ -138,7 +138,7 @@ pub(super) fn unknown_variables(command: &Command, names: impl Iterator<Item = S
     unknown
 }
 
-/// Whether Kubernetes sets this variable in Pods, for a Service whose name begins with kaudit, or kaudit's own tests set it.
+/// Whether Kubernetes sets this variable in Pods for a Service whose name begins with kaudit, or kaudit's tests do.
 fn is_of_kubernetes(name: &str) -> bool {
     let of_service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|part| name.contains(part));
     of_service || name.ends_with("_PORT") || name.starts_with("KAUDIT_TEST_")

@@ -1,7 +1,7 @@
 //! Logging to standard error, and its options.
 //!
-//! Invariant: the HTTP and Kubernetes clients do not log unless a filter names them. They put whole response bodies into
-//! their warnings, and a body may be a Secret.
+//! Invariant: the HTTP and Kubernetes clients do not log unless a filter names them. They put whole response bodies
+//! into their warnings, and a body may be a Secret.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! kaudit as a plugin of `kubectl`, which finds `kubectl kaudit` by the name of the binary or of a link to it, and runs it
-//! under another name to complete words on the command line.
+//! kaudit as a plugin of `kubectl`, which finds `kubectl kaudit` by the name of the binary or of a link to it, and runs
+//! it under another name to complete words on the command line.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -28,7 +28,7 @@ EXAMPLES:
   What reading only the kinds that the policies are about needs
     kaudit rbac -p policies --kinds judged | kubectl apply -f -";
 
-/// Options of `kaudit rbac`: those of `kaudit check` that affect the rights it needs, and the `ServiceAccount` that gets them.
+/// Options of `kaudit rbac`: those of `kaudit check` that affect rights, and the `ServiceAccount` that gets them.
 #[derive(Debug, Args)]
 pub struct RbacArgs {
     /// Which objects will be checked.

@@ -160,8 +160,8 @@ impl PartArgs {
 }
 
 impl ScopeArgs {
-    /// Returns the selection of objects to read; with `--kinds judged` and policies, only the kinds that these check or look
-    /// up.
+    /// Returns the selection of objects to read; with `--kinds judged` and policies, only the kinds that these check or
+    /// look up.
     pub fn selection<'p>(&self, policies: impl IntoIterator<Item = &'p Arc<PolicySet>>) -> Selection {
         let policies: Vec<_> = policies.into_iter().cloned().collect();
         Selection {

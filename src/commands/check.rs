@@ -1,7 +1,7 @@
 //! `kaudit check`: wires source, pipeline and recorders together.
 //!
-//! Manifests ([`files`]), a cluster [`once`], several [`clusters`], and the long run ([`watch`](mod@watch)) differ only in the
-//! source and the recorders; the pipeline between them is the same.
+//! Manifests ([`files`]), a cluster [`once`], several [`clusters`], and the long run ([`watch`](mod@watch)) differ only
+//! in the source and the recorders; the pipeline between them is the same.
 
 mod baseline;
 pub(in crate::commands) mod checked;
@@ -141,8 +141,8 @@ fn write_results(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<()> 
     written
 }
 
-/// Cancels `stop` at the first SIGTERM or SIGINT. The returned future completes at the second one: the user does not want to
-/// wait for pending writes.
+/// Cancels `stop` at the first SIGTERM or SIGINT. The returned future completes at the second one: the user does not
+/// want to wait for pending writes.
 pub(super) fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

@@ -127,8 +127,8 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Returns when the earliest of the results was first seen, according to reports in the cluster, but not before the object
-/// was `created`.
+/// Returns when the earliest of the results was first seen, according to reports in the cluster, but not before the
+/// object was `created`.
 async fn since(client: &Client, explained: &Explained, created: Option<Timestamp>) -> Option<Timestamp> {
     let rule = (&explained.policy, &explained.rule);
     let results = reports::reported(client, &explained.resource).await;

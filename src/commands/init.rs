@@ -57,7 +57,7 @@ fn files(from: &[LibraryPart]) -> BTreeMap<String, String> {
     library.into_iter().chain(OWN.map(|(path, text)| (path.to_owned(), text.to_owned()))).chain([settings]).collect()
 }
 
-/// Whether a new file cannot be created: a file or a dangling link exists there, or a file where its directory would be.
+/// Whether a file or dangling link is in the way of a new file, or a file is where its directory would be.
 fn is_taken(path: &Path) -> bool {
     !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }

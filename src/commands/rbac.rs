@@ -1,7 +1,7 @@
 //! `kaudit rbac`: the rights that `kaudit check` needs with the same options, and no others.
 //!
-//! In: the kinds that are read and the recorders that write. Out: roles and bindings as YAML. Discovery is not included:
-//! every authenticated user may read it (`system:discovery`).
+//! In: the kinds that are read and the recorders that write. Out: roles and bindings as YAML. Discovery is not
+//! included: every authenticated user may read it (`system:discovery`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,7 +93,7 @@ struct Writes {
 fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
     let events = |verbs| vec![PolicyRule::new("events.k8s.io", &["events"], verbs)];
     match target {
-        // Events are listed at the start, to find what was recorded before. Those about kaudit are in its own namespace.
+        // Events are listed at the start, to find earlier ones. Those about kaudit are in its own namespace.
         RecordTarget::Events => Writes { checked: events(&["create", "list"]), own: events(&["create"]) },
         // Server-side apply of an object that does not exist needs `create`, which cannot be limited to a name.
         RecordTarget::Status => {

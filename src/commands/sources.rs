@@ -1,4 +1,4 @@
-//! The policies that a command uses: the named ones or the default, with those that are read from clusters and registries.
+//! The policies that a command uses: the named ones or the default, also from clusters and registries.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -22,8 +22,8 @@ const FOUND: &str =
 const BUILTIN: &str = "checking with the builtin library, as there is no ./policies: choose with --policies \
                        (a path, builtin, builtin:PART), or run kaudit init";
 
-/// Returns the named policies, or the default: `./policies`, or else the builtin library. `say` receives a note for the user
-/// about which default is used.
+/// Returns the named policies, or the default: `./policies`, or else the builtin library. `say` receives a note for the
+/// user about which default is used.
 fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     if !named.is_empty() {
         return named.to_vec();

@@ -1,9 +1,9 @@
 //! Baselines: the violations at one point in time, so that only new ones count.
 //!
-//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint); of several with the same one, as
-//! many are known as the baseline lists ([`matching`]). A listed violation that was not found is fixed only if it would have
-//! been found: if policies, scope or coverage differ, it cannot be compared, and the audit is incomplete. Listed violations of
-//! manifests that were not given are kept.
+//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint); of several with the same
+//! one, as many are known as the baseline lists ([`matching`]). A listed violation that was not found is fixed only if
+//! it would have been found: if policies, scope or coverage differ, it cannot be compared, and the audit is incomplete.
+//! Listed violations of manifests that were not given are kept.
 
 mod matching;
 
@@ -38,8 +38,7 @@ use crate::{
 
 /// Kind of the document.
 const KIND: &str = "Baseline";
-/// The version of the format that is written, which lists each violation. Version 1 had one entry for each id, and no such
-/// field.
+/// The format that is written, which lists each violation. Format 1 had one entry for each id, and no such field.
 const FORM: u32 = 2;
 
 /// A file of violations.
@@ -115,8 +114,9 @@ impl Baseline {
         replace_file(path, write).with_context(|| format!("writing the baseline {}", path.display()))
     }
 
-    /// Skips the listed violations, and adds a summary of those that are fixed and those that cannot be compared. Returns the
-    /// entries of the pruned baseline: without fixed violations, and with the present messages of reworded ones.
+    /// Skips the listed violations, and adds a summary of those that are fixed and those that cannot be compared.
+    /// Returns the entries of the pruned baseline: without fixed violations, and with the present messages of reworded
+    /// ones.
     fn apply(&self, result: &mut AuditResult, policies: &str, given: GivenManifests<'_>) -> Vec<BaselineEntry> {
         let comparison = BaselineComparison { counts: self.form >= FORM, other_policies: self.policies != policies };
         let matched = comparison.matched(&self.results, &result.results);
@@ -200,8 +200,8 @@ pub(super) struct GivenManifests<'g> {
 }
 
 impl GivenManifests<'_> {
-    /// Whether an object was read, or would have been if it still existed. A cluster is read as a whole; [`Reach`] has the
-    /// parts that could not be read.
+    /// Whether an object was read, or would have been if it still existed. A cluster is read as a whole; [`Reach`] has
+    /// the parts that could not be read.
     fn is_read(self, entry: &BaselineEntry) -> bool {
         let Some(content) = self.content else { return true };
         let name: ObjectName = (entry.kind.clone(), entry.name.clone());

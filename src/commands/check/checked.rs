@@ -90,8 +90,8 @@ fn no_object(paths: &[PathBuf]) -> String {
     format!("no object found in {}{more}{}", shown.join(", "), render.unwrap_or_default())
 }
 
-/// Checks that the cluster had objects, and some in each named namespace. If a kind could not be read, this is not an error:
-/// the result is incomplete anyway.
+/// Checks that the cluster had objects, and some in each named namespace. If a kind could not be read, this is not an
+/// error: the result is incomplete anyway.
 ///
 /// # Errors
 /// If there was none, with the reason.

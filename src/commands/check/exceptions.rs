@@ -46,8 +46,8 @@ impl ExceptionFiles {
         Self { paths: paths.to_vec(), sources, loaded }
     }
 
-    /// Reads the files again when they have changed and then stayed the same for one poll, until the pipeline has ended. If
-    /// standard input is one of them, nothing is read again, since it can be read only once.
+    /// Reads the files again when they have changed and then stayed the same for one poll, until the pipeline has
+    /// ended. If standard input is one of them, nothing is read again, since it can be read only once.
     pub(super) async fn follow(mut self, pipeline: mpsc::Sender<Command>) {
         let mut before = self.loaded;
         let is_followed = !self.paths.is_empty() && self.paths.iter().all(|path| path.as_os_str() != "-");

@@ -1,7 +1,7 @@
 //! The result stream of the long run: a line for each violation that is new, is resolved, or happened in a transition.
 //!
-//! A slow reader does not delay anything. A line that cannot be written is dropped and counted at once; a warning is logged at
-//! most once a minute.
+//! A slow reader does not delay anything. A line that cannot be written is dropped and counted at once; a warning is
+//! logged at most once a minute.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

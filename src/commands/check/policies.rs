@@ -22,7 +22,7 @@ use crate::{
     telemetry::{Span, count},
 };
 
-/// How often files are polled. Polling also detects changes on network and overlay file systems, and of mounted `ConfigMap`s.
+/// How often files are polled, which also detects changes on network and overlay file systems and of `ConfigMap`s.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// A way to load policies from sources.
@@ -73,8 +73,8 @@ pub(super) struct Reloader {
     last_good: LastGood,
 }
 
-/// Sources of policies, and the state of their files. It is taken before they are read, so that a change in the meantime
-/// differs from the loaded state.
+/// Sources of policies, and the state of their files. It is taken before they are read, so that a change in the
+/// meantime differs from the loaded state.
 #[derive(Clone, PartialEq)]
 pub(super) struct SourceState {
     pub(super) sources: Vec<PolicySource>,

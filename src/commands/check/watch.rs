@@ -143,8 +143,8 @@ pub(super) async fn run(
     Ok(0)
 }
 
-/// Serves health, metrics and status before connecting to the cluster, so that a probe finds a process that is not ready
-/// instead of none.
+/// Serves health, metrics and status before connecting to the cluster, so that a probe finds a process that is not
+/// ready instead of none.
 async fn serve(
     check: &CheckArgs,
     wiring: &Wiring,

@@ -137,7 +137,7 @@ impl CommitReader {
         }
         match self.objects.get(&format!("{}:{path}", self.commit))? {
             GitObject::Blob(content) if is_read(&names) => {
-                self.files.push(TreeFile { path: names, content: Ok(content) })
+                self.files.push(TreeFile { path: names, content: Ok(content) });
             }
             GitObject::Tree(_) if depth >= DEEPEST => {
                 self.unread(names, "links to directories are nested too deep".to_owned());

@@ -51,7 +51,7 @@ pub(super) struct Explained {
     /// Why its violations are not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_reported: Option<String>,
-    /// The path of the field to change: the one that the only result names, or else the one that the holding conditions read.
+    /// The path of the field to change: that which the only result names, or else that which holding conditions read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) field: Option<String>,
     pub(super) definitions: Vec<TracedDefinition>,
@@ -90,8 +90,8 @@ pub(super) struct TracedDefinition {
 }
 
 impl Explained {
-    /// Adds the trace of each definition; `texts` are the files of the policies. Strings that may be secrets are hidden, unless
-    /// policies see the values of Secrets.
+    /// Adds the trace of each definition; `texts` are the files of the policies. Strings that may be secrets are
+    /// hidden, unless policies see the values of Secrets.
     ///
     /// # Errors
     /// When the object cannot be read.

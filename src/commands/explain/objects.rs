@@ -1,5 +1,5 @@
-//! The objects that an explanation needs: all manifests, one object of a cluster and the objects that policies look up, or, to
-//! find a result by its id, all objects of a cluster.
+//! The objects that an explanation needs: all manifests, one object of a cluster and the objects that policies look up,
+//! or, to find a result by its id, all objects of a cluster.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -148,8 +148,8 @@ impl LoadedObjects {
         Self { all, unread, client, policies: Arc::new(policies) }
     }
 
-    /// Finds an object; without a namespace, its name must be unique. Returns all copies, since manifests may define it several
-    /// times.
+    /// Finds an object; without a namespace, its name must be unique. Returns all copies, since manifests may define it
+    /// several times.
     ///
     /// # Errors
     /// Names the nearest object if there is none, or all candidates if there are several.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::rego::{trace::TracedCase, value};
 
-/// Returns the cases of a table: those with a value, and those that were tried without one; `explain` explains a failed case.
+/// Returns the cases of a table: those with a value, and those tried without one; `explain` explains a failed case.
 pub(super) fn cases(
     value: &Value,
     tried: &[TracedCase],

@@ -1,7 +1,7 @@
 //! Coverage: which lines of the policies the tests evaluated.
 //!
-//! The lines of rules that are not tests count: each line on which a statement, a key, a value or a default begins. A line is
-//! covered when something on it was evaluated.
+//! The lines of rules that are not tests count: each line on which a statement, a key, a value or a default begins. A
+//! line is covered when something on it was evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Masking: which strings of an object an explanation does not show, because they may be secrets.
 //!
-//! Values of environment variables and HTTP headers, and of fields with the name of a secret, are hidden wherever a value
-//! contains them. So are strings that a policy derives from them: an evaluation with other secrets has other strings. Secrets
-//! in other places of the object, such as a password in an argument, are not recognised and are shown.
+//! Values of environment variables and HTTP headers, and of fields with the name of a secret, are hidden wherever a
+//! value contains them. So are strings that a policy derives from them: an evaluation with other secrets has other
+//! strings. Secrets in other places of the object, such as a password in an argument, are not recognised and are shown.
 
 use std::{
     borrow::Cow,

@@ -1,11 +1,11 @@
 //! Finds the results that a baseline lists: a pure function of both.
 //!
 //! Results are matched by id, by the numbers in their evidence, and by count: as many are known as the baseline lists.
-//! Dependents of one owner share their ids, and there may be any number of them, so each of them is compared with all entries
-//! of the baseline.
+//! Dependents of one owner share their ids, and there may be any number of them, so each of them is compared with all
+//! entries of the baseline.
 //!
-//! A policy with a new wording changes the ids of all its results. If the policies have changed and none of a rule's results
-//! has a listed id, its results are matched by rule and object, and again by count.
+//! A policy with a new wording changes the ids of all its results. If the policies have changed and none of a rule's
+//! results has a listed id, its results are matched by rule and object, and again by count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -128,8 +128,8 @@ fn without_name(entry: &Entry) -> pairing::Distinction<'_> {
     pairing::Distinction { name: "", ..entry.distinction() }
 }
 
-/// Groups the indexes of results that are compared with the entries of an id: those of one object or of objects without an
-/// owner. Excused results are included, since they are not fixed.
+/// Groups the indexes of results that are compared with the entries of an id: those of one object or of objects without
+/// an owner. Excused results are included, since they are not fixed.
 fn groups(results: &[Entry]) -> impl Iterator<Item = (Fingerprint, Vec<usize>)> {
     let mut groups: BTreeMap<(Fingerprint, String), Vec<usize>> = BTreeMap::new();
     for (position, entry) in results.iter().enumerate().filter(|(_, entry)| entry.result != Outcome::Error) {
