@@ -55,7 +55,7 @@ pub(super) async fn run(
     let run = ManifestCheck { check, files: files.into(), stop, metrics };
     let policies = rules.policies.digest.to_string();
     let rules_for_fixes = check.fixing.fix.then(|| rules.clone());
-    // A violation of a baseline is fixed only if its object was read.
+    // A baseline needs the names of the objects that were read, to find its fixed violations.
     let listed = baseline.is_some();
     let (mut result, mut content) = run.evaluate(rules, listed).await?;
     if check.fixing.diff {
