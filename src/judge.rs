@@ -1,10 +1,11 @@
-//! Policies: the files of a directory become a [`set::PolicySet`], and [`evaluate::evaluate`] judges objects by it.
+//! Policies: loads the files of a directory into a [`set::PolicySet`], which [`evaluate::evaluate`] evaluates on
+//! objects.
 //!
-//! Files are read, modules parsed and checked, and what must not run is refused with its place and a way to fix it; then
-//! the modules of a unit are compiled together to one program. A set never changes: a changed directory is loaded again, and the
-//! old set stays in use if that fails.
+//! Loading parses and checks the modules and refuses those that must not run, with their location and a way to fix
+//! them; then it compiles the modules of a unit into one program. A set is immutable: a changed directory is loaded
+//! again, and the old set stays in use if that fails.
 //!
-//! What distinguishes the dialects is described in their folders below [`dialects`]. Nothing here knows of clusters.
+//! Each dialect is described in its own folder below [`dialects`]. Nothing here depends on clusters.
 
 pub(crate) mod builtin;
 pub mod bundle;

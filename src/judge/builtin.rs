@@ -1,21 +1,21 @@
-//! The policy library of `policies/`, inside the binary without its tests: the default where no policies are named.
+//! The policy library of `policies/`, compiled into the binary without its tests: the default if no policies are given.
 //!
-//! A part of it is a package, such as `pod_security.baseline`, or what several begin with, such as `pod_security`. The
-//! packages in `lib` are no parts: those that a part uses come with it.
+//! A part of the library is a package, such as `pod_security.baseline`, or a common prefix of packages, such as
+//! `pod_security`. Packages in `lib` are not parts: they are included with the parts that use them.
 
 use std::collections::BTreeSet;
 
 use crate::model::spelling::nearest;
 
-/// The name on the command line, and the folder that its files seem to be in.
+/// The name on the command line, and the folder under which its files appear.
 pub(crate) const NAME: &str = "builtin";
-/// The folder of what policies share.
+/// The folder of packages that policies share.
 const SHARED: &str = "lib";
 
 /// One file of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BuiltinFile {
-    /// Below the library's folder, with `/` on every system.
+    /// Relative to the library's folder, with `/` on every system.
     pub(crate) path: &'static str,
     pub(crate) text: &'static str,
 }
@@ -55,14 +55,14 @@ impl BuiltinFile {
         self.path.split('/').next() == Some(SHARED)
     }
 
-    /// Whether a rule or an import names the package of another file.
+    /// Whether a rule or an import refers to the package of another file.
     fn uses(&self, other: &Self) -> bool {
         let name = format!("data.{}", other.package());
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
         self.text.match_indices(&name).any(|(start, _)| ends(&self.text[start + name.len()..]))
     }
 
-    /// The folders between the library's and the file.
+    /// Returns the folders between the library's folder and the file.
     pub(crate) fn directories(&self) -> Vec<String> {
         let mut names: Vec<String> = self.path.split('/').map(str::to_owned).collect();
         names.pop();
@@ -70,8 +70,8 @@ impl BuiltinFile {
     }
 }
 
-/// Returns the files of a part and of the packages that it uses, or all for an empty name, sorted by path; nothing where
-/// no part has this name.
+/// Returns the files of a part and of the packages that it uses, sorted by path. An empty name selects all files; an
+/// unknown name selects none.
 pub(crate) fn part(name: &str) -> Vec<BuiltinFile> {
     let below = format!("{name}.");
     let named = |file: &BuiltinFile| {
@@ -86,7 +86,7 @@ pub(crate) fn part(name: &str) -> Vec<BuiltinFile> {
     files.into_iter().collect()
 }
 
-/// Returns the names of all parts, sorted: packages, and what several of them begin with.
+/// Returns the names of all parts, sorted: packages and their common prefixes.
 pub(crate) fn parts() -> Vec<String> {
     let packages = FILES.iter().filter(|file| !file.is_shared()).map(BuiltinFile::package);
     let names = packages.flat_map(|package| {
@@ -96,7 +96,7 @@ pub(crate) fn parts() -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns which part was probably meant by a name that is none, and which there are.
+/// Returns a hint for an unknown part name: the nearest part, and all parts.
 pub(crate) fn suggestion(name: &str) -> String {
     let (parts, end) = (parts(), format!(".{name}"));
     let last = parts.iter().find(|part| part.ends_with(&end)).map(String::as_str);
@@ -136,7 +136,7 @@ mod tests {
         for file in FILES {
             assert!(file.text.contains(&format!("\npackage {}\n", file.package())), "{}", file.path);
         }
-        // The same policies, wherever they are read from.
+        // The embedded policies equal those in the folder.
         let read = PolicySet::load(&[root]).unwrap();
         assert_eq!(PolicySet::load(&[PolicySource::from("builtin")]).unwrap().digest, read.digest);
     }

@@ -1,4 +1,4 @@
-//! Policies that are published as a bundle: how they are named, and what is in them once they are read.
+//! Policies published as a bundle: references to bundles, and their content.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
@@ -10,26 +10,26 @@ use crate::rego::{Problem, Version};
 /// Where a bundle is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleReference {
-    /// In a registry: what follows `oci://`.
+    /// In a registry: the text after `oci://`.
     Oci(String),
-    /// An archive that a server has: its URL.
+    /// An archive on a web server: its URL.
     Http(String),
     /// An archive in a file.
     File(PathBuf),
 }
 
-/// What is shown in place of a secret.
+/// Shown in place of a secret.
 const HIDDEN: &str = "[hidden]";
-/// What begins the name of a bundle in a registry.
+/// The prefix of references to bundles in a registry.
 pub const OCI: &str = "oci://";
 
-/// Whether a file is an archive by its name.
+/// Whether the file name is that of an archive.
 pub(crate) fn is_archive(name: &str) -> bool {
     matches!(name.rsplit_once('.'), Some((_, "tgz"))) || name.ends_with(".tar.gz")
 }
 
 impl BundleReference {
-    /// Reads it as it is written on the command line; `None` if it names something else.
+    /// Parses a reference as written on the command line; `None` if the text is not a bundle reference.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix(OCI) {
             return Some(Self::Oci(rest.to_owned()));
@@ -42,7 +42,7 @@ impl BundleReference {
 }
 
 impl BundleReference {
-    /// Returns the reference as it was given, with the secrets that a URL may have in it.
+    /// Returns the reference as given, including any secrets in the URL.
     pub(crate) fn secret_text(&self) -> String {
         match self {
             Self::Http(url) => url.clone(),
@@ -51,8 +51,8 @@ impl BundleReference {
     }
 }
 
-/// Shows it as it is written on the command line, without what is secret in a URL: credentials, and the query, which is what
-/// presigned URLs have their signature in.
+/// Shows the reference as written on the command line, without the secrets of a URL: credentials, and the query, which
+/// holds the signature of presigned URLs.
 impl fmt::Display for BundleReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,27 +74,27 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Which of all that was ever published under a name is judged by.
+/// The version of a bundle that is in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edition {
-    /// The bundle, as it was named.
+    /// The reference of the bundle, as given.
     pub source: Arc<str>,
-    /// Of an artifact its manifest's digest, of an archive that of its bytes: `sha256:…`.
+    /// The digest of an artifact's manifest, or of an archive's bytes: `sha256:…`.
     pub digest: String,
-    /// What its publisher calls it.
+    /// The revision given by its publisher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Whether the digest is part of the name, so that it can be no other.
+    /// Whether the reference contains the digest, so that the content cannot change.
     pub pinned: bool,
-    /// Whether it is signed by the key that was given.
+    /// Whether its signature was verified with the configured key.
     pub verified: bool,
-    /// Why it may not be the newest; empty if it is.
+    /// Why a newer version may exist; empty if this is the newest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stale: String,
 }
 
 impl Edition {
-    /// Returns one without a digest, neither pinned nor verified.
+    /// Returns an edition without a digest, neither pinned nor verified.
     #[cfg(test)]
     pub(crate) fn sample(source: &str) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Edition {
         }
     }
 
-    /// Says in one line which it is.
+    /// Describes the edition in one line.
     pub fn described(&self) -> String {
         let Self { source, digest, revision, pinned, verified, stale } = self;
         let revision = revision.as_ref().map_or(String::new(), |revision| format!(", revision {revision}"));
@@ -118,27 +118,27 @@ impl Edition {
     }
 }
 
-/// What is in a bundle.
+/// The content of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     /// Its policies and data.
     pub tree: FileTree,
-    /// Which one it is.
+    /// The version of the bundle.
     pub edition: Edition,
-    /// The paths below `data` that it owns, if it says so: no other bundle may have one of them.
+    /// The paths below `data` that the bundle owns, if it declares any: no other bundle may contain them.
     pub roots: Option<Vec<String>>,
-    /// The versions of the language that it declares, by the path of the module.
+    /// The Rego versions that the bundle declares, by path of the module.
     pub versions: BTreeMap<Vec<String>, Version>,
-    /// What is wrong with the newest one, if this is an older one.
+    /// The problem of the newest version, if this is an older one.
     pub problem: Option<Problem>,
 }
 
-/// Whether a path below `data` is another one, or below it; `""` is `data` itself.
+/// Whether a path below `data` equals `above` or lies below it; `""` is `data` itself.
 pub(crate) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns a problem for each bundle that owns what another one does, too.
+/// Returns a problem for each bundle that owns a path of an earlier bundle.
 pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone)) -> Vec<Problem> {
     let owned = |bundle: &'b Bundle| bundle.roots.iter().flatten().map(move |root| (bundle, root));
     let mut problems = Vec::new();

@@ -1,7 +1,7 @@
-//! From files to a unit: modules are parsed, checked and prepared together, and what is refused is left out.
+//! From files to a unit: parses, checks and prepares modules together, and leaves out those that are refused.
 //!
-//! A module that is refused takes those with it that use it, so what remains is compiled again, until all of it is in
-//! order or nothing is left.
+//! Modules that use a refused module are refused as well. The remaining modules are compiled again, until all are valid
+//! or none is left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,9 +45,10 @@ struct SourceFile<'a> {
 
 /// The modules of a unit.
 pub(crate) struct UnitModules<'f> {
-    /// Those of the source that the unit is of.
+    /// The modules of the unit's own source.
     pub(crate) own: Vec<&'f File>,
-    /// Those of other sources, which these use. Their rules do not judge here, and their problems are reported where they do.
+    /// Modules of other sources that these use. Their rules are not evaluated in this unit, and their problems are
+    /// reported by their own unit.
     pub(crate) imported: Vec<&'f File>,
 }
 
@@ -57,8 +58,8 @@ impl<'f> From<Vec<&'f File>> for UnitModules<'f> {
     }
 }
 
-/// Compiles the files that are in order to one unit; `None` if there are none, or if one is refused of a template or of a rule
-/// in Kubescape's layout.
+/// Compiles the valid files into one unit. Returns `None` if there are none, or if a file of a template or of a rule in
+/// Kubescape's layout is refused.
 pub(crate) fn compile<'f>(
     modules: impl Into<UnitModules<'f>>,
     data: &Data,
@@ -102,7 +103,7 @@ pub(crate) fn compile<'f>(
             Ok(unit) => return Some(unit),
             Err(refused) => refused,
         };
-        // Without a file to blame there is none to leave out; and one policy needs all of its modules.
+        // If no file is to blame, none can be left out; and a single policy needs all of its modules.
         if refused.is_empty() || is_one {
             break;
         }
@@ -111,25 +112,25 @@ pub(crate) fn compile<'f>(
     None
 }
 
-/// Modules of one unit on their way to it.
+/// The state of compiling the modules of one unit.
 struct Compiler<'a> {
-    /// The files that were not refused so far.
+    /// The files that have not been refused.
     files: Vec<SourceFile<'a>>,
     data: &'a Data,
-    /// The data that they are evaluated on.
+    /// The data that the modules are evaluated with.
     value: Value,
     limits: &'a Limits,
-    /// What the files defined that were refused.
+    /// The definitions of refused files.
     missing: Missing,
     purpose: Purpose<'a>,
-    /// The names of modules of other sources.
+    /// The file names of modules of other sources.
     imported: BTreeSet<Arc<str>>,
-    /// Whether no file was left out yet.
+    /// Whether no file has been left out yet.
     first: bool,
 }
 
 impl<'a> Compiler<'a> {
-    /// Checks the modules and compiles them together; else returns the files that are refused.
+    /// Checks the modules and compiles them together, or returns the refused files.
     fn prepare(
         &mut self,
         (resolved, nodes): (Resolved, &[Node]),
@@ -138,7 +139,7 @@ impl<'a> Compiler<'a> {
         let (compiled, faults) = self.compiled(resolved);
         let graph = &Graph::new(nodes);
         let (mut policies, mut groups, mut found) = self.check((nodes, graph), faults);
-        // Warnings are about the files as they were written, not about what is left of them.
+        // Warnings are about the files as written, not about the remainder after files were left out.
         found.retain(|problem| self.first || problem.is_refusal());
         self.first = false;
         let refused: BTreeSet<Arc<str>> =
@@ -166,13 +167,13 @@ impl<'a> Compiler<'a> {
         Ok((policies, Unit::new(files, groups, evaluator, nodes)))
     }
 
-    /// Plans the rules that judge.
+    /// Plans the entrypoint rules.
     fn program(&self, compiled: &compile::Compiled, groups: &[Group]) -> Program {
         let files = self.files.iter().map(|source| Arc::clone(&source.file.shown)).collect();
         compiled.plan(groups.iter().flat_map(Group::paths)).with_files(files)
     }
 
-    /// Reads and checks modules that have these faults.
+    /// Checks the modules and reads their policies; `faults` are the compiler's findings.
     fn check(
         &self,
         (nodes, graph): (&[Node], &Graph<'_>),
@@ -231,7 +232,7 @@ impl<'a> Compiler<'a> {
         (policies, groups, problems)
     }
 
-    /// Reads the METADATA of each module; modules of other sources have none here.
+    /// Reads the METADATA of each module, except for modules of other sources.
     fn annotations(&self, problems: &mut Vec<Problem>) -> Vec<Annotations> {
         let read = |source: &SourceFile<'_>| {
             if self.imported.contains(&source.file.shown) {
@@ -247,7 +248,7 @@ impl<'a> Compiler<'a> {
         self.files.iter().map(|source| source.module).collect()
     }
 
-    /// Runs the stages of OPA's compiler; returns what it would refuse.
+    /// Runs the stages of OPA's compiler; returns the faults that it would refuse.
     fn compiled(&self, resolved: Resolved) -> (Option<compile::Compiled>, Vec<Problem>) {
         let problem = |fault: &Fault| fault.problem(self.files[fault.module].file);
         match resolved.compile() {
@@ -256,7 +257,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Goes on without the refused files and those that use them.
+    /// Removes the refused files and those that use them.
     fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node], problems: &mut Vec<Problem>) {
         let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
         let refused = (0..files.len()).filter(|index| refused.contains(&files[*index].shown)).collect();
@@ -269,7 +270,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Adds the METADATA that a module holds in rules, unless its package is annotated.
+/// Adds the METADATA that a module declares as rules, unless its package is annotated.
 fn with_rules(mut annotations: Annotations, source: &SourceFile<'_>) -> Annotations {
     let annotated = annotations.iter().any(|(scope, _)| *scope == AnnotationScope::Package);
     let in_rules = if annotated { None } else { dialects::metadata_in_rules(source.module) };

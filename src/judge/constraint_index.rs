@@ -1,4 +1,4 @@
-//! Which Constraints can match which kinds, so that objects of other kinds cost nothing.
+//! Index of Constraints by the kinds that they can match, so that objects of other kinds cost nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,9 +8,9 @@ use crate::model::object::Kind;
 /// The Constraints of all units, by the kinds that they can match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConstraintIndex {
-    /// By name of the kind: unit and Constraint.
+    /// Index of the unit and of the Constraint in it, by name of the kind.
     by_kind: HashMap<String, Vec<(usize, usize)>>,
-    /// Those that are not limited to kinds.
+    /// Constraints that are not limited to kinds.
     any: Vec<(usize, usize)>,
 }
 
@@ -30,7 +30,7 @@ impl ConstraintIndex {
         index
     }
 
-    /// Returns the unit and number of each Constraint that can match objects of a kind, in order.
+    /// Returns the indexes of unit and Constraint for each Constraint that can match objects of a kind, in order.
     pub(crate) fn candidates(&self, units: &[Unit], kind: &Kind) -> Vec<(usize, usize)> {
         let bound = self.by_kind.get(&kind.kind).into_iter().flatten();
         let allows = |(unit, number): &&(usize, usize)| {

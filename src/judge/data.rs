@@ -1,4 +1,4 @@
-//! Which of the files next to the policies are data, and which are Kubernetes objects, which are not.
+//! Sorts files next to the policies into data and Kubernetes objects; the latter are not used as data.
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ use crate::rego::{
     analysis::data::{self, Data},
 };
 
-/// Makes the document for data files; the contents of the inventory are known only when a rule is evaluated.
+/// Creates the data document; the contents of the inventory are known only during evaluation.
 pub(crate) fn document() -> Data {
     Data::new(&INVENTORIES)
 }
 
-/// Adds one file to the data if it is data; otherwise reports why it is not.
+/// Adds one file to the data, or reports why it is not data.
 ///
 /// A Kubernetes object is a warning, unless it is an example of a test suite.
 pub(crate) fn add(data: &mut Data, file: &File, example: bool, problems: &mut Vec<Problem>) {
@@ -22,9 +22,9 @@ pub(crate) fn add(data: &mut Data, file: &File, example: bool, problems: &mut Ve
     }
 }
 
-/// Reads one file; `None` if it is not data, with the reason among the problems.
+/// Reads one data file; `None` if it is not data, with the reason added to `problems`.
 pub(crate) fn read(file: &File, example: bool, problems: &mut Vec<Problem>) -> Option<Value> {
-    // It lists the manifests next to it, and is never data.
+    // A kustomization lists the manifests next to it and is never data.
     if matches!(file.relative().rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml")) {
         return None;
     }

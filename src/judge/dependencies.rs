@@ -1,4 +1,4 @@
-//! What a verdict depends on besides the object: what else, when it changes, is a reason to judge again.
+//! What a verdict depends on besides the object: a change of one of these requires another evaluation.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use crate::rego::analysis::{
     references::{Node, Path},
 };
 
-/// What some policies read besides the object.
+/// Inputs of policies other than the object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the four are independent of each other")]
 pub struct Dependencies {
@@ -19,14 +19,14 @@ pub struct Dependencies {
     pub inventory: bool,
     /// The object's Namespace: `namespaceSelector` of a Constraint, `input.review.namespaceObject`.
     pub namespace: bool,
-    /// The time, or chance: `time.now_ns`, `uuid.rfc4122`.
+    /// The time or randomness: `time.now_ns`, `uuid.rfc4122`.
     pub clock: bool,
-    /// The change of the object: `oldObject` or `operation` of a review.
+    /// The transition of the object: `oldObject` or `operation` of a review.
     pub transition: bool,
 }
 
 impl Dependencies {
-    /// Whether a verdict depends on the object that is judged alone: on its present state, or on how that came about.
+    /// Whether a verdict depends on the evaluated object alone: on its present state, or on its transition.
     pub fn is_object_alone(self) -> bool {
         !self.inventory && !self.namespace && !self.clock
     }
@@ -62,7 +62,7 @@ impl BitAnd for Dependencies {
 pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
 
 impl Dependencies {
-    /// Returns what the rules at these paths, and all that they use, depend on.
+    /// Returns the dependencies of the rules at these paths and of everything that they use.
     pub(crate) fn of(graph: &Graph<'_>, entrypoints: &BTreeSet<Path>) -> Self {
         let reached = graph.reachable(entrypoints.iter().map(Vec::as_slice));
         let nodes = reached.into_iter().flat_map(|path| graph.at(path));
@@ -74,9 +74,9 @@ impl Dependencies {
         let fields = || node.inputs.iter().filter(review).map(|path| path.get(1).map(String::as_str));
         Self {
             inventory: node.uses.iter().any(|path| match path.as_slice() {
-                // All of `data` is the inventory too.
+                // A reference to all of `data` includes the inventory.
                 [] => true,
-                // A package may have that name: `package kubernetes.admission`.
+                // A package may have the same name: `package kubernetes.admission`.
                 [key, below @ ..] => {
                     INVENTORIES.contains(&key.as_str()) && (below.is_empty() || graph.covered(path).is_empty())
                 }

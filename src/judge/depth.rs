@@ -1,13 +1,13 @@
-//! Objects that are nested deeper than JSON is read here: an API server accepts thousands of levels.
+//! Objects nested deeper than the JSON parser's limit: an API server accepts thousands of levels.
 
-/// The deepest level that is read.
+/// The deepest nesting level that is parsed.
 pub(crate) const DEEPEST: usize = 127;
 
-/// Reads JSON, or, if that fails, the same without the values nested deeper than [`DEEPEST`] levels; returns whether it had
-/// any.
+/// Reads JSON, or, if that fails, the same JSON without the values nested deeper than [`DEEPEST`] levels; returns
+/// whether any were removed.
 ///
 /// # Errors
-/// The error of `read`, for what has no such values or another fault, too.
+/// Returns the error of `read` if the JSON has no such values, or another fault as well.
 pub(crate) fn shallow<T, E>(json: &[u8], read: impl Fn(&[u8]) -> Result<T, E>) -> Result<(T, bool), E> {
     match read(json) {
         Ok(value) => Ok((value, false)),
@@ -18,7 +18,7 @@ pub(crate) fn shallow<T, E>(json: &[u8], read: impl Fn(&[u8]) -> Result<T, E>) -
     }
 }
 
-/// Returns JSON with `null` in place of each value nested deeper than [`DEEPEST`] levels; `None` if there is none.
+/// Returns the JSON with `null` in place of each value nested deeper than [`DEEPEST`] levels; `None` if there is none.
 fn cut(json: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut depth, mut from, mut in_string, mut is_escaped) = (0_usize, 0, false, false);

@@ -1,4 +1,4 @@
-//! What there is to know of a dialect of policies. Each describes itself in its own folder.
+//! The description of a policy dialect. Each dialect defines its own in its folder.
 
 use std::{
     cmp::Ordering,
@@ -25,68 +25,69 @@ use crate::{
     },
 };
 
-/// Which input policies expect, and how their values are read.
+/// A dialect of policies: the input that its rules expect, and how their values are read.
 #[derive(Clone, Copy)]
 pub struct Dialect(pub(crate) &'static DialectDescription);
 
-/// In what form rules get an object.
+/// The form in which rules receive an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputForm {
     /// The input is the object.
     Object,
     /// The input is an array of objects.
     Array,
-    /// The input has an admission review in this field, and that the object in `object`.
+    /// The input has an admission review in this field, with the object in its field `object`.
     Review(&'static str),
 }
 
 /// The annotations of one module.
 pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
 
-/// Packages, each with the kinds that its rules are for; `None` where no rule of it judges.
+/// Packages with the kinds that their rules apply to; `None` if no rule of the package is evaluated.
 pub(crate) type PackageKinds = BTreeMap<Path, Option<RuleKinds>>;
 
-/// Returns what is wrong with modules, given their files and nodes.
+/// Returns the problems of modules, given their files and nodes.
 pub(crate) type CheckModules = fn(&[&File], &[&Module], &[Node]) -> Vec<Problem>;
 
-/// What distinguishes a dialect from the others.
+/// Everything that distinguishes a dialect from the others.
 pub struct DialectDescription {
-    /// What users see.
+    /// The name shown to users.
     pub(crate) name: &'static str,
     pub(crate) input: InputForm,
-    /// Reads the value of a rule.
+    /// Converts the value of a rule into results.
     pub(crate) findings: fn(&Entrypoint, &Value) -> Vec<Finding>,
-    /// Whether every value but an empty set is a result, also `false`.
+    /// Whether every value except an empty set is a result, including `false`.
     pub(crate) any_value_is_result: bool,
-    /// Returns what the results of a rule with this name count as; `None` for a rule that does not judge.
+    /// Returns the outcome of results of a rule with this name; `None` for a rule that is not an entrypoint.
     pub(crate) outcome: fn(&str) -> Option<Outcome>,
-    /// Whether rules `exception` of a package list others that are not evaluated, as in conftest.
+    /// Whether `exception` rules of a package list rules that are not evaluated, as in conftest.
     pub(crate) has_exceptions: bool,
-    /// Whether rules are evaluated for Constraints and not by themselves.
+    /// Whether rules are evaluated only for Constraints.
     pub(crate) has_constraints: bool,
-    /// Whether packages that read so of the input are of this dialect.
+    /// Whether packages that read these keys of the input are of this dialect.
     pub(crate) is_read_as: fn(&InputKeys<'_>) -> bool,
-    /// Finds the packages that are of this dialect whatever they read, by the annotations of each module, or by what they call.
+    /// Finds the packages that belong to this dialect whatever input they read, by the annotations of each module or by
+    /// their calls.
     pub(crate) packages: fn(&[&Module], &[Annotations], &Graph<'_>) -> PackageKinds,
-    /// Reads the METADATA of a package that a module holds in rules.
+    /// Reads the METADATA of a package that a module declares as rules.
     pub(crate) metadata_in_rules: fn(&Module) -> Option<Metadata>,
-    /// Which rule judges, if modules are a unit by themselves.
+    /// The entrypoint of modules that are a unit by themselves.
     pub(crate) single: Option<SingleRule>,
-    /// Finds what else is wrong with such modules.
+    /// Finds further problems of such modules.
     pub(crate) check: CheckModules,
 }
 
-/// The rule that judges of modules that are a unit by themselves.
+/// The entrypoint of modules that are a unit by themselves.
 pub(crate) struct SingleRule {
-    /// Its package has a single part.
+    /// The name of its package, which has a single segment.
     pub(crate) package: &'static str,
     pub(crate) name: &'static str,
-    /// Whether the only set of the package may have another name.
+    /// Whether the rule may have another name if it is the only set of the package.
     pub(crate) or_only_set: bool,
 }
 
 impl DialectDescription {
-    /// Describes a dialect that is found in no way, whose rules judge by no name.
+    /// Describes a dialect that is never detected and has no entrypoints by name.
     pub(crate) const fn new(
         name: &'static str,
         input: InputForm,
@@ -143,18 +144,17 @@ impl fmt::Debug for Dialect {
     }
 }
 
-/// Shows the name.
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// The parts of the input that some rules read.
+/// The top-level keys of the input that some rules read.
 #[derive(Default)]
 pub(crate) struct InputKeys<'a> {
     keys: BTreeSet<&'a str>,
-    /// Whether they take the input as a whole under another name.
+    /// Whether the rules also use the input as a whole.
     pub(crate) whole: bool,
 }
 
@@ -172,12 +172,12 @@ impl<'a> InputKeys<'a> {
         self.keys.contains(key)
     }
 
-    /// Whether this key is the only one.
+    /// Whether the rules read this key and no other.
     pub(crate) fn are_only(&self, key: &str) -> bool {
         self.keys.len() == 1 && self.contains(key) && !self.whole
     }
 
-    /// Whether they read nothing.
+    /// Whether the rules do not read the input.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.whole
     }

@@ -1,4 +1,4 @@
-//! The dialects: each has a folder with its description, and with everything else that only it needs.
+//! The dialects: each has a folder with its description and all code that only it needs.
 
 pub(crate) mod admission;
 pub(crate) mod conftest;
@@ -21,7 +21,7 @@ use crate::rego::analysis::{
     syntax::Module,
 };
 
-/// All dialects. Of those that may read the same input, the first counts.
+/// All dialects. If several may read the same input, the first one is chosen.
 pub(crate) static ALL: &[Dialect] = &[
     trivy::DIALECT,
     kubescape::DIALECT,
@@ -32,11 +32,11 @@ pub(crate) static ALL: &[Dialect] = &[
     toy::DIALECT,
 ];
 
-/// Packages whose dialect is known by more than by what they read, with the kinds that their rules are for; `None` where no rule
-/// judges.
+/// Packages whose dialect is determined by more than the input that they read, with the kinds that their rules apply
+/// to; `None` if no rule is evaluated.
 pub(crate) type KnownPackages = BTreeMap<Path, (Dialect, Option<RuleKinds>)>;
 
-/// Finds the packages whose dialect is known by their annotations or calls.
+/// Finds the packages whose dialect is determined by their annotations or calls.
 pub(crate) fn packages(modules: &[&Module], annotations: &[Annotations], graph: &Graph<'_>) -> KnownPackages {
     let of = |dialect: &'static Dialect| {
         let found = (dialect.packages)(modules, annotations, graph).into_iter();
@@ -45,13 +45,13 @@ pub(crate) fn packages(modules: &[&Module], annotations: &[Annotations], graph: 
     ALL.iter().flat_map(of).collect()
 }
 
-/// Reads the METADATA of a package that a module holds in rules, in the manner of any dialect.
+/// Reads the METADATA of a package that a module declares as rules, in the form of any dialect.
 pub(crate) fn metadata_in_rules(module: &Module) -> Option<Metadata> {
     ALL.iter().find_map(|dialect| (dialect.metadata_in_rules)(module))
 }
 
-/// Returns the dialect of a package: what its own rules read decides, and only if that is not conclusive, what the
-/// rules read that they use.
+/// Returns the dialect of a package. The keys that its own rules read decide; if these are not conclusive, so do those
+/// of the rules that they use.
 pub(crate) fn find(package: &Path, nodes: &[Node], graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Dialect {
     let decide = |keys: &InputKeys<'_>| ALL.iter().find(|dialect| (dialect.is_read_as)(keys)).copied();
     let own = nodes.iter().filter(|node| node.path.starts_with(package) && node.path.len() > package.len());

@@ -1,4 +1,4 @@
-//! Which rules judge: found by name, joined over files, with what their annotations say.
+//! Finds the entrypoint rules by name, joins them over files, and adds their annotations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,18 +36,18 @@ use crate::{
     },
 };
 
-/// What modules are loaded for.
+/// The purpose for which modules are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose<'r> {
-    /// All `.rego` files together; rules judge by their names, if they are not switched off.
+    /// All `.rego` files together; entrypoints are found by name, unless they are switched off.
     Directory(&'r RuleSelection),
-    /// The same with their tests, to run these.
+    /// As a directory, with tests included and runnable.
     Test,
-    /// Modules with a single rule that judges, as their dialect says.
+    /// Modules with a single entrypoint, defined by their dialect.
     Single(Dialect),
 }
 
-/// Everything that was read of the modules, each list by the index of the module.
+/// The parsed modules with everything read from them; each list is indexed by module.
 pub(crate) struct Reading<'a> {
     pub(crate) files: &'a [&'a File],
     /// The lines of each file.
@@ -58,25 +58,25 @@ pub(crate) struct Reading<'a> {
     pub(crate) packages: &'a BTreeMap<Path, Vec<usize>>,
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
-    /// The packages whose dialect is known by more than by what they read.
+    /// The packages whose dialect is determined by more than the input that they read.
     pub(crate) known: &'a KnownPackages,
     pub(crate) purpose: Purpose<'a>,
-    /// The names of files of other sources, whose rules do not judge.
+    /// The names of files of other sources, whose rules are not entrypoints.
     pub(crate) imported: &'a BTreeSet<Arc<str>>,
 }
 
-/// Whether the rules of a package judge; those of libraries and tests do not.
+/// Whether a package can have entrypoints; libraries and tests cannot.
 pub(crate) fn judges(package: &Path) -> bool {
     !package.iter().any(|part| part == "lib") && !package.last().is_some_and(|name| name.ends_with("_test"))
 }
 
-/// Returns the rule that is evaluated together with a rule that judges: the exceptions of its package.
+/// Returns the rule that is evaluated together with an entrypoint: the exceptions of its package.
 pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
     (judges(package) && conftest::outcome(rule).is_some()).then_some("exception")
 }
 
 impl<'a> Reading<'a> {
-    /// Returns the paths of all rules that judge, by package.
+    /// Returns the paths of all entrypoints, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
         let single = self.single();
@@ -100,7 +100,7 @@ impl<'a> Reading<'a> {
         entrypoints
     }
 
-    /// Whether rules of this name judge in a package.
+    /// Whether rules with this name are entrypoints in a package.
     fn asks(&self, package: &Path, name: &str) -> bool {
         match self.known.get(package) {
             Some((dialect, kinds)) => kinds.is_some() && (dialect.outcome)(name).is_some(),
@@ -108,8 +108,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Returns package and name of the rule that judges in modules of a dialect in which that is one: the one that has the
-    /// dialect's name, or the only set, if the dialect reads any rule whose value looks like results.
+    /// Returns package and name of the entrypoint of a dialect with a single one: the rule with the dialect's name, or
+    /// the only set, if the dialect accepts any rule whose value looks like results.
     fn single(&self) -> Option<[String; 2]> {
         let Purpose::Single(dialect) = self.purpose else { return None };
         let single = dialect.single.as_ref()?;
@@ -127,7 +127,7 @@ impl<'a> Reading<'a> {
         Some([single.package, name].map(str::to_owned))
     }
 
-    /// Returns the policies, and the groups of rules that the evaluator is asked for.
+    /// Returns the policies, and the groups of rules that are evaluated together.
     pub(crate) fn policies(&self) -> (Vec<Policy>, Vec<Group>) {
         let mut policies = Vec::new();
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
@@ -230,7 +230,7 @@ impl<'a> Reading<'a> {
         let rule = Rule {
             number: RuleNumber::of(policy, &name.as_str().into()),
             name: name.as_str().into(),
-            // The rule of a template, and what Kubescape reads, may have any name.
+            // The rule of a template, and a rule that Kubescape evaluates, may have any name.
             outcome: (dialect.outcome)(name).or(conftest::outcome(name)).unwrap_or(Outcome::Fail),
             metadata: Arc::new(self.metadata(&nodes, &around)),
             source: self.source(first),
@@ -258,7 +258,7 @@ impl<'a> Reading<'a> {
         Source { file: Arc::clone(&self.files[node.module].shown), line: node.line }
     }
 
-    /// Joins the annotations of definitions with those around them, from the nearest to the widest scope.
+    /// Merges the annotations of definitions with those of the enclosing scopes, from the nearest to the widest.
     fn metadata(&self, nodes: &[&Node], around: &RuleScopes) -> Metadata {
         let own = nodes.iter().find_map(|node| {
             let mine = |(scope, _): &&(AnnotationScope, Metadata)| *scope == AnnotationScope::Rule(node.rule);
@@ -272,7 +272,7 @@ impl<'a> Reading<'a> {
         metadata.or(&around.package)
     }
 
-    /// Returns the annotations around the definitions of a rule.
+    /// Returns the annotations that enclose the definitions of a rule.
     fn around(&self, package: &Path, name: &str) -> RuleScopes<'a> {
         let of_name =
             |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
@@ -293,15 +293,15 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The annotations around the definitions of a rule.
+/// The annotations that enclose the definitions of a rule.
 struct RuleScopes<'a> {
-    /// Those of all definitions of its name.
+    /// Annotations of all definitions with its name.
     document: Option<&'a Metadata>,
-    /// Those of its package and of the packages above.
+    /// Annotations of its package and of the packages above.
     package: Metadata,
 }
 
-/// Returns what the definitions of a rule make together.
+/// Returns the type of value that the definitions of a rule produce together.
 fn shape(nodes: &[&Node]) -> ResultShape {
     let mut shape = ResultShape::Set;
     for node in nodes {
@@ -315,12 +315,12 @@ fn shape(nodes: &[&Node]) -> ResultShape {
     shape
 }
 
-/// Returns where a definition is written, in its unit.
+/// Returns the position of a definition in its unit.
 fn location(node: &Node) -> SourceLocation {
     SourceLocation { module: node.module, at: Position { line: node.line, column: node.column } }
 }
 
-/// Finds what to ask about which kind, and what each policy reads.
+/// Finds which rules to evaluate for which kind, and the read set of each policy.
 pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mut [Group]) {
     for group in groups.iter_mut() {
         let exceptions: Vec<&Path> = group.exceptions.iter().map(|exception| &exception.path).collect();
@@ -334,11 +334,11 @@ pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mu
         let Some(group) = groups.iter_mut().find(|group| group.dialect == policy.dialect) else { continue };
         let mut reads = Reads::default();
         let mut matches = Matches::Kinds(BTreeSet::new());
-        // A policy is of one dialect.
+        // All rules of a policy have one dialect.
         for index in entrypoints.get(&policy.name).into_iter().flatten().copied() {
             let Some(entrypoint) = group.entrypoints.get(index) else { continue };
             if !policy.depends.inventory {
-                // What the walk does not understand counts as reading everything.
+                // The analysis treats constructs that it does not understand as reading everything.
                 group.queries.forget_lookups(index);
             }
             reads.merge(&group.queries.reads(index));

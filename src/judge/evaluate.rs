@@ -1,8 +1,8 @@
-//! Evaluation: a function of an object and the policies.
+//! Evaluation: a pure function of an object and the policies.
 //!
-//! What the policies can read of the object's JSON becomes a value, once; all rules of a unit are evaluated together. Only if
-//! one of them fails is each evaluated by itself, so that one broken rule costs the others nothing.
-//! Whatever a policy does, it ends as a finding.
+//! The fields that the policies can read are converted from JSON to a value once, and all rules of a unit are evaluated
+//! together. Only if one of them fails is each evaluated separately, so that a failing rule does not affect the others.
+//! Whatever a policy does, the outcome is a result.
 
 mod array_rules;
 mod arrays;
@@ -40,16 +40,16 @@ use crate::{
     rego::{analysis::cpu_time::CpuTimer, value},
 };
 
-/// Judges one object.
+/// Evaluates one object.
 ///
-/// Standing results are what the policies say of the object as it is: in the admission dialect at its creation, in that
-/// of Gatekeeper at its audit. Where a change is the reason for the job, policies that read transitions are asked once
-/// more, and the results that this adds are the verdict's transitions. A deleted object has no others.
+/// The results are those of the object as it is: a CREATE in the admission dialect, an audit in Gatekeeper's. If a
+/// change caused the job, policies that read transitions are evaluated once more, and the additional results are the
+/// verdict's transitions. A deleted object has no other results.
 pub fn evaluate(job: &Job) -> Verdict {
     evaluate_extent(job, Extent::Read, Vec::new())
 }
 
-/// As [`evaluate`]; what siblings of the object share is taken from `verdicts`, and kept there.
+/// Like [`evaluate`], with a cache: the results that equal objects share are read from `verdicts` and stored there.
 pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     let began = Instant::now();
     let mut differences = Vec::new();
@@ -59,7 +59,7 @@ pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     }
 }
 
-/// Returns the verdict on an object that could not be judged at all; it is an error that stands.
+/// Returns the verdict on an object that could not be evaluated at all: an open error.
 pub fn failed(job: &Job, why: &str) -> Verdict {
     verdict(
         job,
@@ -70,7 +70,7 @@ pub fn failed(job: &Job, why: &str) -> Verdict {
     )
 }
 
-/// Judges the whole object, not only what the policies can read of it.
+/// Evaluates the whole object, not only the fields that the policies can read.
 #[cfg(test)]
 pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
     evaluate_extent(job, Extent::All, Vec::new())
@@ -80,11 +80,11 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     let began = Instant::now();
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
-    // What an attempt to share has taken is not taken from the policies.
+    // The time of an attempt to share is not deducted from the policies' limit.
     let spent = CpuTimer::start();
     let mut standing = Results::default();
     let mut transitions = Results::default();
-    // An object that no policy is asked about is not even read.
+    // An object to which no policy applies is not even parsed.
     if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
         match JobValues::read(job, extent) {
             Err(why) => standing.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
@@ -98,7 +98,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                     let part = if transitions_only { Part::Transitions } else { Part::All };
                     judge_all(judge, job, part, &constraints, &values, operation);
                 };
-                // Of a deleted object nothing stands; these results only show which its deletion did not add.
+                // A deleted object has no open results; these only show which results its deletion did not add.
                 ask(Operation::Audit, job.deleted, &mut standing);
                 if let Some(change) = JobValues::change(job) {
                     transitions.shared_time = standing.shared_time;
@@ -110,7 +110,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     verdict(job, standing, transitions, (None, differences), began)
 }
 
-/// Puts a verdict together from the results on the object as it is, and those on its change.
+/// Builds a verdict from the results on the present object and those on its change.
 fn verdict(
     job: &Job,
     mut standing: Results,
@@ -157,10 +157,10 @@ fn verdict(
     }
 }
 
-/// Judges an `AdmissionReview` that someone wrote, by the Gatekeeper Constraints alone.
+/// Evaluates a given `AdmissionReview`, for the Gatekeeper Constraints only.
 ///
 /// # Errors
-/// Returns what the review lacks.
+/// Returns which part of the review is missing.
 pub fn evaluate_review(
     policies: &PolicySet,
     review: serde_json::Value,
@@ -178,7 +178,7 @@ pub fn evaluate_review(
     Ok(results.finish().0)
 }
 
-/// Whether a rule that is meant for the object has results, whether or not it is asked about its kind.
+/// Whether a rule that applies to the object has results, even if its kind's query excludes it.
 #[cfg(test)]
 pub(crate) fn has_results(
     job: &Job,
@@ -207,7 +207,7 @@ fn too_deep() -> String {
     format!("the object is nested deeper than {} levels: values below that were evaluated as null", depth::DEEPEST)
 }
 
-/// Asks a part of the policies about an operation; `constraints` are those that can match the kind.
+/// Evaluates a part of the policies for an operation; `constraints` are those that can match the kind.
 fn judge_all(
     mut judge: Judge<'_>,
     job: &Job,
@@ -218,7 +218,7 @@ fn judge_all(
 ) {
     let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
-    // What is not shared in the end need not be asked.
+    // If the results cannot be shared, the remaining rules need not be evaluated.
     let in_vain = |results: &Results| matches!(part, Part::Shared(_)) && !results.can_be_kept();
     for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
         for (number, group) in unit.groups.iter().enumerate() {
@@ -233,7 +233,7 @@ fn judge_all(
                 InputForm::Object => judge.group(unit, group, part, kind, &values.object),
                 InputForm::Review(_) => judge.group(unit, group, part, kind, &values.admission(operation)),
                 InputForm::Array => {
-                    // An array is of the moment: it knows nothing of how an object changed.
+                    // An array represents the present state only, without transitions.
                     let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
                     if let Some(rule) = unit.kubescape().filter(|rule| standing && rule.matches(&job.object.key.kind)) {
                         judge.array_rule((unit, group, rule), &job.object.key, &values.object);

@@ -1,4 +1,5 @@
-//! Which rules a namespace may excuse with a `PolicyException`: METADATA decides, else the option `--excusable`, else the default.
+//! Decides which rules a namespace may excuse with a `PolicyException`: by METADATA, else by the option `--excusable`,
+//! else by the default.
 
 use std::fmt;
 
@@ -7,10 +8,10 @@ use serde_json::Value;
 use super::{metadata::Metadata, rule_pattern::RulePattern};
 use crate::model::verdict::Severity;
 
-/// The least severe threshold by default, which is for rules of the builtin library only: excusing a worse violation is a
+/// The default threshold, which applies only to rules of the builtin library: excusing a more severe violation is a
 /// decision of the platform team.
 const DEFAULT_THRESHOLD: Severity = Severity::Medium;
-/// What a pattern with a severity begins with.
+/// The prefix of a pattern with a severity.
 const SEVERITY_PREFIX: &str = "severity:";
 /// The pattern that matches no rule.
 const NO_RULE: &str = "none";
@@ -18,12 +19,12 @@ const NO_RULE: &str = "none";
 /// Whether a namespace may excuse violations of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Excusability {
-    /// Only the operator of kaudit may, with files.
+    /// No: only the operator of kaudit may excuse them, with files.
     #[default]
     Never,
-    /// It may excuse violations of this severity and of less severe ones: a result can have another severity than its rule.
+    /// Violations of this severity and less severe ones: the severity of a result may differ from that of its rule.
     From(Severity),
-    /// It may.
+    /// Yes.
     Always,
 }
 
@@ -48,12 +49,12 @@ impl Excusability {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,
             (Self::Always, other) | (other, Self::Always) => other,
-            // Severities are sorted from the most severe on.
+            // Severities are ordered from the most severe to the least severe.
             (Self::From(one), Self::From(two)) => Self::From(one.max(two)),
         }
     }
 
-    /// Returns what one of them allows.
+    /// Returns what at least one of them allows.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, other) | (other, Self::Never) => other,
@@ -66,11 +67,11 @@ impl Excusability {
 /// One value of `--excusable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExcusablePattern {
-    /// `none`: no rule, which takes the place of the default.
+    /// `none`: no rule; overrides the default.
     None,
-    /// `severity:medium`: rules of this severity and of less severe ones.
+    /// `severity:medium`: rules of this severity and less severe ones.
     Severity(Severity),
-    /// The rules that a pattern names.
+    /// The rules that a pattern matches.
     Rules(RulePattern),
 }
 
@@ -78,7 +79,7 @@ impl ExcusablePattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// When it is empty or names an unknown severity.
+    /// If the text is empty or contains an unknown severity.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
@@ -93,7 +94,7 @@ impl ExcusablePattern {
         Ok(Self::Severity(severity))
     }
 
-    /// Returns the pattern of rules, if it is one.
+    /// Returns the rule pattern, if it is one.
     pub(super) fn rules(&self) -> Option<&RulePattern> {
         if let Self::Rules(pattern) = self { Some(pattern) } else { None }
     }
@@ -107,7 +108,6 @@ impl ExcusablePattern {
     }
 }
 
-/// Shows it as the user wrote it.
 impl fmt::Display for ExcusablePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,8 +118,8 @@ impl fmt::Display for ExcusablePattern {
     }
 }
 
-/// Returns whether a namespace may excuse a rule; `patterns` are the values of `--excusable`, and empty if it is not given. The
-/// severity in `metadata` is the one in force, after the settings of rules.
+/// Returns whether a namespace may excuse a rule; `patterns` are the values of `--excusable`, empty if the option is
+/// not given. The severity in `metadata` is the effective one, after rule settings.
 pub(super) fn excusability(
     patterns: &[ExcusablePattern],
     (policy, is_builtin): (&str, bool),
@@ -137,7 +137,7 @@ pub(super) fn excusability(
     }
 }
 
-/// Returns what a threshold allows. A rule without a severity may be about anything, so no threshold includes it.
+/// Returns what a threshold allows. A rule without a severity may have any impact, so no threshold includes it.
 fn from(threshold: Severity, metadata: &Metadata) -> Excusability {
     let is_included = metadata.severity.is_some_and(|severity| severity >= threshold);
     if is_included { Excusability::From(threshold) } else { Excusability::Never }

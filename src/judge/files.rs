@@ -1,7 +1,7 @@
-//! The files of all policy sources: found, sorted, read, and watched for changes.
+//! Finds, sorts, reads and watches the files of all policy sources.
 //!
-//! Names that begin with a dot are passed over, and symbolic links are followed, so that a mounted `ConfigMap`, where every
-//! file is a link into `..data`, reads like a plain directory. Links that lead elsewhere are refused.
+//! Names that begin with a dot are skipped, and symbolic links are followed, so that a mounted `ConfigMap`, in which
+//! every file is a link into `..data`, reads like a plain directory. Links that leave the directory are refused.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -27,12 +27,12 @@ use crate::{
     rego::{Declared, File, Form, Limits, Problem},
 };
 
-/// Directories nested deeper are a mistake, or a loop that is not made of links.
+/// The deepest directory level: deeper nesting is a mistake, or a loop without links.
 const DEEPEST: usize = 32;
-/// Most files and directories that links may lead to again below one path.
+/// The number of files and directories below one path that links may lead to repeatedly.
 const REPEATED: usize = 10_000;
 
-/// A file that is not read yet.
+/// A file that has not been read yet.
 struct FoundFile {
     path: PathBuf,
     directories: Vec<String>,
@@ -41,7 +41,7 @@ struct FoundFile {
 
 /// Reads every policy and data file of `sources`, in the order of their names.
 ///
-/// What cannot be read becomes a problem; the other files are still read.
+/// Unreadable files become problems; the other files are still read.
 pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut files = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     }
     problems.extend(bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle)));
     for part in parts {
-        // A copy of the library lies beside it: again the same module twice.
+        // Skipped if the paths contain a copy of the library: the module would be loaded twice.
         if !files.iter().any(|file| *file.text == *part.text) {
             files.push(embedded(&part));
         }
@@ -90,8 +90,8 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     (files, problems)
 }
 
-/// Reads the files below a path, but for modules that were read before: the same module twice (`-p . -p policies`) would judge
-/// everything twice.
+/// Reads the files below a path, except for modules that were read before: loading a module twice (`-p . -p policies`)
+/// would duplicate its results.
 fn read_below(
     root: &Path,
     links: &LinkBoundary,
@@ -117,7 +117,7 @@ fn read_below(
 /// Returns every policy and data file below `paths`.
 ///
 /// # Errors
-/// Says what cannot be read first.
+/// Returns the first problem.
 pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
     let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::Path).collect();
     let (files, problems) = read(&sources, &Limits::default());
@@ -127,10 +127,10 @@ pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
     }
 }
 
-/// Returns the `data` document of files, as policies see it, without what is known only when they are evaluated.
+/// Returns the `data` document of files as policies see it, without the parts that are known only during evaluation.
 ///
 /// # Errors
-/// Says what cannot be read first.
+/// Returns the first problem.
 pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<Map<String, Value>> {
     let (mut document, mut problems) = (data::document(), Vec::new());
     for file in files.filter(|file| file.form != Form::Rego) {
@@ -142,11 +142,11 @@ pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<
     }
 }
 
-/// How to fix a version of the language that a bundle declares.
+/// How to fix a wrong Rego version in a bundle's manifest.
 const MEND_VERSION: &str =
     "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
 
-/// Takes the policy and data files of a tree, which may be that of a bundle.
+/// Adds the policy and data files of a tree, which may be that of a bundle.
 fn from_memory(
     tree: &FileTree,
     bundle: Option<&Bundle>,
@@ -175,7 +175,7 @@ fn from_memory(
     }
 }
 
-/// Whether a file is read, by its name or that of a directory above it.
+/// Whether a file is read, by its name and those of the directories above it.
 pub(crate) fn is_read(path: &[impl AsRef<str>]) -> bool {
     let name = path.last().map_or("", AsRef::as_ref);
     !path.iter().any(|part| is_hidden(part.as_ref().as_bytes())) && Form::of(Path::new(name)).is_some()
@@ -185,7 +185,7 @@ fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".")
 }
 
-/// Returns a file of the library as if it were in a folder of its name.
+/// Returns a file of the library with a path in a folder of the library's name.
 fn embedded(file: &BuiltinFile) -> File {
     let shown = format!("{}/{}", builtin::NAME, file.path);
     File { directories: file.directories(), ..File::new(shown.into(), Form::Rego, file.text.to_owned()) }
@@ -195,7 +195,7 @@ fn unknown_part(source: &PolicySource, part: &str) -> Problem {
     Problem::refused(&source.shown(), "the builtin library has no such part").help(builtin::suggestion(part))
 }
 
-/// Returns how far links below the paths of sources may lead.
+/// Returns the boundary of links below the paths of sources.
 fn boundary(sources: &[PolicySource]) -> LinkBoundary {
     LinkBoundary::of(sources.iter().filter_map(|source| match source {
         PolicySource::Path(path) => Some(path.as_path()),
@@ -203,7 +203,7 @@ fn boundary(sources: &[PolicySource]) -> LinkBoundary {
     }))
 }
 
-/// Finds the files below one path that the user named.
+/// Finds the files below one path given by the user.
 fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
     let metadata = match fs::metadata(root) {
         Ok(metadata) => metadata,
@@ -243,14 +243,15 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
     }
 }
 
-/// A visit of all files below one path.
+/// A walk over all files below one path.
 struct Walk<'l> {
     links: &'l LinkBoundary,
-    /// The directories that lead to the current one, so that circular links are noticed.
+    /// The directories above the current one, to detect circular links.
     above: Vec<PathBuf>,
-    /// The directories that were visited: a few links to one that has links again lead to any number of files.
+    /// The directories already visited: a few links to a directory that contains links itself can lead to any number of
+    /// files.
     visited: HashSet<PathBuf>,
-    /// How many files and directories were visited again.
+    /// How many files and directories were visited repeatedly.
     repeated: usize,
 }
 
@@ -281,7 +282,7 @@ impl<'l> Walk<'l> {
                     self.visit(&path, directories, visit);
                     directories.pop();
                 }
-                // Reading a pipe that is named like a policy would block for ever.
+                // Reading a pipe with the name of a policy would block forever.
                 Ok(metadata) if metadata.is_file() => {
                     if let Some(form) = Form::of(&path) {
                         visit(&path, directories, Ok(form));
@@ -298,7 +299,7 @@ impl<'l> Walk<'l> {
         self.above.pop();
     }
 
-    /// Reads the names in a directory, which is then one of those above the next.
+    /// Reads the names in a directory and adds it to `above`.
     fn enter(&mut self, directory: &Path) -> io::Result<BTreeSet<OsString>> {
         let canonical = fs::canonicalize(directory)?;
         if self.above.contains(&canonical) {
@@ -329,7 +330,7 @@ fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
     let file = OpenFile::open(path).map_err(unreadable)?;
     check_length(file.metadata().map_err(unreadable)?.len(), limits)?;
     let mut bytes = Vec::new();
-    // What is no regular file does not say how long it is.
+    // The metadata of a file that is not regular does not contain its length.
     file.take(limits.file_bytes + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     check_length(bytes.len() as u64, limits)?;
     text_of(bytes)
@@ -351,13 +352,13 @@ fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The state of all policy sources at one time; equal as long as nothing is edited, added, removed or linked elsewhere.
+/// The state of all policy sources at one time; equal until a file is edited, added, removed or linked elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
 /// Returns the fingerprint of the files of `sources`, from their names, lengths, times and link targets alone: cheap
-/// enough to ask every few seconds. What cannot be read is part of it, so a directory that vanishes is a change too; what
-/// is inside the binary never changes.
+/// enough to compute every few seconds. Unreadable files are part of it, so the removal of a directory is a change,
+/// too; the builtin library never changes.
 pub fn fingerprint<S: Clone + Into<PolicySource>>(sources: &[S]) -> Fingerprint {
     let mut hasher = DefaultHasher::new();
     let sources: Vec<PolicySource> = sources.iter().cloned().map(Into::into).collect();
@@ -376,8 +377,8 @@ pub fn fingerprint<S: Clone + Into<PolicySource>>(sources: &[S]) -> Fingerprint 
     Fingerprint(hasher.finish())
 }
 
-/// Adds one file. An update of a `ConfigMap` changes its real path: new contents come as a new directory behind `..data`,
-/// possibly with equal lengths and times.
+/// Adds one file to the fingerprint. An update of a `ConfigMap` changes its real path: new contents are written to a
+/// new directory behind `..data`, possibly with equal lengths and times.
 fn stamp(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
     match fs::canonicalize(path).and_then(|real| Ok((fs::metadata(&real)?, real))) {
@@ -398,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes directories that each have so many links to the next, and a data file in the last.
+    /// Creates directories that each have `links` links to the next, and a data file in the last.
     fn nested(root: &Path, depth: usize, links: usize) {
         for level in 0..depth {
             let directory = root.join(level.to_string());

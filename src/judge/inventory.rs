@@ -1,7 +1,7 @@
-//! The inventory: objects as the evaluator's values, where policies look others up.
+//! The inventory: objects as the evaluator's values, for policies with lookups.
 //!
-//! In: objects that some policy can look up. Out: two documents, as Gatekeeper and kube-mgmt lay them out.
-//! A document that was handed out never changes: what changes afterwards is copied along its path, the rest is shared.
+//! Input: objects that some policy can look up. Output: two documents, in the layouts of Gatekeeper and kube-mgmt. A
+//! returned document never changes: later changes copy the path to the changed object and share the rest.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,20 +13,20 @@ use regorus::Value;
 use super::reads::lookups::LookupState;
 use crate::model::object::{Kind, ObjectKey};
 
-/// Both documents, and what policies saw of the objects in them.
+/// Both documents, and hashes of the objects' fields that policies read.
 #[derive(Debug, Clone)]
 pub struct Inventory {
     gatekeeper: Value,
     kube_mgmt: Value,
-    /// Which kind each plural name below `data.kubernetes` means.
+    /// The kind of each plural name below `data.kubernetes`.
     plurals: BTreeMap<String, Arc<Kind>>,
-    /// Whether the objects of a kind gave way to those of another with the same plural name.
+    /// Whether the objects of a kind were replaced by those of another kind with the same plural name.
     replaced_plural: bool,
     /// The kinds of all objects, by `apiVersion` and `kind`.
     kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
-    /// Hashes of what policies read of the objects in it.
+    /// Hashes of the fields that policies read, by object.
     seen: HashMap<ObjectKey, u64>,
-    /// Of which kinds it has the objects.
+    /// The kinds whose objects it contains.
     lookups: Arc<LookupState>,
 }
 
@@ -45,12 +45,12 @@ impl Default for Inventory {
 }
 
 impl Inventory {
-    /// Whether what policies read of an object has the hash that was noted last.
+    /// Whether the fields of an object that policies read have the recorded hash.
     pub fn is_seen_as(&self, key: &ObjectKey, hash: u64) -> bool {
         self.seen.get(key) == Some(&hash)
     }
 
-    /// Notes the hash of what policies read of an object; `None` when it is gone.
+    /// Records the hash of an object's fields that policies read; `None` if the object is deleted.
     pub fn note_seen(&mut self, key: &ObjectKey, hash: Option<u64>) {
         match hash {
             Some(hash) => self.seen.insert(key.clone(), hash),
@@ -58,19 +58,19 @@ impl Inventory {
         };
     }
 
-    /// Sets of which kinds it has the objects. Returns whether that may change a result.
+    /// Sets the kinds whose objects it contains. Returns whether that may change a result.
     pub(crate) fn set_lookups(&mut self, lookups: Arc<LookupState>) -> bool {
         let changed = !self.lookups.has_read_the_same(&lookups);
         self.lookups = lookups;
         changed
     }
 
-    /// Returns of which kinds it has the objects.
+    /// Returns the kinds whose objects it contains.
     pub(crate) fn lookups(&self) -> &LookupState {
         &self.lookups
     }
 
-    /// Sets the state of an object, or removes it (`None`). Returns whether that changed anything.
+    /// Sets the state of an object, or removes it (`None`). Returns whether the documents changed.
     pub fn put(&mut self, key: &ObjectKey, object: Option<&Value>) -> bool {
         let (kind, name) = (&key.kind, &*key.name);
         let version = kind.api_version();
@@ -93,7 +93,7 @@ impl Inventory {
         changed
     }
 
-    /// Returns whether all objects of a kind gave way to those of another since the last call.
+    /// Returns whether all objects of a kind were replaced by those of another kind since the last call.
     pub(crate) fn take_replaced_plural(&mut self) -> bool {
         std::mem::take(&mut self.replaced_plural)
     }
@@ -108,8 +108,8 @@ impl Inventory {
         &self.kinds
     }
 
-    /// Whether a plural name means this kind: the layout has no place for the group, so of two kinds with one plural it is
-    /// that of Kubernetes itself.
+    /// Whether a plural name refers to this kind. The layout has no level for the group, so if two kinds share a
+    /// plural, it refers to the built-in kind of Kubernetes.
     fn owns_plural(&mut self, kind: &Arc<Kind>) -> bool {
         let rank = |kind: &Kind| {
             let group = kind.group.as_str();
@@ -131,8 +131,8 @@ impl Inventory {
     }
 }
 
-/// Sets the value at a path, or removes it and the objects that become empty. Returns whether that changed anything; if not,
-/// nothing is copied.
+/// Sets the value at a path, or removes it and the objects that become empty. Returns whether the document changed; if
+/// not, nothing is copied.
 fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
     let known = path.iter().fold(&*document, |value, key| &value[*key]);
     if *known == *value.unwrap_or(&Value::Undefined) {
@@ -145,7 +145,7 @@ fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
 fn replace(document: &mut Value, path: &[&str], value: Option<&Value>) {
     let ([first, rest @ ..], Ok(fields)) = (path, document.as_object_mut()) else { return };
     let key = Value::from(*first);
-    // Removed and inserted again: only a map that is shared is copied then.
+    // Removed and inserted again, so that a map is copied only if it is shared.
     let mut below = fields.remove(&key).unwrap_or_else(Value::new_object);
     if rest.is_empty() {
         below = value.cloned().unwrap_or(Value::Undefined);

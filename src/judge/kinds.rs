@@ -1,4 +1,4 @@
-//! All units of a policy set together, by kind: what verdicts on its objects depend on.
+//! The dependencies of verdicts by kind, over all units of a policy set.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,23 +12,23 @@ use super::{
     unit::Unit,
 };
 
-/// What a verdict on objects of one kind depends on.
+/// The dependencies of verdicts on objects of one kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindDependencies {
     pub(crate) projection: Projection,
-    /// Of the rules that are asked about every object; Constraints, which also choose by group, are left out.
+    /// Of the rules that are evaluated on every object; Constraints, which also select by group, are not included.
     pub(crate) dependencies: Dependencies,
-    /// What is looked up, Constraints included.
+    /// The lookups of rules and Constraints.
     pub(crate) lookups: InventoryReads,
 }
 
-/// What verdicts depend on, by kind.
+/// The dependencies of verdicts, by kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindIndex {
     named: BTreeMap<Arc<str>, KindDependencies>,
     other: KindDependencies,
     pub(crate) inventory: InventoryReads,
-    /// What is read of the Namespaces of objects.
+    /// The fields of the objects' Namespaces that are read.
     pub(crate) namespace: Projection,
 }
 
@@ -47,13 +47,13 @@ impl KindIndex {
             let dependencies = index.add(units, kind);
             index.named.insert(kind.into(), dependencies);
         }
-        // No kind has this name.
+        // No kind has an empty name.
         index.other = index.add(units, "");
         index.namespace = Projection::new(namespace(units));
         index
     }
 
-    /// Joins what is read of objects of a kind, of any group.
+    /// Merges the read sets of all units for objects of a kind, of any group.
     fn add(&mut self, units: &[Unit], kind: &str) -> KindDependencies {
         let mut object = Tree::default();
         let mut dependencies = Dependencies::default();
@@ -91,13 +91,13 @@ impl KindIndex {
         self.named.keys()
     }
 
-    /// Returns what verdicts on objects of a kind depend on, also of kinds that no policy names.
+    /// Returns the dependencies of verdicts on objects of a kind, including kinds that no policy mentions.
     pub(crate) fn of(&self, kind: &str) -> &KindDependencies {
         self.named.get(kind).unwrap_or(&self.other)
     }
 }
 
-/// Joins what is read of the Namespaces of objects.
+/// Merges the read sets for the objects' Namespaces.
 fn namespace(units: &[Unit]) -> Tree {
     let mut tree = Tree::default();
     for group in units.iter().flat_map(|unit| &unit.groups) {

@@ -1,7 +1,8 @@
-//! The last good version of policies that are read as objects of a cluster: it stays in force if the new one is broken.
+//! The last valid version of policies that are read as cluster objects: it stays in force if the new version is
+//! invalid.
 //!
-//! A directory is loaded as a whole, so one broken file keeps all its old files in force. Objects of a cluster have different
-//! owners: each is kept by itself. A bundle is published as a whole and kept as a whole.
+//! A directory is loaded as a whole, so one invalid file keeps all its old files in force. Cluster objects have
+//! different owners, so each is kept separately. A bundle is published as a whole and kept as a whole.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,20 +13,21 @@ use super::{
 };
 use crate::rego::{Limits, LoadError, Problem};
 
-/// Attempts to load with older files. What is older may not go with what is new, and break in its turn.
+/// How often loading is tried with older files: an older file may conflict with new ones and be refused as well.
 const ATTEMPTS: usize = 4;
 
-/// What is or was judged by.
+/// The last valid version of each file and bundle.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastGood {
-    /// The contents of files, by their names.
+    /// The contents of files, by name.
     files: BTreeMap<String, Arc<[u8]>>,
-    /// Bundles, by what they were named.
+    /// Bundles, by reference.
     bundles: BTreeMap<Arc<str>, Arc<Bundle>>,
 }
 
 impl LastGood {
-    /// Takes what of `sources` is in order, as `policies` that were loaded from them say, and forgets what is gone.
+    /// Stores the valid files and bundles of `sources`, as the problems of the loaded `policies` show, and removes
+    /// deleted ones.
     pub(crate) fn learn(&mut self, sources: &[PolicySource], policies: &PolicySet) {
         let refused = policies.refused_files();
         let mut known = std::mem::take(&mut self.bundles);
@@ -46,10 +48,11 @@ impl LastGood {
         }
     }
 
-    /// Loads policies that may replace `before`; the problems of the set say which files are judged by as they were.
+    /// Loads policies that may replace `before`; the problems of the set name the files whose last valid version is
+    /// used.
     ///
     /// # Errors
-    /// As [`PolicySet::after`].
+    /// See [`PolicySet::after`].
     pub(crate) fn load(
         &self,
         sources: &[PolicySource],
@@ -74,7 +77,7 @@ impl LastGood {
         PolicySet::load_after(&sources, limits, &before.package_owners)?.after(before)
     }
 
-    /// Puts in what was in order of the files that are refused; returns whether there was any.
+    /// Replaces refused files by their last valid version; returns whether any was replaced.
     fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
         let count = replaced.len();
         for source in sources.iter_mut() {
@@ -105,7 +108,7 @@ impl LastGood {
         replaced.len() > count
     }
 
-    /// Returns the bundle that was last in order in place of one that is refused, and what to say of it.
+    /// Returns the last valid version of a refused bundle, and the problem to report.
     fn older(&self, bundle: &Bundle, problems: &[Problem]) -> Option<(Bundle, Problem)> {
         let tree = &bundle.tree;
         let names = || tree.files.iter().map(|file| tree.shown(file)).chain([Arc::clone(&bundle.edition.source)]);
@@ -168,7 +171,7 @@ mod tests {
             let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
             Ok::<_, LoadError>((names(&in_force).join(" "), refused.join("\n")))
         };
-        // More than once: what is refused is still known.
+        // Twice: the last valid version of a refused file is kept.
         for _ in 0..2 {
             let (policies, refused) = reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap();
             assert_eq!(policies, "a b");
@@ -177,14 +180,14 @@ mod tests {
                 "{refused}"
             );
         }
-        // What was never in order judges nothing, and keeps nothing else from judging.
+        // A file that was never valid has no rules in force, and does not affect other files.
         let (policies, refused) = reload(&[("a.rego", a), ("b.rego", b), ("c.rego", "package c\n\ndeny[")]).unwrap();
         assert_eq!(policies, "a b");
         assert!(refused.contains("cluster/c.rego:3") && !refused.contains("a.rego"), "{refused}");
-        // What is gone is forgotten.
+        // A deleted file is forgotten.
         assert_eq!(reload(&[("b.rego", b)]).unwrap(), ("b".to_owned(), String::new()));
         assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
-        // All may be: none is in force then, and that is told.
+        // If all are deleted or invalid, no policy is in force, and that is reported.
         let (policies, refused) = reload(&[]).unwrap();
         assert_eq!(policies, "");
         assert!(refused.contains("cluster: no rule"), "{refused}");
@@ -198,7 +201,7 @@ mod tests {
     fn a_change_cannot_claim_a_package_that_is_in_force() {
         let limits = Limits::default();
         let module = |package: &str, word: &str| format!("package {package}\n\ndeny contains \"{word}\"\n");
-        // In the order of their age.
+        // Ordered by age.
         let sources = |maps: &[(&str, &[(&str, String)])]| -> Vec<PolicySource> {
             let source = |(map, files): &(&str, &[(&str, String)])| {
                 let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
@@ -211,17 +214,17 @@ mod tests {
         let [older, younger] = [("main.rego", module("a", "older")), ("main.rego", module("b", "younger"))];
         let before = sources(&[("older", std::slice::from_ref(&older)), ("younger", std::slice::from_ref(&younger))]);
         for claim in [
-            // Instead of what it was, and beside it.
+            // Instead of the previous package, and in addition to it.
             vec![("main.rego", module("b", "claimed"))],
             vec![older.clone(), ("more.rego", module("b", "claimed"))],
         ] {
             let mut last_good = LastGood::default();
             let mut in_force = PolicySet::load_partly(&before, &limits).unwrap();
             last_good.learn(&before, &in_force);
-            // What changes beside it takes effect.
+            // Other changes take effect.
             let third: &[_] = &[("main.rego", module("c", "third"))];
             let after = sources(&[("older", &claim), ("younger", std::slice::from_ref(&younger)), ("third", third)]);
-            // More than once: what is refused is still known.
+            // Twice: the last valid version of a refused file is kept.
             for _ in 0..2 {
                 in_force = last_good.load(&after, &limits, &in_force).unwrap();
                 last_good.learn(&after, &in_force);
@@ -266,7 +269,7 @@ mod tests {
             let stale = in_force.bundles[0].stale.clone();
             (names(&in_force).join(" "), in_force.bundles[0].digest.clone(), stale)
         };
-        // What is new in it does not count, either.
+        // New files in a refused bundle have no effect, either.
         for _ in 0..2 {
             let (policies, digest, stale) = reload("2", &[("b.rego", b), ("c.rego", "package c\n\ndeny[")]);
             assert_eq!((&*policies, &*digest), ("a", "1"));

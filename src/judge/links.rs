@@ -1,7 +1,7 @@
-//! Symbolic links in directories that the user named: how far they may lead.
+//! Symbolic links in directories given by the user: the boundary that they may not leave.
 //!
 //! The author of a change to such a directory must not choose which other files of the machine are read, such as the
-//! credentials of a CI job. A link stays in one of the directories that were named, or in their git work tree.
+//! credentials of a CI job. A link must stay inside one of the given directories or their git work tree.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 
 /// The directories that links may lead to.
 pub(crate) struct LinkBoundary {
-    /// The paths that the user named, resolved.
+    /// The paths given by the user, resolved.
     named: Vec<PathBuf>,
     /// Their git work trees. Hidden files of these, such as `.git/config`, are not read through links.
     trees: Vec<PathBuf>,
@@ -23,10 +23,10 @@ impl LinkBoundary {
         Self { trees: named.iter().filter_map(tree).collect(), named }
     }
 
-    /// Returns the target of a link; `None` for what is no link.
+    /// Returns the target of a link; `None` if the path is not a link.
     ///
     /// # Errors
-    /// When the target cannot be found, or is outside of the boundary.
+    /// If the target cannot be found or is outside the boundary.
     pub(crate) fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !path.is_symlink() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Probable mistakes: rules and packages that nothing evaluates, and imports of nothing. OPA allows all of it, so these
-//! are warnings; but a policy that judges nothing by mistake looks like a clean result.
+//! Warns of probable mistakes: rules and packages that are never evaluated, and imports of undefined paths. OPA allows
+//! all of these, so they are warnings; but a policy that is not evaluated by mistake looks like a clean result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use crate::rego::{
     },
 };
 
-/// The first word in the name of a rule that judges.
+/// The first word in the name of an entrypoint rule.
 const WORDS: [&str; 3] = ["deny", "violation", "warn"];
-/// Words that are used for these by mistake.
+/// Words used by mistake instead of these.
 const FORMS: [(&str, &str); 9] = [
     ("denies", "deny"),
     ("denied", "deny"),
@@ -34,15 +34,15 @@ const FORMS: [(&str, &str); 9] = [
     ("warned", "warn"),
 ];
 
-/// How the warning of a package ends that no module refers to.
+/// The end of the warning about a package that no module refers to.
 const UNUSED: &str = "and nothing uses it";
 
-/// Whether it is the warning of a package that no module of its source refers to.
+/// Whether the problem is the warning about a package that no module of its source refers to.
 pub(crate) fn is_unused_package(problem: &Problem) -> bool {
     problem.message.starts_with("package ") && problem.message.ends_with(UNUSED)
 }
 
-/// The package of a module, and what it imports of `data`.
+/// The package of a module, and its imports from `data`.
 struct ModuleImports {
     package: Path,
     paths: Vec<(Path, Position)>,
@@ -54,12 +54,12 @@ impl ModuleImports {
     }
 }
 
-/// Returns the probable mistakes in modules that are in order.
+/// Returns the probable mistakes in valid modules.
 pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let imported: Vec<ModuleImports> = checked.modules.iter().map(|module| ModuleImports::of(module)).collect();
     names(checked, &imported, &mut problems);
-    // The refused files may hold what uses a package or defines what is imported.
+    // The refused files may use a package or define an import.
     if checked.missing.is_empty() {
         packages(checked, &imported, &mut problems);
         imports(checked, &imported, &mut problems);
@@ -67,7 +67,7 @@ pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     problems
 }
 
-/// Returns a warning for a `*_test.rego` file without tests whose rules have the names of rules that judge.
+/// Returns a warning for a `*_test.rego` file without tests whose rules have the names of entrypoints.
 pub(crate) fn test_file(file: &File) -> Option<Problem> {
     let names = missing::names(&file.text);
     if names.iter().any(|name| name.contains("test_")) {
@@ -80,7 +80,7 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
     Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
 }
 
-/// Returns a warning for each policy that cannot give a result for any kind.
+/// Returns a warning for each policy that cannot have a result for any kind.
 pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'f File> + Clone)) -> Vec<Problem> {
     let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
     let unknown = FileText::default();
@@ -93,7 +93,7 @@ pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item
     policies.iter().filter(nothing).map(problem).collect()
 }
 
-/// Warns of rules that do not judge although their names suggest it.
+/// Warns of rules that are not evaluated although their names suggest it.
 fn names(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
     let mut reported: BTreeSet<&Path> = BTreeSet::new();
     for node in checked.nodes {
@@ -112,7 +112,7 @@ fn names(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<P
     }
 }
 
-/// Returns why a rule that nothing uses does not judge, and how to fix it, if its name suggests that it should.
+/// Returns why an unused rule is not evaluated, and how to fix it, if its name suggests that it should be.
 fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String)> {
     let shown = package.join(".");
     if outcome(name).is_none() {
@@ -128,7 +128,7 @@ fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String
         let message = format!("{name} is not evaluated: it is a function, and nothing calls it");
         return Some((message, "take its parameters away, or give it another name".to_owned()));
     }
-    // What judges otherwise, and is not asked for, is in a check of Trivy's.
+    // Other entrypoints that are not evaluated are in a Trivy check.
     (trivy::DIALECT.outcome)(name).is_none().then(|| {
         let message = format!(
             "{name} is not evaluated: {shown} is a check of Trivy's, in which the rules are called deny and deny_x"
@@ -141,7 +141,7 @@ fn kind(package: &Path) -> &'static str {
     if package.iter().any(|part| part == "lib") { "helpers (lib)" } else { "tests (*_test)" }
 }
 
-/// Returns the word that was probably meant by the first word of a name.
+/// Returns the word that the first word of a name was probably meant to be.
 fn meant(name: &str) -> Option<&'static str> {
     let first = name.split('_').next().unwrap_or(name);
     let lower = first.to_lowercase();
@@ -150,13 +150,13 @@ fn meant(name: &str) -> Option<&'static str> {
     form.or_else(|| WORDS.iter().find(near).copied())
 }
 
-/// Returns a name with this first word and without empty parts: `Deny__x_` becomes `deny_x`.
+/// Returns the name with this first word and without empty parts: `Deny__x_` becomes `deny_x`.
 fn renamed(name: &str, word: &str) -> String {
     let rest = name.split('_').skip(1).filter(|part| !part.is_empty());
     [word].into_iter().chain(rest).collect::<Vec<_>>().join("_")
 }
 
-/// Warns of packages that neither judge nor are used.
+/// Warns of packages that have no entrypoint and are not used.
 fn packages(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
     let mut modules: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
     for (index, module) in imported.iter().enumerate() {
@@ -196,7 +196,7 @@ fn is_used((checked, imported): (&Checked<'_>, &[ModuleImports]), path: &Path, c
     by_rule || imported.iter().any(by_import)
 }
 
-/// Warns of imports of nothing: they are undefined wherever they are used, which OPA accepts silently.
+/// Warns of imports of undefined paths: OPA accepts them silently, and they are undefined wherever they are used.
 fn imports(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
     let packages: BTreeSet<&Path> = imported.iter().map(|module| &module.package).collect();
     for (file, module) in checked.files.iter().zip(imported) {

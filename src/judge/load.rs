@@ -1,4 +1,4 @@
-//! From policy sources to a [`PolicySet`], with every problem on the way.
+//! Loads policy sources into a [`PolicySet`] and collects every problem.
 
 mod controls;
 mod templates;
@@ -39,7 +39,7 @@ use crate::{
 };
 
 impl PolicySet {
-    /// Loads all policies of `sources`. Blocks.
+    /// Loads all policies of `sources`. Blocking.
     ///
     /// # Errors
     /// Returns every problem of every file if one of them is refused, or if there is no rule.
@@ -50,15 +50,15 @@ impl PolicySet {
     /// Loads all policies of `sources` with other limits.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// See [`Self::load`].
     pub fn load_with<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
         Self::load_partly(sources, limits)?.whole()
     }
 
-    /// Loads the policies of `sources` that are in order; [`Self::refused`] returns why others are not.
+    /// Loads the valid policies of `sources`; [`Self::refused`] returns why others were refused.
     ///
     /// # Errors
-    /// Returns every problem if one of the sources cannot be read, or if no rule is left to judge by.
+    /// Returns every problem if one of the sources cannot be read, or if no rule is left.
     pub fn load_partly<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
         let sources = owned(sources);
         let set = load(&sources, limits, (EnforcementPoint::Audit, &PackageOwners::new()))?;
@@ -69,19 +69,19 @@ impl PolicySet {
         Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()))
     }
 
-    /// Loads the policies of `sources` that are in order, for a run that goes on when others come. Where they are objects of a
-    /// cluster there may be none yet, or none any more: such a set is partial.
+    /// Loads the valid policies of `sources` for a run that reloads them when they change. Sources that are cluster
+    /// objects may be empty at times: such a set is partial.
     ///
     /// # Errors
-    /// As [`Self::load_partly`], but for sources of a cluster without a rule.
+    /// See [`Self::load_partly`], except that sources in a cluster may have no rule.
     pub fn load_followed<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
         Self::load_after(&owned(sources), limits, &PackageOwners::new())
     }
 
-    /// Does the same, where packages keep the owners that they had before.
+    /// Like [`Self::load_followed`], but packages keep their previous owners.
     ///
     /// # Errors
-    /// As [`Self::load_followed`].
+    /// See [`Self::load_followed`].
     pub(super) fn load_after(
         sources: &[PolicySource],
         limits: &Limits,
@@ -103,11 +103,10 @@ impl PolicySet {
         Ok(set)
     }
 
-    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
-    /// `gator`.
+    /// Loads one template and one Constraint as Gatekeeper's tests do: with the enforcement point of `gator`.
     ///
     /// # Errors
-    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    /// See [`Self::load`]; also if a Constraint does not match the schema of its template.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
         let sources = [template, constraint].map(|path| path.to_owned().into());
         load(&sources, limits, (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
@@ -118,7 +117,7 @@ fn owned<S: Clone + Into<PolicySource>>(sources: &[S]) -> Vec<PolicySource> {
     sources.iter().cloned().map(Into::into).collect()
 }
 
-/// Loads what can be loaded, which may be nothing; the set's problems say what was refused.
+/// Loads everything valid, possibly nothing; the set's problems contain what was refused.
 fn load(
     sources: &[PolicySource],
     limits: &Limits,
@@ -176,7 +175,7 @@ fn load(
     })
 }
 
-/// What the files of all dialects become.
+/// The compiled files of all dialects.
 #[derive(Default)]
 struct CompiledSources {
     units: Vec<Unit>,
@@ -197,7 +196,8 @@ struct SortedSource<'f> {
     unparsed: Vec<&'f File>,
 }
 
-/// Compiles each source by itself. Templates and Constraints of all sources are joined: each template is a unit anyway.
+/// Compiles each source separately. Templates and Constraints of all sources are joined: each template is its own unit
+/// anyway.
 fn compile_all(
     sources: &[PolicySource],
     owners: &SourcePackages<'_>,
@@ -246,14 +246,14 @@ fn compile_all(
         compiled.add_kubescape(of_kubescape, problems);
     }
     problems.extend(frameworks.of_all(owners.all.len()));
-    // What is used elsewhere is used.
+    // A package that another source imports is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
     compiled.add_templates(templates::load(gatekeeper, limits, point, problems), selection);
     compiled.sort();
     compiled
 }
 
-/// Tells the dialects of one source apart that are recognised by their files.
+/// Separates the dialects of one source that are recognised by their files.
 fn sort_source<'f>(
     owner: &'f OwnedFiles,
     shared: &'f [File],
@@ -287,10 +287,10 @@ fn sort_source<'f>(
     SortedSource { modules, data, kubescape, missing, unparsed }
 }
 
-/// Leaves out data that lies at packages of earlier sources.
+/// Removes data that is located at packages of earlier sources.
 fn refuse_data(owners: &SourcePackages<'_>, sorted: &mut [SortedSource<'_>], problems: &mut Vec<Problem>) {
     let data: Vec<&[ParsedData<'_>]> = sorted.iter().map(|source| &*source.data).collect();
-    // From the last on, so that indices stay right.
+    // In reverse order, so that the remaining indexes stay valid.
     for (number, index, problem) in owners.data_at_packages(&data).into_iter().rev() {
         if problem.is_refusal() {
             let refused = sorted[number].data.remove(index);
@@ -316,12 +316,12 @@ impl CompiledSources {
     fn sort(&mut self) {
         self.policies.sort_by(|a, b| a.name.cmp(&b.name));
         self.unjudged.sort();
-        // Libraries that share controls name them alike.
+        // Libraries that share controls use the same names for them.
         self.unjudged.dedup();
         self.left_out.sort();
     }
 
-    /// Adds the controls of a library, unless an earlier source has policies of these names.
+    /// Adds the controls of a library, unless an earlier source has policies with these names.
     fn add_kubescape(&mut self, library: controls::LoadedControls, problems: &mut Vec<Problem>) {
         let known: BTreeSet<&Arc<str>> = self.policies.iter().map(|policy| &policy.name).collect();
         let conflict = library.policies.iter().find(|policy| known.contains(&policy.name));
@@ -338,12 +338,12 @@ impl CompiledSources {
     }
 }
 
-/// Problems of frameworks that a source does not have; they are problems only if no source has them.
+/// Problems of frameworks that a source does not define; they are reported only if no source defines them.
 #[derive(Default)]
 struct UnknownFrameworks(BTreeMap<Arc<str>, Vec<Problem>>);
 
 impl UnknownFrameworks {
-    /// Sets the problems of frameworks apart and returns the others.
+    /// Collects the problems of unknown frameworks and returns the others.
     fn take(&mut self, problems: &mut Vec<Problem>) -> Vec<Problem> {
         let (frameworks, others) = problems.drain(..).partition(kubescape::is_unknown_framework);
         let frameworks: Vec<Problem> = frameworks;
@@ -353,7 +353,7 @@ impl UnknownFrameworks {
         others
     }
 
-    /// Returns the problems that all sources have; the one that suggests most is shown.
+    /// Returns the problems that all sources have; the one with the best suggestion is reported.
     fn of_all(self, sources: usize) -> impl Iterator<Item = Problem> {
         let of_all = self.0.into_values().filter(move |problems| problems.len() >= sources);
         of_all
@@ -361,7 +361,7 @@ impl UnknownFrameworks {
     }
 }
 
-/// Removes the Constraints and controls that are switched off, and the units that are left without any.
+/// Removes the Constraints and controls that are switched off, and the units without any left.
 fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &mut Vec<Unit>) {
     let is_on = |policy: &Arc<str>, rule: &Rule| selection.takes(policy, &rule.name, &rule.metadata);
     policies.retain(|policy| policy.rules.iter().all(|rule| is_on(&policy.name, rule)));
@@ -373,7 +373,7 @@ fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &m
                 !template.constraints.is_empty()
             }
             UnitForm::Kubescape { rule, .. } => {
-                // Nothing else holds it yet.
+                // The rule has no other reference yet.
                 let Some(rule) = Arc::get_mut(rule) else { return true };
                 rule.controls.retain(|control| is_on(&control.policy, &control.rule));
                 !rule.controls.is_empty()
@@ -382,7 +382,7 @@ fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &m
     });
 }
 
-/// Removes the packages that are the source of a template: they only judge as a part of one.
+/// Removes the packages that are the source of a template: they are evaluated only as part of one.
 fn without_sources(
     plain: Option<(Vec<Policy>, Unit)>,
     mut problems: Vec<Problem>,
@@ -411,7 +411,7 @@ fn without_sources(
     (Some((policies, unit)), problems)
 }
 
-/// Returns the problem of sources without a rule that judges.
+/// Returns the problem of sources without an entrypoint rule.
 fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     let places = sources.iter().filter(|source| !matches!(source, PolicySource::Rules(_)));
     let shown: Vec<String> = places.map(ToString::to_string).collect();

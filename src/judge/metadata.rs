@@ -1,6 +1,6 @@
 //! METADATA annotations: the comment blocks above packages and rules that describe them.
 //!
-//! The syntax tree has no comments, so they are read from the text and matched by line with what follows them.
+//! The syntax tree has no comments, so they are read from the text and matched by line with the definition below them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,7 +26,7 @@ pub struct Metadata {
     pub severity: Option<Severity>,
     /// `related_resources`.
     pub related_resources: Vec<RelatedResource>,
-    /// `entrypoint`; kaudit goes by the rules' names, so it only shows it.
+    /// `entrypoint`; for display only, since kaudit finds entrypoints by rule name.
     pub entrypoint: bool,
     /// `custom` with all its keys, also those above.
     pub custom: Map<String, Value>,
@@ -44,12 +44,12 @@ pub struct RelatedResource {
 }
 
 impl Metadata {
-    /// Returns that of a rule of which only the id is known.
+    /// Returns the metadata of a rule of which only the id is known.
     pub(crate) fn of_id(id: Option<Arc<str>>) -> Self {
         Self { info: Arc::new(RuleInfo { id, ..RuleInfo::default() }), ..Self::default() }
     }
 
-    /// Returns the ids by which the rule is known: its own, and those that Trivy's checks have in other places.
+    /// Returns the ids of the rule: its own, and the other ids of Trivy's checks.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         let text = |key: &str| self.custom.get(key).and_then(Value::as_str);
         let aliases = self.custom.get("aliases").and_then(Value::as_array).into_iter().flatten();
@@ -57,7 +57,7 @@ impl Metadata {
         self.info.id.as_deref().into_iter().chain(others).chain(aliases.filter_map(Value::as_str))
     }
 
-    /// Returns the same with what is missing filled in from a wider scope.
+    /// Returns the metadata with missing values filled in from a wider scope.
     pub(crate) fn or(&self, wider: &Self) -> Self {
         let mut custom = wider.custom.clone();
         custom.extend(self.custom.clone());
@@ -76,7 +76,7 @@ impl Metadata {
     }
 }
 
-/// What an annotation applies to.
+/// The scope of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AnnotationScope {
     /// One definition, by its index in the module.
@@ -88,7 +88,7 @@ pub(crate) enum AnnotationScope {
     Subpackages,
 }
 
-/// Reads the annotations of one module; mistakes in them are warnings, since judging does not depend on them.
+/// Reads the annotations of one module; mistakes in them are warnings, since evaluation does not depend on them.
 pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) -> Vec<(AnnotationScope, Metadata)> {
     let mut annotations = Vec::new();
     for block in blocks(&file.text, &module.inside_texts) {
@@ -123,11 +123,11 @@ pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) ->
     annotations
 }
 
-/// Returns the annotations of the package that a text declares, if it has any that are in order.
+/// Returns the annotations of the package that a text declares, if it has valid ones.
 pub(crate) fn of_package(text: &str) -> Option<Metadata> {
     let (package, _) = package_line(text)?;
     let is_above = |block: &CommentBlock| usize::try_from(block.last).is_ok_and(|last| last <= package);
-    // Nothing but comments stands above a package.
+    // Only comments precede a package.
     let blocks = blocks(text, &BTreeSet::new()).into_iter().filter(is_above);
     let mut values = blocks.filter_map(|block| {
         let value = serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()).ok()?;
@@ -151,7 +151,7 @@ fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
     let mut blocks = Vec::new();
     let mut open: Option<CommentBlock> = None;
     for (number, line) in (1..).zip(text.lines()) {
-        // Only at the beginning of a line, as in OPA: what stands inside a body belongs to nothing.
+        // Only at the beginning of a line, as in OPA: annotations inside a body do not apply to anything.
         let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&number));
         match (comment, &mut open) {
             (Some(comment), _) if comment.trim() == "METADATA" => {
@@ -170,7 +170,7 @@ fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
     blocks
 }
 
-/// Finds what an annotation that ends on a line applies to; else returns what is wrong with it, and how to fix it.
+/// Returns the scope of an annotation that ends on line `last`, or an error message and how to fix it.
 fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<AnnotationScope, (String, &'static str)> {
     let scope = value.get("scope").and_then(Value::as_str);
     let package = match scope {
@@ -196,7 +196,7 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Annot
     }
 }
 
-/// Reads the keys; also returns the severity if it is unknown.
+/// Reads the keys of an annotation; also returns the severity if it is unknown.
 pub(crate) fn of_annotation(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
     let text = |value: Option<&Value>| match value? {
         Value::String(text) => Some(Arc::<str>::from(text.trim())),
@@ -228,6 +228,6 @@ pub(crate) fn of_annotation(value: &Map<String, Value>) -> (Metadata, Option<Arc
         entrypoint: value.get("entrypoint").and_then(Value::as_bool).unwrap_or(false),
         custom,
     };
-    // Trivy's word for none.
+    // `unknown` is Trivy's value for no severity.
     (metadata, word.filter(|word| severity.is_none() && !word.eq_ignore_ascii_case("unknown")))
 }

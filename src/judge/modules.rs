@@ -1,4 +1,4 @@
-//! Modules of a unit, as they are written.
+//! The parsed modules of a unit.
 
 use super::dialects::trivy;
 use crate::rego::{
@@ -6,7 +6,7 @@ use crate::rego::{
     analysis::syntax::{self, LongBodies, Module, SyntaxError},
 };
 
-/// Reads modules that are compiled together.
+/// Parses modules that are compiled together.
 pub(crate) fn read(files: &[&File]) -> Vec<Result<Module, SyntaxError>> {
     let mut long_bodies = LongBodies::default();
     let read = |file: &&File| {

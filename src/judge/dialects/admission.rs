@@ -1,4 +1,4 @@
-//! Admission policies, as OPA's tutorials have them for Kubernetes: the input is an admission review, with the object at
+//! Admission policies, as in OPA's Kubernetes tutorials: the input is an admission review, with the object at
 //! `input.request.object`.
 
 use super::conftest;

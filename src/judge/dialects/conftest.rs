@@ -21,7 +21,7 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     ..DialectDescription::new("conftest", InputForm::Object, findings)
 });
 
-/// Returns the outcome of a rule's results; `None` if no rule of this name judges.
+/// Returns the outcome of a rule's results; `None` if a rule with this name is not an entrypoint.
 pub(crate) fn outcome(name: &str) -> Option<Outcome> {
     let (outcome, rest) = [("deny", Outcome::Fail), ("violation", Outcome::Fail), ("warn", Outcome::Warn)]
         .into_iter()
@@ -32,7 +32,7 @@ pub(crate) fn outcome(name: &str) -> Option<Outcome> {
     (rest.is_empty() || rest.strip_prefix('_').is_some_and(parts_are_words)).then_some(outcome)
 }
 
-/// Reads a rule's value as conftest and OPA's tutorials do.
+/// Converts a rule's value into results as conftest and OPA's tutorials do.
 pub(crate) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     match (entrypoint.shape, value) {
@@ -43,7 +43,7 @@ pub(crate) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
             for (key, value) in fields.iter_sorted() {
                 match value {
                     Value::Bool(false) => {}
-                    // `deny["message"] if …` is an object in Rego v1, though its author meant a set.
+                    // `deny["message"] if …` is an object in Rego v1, although its author meant a set.
                     Value::Bool(true) => findings.push(finding(entrypoint, key)),
                     Value::Set(_) | Value::Array(_) => {
                         findings.extend(items(value).map(|item| finding(entrypoint, item)));
@@ -58,7 +58,7 @@ pub(crate) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Makes a finding of one result.
+/// Converts one value into a result.
 fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
     let rule = &entrypoint.rule;
     let mut severity = None;

@@ -1,8 +1,9 @@
-//! Gatekeeper: `ConstraintTemplate`s and Constraints among the policies become units that judge as Gatekeeper's audit does.
+//! Gatekeeper: `ConstraintTemplate`s and Constraints among the policies become units that are evaluated like
+//! Gatekeeper's audit.
 //!
-//! In: the YAML and JSON files with objects of `gatekeeper.sh`. Out: a unit for each template that has Constraints, so that
-//! libraries of templates do not meet, and a policy for each Constraint. What Gatekeeper would refuse is refused here, at its place
-//! in the file.
+//! Input: the YAML and JSON files with objects of `gatekeeper.sh`. Output: a unit for each template that has
+//! Constraints, so that libraries of templates cannot conflict, and a policy for each Constraint. What Gatekeeper would
+//! refuse is refused here, with its location in the file.
 
 mod annotations;
 mod config;
@@ -31,32 +32,32 @@ use crate::{
 /// Rules are evaluated for Constraints; `input.review` is the admission review.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     has_constraints: true,
-    // Code that also takes the input as a whole was written for both kinds of input; `parameters` is also a field of StorageClass,
-    // next to `kind`.
+    // Code that also uses the input as a whole was written for both kinds of input; `parameters` is also a field of
+    // StorageClass, next to `kind`.
     is_read_as: |input| input.contains("review") && !input.whole || input.are_only("parameters"),
     single: Some(SingleRule { package: template::PACKAGE, name: ENTRY, or_only_set: false }),
     check: template::check,
     ..DialectDescription::new("gatekeeper", InputForm::Review("review"), conftest::findings)
 });
 
-/// The objects of Gatekeeper among the policies, not compiled yet.
+/// The Gatekeeper objects among the policies, before compilation.
 #[derive(Default)]
 pub(crate) struct TemplateLibrary<'f> {
     pub(crate) templates: Vec<GatekeeperDocument<'f>>,
     pub(crate) constraints: Vec<GatekeeperDocument<'f>>,
     pub(crate) config: Config,
-    /// Whether a `Config` in the files that are added is left out.
+    /// Whether a `Config` in the added files is ignored.
     pub(crate) ignores_config: bool,
 }
 
-/// Returns the directories that hold a test suite: the objects below them are its examples.
+/// Returns the directories that contain a test suite: the objects below them are its examples.
 pub(crate) fn suites(files: &[File]) -> BTreeSet<&Path> {
     let suites = files.iter().filter(|file| file.text.contains("test.gatekeeper.sh/"));
     suites.filter_map(|file| Path::new(&*file.shown).parent()).collect()
 }
 
 impl<'f> TemplateLibrary<'f> {
-    /// Adds the documents of a file if one of them is of Gatekeeper; returns whether that was so.
+    /// Adds the documents of a file if one of them is a Gatekeeper object; returns whether that was the case.
     pub(crate) fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
         if !file.text.contains("gatekeeper.sh/") {
             return false;
@@ -84,7 +85,7 @@ impl<'f> TemplateLibrary<'f> {
                     let help = "it is read from local paths and cluster:gatekeeper only";
                     problems.push(warning(document.whole(message)).help(help));
                 }
-                // The inventory holds everything that policies look up, so there is nothing to choose.
+                // The inventory contains everything that policies look up, so there is nothing to select.
                 ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
                 (group, _) if group.ends_with(".gatekeeper.sh") => {
                     let message =

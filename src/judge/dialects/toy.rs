@@ -1,6 +1,8 @@
-//! A dialect that only tests have: what there is to know of a dialect is in its description, and in the list of all.
+//! A dialect that exists only in tests. It proves that a dialect is defined by its description and its entry in the
+//! list of dialects.
 //!
-//! Its packages are those with METADATA `custom.toy`. Their rules are called `forbid`; each key of their value is a result.
+//! Its packages are those with METADATA `custom.toy`. Their rules are named `forbid`; each key of their value is a
+//! result.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Trivy's checks: which packages are such, which kinds they are for, and which of them are left out, as Trivy's scanner
-//! decides it (`pkg/iac/rego` of Trivy 0.69).
+//! Trivy's checks: detects their packages and kinds, and leaves out the checks that Trivy's scanner would not run
+//! (`pkg/iac/rego` of Trivy 0.69).
 //!
-//! A package is a check by its METADATA (`custom.input` or `custom.library`), by the rules that stood for it before
-//! (`__rego_metadata__`, `__rego_input__`), or because it makes its results by `result.new`. Checks for Dockerfiles, clouds
-//! and so on lie in the same directories: they are left out before anything of them is compiled, as are the libraries that
-//! only they use.
+//! A package is a check by its METADATA (`custom.input` or `custom.library`), by the rules that preceded METADATA
+//! (`__rego_metadata__`, `__rego_input__`), or because it creates its results with `result.new`. Checks for
+//! Dockerfiles, clouds and so on are in the same directories: they are left out before compilation, as are the
+//! libraries that only they use.
 
 mod legacy;
 mod results;
@@ -25,7 +25,7 @@ use crate::{
     rego::analysis::{graph::Graph, references::Path, syntax::Module},
 };
 
-/// What checks of Trivy's can call beside OPA's builtins.
+/// The functions that Trivy checks can call in addition to OPA's builtins.
 pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
 
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
@@ -36,12 +36,13 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     ..DialectDescription::new("trivy", InputForm::Object, results::findings)
 });
 
-/// Whether a text seems to be of a check. Trivy's OPA accepts more than the latest.
+/// Whether a text seems to be a Trivy check. Trivy's OPA accepts more than the latest OPA.
 pub(crate) fn makes_results(text: &str) -> bool {
     text.contains("result.new(")
 }
 
-/// Returns the packages that are checks of Trivy's, each with the kinds that it judges; `None` for those that judge none.
+/// Returns the packages that are Trivy checks, each with the kinds that it applies to; `None` for checks that are not
+/// evaluated.
 fn packages(modules: &[&Module], annotations: &[Annotations], graph: &Graph<'_>) -> PackageKinds {
     let mut packages = PackageKinds::new();
     // A package may have thousands of modules.

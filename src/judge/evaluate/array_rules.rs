@@ -1,4 +1,4 @@
-//! Evaluation of rules that get arrays of objects.
+//! Evaluates rules whose input is an array of objects.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Judge<'_> {
-    /// Asks a rule about an object of a kind that it matches.
+    /// Evaluates a rule for an object of a kind that it matches.
     pub(super) fn array_rule(
         &mut self,
         (unit, group, rule): (&Unit, &Group, &KubescapeRule),
@@ -52,7 +52,7 @@ impl Judge<'_> {
                 self.results.shared_time += shared;
                 results
             }
-            // Nothing has been read that the object could be related to.
+            // No objects have been read that this object could be related to.
             (_, None) => Ok(&[][..]),
         };
         for control in &rule.controls {
@@ -78,7 +78,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Evaluates a rule that relates no two objects: all that it says is about this one.
+    /// Evaluates a rule that does not relate objects: all its results are about this one.
     fn alone_in_array(
         &mut self,
         unit: &Unit,
@@ -94,14 +94,14 @@ impl Judge<'_> {
     }
 }
 
-/// Whether an object is among those that a rule gets, besides its kind.
+/// Whether a rule's input includes an object of a matching kind.
 pub(super) fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
     rule.aggregator != Some(Aggregator::ApiServerPod)
         || identity.namespace.as_deref() == Some("kube-system")
             && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))
 }
 
-/// Evaluates the rule of a unit for an array; returns the results by the object that they are about.
+/// Evaluates the rule of a unit on an array; returns the results by the object that they are about.
 pub(super) fn array_results(unit: &Unit, group: &Group, array: &ObjectArray) -> ArrayResults {
     let input = array.input(unit.kubescape().and_then(|rule| rule.aggregator));
     if input.is_empty() {
@@ -118,7 +118,7 @@ pub(super) fn array_results(unit: &Unit, group: &Group, array: &ObjectArray) -> 
     Ok(all)
 }
 
-/// Returns the results, each with the number of the definition that it is of.
+/// Returns the results, each with the index of its definition.
 fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
     let definitions = group.entrypoints.first().map_or(0, |entrypoint| entrypoint.definitions.len());
     if definitions < 2 {

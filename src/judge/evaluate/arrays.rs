@@ -1,4 +1,5 @@
-//! Evaluation of the rules that relate objects to each other: at most once for each array of objects and state of the inventory.
+//! Evaluates rules that relate objects to each other, at most once for each array of objects and state of the
+//! inventory.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,14 +14,14 @@ use crate::judge::{
     unit::UnitForm,
 };
 
-/// Returns policies, as they were loaded, with these objects to look up.
+/// Returns the policies with an inventory for lookups.
 #[must_use]
 pub fn with_inventory(policies: &PolicySet, inventory: &Inventory) -> PolicySet {
     with_arrays(policies.with_objects(inventory), inventory, None)
 }
 
-/// Gives the rules that relate objects the arrays of an inventory. What they gave for arrays whose objects are the same as
-/// `before` is kept.
+/// Provides the rules that relate objects with the arrays of an inventory. Results for arrays whose objects are the
+/// same as in `before` are kept.
 pub(crate) fn with_arrays(mut policies: PolicySet, inventory: &Inventory, before: Option<&PolicySet>) -> PolicySet {
     for (number, unit) in policies.units.iter_mut().enumerate() {
         let before = before.and_then(|before| before.units.get(number)?.arrays());
@@ -34,8 +35,8 @@ pub(crate) fn with_arrays(mut policies: PolicySet, inventory: &Inventory, before
     policies
 }
 
-/// Returns the objects for which rules that relate objects may have other results than before, as others changed that they are
-/// related to. The rules are evaluated for that: verdicts on these objects need not do it again.
+/// Returns the objects for which rules that relate objects may have different results, because related objects changed.
+/// The rules are evaluated to find out, and their results are kept for the verdicts on these objects.
 pub(crate) fn with_other_results(policies: &PolicySet) -> BTreeSet<Identity> {
     let mut all = BTreeSet::new();
     for unit in &policies.units {
@@ -57,7 +58,7 @@ mod tests {
         rego::value,
     };
 
-    /// Writes a rule in Kubescape's layout that lists the kinds of its array, and gives the list for each Pod.
+    /// Writes a rule in Kubescape's layout that lists the kinds of its array and returns the list for each Pod.
     fn library(directory: &std::path::Path) {
         let rule = directory.join("rules/listed");
         std::fs::create_dir_all(&rule).unwrap();

@@ -1,4 +1,4 @@
-//! What a rule is asked about an object: the input that it gets, and the definitions that answer.
+//! The input that a rule gets for an object, and the definitions that are evaluated; for `explain`.
 
 use regorus::Value;
 
@@ -13,9 +13,9 @@ use crate::{
     model::object::ObjectKey,
 };
 
-/// Whether a rule is asked about an object.
+/// Whether a rule is evaluated on an object.
 pub(crate) enum Asked<'j> {
-    /// It is.
+    /// Yes.
     With(Question<'j>),
     /// It is not for the object; with the reason.
     No(String),
@@ -25,15 +25,15 @@ pub(crate) enum Asked<'j> {
 pub(crate) struct Question<'j> {
     pub(crate) unit: &'j Unit,
     pub(crate) input: Value,
-    /// Keys in the input that lead to the object.
+    /// Keys that lead to the object in the input.
     pub(crate) object: &'static [&'static str],
     pub(crate) definitions: &'j [Definition],
 }
 
-/// Returns what a rule of a policy is asked about the object as it stands; `None` if there is no such rule.
+/// Returns the input of a policy's rule for the object as it is now; `None` if there is no such rule.
 ///
 /// # Errors
-/// When the object cannot be read.
+/// If the object cannot be read.
 pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<Asked<'j>>, String> {
     let values = JobValues::read(job, Extent::All)?;
     if !job.policies.rule_changes.applies(&policy.into(), &rule.into(), job.object.key.own_namespace()) {
@@ -81,10 +81,10 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
     Ok(None)
 }
 
-/// The object is an element of the input, in no place that a path could name.
+/// The object is an element of the input without a fixed path.
 const SOMEWHERE: &[&str] = &["*"];
 
-/// Returns what a rule in Kubescape's layout is asked about an object; `None` if the unit has no such rule.
+/// Returns the input of a rule in Kubescape's layout for an object; `None` if the unit has no such rule.
 fn kubescape<'j>(
     unit: &'j Unit,
     values: &JobValues<'_>,

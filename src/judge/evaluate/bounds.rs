@@ -1,22 +1,22 @@
-//! How many results one object may have.
+//! Limits for the number of results of one object.
 //!
 //! The author of an object decides how many containers, ports or rules it has, and each may violate every rule. Without
-//! bounds, an object of 300 KB leaves 90,000 results in memory and in reports. As Gatekeeper's audit does for a Constraint, the
-//! first results are listed and the others are counted.
+//! limits, an object of 300 KB leaves 90,000 results in memory and in reports. As in Gatekeeper's audit of a
+//! Constraint, the first results are listed and the others are counted.
 
 use std::sync::Arc;
 
 use crate::model::verdict::{Finding, Outcome, RuleDescriptor, UNLISTED_OF_OBJECT, UNLISTED_OF_RULE};
 
-/// The most results of one rule for one object, the one that counts the others included.
+/// The maximum number of results of one rule for one object, including the one with the count of the others.
 pub(super) const MOST_OF_RULE: usize = 50;
-/// The most results for one object, those that count the others included.
+/// The maximum number of results for one object, including those with the count of the others.
 pub(super) const MOST_OF_OBJECT: usize = 500;
-/// How many outcomes there are.
+/// The number of outcomes.
 const OUTCOMES: usize = 4;
 
-/// Bounds the results of each rule, of each file that defines it; they are sorted by policy, rule and outcome. Doing so twice is
-/// the same as once.
+/// Limits the results of each rule, of each file that defines it; they are sorted by policy, rule and outcome.
+/// Idempotent.
 pub(super) fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
     if findings.len() <= MOST_OF_RULE {
         return findings;
@@ -39,10 +39,10 @@ pub(super) fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
     shortened
 }
 
-/// Bounds the results of an object. Those of a source that is named earlier are listed first, so that no other source can
-/// crowd them out, and of one source violations and the most severe; `source` is the position of a file's source. Excused
-/// results are listed last, in the room that all others leave. One result for each outcome counts those that are not listed,
-/// so that no outcome is lost: the exit code depends on it.
+/// Limits the results of an object. Results of sources given earlier are listed first, so that no other source can
+/// crowd them out; within a source, violations and the most severe results come first. `source` returns the index of a
+/// file's source. Excused results are listed last, if there is room left. One result for each outcome counts the
+/// unlisted ones, so that no outcome is lost: the exit code depends on it.
 pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usize) -> Vec<Finding> {
     if findings.len() <= MOST_OF_OBJECT {
         return findings;
@@ -68,12 +68,12 @@ fn is_same_rule(a: &Finding, b: &Finding) -> bool {
     rule(a) == rule(b)
 }
 
-/// Returns what tells rules apart. Two sources may have a rule of one name, if one of them is a Constraint.
+/// Returns the identity of a rule. Two sources may have a rule of the same name, if one of them is a Constraint.
 fn rule(finding: &Finding) -> (&Arc<str>, &Arc<str>, Outcome, &Arc<str>) {
     (&finding.rule.policy, &finding.rule.name, finding.outcome, &finding.rule.source.file)
 }
 
-/// Returns the place of an outcome among those that are listed first.
+/// Returns the rank of an outcome: lower ranks are listed first.
 fn importance(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Fail => 0,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::model::verdict::{Severity, Source};
 
-    /// The most results of an object that are listed, if there are more of one outcome.
+    /// The maximum number of listed results of an object, if the unlisted ones have one outcome.
     const LISTED: usize = MOST_OF_OBJECT - OUTCOMES;
 
     fn findings(rules: usize, results: usize) -> Vec<Finding> {
@@ -104,7 +104,7 @@ mod tests {
         (0..rules).flat_map(rule).collect()
     }
 
-    /// Returns the finding of a rule in another file.
+    /// Returns the result with a rule from another file.
     fn in_file(file: &str, finding: Finding) -> Finding {
         let source = Source { file: file.into(), line: 1 };
         Finding { rule: Arc::new(RuleDescriptor { source, ..RuleDescriptor::clone(&finding.rule) }), ..finding }
@@ -140,7 +140,7 @@ mod tests {
         );
     }
 
-    /// Returns how many results a list stands for, those included that it only counts.
+    /// Returns how many results a list represents, including those that it only counts.
     fn counted(list: &[Finding], outcome: Outcome) -> usize {
         let of_outcome = list.iter().filter(|finding| finding.outcome == outcome);
         let number = |finding: &Finding| {
@@ -153,7 +153,7 @@ mod tests {
     fn no_outcome_is_lost() {
         const OUTCOME: [Outcome; OUTCOMES] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip];
         for numbers in 0..3_usize.pow(8) {
-            // How many results of each outcome the earlier and the later source have.
+            // The number of results of each outcome, for the earlier and the later source.
             let number = |place: u32| [0, 1, 300][numbers / 3_usize.pow(place) % 3];
             let all: Vec<Finding> = (0..8)
                 .flat_map(|place| {
@@ -195,7 +195,7 @@ mod tests {
         let own = [from("own.rego", Severity::Low, &Finding::sample("runs as root"))];
         let flood: Vec<Finding> =
             findings(20, 60).iter().map(|finding| from("flood.rego", Severity::Critical, finding)).collect();
-        // One of the flood has the name of the rule.
+        // One rule of the flood has the same name.
         let same =
             (0..60).map(|number| from("flood.rego", Severity::Critical, &Finding::sample(&format!("a{number:02}"))));
         let all: Vec<Finding> = own.iter().cloned().chain(flood).chain(same).collect();

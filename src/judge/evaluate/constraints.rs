@@ -1,4 +1,4 @@
-//! Evaluation of templates for Constraints: which match an object, and their input.
+//! Evaluates templates for Constraints: matches the object and builds the input.
 
 use super::{
     input::{Review, fields},
@@ -11,7 +11,7 @@ use crate::judge::{
 };
 
 impl Judge<'_> {
-    /// Asks one Constraint about one review; if the kind is given, only if the template can give results for it.
+    /// Evaluates one Constraint for one review; if `kind` is given, only if the template can have results for it.
     pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review, kind: Option<&str>) {
         match matches(constraint, review) {
             Ok(true) => {}

@@ -1,4 +1,4 @@
-//! The object's JSON as the evaluator's value, and the input documents of each dialect around it.
+//! Converts an object's JSON to the evaluator's value, and builds the input document of each dialect.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -11,25 +11,25 @@ use crate::{
     rego::value,
 };
 
-/// What the policies are asked about.
+/// The operation that the input describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// The object as it stands: its creation in the admission dialect, no operation at all in that of Gatekeeper.
+    /// The object as it is now: a CREATE in the admission dialect, no operation in Gatekeeper's.
     Audit,
     Update,
     Delete,
 }
 
-/// How much of an object becomes a value.
+/// How much of an object is converted to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What the policies can read; the verdict is the same.
+    /// Only the fields that the policies can read; the verdict is the same.
     Read,
-    /// Everything: to show it, and to prove that in tests.
+    /// Everything: to display it, and to verify the projection in tests.
     All,
 }
 
-/// The states of a job as the evaluator's values, and the input documents that are made of them.
+/// The states of a job's object as the evaluator's values, from which the input documents are built.
 #[derive(Clone)]
 pub(super) struct JobValues<'a> {
     key: &'a ObjectKey,
@@ -37,15 +37,15 @@ pub(super) struct JobValues<'a> {
     pub(super) object: Value,
     previous: Option<Value>,
     namespace: Option<Value>,
-    /// Whether values that are nested too deep were replaced by null.
+    /// Whether values nested too deep were replaced by null.
     pub(super) is_cut: bool,
 }
 
 impl<'a> JobValues<'a> {
-    /// Reads the JSON of a job: the states of its object to this extent, its Namespace whole.
+    /// Reads the JSON of a job: its object's states to this extent, its Namespace completely.
     ///
     /// # Errors
-    /// Returns why it cannot be read.
+    /// Returns why the JSON cannot be read.
     pub(super) fn read(job: &'a Job, extent: Extent) -> Result<Self, String> {
         let is_cut = Cell::new(false);
         let uncut = |(value, cut)| {
@@ -57,7 +57,7 @@ impl<'a> JobValues<'a> {
             Extent::All => with_json(object, value::from_json),
         };
         let state = |object: &Object| state(object).map(uncut);
-        // Of a deletion only the last state counts.
+        // For a deletion, only the last state counts.
         let previous = job.previous.as_ref().filter(|_| !job.deleted);
         Ok(Self {
             key: &job.object.key,
@@ -69,10 +69,10 @@ impl<'a> JobValues<'a> {
         })
     }
 
-    /// Reads parts of the object as it is now, given its JSON, and its Namespace whole.
+    /// Reads parts of the object's present state from its JSON, and its Namespace completely.
     ///
     /// # Errors
-    /// Returns why it cannot be read, e.g. because it is nested too deep.
+    /// Returns why the JSON cannot be read, e.g. because it is nested too deep.
     pub(super) fn read_parts(job: &'a Job, json: &[u8], parts: &Projection) -> Result<Self, String> {
         Ok(Self {
             key: &job.object.key,
@@ -84,7 +84,7 @@ impl<'a> JobValues<'a> {
         })
     }
 
-    /// Returns the same with the name and the namespace of a key, where the object has them.
+    /// Returns the values with the name and the namespace of another key, if the object has these fields.
     pub(super) fn renamed(mut self, key: &'a ObjectKey) -> Self {
         self.key = key;
         let metadata = self.object.as_object_mut().ok().and_then(|fields| fields.get_mut(&text("metadata")));
@@ -98,7 +98,7 @@ impl<'a> JobValues<'a> {
         self
     }
 
-    /// Returns the change that is the reason for the job; `None` if it is judged for another one.
+    /// Returns the change that caused the job; `None` if the job has another cause.
     pub(super) fn change(job: &Job) -> Option<Operation> {
         match (job.deleted, &job.previous) {
             (true, _) => Some(Operation::Delete),
@@ -116,7 +116,7 @@ impl<'a> JobValues<'a> {
         }
     }
 
-    /// Returns the request that the API server would send for review.
+    /// Returns the admission request that the API server would send.
     fn request(&self, operation: Operation) -> Vec<(&'static str, Value)> {
         let kind = &self.key.kind;
         let (object, old) = self.states(operation);
@@ -157,7 +157,8 @@ impl<'a> JobValues<'a> {
         ])
     }
 
-    /// Returns what Gatekeeper reviews: in its audit an object without a request around it, in its webhook a change.
+    /// Returns the review that Gatekeeper would evaluate: for its audit an object without an admission request, for its
+    /// webhook a change.
     pub(super) fn review(&self, operation: Operation) -> Review {
         let (object, old) = self.states(operation);
         let request = if operation == Operation::Audit {
@@ -187,7 +188,7 @@ impl<'a> JobValues<'a> {
     }
 }
 
-/// `input.review` of a Gatekeeper template, and what Constraints are matched with.
+/// `input.review` of a Gatekeeper template, and the states that Constraints are matched against.
 pub(super) struct Review {
     pub(super) document: Value,
     object: Value,
@@ -205,10 +206,10 @@ impl Review {
         Self { document: Value::from(request), object, old, namespace: namespace.cloned() }
     }
 
-    /// Makes a review of an `AdmissionReview` that someone wrote; what its request leaves out is as Gatekeeper fills it in.
+    /// Builds a review from a given `AdmissionReview`; missing fields of the request are filled in as Gatekeeper does.
     ///
     /// # Errors
-    /// Returns what the request lacks.
+    /// Returns which part of the request is missing.
     pub(super) fn given(review: &Value, namespace: Option<&Value>) -> Result<Self, String> {
         let triple = |last: &str| fields([("group", text("")), ("version", text("")), (last, text(""))]);
         let mut request = BTreeMap::from(
@@ -254,12 +255,12 @@ impl Review {
 /// Reads an object's JSON.
 ///
 /// # Errors
-/// Returns why it cannot be read.
+/// Returns why the JSON cannot be read.
 pub(super) fn read(object: &Object) -> Result<Value, String> {
     with_json(object, value::from_json).map(|(value, _)| value)
 }
 
-/// Reads an object's JSON; returns whether values nested too deep were replaced by null.
+/// Reads an object's JSON; also returns whether values nested too deep were replaced by null.
 fn with_json(
     object: &Object,
     read: impl Fn(&[u8]) -> Result<Value, serde_json::Error>,
@@ -272,7 +273,7 @@ fn text(text: &str) -> Value {
     Value::from(text)
 }
 
-/// Makes an object of a few fields.
+/// Creates an object value from fields.
 pub(super) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     Value::from(fields.into_iter().map(|(key, value)| (Value::from(key), value)).collect::<BTreeMap<_, _>>())
 }

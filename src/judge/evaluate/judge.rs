@@ -1,4 +1,4 @@
-//! Evaluation of the rules of a group, and what becomes of their values, exceptions and failures.
+//! Evaluates the rules of a group, and handles their values, exceptions and failures.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::{
     rego::{Answer, Failure, Limits, analysis::cpu_time::CpuTimer},
 };
 
-/// Judging of one object, and its results so far.
+/// The evaluation of one object, with its results so far.
 pub(super) struct Judge<'a> {
     pub(super) limits: &'a Limits,
     /// The namespace of the object.
     pub(super) namespace: Option<&'a str>,
-    /// The time that was spent on the object so far.
+    /// The CPU time spent on the object so far.
     pub(super) spent: CpuTimer,
     pub(super) results: &'a mut Results,
 }
 
 impl Judge<'_> {
-    /// Evaluates the rules of a group that can give results for the kind: all by one query, or one by one if that fails or
-    /// not all are asked.
+    /// Evaluates the rules of a group that can have results for the kind: all by one query, or one by one if that fails
+    /// or only some of the rules are selected.
     pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else { return };
         let answers = self.answers(unit, group, part, kind, query, input);
@@ -45,7 +45,7 @@ impl Judge<'_> {
             }
         }
         let judging = group.entrypoints.iter().zip(answers).enumerate();
-        // A rule that says nothing about the kind has not passed.
+        // A rule that does not apply to the kind has not passed.
         let is_asked = |rule: usize| part.judges(rule) && query.rules.binary_search(&rule).is_ok();
         let judging = judging.filter(|(rule, (entrypoint, _))| is_asked(*rule) && entrypoint.kinds.contain(kind));
         for (rule, (entrypoint, answer)) in judging {
@@ -64,7 +64,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns the values of all rules of a group, exceptions last; those that are not asked have none.
+    /// Returns the values of all rules of a group, exceptions last; rules that are not selected have none.
     fn answers(
         &mut self,
         unit: &Unit,
@@ -82,7 +82,7 @@ impl Judge<'_> {
         }
         let mut answers: Vec<_> = (0..group.len()).map(|_| Ok(Value::Undefined.into())).collect();
         if let PartOfGroup::Shared(_) = part {
-            // Where one fails, nothing is shared: each is asked about the object itself.
+            // If one rule fails, nothing is shared: each rule is evaluated on the object itself.
             self.results.incomplete = true;
             return answers;
         }
@@ -92,7 +92,7 @@ impl Judge<'_> {
         answers
     }
 
-    /// Returns why a rule or the exceptions to it cannot be evaluated, as objects that are looked up have not been read.
+    /// Returns why a rule or its exceptions cannot be evaluated: a lookup has not been read yet.
     fn unread(&self, query: &KindQuery, group: &Group, rule: usize) -> Option<String> {
         let exception = group.entrypoints[rule].exception.as_ref().map(|(index, _)| group.entrypoints.len() + index);
         [Some(rule), exception].into_iter().flatten().find_map(|index| query.unread(index, self.namespace))
@@ -106,7 +106,7 @@ impl Judge<'_> {
         unit.rule(group, index, input)
     }
 
-    /// Turns the value of one rule into findings.
+    /// Converts the value of one rule into results.
     fn entrypoint(
         &mut self,
         (dialect, entrypoint): (Dialect, &Entrypoint),
@@ -133,7 +133,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Notes that a rule could not be evaluated.
+    /// Records that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
         let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime(_));
         self.results.unfinished |= unfinished;
@@ -163,7 +163,7 @@ impl Judge<'_> {
 
 /// Returns the result of a rule that could not be evaluated.
 pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message: &str) -> Finding {
-    // An error may have another line, and has no title; few results are errors.
+    // An error may refer to another line, and has no title; few results are errors.
     let rule = RuleDescriptor { source, ..RuleDescriptor::named(Arc::clone(policy), Arc::clone(rule)) };
     Finding {
         rule: Arc::new(rule),
@@ -175,7 +175,7 @@ pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message:
     }
 }
 
-/// Whether one of the lists of an `exception` rule names a rule: `exception[_][_] == suffix`.
+/// Whether one of the lists of an `exception` rule contains a rule: `exception[_][_] == suffix`.
 fn lists_suffix(lists: &Value, suffix: &Value) -> bool {
     items(lists).any(|list| items(list).any(|item| item == suffix))
 }

@@ -1,21 +1,21 @@
-//! Which of the rules are asked: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
+//! Selects the rules to evaluate: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
 
 use crate::judge::{sharing::plan::Plan, unit::Group};
 
-/// Some of the rules of a policy set.
+/// A selection of the rules of a policy set.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part<'p> {
     All,
-    /// Those that read transitions.
+    /// Rules that read transitions.
     Transitions,
-    /// Those that are shareable.
+    /// Shareable rules.
     Shared(&'p Plan),
-    /// Those that are not.
+    /// Rules that are not shareable.
     Rest(&'p Plan),
 }
 
 impl<'p> Part<'p> {
-    /// Returns which rules of a group are asked, given its indices.
+    /// Returns the selected rules of a group, given the indexes of unit and group.
     pub(super) fn of_group(self, unit: usize, group: usize) -> PartOfGroup<'p> {
         match self {
             Self::All => PartOfGroup::All,
@@ -25,7 +25,7 @@ impl<'p> Part<'p> {
         }
     }
 
-    /// Whether a Constraint is asked, whose template reads transitions or not.
+    /// Whether a Constraint is selected; `transition` is whether its template reads transitions.
     pub(super) fn has_constraint(self, unit: usize, number: usize, transition: bool) -> bool {
         match self {
             Self::All => true,
@@ -36,7 +36,7 @@ impl<'p> Part<'p> {
     }
 }
 
-/// Some of the rules of a group.
+/// A selection of the rules of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PartOfGroup<'p> {
     All,
@@ -46,7 +46,7 @@ pub(super) enum PartOfGroup<'p> {
 }
 
 impl PartOfGroup<'_> {
-    /// Whether one of the group's rules is asked.
+    /// Whether no rule of the group is selected.
     pub(super) fn is_empty(self, group: &Group) -> bool {
         match self {
             Self::All => false,
@@ -56,7 +56,7 @@ impl PartOfGroup<'_> {
         }
     }
 
-    /// Whether a rule that judges is among them.
+    /// Whether an entrypoint rule is selected.
     pub(super) fn judges(self, index: usize) -> bool {
         match self {
             Self::All | Self::Transitions => true,
@@ -65,11 +65,11 @@ impl PartOfGroup<'_> {
         }
     }
 
-    /// Whether a rule is asked, if it can have a result; exceptions are counted on behind those that judge.
+    /// Whether a rule is evaluated if it can have a result; the indexes of exceptions follow those of entrypoints.
     pub(super) fn asks(self, group: &Group, index: usize) -> bool {
         match (self, group.entrypoints.get(index)) {
             (Self::Transitions, Some(rule)) => rule.transition,
-            // They may be about any of the rules.
+            // Exceptions may apply to any of the rules.
             (Self::Rest(_), None) => true,
             _ => self.judges(index),
         }

@@ -1,4 +1,4 @@
-//! From the value of a rule to findings.
+//! Collects the results of one object.
 
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
@@ -18,18 +18,18 @@ pub(super) struct Results {
     passed: RuleNumbers,
     /// Whether texts were shortened.
     shortened: bool,
-    /// Whether something ran out of time.
+    /// Whether an evaluation ran out of time.
     pub(super) unfinished: bool,
-    /// Whether rules were left unasked, as they cannot be asked together.
+    /// Whether rules were not evaluated because their shared query failed.
     pub(super) incomplete: bool,
-    /// CPU time of evaluations that are about other objects, too.
+    /// The CPU time of evaluations that also cover other objects.
     pub(super) shared_time: Duration,
-    /// As [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
+    /// See [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
     pub(super) undecided: Vec<[Arc<str>; 2]>,
 }
 
 impl Results {
-    /// The result of an object that could not be judged, and may be another time.
+    /// Returns the result of an object that could not be evaluated this time but may be later.
     pub(super) fn unfinished(finding: Finding) -> Self {
         let mut results = Self { unfinished: true, ..Self::default() };
         results.push_undecided(finding);
@@ -41,7 +41,7 @@ impl Results {
         self.findings.push(finding);
     }
 
-    /// Adds an error that the same object need not have again.
+    /// Adds an error that may not recur for the same object.
     pub(super) fn push_undecided(&mut self, error: Finding) {
         self.undecided.push([&error.rule.policy, &error.rule.name].map(Arc::clone));
         self.push(error);
@@ -53,14 +53,14 @@ impl Results {
         }
     }
 
-    /// Whether the same results would come at any time: nothing failed. Texts that were shortened
-    /// may end elsewhere with the names of another object.
+    /// Whether another evaluation would have the same results: nothing failed, and no text was shortened. A shortened
+    /// text may end at a different position with the name of another object.
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
         !failed && !self.unfinished && !self.incomplete && !self.shortened
     }
 
-    /// Takes what was said of an object that looks the same.
+    /// Adds the cached results of an object with the same sharing key.
     pub(super) fn share(&mut self, findings: Vec<Finding>, passed: &RuleNumbers) {
         self.extend(findings);
         self.passed.extend(passed);
@@ -70,7 +70,7 @@ impl Results {
         self.passed.insert(rule.number);
     }
 
-    /// Returns the findings, sorted, without duplicates and bounded for each rule, and the rules that passed.
+    /// Returns the results (sorted, without duplicates, bounded for each rule) and the rules that passed.
     pub(super) fn finish(mut self) -> (Vec<Finding>, RuleNumbers) {
         self.findings.sort_by(order);
         self.findings.dedup();
@@ -80,7 +80,7 @@ impl Results {
     }
 }
 
-/// Bounds the results of an object; what is left is sorted. `source` is the position of a file's source.
+/// Bounds the results of an object and sorts the remaining ones. `source` returns the index of a file's source.
 pub(super) fn bounded(findings: Vec<Finding>, source: impl Fn(&str) -> usize) -> Vec<Finding> {
     let mut findings = bounds::by_object(findings, source);
     findings.sort_by(order);
@@ -92,14 +92,14 @@ fn order(a: &Finding, b: &Finding) -> Ordering {
         let Finding { rule, outcome, message, severity, .. } = finding;
         (&rule.policy, &rule.name, *outcome, message, &rule.source, *severity)
     }
-    // Details have no order of their own; their text is only made where everything else is equal.
+    // Details have no order; their JSON is only created if everything else is equal.
     let details = |finding: &Finding| finding.details.as_ref().map(|details| serde_json::to_string(&**details).ok());
     key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))
 }
 
-/// Gives each finding the descriptor and the severity of the definition that it came from: for rules with several, `ask`
-/// returns the findings of one definition alone, by its number. A severity that is `nearer` takes precedence over that of the
-/// definition.
+/// Sets the descriptor and the severity of the definition that produced each result. For rules with several
+/// definitions, `evaluate` returns the results of one definition alone, by its index. The severity `nearer` takes
+/// precedence over that of the definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
     entrypoint: &Entrypoint,
@@ -112,7 +112,7 @@ pub(super) fn attribute(
         return findings.iter_mut().for_each(|finding| stamp(finding, descriptor, severity));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
-    // A set is the union of its definitions: what none of the others gave is of the last.
+    // A set is the union of its definitions: results of no other definition belong to the last one.
     let mut sure = entrypoint.shape == ResultShape::Set;
     for (number, (definition, descriptor)) in entrypoint.definitions.iter().zip(&descriptors.definitions).enumerate() {
         let severity = nearer.or(definition.metadata.severity);
@@ -139,7 +139,7 @@ pub(super) fn attribute(
     }
 }
 
-/// Sets what the definition says; a result that names its own severity keeps it.
+/// Sets the descriptor and severity of the definition; a result with its own severity keeps it.
 fn stamp(finding: &mut Finding, descriptor: &Arc<RuleDescriptor>, severity: Option<Severity>) {
     finding.severity = finding.severity.or(severity);
     finding.rule = Arc::clone(descriptor);
@@ -179,7 +179,7 @@ mod tests {
         let mut results = Results::default();
         results.extend(vec![Finding::sample("short"), Finding::sample("short")]);
         assert!(results.can_be_kept());
-        // Results that differ only behind the end of a message are one.
+        // Results that differ only after the end of a shortened message are duplicates.
         results.extend(vec![long("a"), long("b")]);
         assert!(!results.can_be_kept());
         assert_eq!(results.finish().0.len(), 2);

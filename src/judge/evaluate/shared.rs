@@ -1,4 +1,5 @@
-//! Evaluation by the findings of an object that looks the same: see [`sharing`](crate::judge::sharing).
+//! Evaluates an object with the cached results of objects that have the same sharing key: see
+//! [`sharing`](crate::judge::sharing).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,8 +34,8 @@ use crate::{
     rego::analysis::cpu_time::CpuTimer,
 };
 
-/// Evaluates an object; shareable rules are only evaluated if no object that looks the same was before. `None` if nothing can
-/// be shared of it; `differences` are then the policies for which sharing gave other results.
+/// Evaluates an object; shareable rules are evaluated only if no result is cached for its sharing key. Returns `None`
+/// if nothing can be shared; `differences` then contains the policies for which sharing produced different results.
 pub(super) fn judge(
     job: &Job,
     verdicts: &SharedVerdicts,
@@ -67,7 +68,7 @@ pub(super) fn judge(
         Shared::Hit
     } else {
         let Some(kept) = parts.ask().map(Arc::new) else {
-            // A rule that takes too long would be waited for twice for each of them.
+            // A rule that takes too long would otherwise be evaluated twice for each of these objects.
             verdicts.part(sharing, &job.object);
             return None;
         };
@@ -81,7 +82,7 @@ pub(super) fn judge(
     Some((results, shared))
 }
 
-/// One object, and what is needed to judge it in parts.
+/// One object, and everything needed to evaluate it in parts.
 struct Parts<'a> {
     job: &'a Job,
     verdicts: &'a SharedVerdicts,
@@ -90,7 +91,7 @@ struct Parts<'a> {
     sharing: &'a Sharing,
     plan: &'a Plan,
     names: Names<'a>,
-    /// What all rules read of the object, read once.
+    /// All fields of the object that the rules read, read once.
     values: &'a JobValues<'a>,
 }
 
@@ -101,7 +102,7 @@ impl Parts<'_> {
         judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
     }
 
-    /// Asks the shareable rules; `None` if what they say is not to be kept.
+    /// Evaluates the shareable rules; `None` if their results cannot be cached.
     fn ask(&self) -> Option<KeptFindings> {
         let Names { key, token: own_token } = self.names;
         let Placeholders { name, namespace, token, .. } = &self.sharing.placeholders;
@@ -118,12 +119,12 @@ impl Parts<'_> {
         results.can_be_kept().then(|| KeptFindings::new(results.finish()))
     }
 
-    /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
+    /// Evaluates the rules despite a cache hit. `None` if the results differ: sharing is then disabled.
     fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Vec<Arc<str>>) -> Option<()> {
         let mut own = Results::default();
         self.part(Part::Shared(self.plan), self.values, &mut own);
         if !own.can_be_kept() {
-            // What fails, or took too long, may not do so the next time.
+            // A failure or timeout may not recur.
             return Some(());
         }
         let mut shared = Results::default();
@@ -143,7 +144,7 @@ impl Parts<'_> {
     }
 }
 
-/// Returns a value with another text in place of each that is this one, also within texts.
+/// Returns the value with `by` in place of each occurrence of `text`, including inside strings.
 fn replaced(value: &Value, text: &str, by: &str) -> Value {
     match value {
         Value::String(whole) if whole.contains(text) => Value::from(whole.replace(text, by)),

@@ -1,8 +1,8 @@
-//! How long the texts of one result may be.
+//! Limits for the texts of one result.
 //!
-//! A policy prints values of the object, whose author decides how long they are: an image name of 1.3 MB in a message would
-//! be in memory, in `/status` and in every notification once for each result. Texts are shortened before the id of a result
-//! is computed from them, so that the id is the same wherever the result is read.
+//! A policy prints values of the object, whose author controls their length: an image name of 1.3 MB in a message would
+//! be in memory, in `/status` and in every notification once for each result. Texts are shortened before the id of a
+//! result is computed from them, so that the id is the same wherever the result is read.
 
 use std::{io, mem, sync::Arc};
 
@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 
 use crate::model::{text::shortened, verdict::Finding};
 
-/// The longest message, and the longest string in details where these are shortened.
+/// The longest message, and the longest string in details that are shortened.
 pub(super) const MESSAGE_BYTES: usize = 4 * 1024;
 /// The largest details, as JSON.
 pub(super) const DETAILS_BYTES: usize = 16 * 1024;
-/// The part of that which is left for the entry that counts the others.
+/// The part of that limit reserved for the entry with the count of omitted entries.
 const COUNT_BYTES: usize = 128;
 
-/// Shortens the texts of a result; returns whether they were too long. Doing so twice is the same as once.
+/// Shortens the texts of a result; returns whether they were too long. Idempotent.
 pub(super) fn shorten(finding: &mut Finding) -> bool {
     let is_long = finding.message.len() > MESSAGE_BYTES;
     if is_long {
@@ -33,7 +33,7 @@ pub(super) fn shorten(finding: &mut Finding) -> bool {
     }
 }
 
-/// Shortens each string, and leaves out entries if that is not enough.
+/// Shortens each string, and omits entries if that is not enough.
 fn shorten_details(details: &mut Map<String, Value>) {
     details.values_mut().for_each(shorten_strings);
     if json_bytes(details) <= DETAILS_BYTES {
@@ -62,7 +62,7 @@ fn shorten_strings(value: &mut Value) {
     }
 }
 
-/// Returns how long a value is as JSON, without writing it.
+/// Returns the length of a value as JSON, without allocating the JSON.
 fn json_bytes(value: &impl Serialize) -> usize {
     struct ByteCount(usize);
     impl io::Write for ByteCount {

@@ -1,5 +1,5 @@
-//! The rules of libraries in Kubescape's layout become units and policies: a unit for each rule, as all rules share one package,
-//! and a policy for each control that names it.
+//! Turns the rules of libraries in Kubescape's layout into units and policies: a unit for each rule, as all rules share
+//! one package, and a policy for each control that uses it.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::{
     rego::{File, Form, Limits, Problem, analysis::missing::Missing},
 };
 
-/// Libraries that are compiled.
+/// Compiled libraries.
 #[derive(Default)]
 pub(crate) struct LoadedControls {
     pub(crate) units: Vec<Unit>,
     pub(crate) policies: Vec<Policy>,
-    /// Rules that need what kaudit has not.
+    /// Rules that need something kaudit does not provide.
     pub(crate) unjudged: Vec<Unjudged>,
-    /// Rules that no chosen control names.
+    /// Rules that no chosen control uses.
     pub(crate) left_out: Vec<Unjudged>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn load(
     loaded
 }
 
-/// Compiles a rule once for all its controls, and once more for each that has config inputs of its own.
+/// Compiles a rule once for all its controls, and once more for each control with its own config inputs.
 fn compile_rule(
     library: &ControlLibrary<'_>,
     rule: &RuleFiles<'_>,
@@ -132,7 +132,7 @@ fn compile_rule(
 }
 
 impl LoadedControls {
-    /// Joins a compiled rule with its controls: a unit, and a policy for each of them.
+    /// Joins a compiled rule with its controls: creates a unit, and a policy for each control.
     fn bind(&mut self, own: &Policy, mut unit: Unit, rule: &RuleFiles<'_>, controls: &[&Control]) {
         let metadata = &rule.metadata;
         let aggregator = metadata.attribute("resourcesAggregator").and_then(Aggregator::of);
@@ -167,7 +167,7 @@ impl LoadedControls {
             });
             let definitions = unit.groups.first().and_then(|group| group.entrypoints.first());
             let definitions = definitions.map_or(&[][..], |entrypoint| &entrypoint.definitions);
-            // The library has no METADATA; what a rule is called depends on the control.
+            // The library has no METADATA; the rule's title depends on the control.
             let none = Metadata::default();
             let described = definitions.iter().map(|definition| (&definition.source, &none));
             let names = [&policy, &rule.name];
@@ -193,7 +193,7 @@ impl LoadedControls {
     }
 }
 
-/// Returns what a control says of one of its rules.
+/// Returns a control's metadata for one of its rules.
 fn about(control: &Control, rule: &RuleMetadata) -> Metadata {
     let text = |text: &str| (!text.is_empty()).then(|| Arc::<str>::from(text));
     let remediation = text(&control.remediation).or_else(|| text(&rule.remediation));

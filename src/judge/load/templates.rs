@@ -1,5 +1,5 @@
-//! The objects of Gatekeeper become units and policies: a unit for each template that has Constraints, so that libraries of
-//! templates do not meet, and a policy for each Constraint.
+//! Turns Gatekeeper objects into units and policies: a unit for each template that has Constraints, so that libraries
+//! of templates cannot conflict, and a policy for each Constraint.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Templates and Constraints that are compiled.
+/// Compiled templates and Constraints.
 #[derive(Default)]
 pub(crate) struct LoadedTemplates {
     pub(crate) units: Vec<Unit>,
@@ -72,7 +72,7 @@ pub(crate) fn load(
     loaded
 }
 
-/// Leaves out exact duplicates; two different definitions of one object are a problem.
+/// Removes exact duplicates; two different definitions of one object are a problem.
 fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<GatekeeperDocument<'f>> {
     let mut first: HashMap<(String, String), usize> = HashMap::new();
     let mut kept: Vec<GatekeeperDocument<'f>> = Vec::new();
@@ -84,7 +84,7 @@ fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Probl
                 let Source { file, line } = other.source();
                 let message = format!("{} is also defined at {file}:{line}, in other words", document.label());
                 let problem = document.whole(message);
-                // Each test of a suite has a Constraint of its own, often under one name.
+                // Each test of a suite has its own Constraint, often with the same name.
                 problems.push(if document.example {
                     warning(problem).help("the first is in force; rename the other to use both")
                 } else {
@@ -101,7 +101,7 @@ fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Probl
 }
 
 impl LoadedTemplates {
-    /// Compiles one template and adds what its Constraints make of it.
+    /// Compiles one template and binds its Constraints to it.
     fn template(
         &mut self,
         document: &GatekeeperDocument<'_>,
@@ -160,7 +160,7 @@ impl LoadedTemplates {
         }
     }
 
-    /// Reads the Constraints of a template; returns those that judge.
+    /// Reads the Constraints of a template; returns those that are evaluated.
     fn constraints(
         &mut self,
         constraints: Vec<GatekeeperDocument<'_>>,
@@ -184,7 +184,7 @@ impl LoadedTemplates {
         judging
     }
 
-    /// Joins a compiled template with its Constraints: a unit, and a policy for each of them.
+    /// Joins a compiled template with its Constraints: creates a unit, and a policy for each Constraint.
     fn bind(
         &mut self,
         own: &Policy,
@@ -194,7 +194,7 @@ impl LoadedTemplates {
         mut constraints: Vec<Constraint>,
     ) {
         let place = |source: &mut Source| {
-            // Modules whose lines are not lines of the file have another name than it.
+            // Modules whose lines are not lines of the file have a different file name.
             if source.file != document.file.shown {
                 *source = Source { line: template.line, ..document.source() };
             }

@@ -1,4 +1,4 @@
-//! Annotations of templates and Constraints as metadata: those of Gatekeeper's library, and our own.
+//! Reads annotations of templates and Constraints as metadata: those of Gatekeeper's library, and our own.
 
 use std::sync::Arc;
 

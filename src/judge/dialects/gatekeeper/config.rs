@@ -5,15 +5,15 @@ use regorus::Value;
 use super::{matching::Wildcard, node::YamlNode};
 use crate::{model::object::ObjectKey, rego::value};
 
-/// What every `Config` of `config.gatekeeper.sh` among the policies says.
+/// The merged content of every `Config` of `config.gatekeeper.sh` among the policies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     exempt: Vec<Wildcard>,
 }
 
 impl Config {
-    /// Adds the `spec.match` of one `Config`. What it syncs into the inventory is of no account: kaudit's holds
-    /// everything that policies look up.
+    /// Adds the `spec.match` of one `Config`. Its `sync` is ignored: kaudit's inventory contains everything that
+    /// policies look up.
     pub(super) fn add(&mut self, node: &YamlNode) {
         for entry in node.at(&["spec", "match"]).items() {
             if entry.get("processes").texts().any(|process| matches!(process, "audit" | "*")) {
@@ -27,8 +27,8 @@ impl Config {
         self.exempt.is_empty()
     }
 
-    /// Whether Gatekeeper's audit leaves out objects of this object's namespace. As there, a glob that matches the empty
-    /// name exempts cluster-scoped objects.
+    /// Whether Gatekeeper's audit skips objects in this object's namespace. As in Gatekeeper, a glob that matches the
+    /// empty name exempts cluster-scoped objects.
     pub(crate) fn exempts(&self, key: &ObjectKey, object: &Value) -> bool {
         if self.exempt.is_empty() {
             return false;

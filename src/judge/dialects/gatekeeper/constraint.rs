@@ -1,4 +1,4 @@
-//! Constraints: which objects a template judges, with which parameters, and the outcome of its violations.
+//! Constraints: the objects that a template is evaluated on, its parameters, and the outcome of its violations.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
     rego::Problem,
 };
 
-/// Where Gatekeeper enforces: the names that `scopedEnforcementActions` uses.
+/// The enforcement points of Gatekeeper: the names that `scopedEnforcementActions` uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnforcementPoint {
     /// Its audit, which kaudit replaces.
@@ -43,38 +43,38 @@ impl EnforcementPoint {
     }
 }
 
-/// One Constraint, ready to judge.
+/// One Constraint, ready for evaluation.
 #[derive(Debug, Clone)]
 pub(crate) struct Constraint {
     /// Its kind, which results name as the policy.
     pub(crate) policy: Arc<str>,
-    /// Its name and outcome; source and texts are those of the template's rule once both are joined.
+    /// Its name and outcome; source and texts are copied from the template's rule when the two are joined.
     pub(crate) rule: Rule,
     pub(crate) matching: Match,
     /// `input.parameters`.
     pub(crate) parameters: Value,
-    /// What its violations have in common; complete once it is joined with its template.
+    /// The parts that its violations share; complete once the Constraint is joined with its template.
     pub(crate) descriptors: RuleDescriptors,
 }
 
-/// A template with the Constraints that ask its rule.
+/// A template with the Constraints that use its rule.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundTemplate {
     pub(crate) constraints: Vec<Constraint>,
-    /// Where its modules stand in the file.
+    /// The positions of its modules in the file.
     pub(crate) blocks: Vec<BlockScalar>,
     /// What its rule depends on besides the object.
     pub(crate) depends: Dependencies,
 }
 
-/// A Constraint that is in order.
+/// A valid Constraint.
 pub(crate) enum ReadConstraint {
     Judges(Box<Constraint>),
-    /// It judges nothing at this enforcement point, for this reason.
+    /// It has no effect at this enforcement point, for this reason.
     Silent(&'static str),
 }
 
-/// Reads a Constraint of a template; `None` if it is refused. What is wrong is added to `problems`.
+/// Reads a Constraint of a template; `None` if it is refused. Its problems are added to `problems`.
 pub(crate) fn read(
     document: &mut GatekeeperDocument<'_>,
     template: &Template,
@@ -146,7 +146,7 @@ fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &m
     problems.len() == before
 }
 
-/// Returns what violations count as; `None` if no action is named for this enforcement point.
+/// Returns the outcome of violations; `None` if no action is given for this enforcement point.
 fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
     let spec = document.node.get("spec");
     let said = spec.get("enforcementAction");

@@ -1,4 +1,4 @@
-//! An object of Gatekeeper among the policies, and how its problems and places are reported.
+//! A Gatekeeper object among the policies, and how its problems and positions are reported.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct GatekeeperDocument<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: YamlNode,
-    /// Whether a test suite is in the same directory or above.
+    /// Whether the same directory or one above contains a test suite.
     pub(crate) example: bool,
 }
 
@@ -26,7 +26,7 @@ impl GatekeeperDocument<'_> {
         self.node.get("kind").text().unwrap_or_default()
     }
 
-    /// The API group and the kind.
+    /// Returns the API group and the kind.
     pub(crate) fn type_of(&self) -> (&str, &str) {
         let version = self.node.get("apiVersion").text().unwrap_or_default();
         (version.split_once('/').map_or("", |(group, _)| group), self.kind())
@@ -44,7 +44,7 @@ impl GatekeeperDocument<'_> {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
     }
 
-    /// The problem of a Constraint whose template is refused.
+    /// Returns the problem of a Constraint whose template is refused.
     pub(crate) fn left_out(&self, template: &Self) -> Problem {
         let message = format!(
             "left out: {} uses {} of {}, which is not loaded",
@@ -55,7 +55,7 @@ impl GatekeeperDocument<'_> {
         Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
     }
 
-    /// A problem of the whole document, without an excerpt: its first line would explain nothing.
+    /// Returns a problem of the whole document, without an excerpt: its first line would explain nothing.
     pub(crate) fn whole(&self, message: impl Into<String>) -> Problem {
         Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
     }

@@ -1,7 +1,7 @@
-//! `spec.match` of a Constraint: which objects it judges.
+//! `spec.match` of a Constraint: the objects that it applies to.
 //!
-//! Every field that is given must match; the order and the odd cases (Namespaces, cluster-scoped objects, an unknown
-//! Namespace) are those of Gatekeeper's `pkg/mutation/match`.
+//! Every given field must match; the order and the special cases (Namespaces, cluster-scoped objects, an unknown
+//! Namespace) follow Gatekeeper's `pkg/mutation/match`.
 
 use regorus::Value;
 
@@ -17,7 +17,7 @@ impl Wildcard {
         Self(pattern.to_owned())
     }
 
-    /// Whether the text equals it, or its glob matches.
+    /// Whether the text equals the pattern, or the glob matches it.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let pattern = self.0.as_str();
         match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
@@ -28,19 +28,19 @@ impl Wildcard {
         }
     }
 
-    /// Whether it matches every name that the API server can make of a `generateName`.
+    /// Whether the pattern matches every name that the API server can generate from a `generateName`.
     fn matches_generated(&self, prefix: &str) -> bool {
         self.0.ends_with('*') && self.matches(prefix)
     }
 }
 
-/// An object as Constraints are matched with it.
+/// An object in the form that Constraints are matched against.
 pub(crate) struct Matchable<'a> {
     pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
-    /// As the evaluator's value.
+    /// The object as a value of the evaluator.
     pub(crate) object: &'a Value,
-    /// Its Namespace, if it is in one, and that is known.
+    /// Its Namespace, if the object is namespaced and the Namespace is known.
     pub(crate) namespace: Option<&'a Value>,
 }
 
@@ -53,7 +53,7 @@ impl Matchable<'_> {
         text(&self.object["metadata"][field])
     }
 
-    /// Its namespace: a Namespace counts as being in itself. `None` for other cluster-scoped objects.
+    /// Returns its namespace; a Namespace counts as being in itself. `None` for other cluster-scoped objects.
     fn namespace(&self) -> Option<&str> {
         let known = self.namespace.map(|namespace| text(&namespace["metadata"]["name"]));
         let own = Some(self.metadata("namespace")).filter(|name| !name.is_empty());
@@ -68,7 +68,7 @@ fn text(value: &Value) -> &str {
     }
 }
 
-/// A label selector: all of `matchLabels` and `matchExpressions` must hold.
+/// A label selector: all of `matchLabels` and `matchExpressions` must match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector(Vec<Requirement>);
 
@@ -91,7 +91,7 @@ impl Selector {
     /// Reads a selector that fits the schema of a Constraint.
     ///
     /// # Errors
-    /// Returns the value that is wrong, and why.
+    /// Returns the invalid value and the reason.
     pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
         let mut requirements = Vec::new();
         for (key, value) in node.get("matchLabels").fields() {
@@ -125,7 +125,7 @@ impl Selector {
 
     fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        // If one label is no string, none of them counts, as in `GetLabels`.
+        // If one label is not a string, all labels are ignored, as in `GetLabels`.
         let sane =
             value::object(labels).is_some_and(|labels| labels.iter().all(|(_, label)| value::text(label).is_some()));
         self.0.iter().all(|Requirement { key, operator, values }| {
@@ -142,7 +142,7 @@ impl Selector {
     }
 }
 
-/// Checks that there can be a label of this key, with these values.
+/// Checks that a label can have this key and these values.
 fn legal<'n>(node: &'n YamlNode, key: &str, values: &[String]) -> Result<(), (&'n YamlNode, String)> {
     let word = |text: &str| {
         let edges = text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -159,7 +159,7 @@ fn legal<'n>(node: &'n YamlNode, key: &str, values: &[String]) -> Result<(), (&'
     }
 }
 
-/// Whether the API server accepts it as a name (RFC 1123 subdomain).
+/// Whether the API server accepts the text as a name (RFC 1123 subdomain).
 pub(crate) fn is_subdomain(name: &str) -> bool {
     let fits = |part: &str| {
         !part.is_empty()
@@ -170,7 +170,7 @@ pub(crate) fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(fits)
 }
 
-/// One entry of `kinds`; an empty list does not limit.
+/// One entry of `kinds`; an empty list means no limit.
 #[derive(Debug, Clone)]
 struct GroupKinds {
     groups: Vec<String>,
@@ -204,7 +204,7 @@ impl Match {
     /// Reads a `match` that fits the schema of a Constraint.
     ///
     /// # Errors
-    /// Returns the value that is wrong, and why.
+    /// Returns the invalid value and the reason.
     pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
         let texts = |node: &YamlNode| node.texts().map(str::to_owned).collect();
         let wildcards = |node: &YamlNode| node.texts().map(Wildcard::new).collect();
@@ -235,7 +235,7 @@ impl Match {
         self.namespace_selector.is_some()
     }
 
-    /// Whether it chooses objects by their name.
+    /// Whether it selects objects by their name.
     pub(crate) fn reads_name(&self) -> bool {
         self.name.is_some()
     }
@@ -250,18 +250,19 @@ impl Match {
             paths.extend([["metadata", "name"], ["metadata", "generateName"]]);
         }
         if self.scope.is_some() || !self.namespaces.is_empty() || !self.excluded_namespaces.is_empty() {
-            // A Namespace is in itself.
+            // A Namespace counts as being in itself.
             paths.extend([["metadata", "namespace"], ["metadata", "name"]]);
         }
         paths
     }
 
-    /// Whether it is only about what Gatekeeper's expansion generates, which an audit of real objects never sees.
+    /// Whether it applies only to objects that Gatekeeper's expansion generates, which an audit of real objects never
+    /// sees.
     pub(crate) fn generated_only(&self) -> bool {
         self.generated_only
     }
 
-    /// Returns the names of all kinds that it can match; `None` if it is not bound to any.
+    /// Returns the names of all kinds that it can match; `None` if it is not limited to kinds.
     pub(crate) fn kind_names(&self) -> Option<Vec<&str>> {
         let bound = !self.kinds.is_empty() && self.kinds.iter().all(|kinds| !lists(&kinds.kinds, ""));
         bound.then(|| self.kinds.iter().flat_map(|kinds| &kinds.kinds).map(String::as_str).collect())
@@ -275,7 +276,7 @@ impl Match {
     /// Whether it matches one object.
     ///
     /// # Errors
-    /// Returns why that cannot be decided: its Namespace would have to be known.
+    /// Returns an error if the object's Namespace is required and unknown.
     pub(crate) fn matches(&self, subject: &Matchable<'_>) -> Result<bool, String> {
         let namespaced = subject.namespace.is_some() || !subject.metadata("namespace").is_empty();
         let in_scope = match self.scope {

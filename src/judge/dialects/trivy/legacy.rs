@@ -1,4 +1,4 @@
-//! Metadata as checks had it before annotations: the rules `__rego_metadata__` and `__rego_input__`.
+//! Metadata in the form used before annotations: the rules `__rego_metadata__` and `__rego_input__`.
 
 use serde_json::{Map, Value};
 
@@ -10,12 +10,12 @@ use crate::{
 const METADATA: &str = "__rego_metadata__";
 const INPUT: &str = "__rego_input__";
 
-/// Whether a text may have such rules.
+/// Whether a text may define such rules.
 pub(super) fn is_in(text: &str) -> bool {
     text.contains(METADATA) || text.contains(INPUT)
 }
 
-/// Returns the metadata that rules of a module hold, as far as it is written out; `None` if it has no such rules.
+/// Returns the metadata that a module declares as rules, as far as it is literal; `None` if it has no such rules.
 pub(super) fn metadata(module: &Module) -> Option<Metadata> {
     if !module.defines(METADATA) && !module.defines(INPUT) {
         return None;

@@ -1,4 +1,4 @@
-//! The value of a check as Trivy's scanner reads it (`result.go` of `pkg/iac/rego`).
+//! Converts the value of a check into results as Trivy's scanner does (`result.go` of `pkg/iac/rego`).
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use crate::{
     rego::value,
 };
 
-/// What Trivy says of a result that is neither text nor object.
+/// Trivy's message for a result that is neither a string nor an object.
 const DENIED: &str = "Rego check resulted in DENY";
 
-/// Reads the value of a rule: each element is a result, and a value that is no collection is one, `false` included.
+/// Converts the value of a rule: each element is a result, and a value that is not a collection is one result,
+/// including `false`.
 pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
     match value {
         Value::Undefined => Vec::new(),
@@ -29,7 +30,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
     let (message, fields) = match value {
         Value::String(text) => (Some(Arc::clone(text)), None),
         Value::Object(_) => (message(value), Some(value)),
-        // A message and its cause, in any order; the last of each counts.
+        // A message and its cause, in any order; the last of each is used.
         Value::Array(_) => {
             let last = |wanted: fn(&&Value) -> bool| items(value).filter(wanted).last();
             let text = last(|item| matches!(item, Value::String(_))).and_then(value::text).cloned();
@@ -61,7 +62,7 @@ fn message(result: &Value) -> Option<Arc<str>> {
     }
 }
 
-/// Whether a field says more than `result.new` fills in.
+/// Whether a field differs from the default that `result.new` fills in.
 fn tells(key: &Value, value: &Value) -> bool {
     match value::text(key).map_or("", |key| &**key) {
         "msg" => false,

@@ -1,4 +1,4 @@
-//! `custom.input.selector`: the types of input that a check is for, and the kinds of Kubernetes objects.
+//! `custom.input.selector`: the input types and Kubernetes kinds that a check applies to.
 
 use std::fmt;
 
@@ -6,34 +6,34 @@ use serde_json::{Map, Value};
 
 use crate::judge::{metadata::Metadata, rule_kinds::RuleKinds};
 
-/// What Trivy's scanner calls Kubernetes objects.
+/// Trivy's type name for Kubernetes objects.
 const KUBERNETES: &str = "kubernetes";
-/// The kind of what Trivy's collector tells of a node.
+/// The kind of the node data that Trivy's collector produces.
 const NODE: &str = "nodeinfo";
-/// The framework of checks that Trivy runs unless it is told otherwise.
+/// The framework of checks that Trivy runs by default.
 const DEFAULT: &str = "default";
 
-/// What a check says of the input that it is for.
+/// The input that a check applies to.
 #[derive(Debug)]
 pub(super) struct CheckScope {
     pub(super) library: bool,
     selectors: Vec<Selector>,
     deprecated: bool,
-    /// Whether it is in other frameworks than the default one.
+    /// Whether it belongs only to frameworks other than the default.
     apart: bool,
 }
 
 #[derive(Debug)]
 struct Selector {
     of: String,
-    /// Groups, versions and kinds alike: Trivy compares each of them with the kind.
+    /// Groups, versions and kinds: Trivy compares each of them with the kind.
     subtypes: Vec<Vec<String>>,
 }
 
-/// Why a check does not judge.
+/// Why a check is not evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It is for other types of input.
+    /// It applies to other input types.
     Types(Vec<String>),
     Node,
     Deprecated,
@@ -54,7 +54,7 @@ impl fmt::Display for Reason {
 }
 
 impl CheckScope {
-    /// Reads the annotations of a package; `None` if they are not of a check of Trivy's.
+    /// Reads the annotations of a package; `None` if they are not those of a Trivy check.
     pub(super) fn of(about: &Metadata) -> Option<Self> {
         let custom = &about.custom;
         let library = custom.get("library") == Some(&Value::Bool(true));
@@ -67,7 +67,7 @@ impl CheckScope {
                 selectors: selectors.into_iter().flatten().filter_map(Value::as_object).map(Selector::read).collect(),
                 deprecated: custom.get("deprecated") == Some(&Value::Bool(true)),
                 apart: frameworks.is_some_and(|names| {
-                    // Trivy passes over a framework without an entry.
+                    // Trivy ignores a framework without entries.
                     let default = names.get(DEFAULT).and_then(Value::as_array);
                     !names.is_empty() && default.is_none_or(Vec::is_empty)
                 }),
@@ -75,9 +75,9 @@ impl CheckScope {
         })
     }
 
-    /// Returns the kinds that it judges; else why it judges none.
+    /// Returns the kinds that the check applies to, or why it is not evaluated.
     pub(super) fn kinds(&self) -> Result<RuleKinds, Reason> {
-        // One selector of another type is enough: Trivy takes the list as a whole.
+        // One selector of another type is enough: Trivy evaluates the list as a whole.
         if self.selectors.iter().any(|selector| selector.of != KUBERNETES) {
             return Err(Reason::Types(self.selectors.iter().map(|selector| selector.of.clone()).collect()));
         }

@@ -1,4 +1,4 @@
-//! Which files of a directory are compiled, if there are checks of Trivy's among them.
+//! Selects the files of a directory to compile, if there are Trivy checks among them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,45 +22,46 @@ use crate::{
     },
 };
 
-/// Functions that only checks of other types than Kubernetes call.
+/// Functions that only checks for input types other than Kubernetes call.
 const FOREIGN: [&str; 4] = ["cidr.count_addresses(", "cidr.is_public(", "sh.parse_commands(", "squealer.scan_string("];
 
-/// Files that were told apart.
+/// The selected and the omitted files.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted<'f> {
-    /// Those to compile, in their order.
+    /// The files to compile, in their original order.
     pub(crate) kept: Vec<&'f File>,
-    /// The checks of what kaudit cannot see, sorted.
+    /// The checks of input that kaudit cannot read, sorted.
     pub(crate) unjudged: Vec<Unjudged>,
-    /// The checks that Trivy does not ask about Kubernetes, sorted.
+    /// The checks that Trivy does not run on Kubernetes objects, sorted.
     pub(crate) left_out: Vec<Unjudged>,
     pub(crate) examples: Examples,
 }
 
-/// The files beside checks that are no data, though their form is.
+/// The files next to checks that are not data despite their format.
 #[derive(Debug, Default)]
 pub(crate) struct Examples {
-    /// Named by checks, from where their library begins.
+    /// Paths given by checks, relative to the start of their library.
     named: BTreeSet<String>,
-    /// The names of checks without `.rego`.
+    /// The paths of checks without `.rego`.
     beside: BTreeSet<String>,
-    /// Directories that hold checks of other types, too: there lies much, and data is what OPA's bundles call so.
+    /// Directories that also contain checks for other input types. Of their many files, only those named `data` are
+    /// data, as in OPA's bundles.
     libraries: BTreeSet<String>,
 }
 
 impl Examples {
-    /// Whether a file is one of them.
+    /// Whether a file is an example.
     pub(crate) fn contain(&self, file: &File) -> bool {
         let relative = file.relative();
         let ends =
             |text: &str, end: &str| text.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
-        // The path that was given may lie above or below the beginning of the library.
+        // The given path may lie above or below the start of the library.
         let named = self.named.iter().any(|named| ends(named, &relative) || ends(&relative, named));
         let beside = || self.beside.contains(stem(&file.shown)) || self.libraries.contains(root(file).as_str());
         named || !ends(stem(&relative), "data") && beside()
     }
 
-    /// Adds what a check says of its examples.
+    /// Adds the examples that a check declares.
     fn add(&mut self, file: &File, about: &Metadata, role: &Role) {
         let named = about.custom.get("examples").and_then(|path| path.as_str());
         self.named.extend(named.map(|path| path.trim_start_matches("./").to_owned()));
@@ -78,18 +79,18 @@ fn stem(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(stem, _)| stem)
 }
 
-/// Returns the path that was given, and the file was found below.
+/// Returns the given path below which the file was found.
 fn root(file: &File) -> String {
     file.shown.strip_suffix(file.relative().as_str()).unwrap_or(&file.shown).to_owned()
 }
 
-/// What a file is.
+/// How a file is used.
 enum Role {
-    /// No check of Trivy's, or one that judges.
+    /// Not a Trivy check, or a check that is evaluated.
     Judging,
-    /// Read where others use it.
+    /// Compiled if others use it.
     Library,
-    /// Tests, which go with what they are about.
+    /// Tests, which are kept together with the module that they test.
     Test,
     LeftOut(Reason),
 }
@@ -99,13 +100,13 @@ struct CheckModule<'f> {
     file: &'f File,
     package: Path,
     role: Role,
-    /// What it refers to below `data`.
+    /// Its references below `data`.
     uses: BTreeSet<Path>,
 }
 
-/// Tells the files to compile from the checks that judge no object, and from the libraries that only these use.
+/// Separates the files to compile from checks that apply to no object, and from libraries that only such checks use.
 ///
-/// With `tests`, checks of objects that are not judged are kept, for their tests.
+/// With `tests`, checks of Kubernetes objects that are not evaluated are kept, for their tests.
 pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     let (mut unjudged, mut left_out) = (Vec::new(), Vec::new());
     let mut examples = Examples::default();
@@ -143,10 +144,10 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     Sorted { kept, unjudged, left_out, examples }
 }
 
-/// Returns the paths at which clones of Trivy's library begin: directories with `checks` and `lib`.
+/// Returns the paths at which clones of Trivy's library start: directories with `checks` and `lib`.
 fn clones<'f>(files: &[&'f File]) -> BTreeSet<&'f str> {
     let holding = |name: &str| {
-        // A clone may be below a directory that is called like one of its own.
+        // A clone may be below a directory with the name of one of its own.
         let above = |file: &&'f File| {
             let starts: Vec<usize> = file.shown.match_indices(name).map(|(at, _)| at).collect();
             let path: &'f str = &file.shown;
@@ -162,10 +163,10 @@ fn is_example(file: &File, clones: &BTreeSet<&str>) -> bool {
     clones.iter().any(|clone| file.shown.strip_prefix(clone).is_some_and(|path| path.starts_with("examples/")))
 }
 
-/// Returns what a file says of itself, if it may be a check of Trivy's.
+/// Returns the metadata of a file, if it may be a Trivy check.
 fn about(file: &File) -> Option<Metadata> {
     let annotated = metadata::of_package(&file.text);
-    // Annotations count alone.
+    // Annotations override legacy rules.
     annotated.or_else(|| {
         let legacy = legacy::is_in(&file.text).then(|| syntax::read(&file.text, file.version()).ok()).flatten();
         legacy.and_then(|module| legacy::metadata(&module))
@@ -186,7 +187,7 @@ fn role(file: &File, about: Option<&Metadata>, tests: bool) -> Role {
     }
 }
 
-/// Returns which modules are compiled.
+/// Returns whether each module is compiled.
 fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
     let foreign = |module: &CheckModule<'_>| matches!(module.role, Role::LeftOut(_));
     let any_foreign = modules.iter().any(foreign);
@@ -194,7 +195,7 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
         let meets = |used: &Path| used.starts_with(&other.package) || other.package.starts_with(used);
         module.package == other.package || module.uses.iter().any(meets)
     };
-    // A test of what is left out is left out, too.
+    // A test of a module that is left out is left out as well.
     let is_about_foreign = |module: &CheckModule<'_>| {
         let about = |other: &&CheckModule<'_>| {
             let name = module.package.join(".");
@@ -222,7 +223,7 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
     kept
 }
 
-/// Returns what a text refers to below `data`, comments included, but no text that only begins like a reference.
+/// Returns the references of a text below `data`, including those in comments, but no words that only end with `data`.
 pub(crate) fn uses(text: &str) -> BTreeSet<Path> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let path = |(at, _): (usize, &str)| {
@@ -235,7 +236,7 @@ pub(crate) fn uses(text: &str) -> BTreeSet<Path> {
     text.match_indices("data.").filter_map(path).collect()
 }
 
-/// Whether a text seems to refer to `data` as a whole, or to a key of it that is computed.
+/// Whether a text seems to refer to `data` as a whole, or to a computed key of it.
 pub(crate) fn uses_all(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("data").any(|(at, word)| {
@@ -288,7 +289,7 @@ mod tests {
                 ["checks/pods.rego", "examples/plain.rego", "lib/b.rego"].map(|name| format!("{directory}{name}"));
             assert_eq!(kept, want);
             assert_eq!(left_out, ["user.example: an example of the library, which Trivy does not ship"]);
-            // Elsewhere, a directory of this name holds checks like any other.
+            // Elsewhere, a directory with this name contains ordinary checks.
             assert_eq!(sorted(&texts[1..], false).1, [""; 0]);
         }
     }
