@@ -1,9 +1,10 @@
-//! Kubescape: directories in the layout of its library become units that judge as its scans do.
+//! Kubescape: directories in the layout of its library become units that are evaluated like its scans.
 //!
-//! In: directories with `rule.metadata.json` and `raw.rego`, and the controls, frameworks and config inputs beside them. Out: a
-//! unit for each rule, as all rules share one package, and a policy for each control that names it. What a rule needs that
-//! kaudit has not (a scanner on the nodes, a cloud's description, image scans, signatures) has it left out, by name.
-//! `filter.rego` is not read: it decides which objects count as scanned and passed, and changes no failing result.
+//! Input: directories with `rule.metadata.json` and `raw.rego`, and the controls, frameworks and config inputs next to
+//! them. Output: a unit for each rule, as all rules share one package, and a policy for each control that uses it.
+//! Rules that need something kaudit does not provide (a scanner on the nodes, cloud metadata, image scans, signatures)
+//! are left out and reported by name. `filter.rego` is not read: it decides which objects count as scanned and passed,
+//! and changes no failing result.
 
 pub(crate) mod arrays;
 pub(crate) mod controls;
@@ -34,7 +35,8 @@ use crate::{
     rego::{File, Form, Problem, analysis::data::Data},
 };
 
-/// The input is an array of objects; `rule.metadata.json` says of which. Rules are read as any whose value looks like results.
+/// The input is an array of the objects that `rule.metadata.json` selects. Any rule is accepted whose value looks like
+/// results.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     single: Some(SingleRule { package: PACKAGE, name: ENTRY, or_only_set: true }),
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
@@ -43,9 +45,9 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
 const UNKNOWN_FRAMEWORK: &str = "no framework of this name is among the policies";
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
-/// What the rules of a library may share, in kaudit's words.
+/// kaudit's implementation of the helper functions that the rules of a library may import.
 pub(crate) const CAUTILS: &str = include_str!("kubescape/cautils.rego");
-/// Directories of a library that hold neither policies nor data.
+/// Directories of a library that contain neither policies nor data.
 const BESIDE: [&str; 8] = [
     "rules",
     "controls",
@@ -56,23 +58,23 @@ const BESIDE: [&str; 8] = [
     "exceptions",
     "testrunner",
 ];
-/// Controls that Kubescape gives all objects of a cluster at once although they do not ask for it: its list
+/// Controls that Kubescape evaluates on all objects of a cluster at once although they do not require it: its list
 /// `wholeClusterControlIDsFallback`.
 const WHOLE_CLUSTER: [&str; 4] = ["C-0261", "C-0266", "C-0267", "C-0272"];
 
-/// The libraries among the policies, not compiled yet.
+/// The libraries among the policies, before compilation.
 #[derive(Default)]
 pub(crate) struct ControlLibrary<'f> {
     pub(crate) rules: Vec<RuleFiles<'f>>,
     pub(crate) controls: Vec<Control>,
-    /// Each with the file that it is in.
+    /// Each with the file that defines it.
     pub(crate) frameworks: Vec<(Framework, Arc<str>)>,
-    /// By document and name; what comes later counts.
+    /// By document and name; later values override earlier ones.
     pub(crate) inputs: BTreeMap<String, Map<String, Value>>,
     own: HashSet<&'f str>,
 }
 
-/// Inputs by document and name, and whether they are others than the library's own.
+/// Inputs by document and name, and whether they differ from the library's defaults.
 type GivenInputs = (bool, BTreeMap<String, Map<String, Value>>);
 
 /// One rule.
@@ -83,18 +85,18 @@ pub(crate) struct RuleFiles<'f> {
 }
 
 impl RuleFiles<'_> {
-    /// Returns its name and the file that has it.
+    /// Returns its name and its file.
     pub(crate) fn named(&self) -> (&str, &Arc<str>) {
         (&self.metadata.name, &self.file.shown)
     }
 }
 
-/// Returns the directories of rules in Kubescape's layout, whose modules all share one package without meeting.
+/// Returns the directories of rules in Kubescape's layout. Their modules share one package but are compiled separately.
 pub(crate) fn rule_directories(files: &[File]) -> BTreeSet<&Path> {
     files.iter().filter(|file| is_called(file, METADATA)).map(directory).collect()
 }
 
-/// Whether it is the problem of a framework that a library does not have.
+/// Whether the problem is that of an unknown framework.
 pub(crate) fn is_unknown_framework(problem: &Problem) -> bool {
     problem.message == UNKNOWN_FRAMEWORK
 }
@@ -108,7 +110,8 @@ fn is_called(file: &File, name: &str) -> bool {
 }
 
 impl<'f> ControlLibrary<'f> {
-    /// Finds the libraries among the files of a source; `shared` are files of others with inputs, controls and frameworks.
+    /// Finds the libraries among the files of a source; `shared` are files of other sources with inputs, controls and
+    /// frameworks.
     pub(crate) fn read(files: &'f [File], shared: &'f [File], problems: &mut Vec<Problem>) -> Self {
         let mut library = Self::default();
         let described = files.iter().filter(|file| is_called(file, METADATA));
@@ -139,10 +142,10 @@ impl<'f> ControlLibrary<'f> {
             library.own.insert(&file.shown);
         }
         for file in shared {
-            // Its problems are those of the source that brings it.
+            // Its problems are reported by the source that contains it.
             let _ignored = library.document(file, &mut inputs);
         }
-        // The library's own come first, whatever the order of the paths.
+        // The library's own inputs come first, whatever the order of the paths.
         inputs.sort_by_key(|(own, _)| *own);
         for (document, values) in inputs.into_iter().flat_map(|(_, inputs)| inputs) {
             library.inputs.entry(document).or_default().extend(values);
@@ -151,7 +154,7 @@ impl<'f> ControlLibrary<'f> {
         library
     }
 
-    /// Adds a document of another file than those of rules; returns whether it is one of a library.
+    /// Adds a document that is not part of a rule; returns whether it belongs to a library.
     fn document(&mut self, file: &File, inputs: &mut Vec<GivenInputs>) -> Result<bool, Problem> {
         match document::read(file)? {
             Some(LibraryDocument::Control(control)) => self.controls.push(*control),
@@ -178,12 +181,12 @@ impl<'f> ControlLibrary<'f> {
         }
     }
 
-    /// Whether a file is of a library, and neither data nor a module by itself.
+    /// Whether a file belongs to a library and is neither data nor a separate module.
     pub(crate) fn has(&self, file: &File) -> bool {
         self.own.contains(&*file.shown)
     }
 
-    /// Returns why a rule is not among those of the controls that are for any cluster.
+    /// Returns why no control for any cluster uses a rule.
     pub(crate) fn why_unnamed(&self, rule: &RuleFiles<'_>) -> &'static str {
         if self.controls.iter().any(|control| control.rules_names.contains(&rule.metadata.name)) {
             "its controls are for one cloud; --framework chooses them"
@@ -192,7 +195,8 @@ impl<'f> ControlLibrary<'f> {
         }
     }
 
-    /// Returns the controls of frameworks as these word them; all that are not for one cloud if no framework is named.
+    /// Returns the controls of the given frameworks, with their texts. Without a framework, returns all controls that
+    /// are not specific to one cloud.
     pub(crate) fn chosen(&self, names: &[&str], problems: &mut Vec<Problem>) -> Vec<Control> {
         if names.is_empty() {
             return self.controls.iter().filter(|control| control.is_for_any_cluster()).cloned().collect();
@@ -222,7 +226,7 @@ impl<'f> ControlLibrary<'f> {
         chosen.into_values().collect()
     }
 
-    /// Finds a framework by its name or that of its file.
+    /// Finds a framework by its name or by its file name.
     pub(crate) fn framework(&self, name: &str) -> Option<&(Framework, Arc<str>)> {
         let stem = |file: &str| Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let is = |other: &str| other.eq_ignore_ascii_case(name);
@@ -247,7 +251,7 @@ impl<'f> ControlLibrary<'f> {
         self.rules.iter().map(|rule| rule.metadata.name.as_str()).collect()
     }
 
-    /// Warns of controls that name a rule which is not there: nobody would notice that it is not judged.
+    /// Warns of controls that refer to an unknown rule; otherwise it would go unnoticed that the rule is not evaluated.
     pub(crate) fn unknown_rules(&self, problems: &mut Vec<Problem>) {
         let known = self.rule_names();
         let first = self.rules.first().map(|rule| &rule.file.shown);
@@ -259,7 +263,7 @@ impl<'f> ControlLibrary<'f> {
         }
     }
 
-    /// Returns what rules find below `data`.
+    /// Returns the `data` document for the rules.
     pub(crate) fn data(&self, fixed: Option<&FixedInput>) -> Data {
         let mut data = Data::default();
         for document in INPUTS {
@@ -275,14 +279,14 @@ impl<'f> ControlLibrary<'f> {
     }
 }
 
-/// Whether a path is one of a library that holds neither policies nor data.
+/// Whether a path is in a directory of a library that contains neither policies nor data.
 fn is_beside(path: &Path, roots: &BTreeSet<&Path>) -> bool {
     let below = path.ancestors().find(|above| roots.contains(above)).and_then(|root| path.strip_prefix(root).ok());
     let first = below.and_then(|below| below.components().next());
     first.is_some_and(|first| BESIDE.iter().any(|name| first.as_os_str() == *name))
 }
 
-/// Whether the rules of a control get all objects of a cluster at once, and not namespace by namespace.
+/// Whether the rules of a control are evaluated on all objects of a cluster at once, not namespace by namespace.
 pub(crate) fn sees_whole_cluster(control: &Control) -> bool {
     match control.attributes.get("requiresWholeClusterInput") {
         Some(Value::Bool(whole)) => *whole,

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) enum Asked<'j> {
     /// Yes.
     With(Question<'j>),
-    /// It is not for the object; with the reason.
+    /// No, for this reason.
     No(String),
 }
 

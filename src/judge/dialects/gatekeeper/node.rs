@@ -1,4 +1,4 @@
-//! The documents of a YAML or JSON file, each value with its place, so that problems can point at it.
+//! Parses the documents of a YAML or JSON file. Each value has its position, so that problems can point to it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,14 +19,14 @@ use crate::rego::{
     problem::number,
 };
 
-/// A place in a file: line and column from 1; 0 where it is not known.
+/// A position in a file: line and column, starting at 1; 0 if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-/// A value of a YAML or JSON document and where it stands.
+/// A value of a YAML or JSON document with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct YamlNode {
     pub(crate) content: Content,
@@ -40,23 +40,23 @@ pub(crate) enum Content {
     Number(Number),
     Text(String),
     List(Vec<YamlNode>),
-    /// In the order of the file.
+    /// Fields in the order of the file.
     Map(Vec<(String, YamlNode)>),
 }
 
-/// A missing value counts as null.
+/// Returned in place of a missing value.
 static NULL: YamlNode = YamlNode { content: Content::Null, at: At { line: 0, column: 0 } };
 
 impl YamlNode {
-    /// Reads all documents of a file, the items of `List`s one by one. Empty documents are left out.
+    /// Parses all documents of a file, and returns the items of `List`s separately. Empty documents are skipped.
     ///
     /// # Errors
-    /// Returns what is wrong with the text.
+    /// Returns the syntax error of the text.
     pub(crate) fn read(file: &File) -> Result<Vec<Self>, Problem> {
         let read = |text: &str| serde_saphyr::from_multiple_with_options::<Self>(text, yaml::as_kubectl());
         let documents = match forgiving(&file.text, read) {
             Ok(documents) => documents,
-            // Not all JSON is YAML: pairs of surrogates in strings are not. Such a file is read without places.
+            // Not all JSON is YAML: surrogate pairs in strings are not. Such a file is parsed without positions.
             Err(why) if file.form == Form::Json => {
                 vec![serde_json::from_str(&file.text).map_err(|_| yaml_problem(file, &why))?]
             }
@@ -84,12 +84,12 @@ impl YamlNode {
         }
     }
 
-    /// Returns the value of a key, null if there is none.
+    /// Returns the value of a key, or null.
     pub(crate) fn get(&self, key: &str) -> &Self {
         self.fields().iter().find(|(name, _)| name == key).map_or(&NULL, |(_, value)| value)
     }
 
-    /// Returns the value at a path of keys, null if there is none.
+    /// Returns the value at a path of keys, or null.
     pub(crate) fn at(&self, path: &[&str]) -> &Self {
         path.iter().fold(self, |node, key| node.get(key))
     }
@@ -116,7 +116,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns the items of a list; of anything else none.
+    /// Returns the items of a list; empty for other values.
     pub(crate) fn items(&self) -> &[Self] {
         match &self.content {
             Content::List(items) => items,
@@ -124,12 +124,12 @@ impl YamlNode {
         }
     }
 
-    /// Returns the texts of a list.
+    /// Returns the strings of a list.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.items().iter().filter_map(Self::text)
     }
 
-    /// Returns the fields of a mapping; of anything else none.
+    /// Returns the fields of a mapping; empty for other values.
     pub(crate) fn fields(&self) -> &[(String, Self)] {
         match &self.content {
             Content::Map(fields) => fields,
@@ -137,7 +137,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns what kind of value it is, as JSON Schema calls it.
+    /// Returns the type of the value, as named by JSON Schema.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.content {
             Content::Null => "null",
@@ -150,7 +150,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns it as JSON, without places.
+    /// Returns the value as JSON, without positions.
     pub(crate) fn json(&self) -> serde_json::Value {
         match &self.content {
             Content::Null => serde_json::Value::Null,
@@ -164,7 +164,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns it as the evaluator's value.
+    /// Returns the value in the evaluator's type.
     pub(crate) fn value(&self) -> Value {
         match &self.content {
             Content::Null => Value::Null,
@@ -190,7 +190,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// Neither places nor the order of keys count.
+/// Positions and the order of keys are ignored.
 impl PartialEq for YamlNode {
     fn eq(&self, other: &Self) -> bool {
         self.json() == other.json()

@@ -1,4 +1,4 @@
-//! The value of `violation` as Gatekeeper reads it.
+//! Converts the value of `violation` into results as Gatekeeper does.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::{
     rego::Failure,
 };
 
-/// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. An element without
-/// `msg` is no result.
+/// Converts the value of `violation` as Gatekeeper's hook does: `msg` and `details` of each element. An element without
+/// `msg` is not a result.
 ///
 /// # Errors
-/// When a message is no string; Gatekeeper fails on it too.
+/// If a message is not a string, as in Gatekeeper.
 pub(crate) fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Failure> {
     let elements: Vec<&Value> = match value {
         // `data.template.violation[r]` iterates over the keys.

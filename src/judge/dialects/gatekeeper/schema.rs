@@ -1,8 +1,7 @@
-//! Structural schemas: what a Constraint may hold, and the defaults of what it leaves out.
+//! Structural schemas: validates a Constraint and fills in its defaults.
 //!
-//! A schema is interpreted as it is written, as the API server does with those of custom resources (`apiextensions-apiserver`,
-//! packages `schema/defaulting`, `schema/pruning` and `validation`). Formats and CEL rules of schemas are ignored, as
-//! Gatekeeper does.
+//! Schemas are interpreted as the API server does for custom resources (`apiextensions-apiserver`, packages
+//! `schema/defaulting`, `schema/pruning` and `validation`). Formats and CEL rules are ignored, as in Gatekeeper.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
@@ -10,14 +9,14 @@ use regex::Regex;
 
 use super::node::{At, Content, YamlNode};
 
-/// The schema of every Constraint; that of `parameters` comes from its template.
+/// The schema of every Constraint; the schema of `parameters` comes from its template.
 static CONSTRAINT: LazyLock<YamlNode> = LazyLock::new(|| {
-    // A schema that cannot be read would accept everything; a test reads it.
+    // An unreadable schema would accept everything; a test parses it.
     serde_saphyr::from_str(include_str!("constraint.yaml"))
         .unwrap_or(YamlNode { content: Content::Null, at: At::default() })
 });
 
-/// One way in which a value does not fit its schema.
+/// One violation of a schema.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SchemaError {
     pub(crate) at: At,
@@ -32,8 +31,8 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Makes the schema of `spec.crd.spec.validation` of a template. `legacy` is the default of `legacySchema`: true in
-    /// templates before v1.
+    /// Creates the schema from `spec.crd.spec.validation` of a template. `legacy` is the default of `legacySchema`:
+    /// true in templates before v1.
     pub(crate) fn new(validation: &YamlNode, legacy: bool) -> Self {
         let legacy = match validation.get("legacySchema").content {
             Content::Bool(legacy) => legacy,
@@ -58,7 +57,7 @@ impl Schema {
         Self { root }
     }
 
-    /// Returns every way in which a Constraint does not fit.
+    /// Returns every violation of the schema by a Constraint.
     pub(crate) fn check(&self, constraint: &YamlNode) -> Vec<SchemaError> {
         let mut errors = Vec::new();
         Validation { errors: &mut errors, quiet: false }.value(&self.root, constraint, "");
@@ -85,7 +84,7 @@ fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
     }
 }
 
-/// Accepts fields that a schema does not name, at each level: the meaning of `legacySchema: true`.
+/// Accepts unknown fields at each level of a schema, which is the meaning of `legacySchema: true`.
 fn preserve(schema: &mut YamlNode) {
     let kind = schema.get("type").text().unwrap_or_default().to_owned();
     let at = schema.at;
@@ -108,7 +107,7 @@ fn preserve(schema: &mut YamlNode) {
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Whether a null counts as missing, so that the default replaces it.
+/// Whether a null counts as missing and is replaced by the default.
 fn replaceable(schema: &YamlNode, value: &YamlNode) -> bool {
     value.is_null() && !schema.get("nullable").is_true()
 }
@@ -149,10 +148,10 @@ fn fill_inner(schema: &YamlNode, value: &mut YamlNode) {
     fill(schema, value);
 }
 
-/// Compares a value with a schema.
+/// Validates a value against a schema.
 struct Validation<'a> {
     errors: &'a mut Vec<SchemaError>,
-    /// Inside of `anyOf` and the like: unknown fields are checked by the schema around it.
+    /// Inside `anyOf` and the like, unknown fields are checked by the enclosing schema.
     quiet: bool,
 }
 
@@ -188,7 +187,7 @@ impl Validation<'_> {
         }
     }
 
-    /// Whether a value fits a schema inside of another one.
+    /// Whether a value matches a schema nested in another one.
     fn fits(schema: &YamlNode, value: &YamlNode) -> bool {
         let mut errors = Vec::new();
         Validation { errors: &mut errors, quiet: true }.value(schema, value, "");
@@ -313,7 +312,7 @@ fn article(kind: &str) -> String {
     }
 }
 
-/// Returns the type of a value, and the value if that is short.
+/// Returns the type of a value, and the value itself if it is short.
 fn name(value: &YamlNode) -> String {
     let mut text = if value.is_null() { "null".to_owned() } else { article(value.kind()) };
     if matches!(value.content, Content::Bool(_) | Content::Number(_) | Content::Text(_)) {
@@ -325,7 +324,7 @@ fn name(value: &YamlNode) -> String {
     text
 }
 
-/// Names the key that was probably meant, or all that are known.
+/// Returns a hint with the nearest key, or with all known keys.
 fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
     let known: Vec<&str> = known.collect();
     let likeness = |name: &&str| strsim::jaro_winkler(&name.to_lowercase(), &key.to_lowercase());

@@ -1,4 +1,4 @@
-//! `ConstraintTemplate`s: the Rego inside of the YAML, its lines there, and what Gatekeeper allows in it.
+//! `ConstraintTemplate`s: the Rego embedded in the YAML, its lines, and Gatekeeper's restrictions on it.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use crate::{
     },
 };
 
-/// The only target that Gatekeeper knows.
+/// The only target that Gatekeeper supports.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
-/// The package that the entry module is put into, whatever package it names.
+/// The package that the entry module is moved to, whatever package it declares.
 pub(crate) const PACKAGE: &str = "template";
-/// The rule that judges.
+/// The entrypoint.
 pub(crate) const ENTRY: &str = "violation";
 
-/// One template, read but not compiled.
+/// One template, parsed but not compiled.
 pub(crate) struct Template {
     /// The kind of its Constraints.
     pub(crate) kind: Arc<str>,
-    /// The entry module, then the libraries; none if there is no Rego in it.
+    /// The entry module, followed by the libraries; empty if the template has no Rego.
     pub(crate) modules: Vec<File>,
-    /// The line at which the entry module begins.
+    /// The line at which the entry module starts.
     pub(crate) line: u32,
-    /// Where the modules stand in the file.
+    /// The positions of the modules in the file.
     pub(crate) blocks: Vec<BlockScalar>,
     pub(crate) schema: Schema,
     pub(crate) metadata: Metadata,
-    /// It also holds CEL, which Gatekeeper would prefer.
+    /// Whether it also has CEL code, which Gatekeeper would prefer.
     pub(crate) prefers_cel: bool,
 }
 
-/// The YAML block scalar that holds one module: its lines in the file, and how far they are indented.
+/// The YAML block scalar of one module: its lines in the file, and its indentation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockScalar {
     first: u32,
@@ -46,7 +46,7 @@ pub(crate) struct BlockScalar {
     indent: u32,
 }
 
-/// Turns a column of a module into one of the file, by the line.
+/// Converts a column of a module to a column of the file.
 pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
     let block = blocks.iter().find(|block| (block.first..=block.last).contains(&line));
     column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
@@ -55,7 +55,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
 /// Reads a template; its modules are parsed later.
 ///
 /// # Errors
-/// Returns what is wrong with it; Gatekeeper would refuse it too.
+/// Returns the problem of an invalid template, which Gatekeeper would also refuse.
 pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
     let node = &document.node;
     let (kind, target) = identity(document)?;
@@ -79,7 +79,7 @@ pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem
     Ok(template)
 }
 
-/// Returns the kind of a template's Constraints, and its one target.
+/// Returns the kind of a template's Constraints, and its only target.
 fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
     let node = &document.node;
     let name = node.at(&["metadata", "name"]);
@@ -105,12 +105,12 @@ fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n Ya
     Ok((kind, target))
 }
 
-/// Returns the code that a target holds for an engine.
+/// Returns the code of a target for an engine.
 fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
     target.get("code").items().iter().find(|code| code.get("engine").text() == Some(wanted))
 }
 
-/// Returns the node that holds `rego` and `libs`, and their version; `None` if there is only CEL.
+/// Returns the node with `rego` and `libs`, and their version; `None` if there is only CEL.
 fn source<'n>(
     document: &GatekeeperDocument<'_>,
     kind: &str,
@@ -139,14 +139,15 @@ fn source<'n>(
 }
 
 impl Template {
-    /// Adds a module. Its lines become those of the file, so that every problem and result names the right one.
+    /// Adds a module, padded so that its line numbers are those of the file and every problem and result refers to the
+    /// right line.
     fn add(&mut self, document: &GatekeeperDocument<'_>, node: &YamlNode, part: &str, version: Version) {
         let text = node.text().unwrap_or_default();
         let entry = self.modules.is_empty();
         let block = block(&document.file.text, node);
         let shown: Arc<str> = match &block {
             Some(_) => Arc::clone(&document.file.shown),
-            // The text is folded or quoted: lines of the file are not lines of the module.
+            // The text is folded or quoted, so lines of the file are not lines of the module.
             None => format!("{} ({part} of {})", document.file.shown, self.kind).into(),
         };
         let text = if entry { in_package(text) } else { text.to_owned() };
@@ -158,7 +159,7 @@ impl Template {
         self.blocks.extend(block);
     }
 
-    /// Turns the column and the excerpt of a problem of a module into those of the file around it.
+    /// Converts the column and the excerpt of a module's problem to those of the enclosing file.
     pub(crate) fn in_file(&self, file: &File, problem: Problem) -> Problem {
         if problem.file != file.shown || problem.line == 0 {
             return problem;
@@ -170,11 +171,11 @@ impl Template {
     }
 }
 
-/// Finds the lines of a literal block scalar (or a text of one line) in the text of the file.
+/// Finds the lines of a literal block scalar (or of a one-line text) in the text of the file.
 fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
     let text = node.text()?;
     let begin = node.at.line;
-    // Blank lines at its start belong to the text, but the parser's position is behind them.
+    // Blank lines at the start belong to the text, but the parser's position is after them.
     let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
     let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
     begins.into_iter().filter(|first| *first > 0).find_map(|first| {
@@ -195,7 +196,7 @@ fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
     })
 }
 
-/// Puts an entry module into [`PACKAGE`], so that it cannot collide with a library.
+/// Moves an entry module to [`PACKAGE`], so that it cannot conflict with a library.
 fn in_package(text: &str) -> String {
     let mut text = text.to_owned();
     if let Some(path) = syntax::package_path(&text) {
@@ -204,7 +205,8 @@ fn in_package(text: &str) -> String {
     text
 }
 
-/// Returns what Gatekeeper does not allow in modules that parse: packages, imports and data other than those it gives.
+/// Returns violations of Gatekeeper's restrictions on valid modules: only its own packages, imports and data are
+/// allowed.
 pub(crate) fn check(files: &[&File], modules: &[&Module], nodes: &[references::Node]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (index, (file, module)) in files.iter().zip(modules).enumerate() {

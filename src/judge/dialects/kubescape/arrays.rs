@@ -1,7 +1,8 @@
-//! The arrays of objects that rules get which relate objects to each other, and what such a rule gives for each array.
+//! The arrays of objects for rules that relate objects to each other, and the results of such a rule for each array.
 //!
-//! As Kubescape does on large clusters, a rule gets the objects of one namespace together with those of the cluster, and
-//! the latter alone. When the inventory changes, only arrays in which the rule can see a difference are evaluated again.
+//! As Kubescape does on large clusters, a rule is evaluated on the objects of one namespace together with the
+//! cluster-scoped ones, and on the latter alone. When the inventory changes, only arrays in which the rule can see a
+//! difference are evaluated again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,14 +23,14 @@ use crate::{
 /// `attributes.resourcesAggregator` of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aggregator {
-    /// Instead of RBAC objects, their subjects: each with its binding and role as `relatedObjects`.
+    /// Replaces RBAC objects by their subjects, each with its binding and role as `relatedObjects`.
     Subjects,
-    /// Of all objects, the Pods of the API server.
+    /// Selects the Pods of the API server from all objects.
     ApiServerPod,
 }
 
 impl Aggregator {
-    /// Returns the aggregator of a name; `None` for others, which Kubescape passes over.
+    /// Returns the aggregator with a name; `None` for unknown names, which Kubescape ignores.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "subject-role-rolebinding" => Some(Self::Subjects),
@@ -39,7 +40,7 @@ impl Aggregator {
     }
 }
 
-/// What names an object in a result.
+/// The identity of an object in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) api_version: Arc<str>,
@@ -49,7 +50,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Returns what names an object; `None` for what is none.
+    /// Returns the identity of an object; `None` if the value is not an object.
     pub(crate) fn of(object: &Value) -> Option<Self> {
         let text = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
         let metadata = &object["metadata"];
@@ -62,23 +63,24 @@ impl Identity {
     }
 }
 
-/// The objects of a namespace (`Some`) with those of the cluster, or those of the cluster alone.
+/// The objects of a namespace (`Some`) together with the cluster-scoped ones, or the latter alone.
 pub(crate) type ArrayScope = Option<Arc<str>>;
 
-/// What a rule gives for an array: results by the object that they are about, each with the number of its definition.
+/// The results of a rule for an array, by the object that they are about, each with the index of its definition.
 pub(crate) type ArrayResults = Result<HashMap<Identity, Vec<(usize, Value)>>, Failure>;
 
 /// The objects of one array.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectArray {
-    /// Those of its namespace, in the order of `match`.
+    /// The objects of the namespace, in the order of `match`.
     own: Vec<Value>,
-    /// Those of the cluster.
+    /// The cluster-scoped objects.
     shared: Arc<[Value]>,
 }
 
 impl ObjectArray {
-    /// Whether two arrays hold the same objects in the same states. The inventory keeps an object as it is until it changes.
+    /// Whether two arrays contain the same objects in the same states. The inventory keeps the value of an object until
+    /// it changes.
     fn is_same(&self, other: &Self) -> bool {
         is_same(&self.own, &other.own)
             && (Arc::ptr_eq(&self.shared, &other.shared) || is_same(&self.shared, &other.shared))
@@ -88,7 +90,7 @@ impl ObjectArray {
         self.own.iter().chain(&*self.shared)
     }
 
-    /// Returns what a rule gets of the objects.
+    /// Returns the rule's input.
     pub(crate) fn input(&self, aggregator: Option<Aggregator>) -> Vec<Value> {
         let objects: Vec<Value> = self.objects().cloned().collect();
         if aggregator == Some(Aggregator::Subjects) { subjects(&objects) } else { objects }
@@ -111,7 +113,7 @@ fn is_same_object(before: &Value, now: &Value) -> bool {
     }
 }
 
-/// An array, and what the rule gives for it.
+/// An array with the results of the rule for it.
 #[derive(Debug)]
 pub(crate) struct EvaluatedArray {
     array: ObjectArray,
@@ -119,7 +121,7 @@ pub(crate) struct EvaluatedArray {
 }
 
 impl EvaluatedArray {
-    /// Returns the objects that it has results for; all in the array if it failed.
+    /// Returns the objects that have results; all objects of the array if the evaluation failed.
     fn concerned(&self) -> Vec<Identity> {
         match &self.results {
             Ok(results) => results.keys().cloned().collect(),
@@ -127,7 +129,7 @@ impl EvaluatedArray {
         }
     }
 
-    /// Returns the objects of which two arrays have different results.
+    /// Returns the objects that have different results in two arrays.
     fn differing(&self, before: &Self) -> Vec<Identity> {
         let (Ok(old), Ok(new)) = (&before.results, &self.results) else {
             return before.concerned().into_iter().chain(self.concerned()).collect();
@@ -136,18 +138,18 @@ impl EvaluatedArray {
     }
 }
 
-/// An array that is evaluated when an object in it is.
+/// An array that is evaluated when the first object in it is.
 #[derive(Debug)]
 struct LazyArray {
     array: ObjectArray,
     evaluated: OnceLock<Arc<EvaluatedArray>>,
-    /// What the rule gave for the array of this scope when it was last evaluated, in an earlier state of the inventory.
+    /// The last evaluation for the same scope, in an earlier state of the inventory.
     before: Option<Arc<EvaluatedArray>>,
 }
 
 impl LazyArray {
     fn new(array: ObjectArray, before: Option<Arc<EvaluatedArray>>) -> Self {
-        // What failed may not fail the next time.
+        // A failed evaluation may succeed the next time.
         let kept = before.as_ref().filter(|before| before.results.is_ok() && before.array.is_same(&array));
         let evaluated = kept.map_or_else(OnceLock::new, |kept| OnceLock::from(Arc::clone(kept)));
         Self { array, evaluated, before }
@@ -158,7 +160,7 @@ impl LazyArray {
             .get_or_init(|| Arc::new(EvaluatedArray { array: self.array.clone(), results: evaluate(&self.array) }))
     }
 
-    /// Returns the last evaluation, of this state of the inventory or of an earlier one.
+    /// Returns the last evaluation, in this or an earlier state of the inventory.
     fn last(&self) -> Option<&Arc<EvaluatedArray>> {
         self.evaluated.get().or(self.before.as_ref())
     }
@@ -167,17 +169,17 @@ impl LazyArray {
 /// All arrays of one rule in one state of the inventory. Each is evaluated once, when its results are first needed.
 #[derive(Debug)]
 pub(crate) struct RuleArrays {
-    /// Whether one array holds all objects.
+    /// Whether one array contains all objects.
     whole: bool,
     scopes: BTreeMap<ArrayScope, LazyArray>,
-    /// The results for objects of the cluster in all scopes, as they are in each of them.
+    /// The merged results of all scopes for cluster-scoped objects.
     cluster: OnceLock<ArrayResults>,
-    /// What was evaluated in scopes that are gone.
+    /// The evaluations of scopes that no longer exist.
     gone: Vec<Arc<EvaluatedArray>>,
 }
 
 impl RuleArrays {
-    /// Makes the arrays of one state of the inventory; `before` are those of the state before.
+    /// Creates the arrays of one state of the inventory; `before` are those of the previous state.
     pub(crate) fn new(source: &ArraySource<'_>, before: Option<&Self>) -> Self {
         let last = |scope: &ArrayScope| before?.scopes.get(scope)?.last().cloned();
         let array = |scope: ArrayScope| {
@@ -191,10 +193,10 @@ impl RuleArrays {
         Self { whole: source.whole, scopes, cluster: OnceLock::new(), gone }
     }
 
-    /// Returns the results for an object; none for one that is in no array. `evaluate` evaluates the rule for an array.
+    /// Returns the results for an object; empty if it is in no array. `evaluate` evaluates the rule on an array.
     ///
     /// # Errors
-    /// Returns why an array that the object is in could not be evaluated.
+    /// Returns why an array with the object could not be evaluated.
     pub(crate) fn results(
         &self,
         namespace: Option<&Arc<str>>,
@@ -211,13 +213,13 @@ impl RuleArrays {
         Ok(results.as_ref()?.get(identity).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns the array that an object is in; of several the one without a namespace.
+    /// Returns the array that contains an object; if there are several, the one without a namespace.
     pub(crate) fn array(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<&ObjectArray> {
         let scope = self.scope(namespace, identity).unwrap_or_default();
         self.scopes.get(&scope).map(|array| &array.array)
     }
 
-    /// Returns the scope that an object is in; `None` if it is in all.
+    /// Returns the scope that contains an object; `None` if all do.
     fn scope(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> Option<ArrayScope> {
         if self.whole {
             return Some(None);
@@ -226,8 +228,9 @@ impl RuleArrays {
         namespace.or(is_namespace.then_some(&identity.name)).map(|namespace| Some(Arc::clone(namespace)))
     }
 
-    /// Returns the objects for which the rule has other results than when it was last evaluated, or may have. Arrays for which
-    /// it never was are passed over, as no verdict depends on them, except for what they say of objects of the cluster.
+    /// Returns the objects for which the results of the rule differ, or may differ, from its last evaluation. Arrays
+    /// that were never evaluated are skipped, as no verdict depends on them, except for their results for
+    /// cluster-scoped objects.
     pub(crate) fn differing(&self, mut evaluate: impl FnMut(&ObjectArray) -> ArrayResults) -> BTreeSet<Identity> {
         let mut all: BTreeSet<Identity> = self.gone.iter().flat_map(|gone| gone.concerned()).collect();
         if self.gone.is_empty() && self.scopes.values().all(|array| array.before.is_none()) {
@@ -240,7 +243,7 @@ impl RuleArrays {
                     all.extend(concerned.filter(|identity| identity.namespace.is_none()));
                 }
                 Some(before) if before.array.is_same(&array.array) => {}
-                // What took too long is not evaluated while others wait for the inventory.
+                // An array that took too long is not evaluated here, as other work waits for the inventory.
                 Some(before) if before.results.is_err() => {
                     all.extend(before.array.identities().chain(array.array.identities()));
                 }
@@ -250,14 +253,14 @@ impl RuleArrays {
         all
     }
 
-    /// Returns the number of arrays that were evaluated.
+    /// Returns the number of evaluated arrays.
     #[cfg(test)]
     pub(crate) fn evaluated(&self) -> usize {
         self.scopes.values().filter(|array| array.evaluated.get().is_some()).count()
     }
 }
 
-/// Joins the results that are about objects of the cluster.
+/// Merges the results for cluster-scoped objects.
 fn of_cluster<'a>(arrays: impl Iterator<Item = &'a Arc<EvaluatedArray>>) -> ArrayResults {
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
     for evaluated in arrays {
@@ -271,19 +274,19 @@ fn of_cluster<'a>(arrays: impl Iterator<Item = &'a Arc<EvaluatedArray>>) -> Arra
     Ok(all)
 }
 
-/// One state of the inventory, from which the arrays of a rule are made.
+/// One state of the inventory, from which the arrays of a rule are created.
 pub(crate) struct ArraySource<'a> {
-    /// The objects, as [`Inventory`] lays them out for Gatekeeper.
+    /// The objects, in [`Inventory`]'s layout for Gatekeeper.
     objects: &'a Value,
     kinds: &'a BTreeMap<(String, String), Arc<Kind>>,
     matching: &'a [ResourceMatch],
     whole: bool,
-    /// The objects of the cluster, which are in all arrays.
+    /// The cluster-scoped objects, which are in all arrays.
     shared: Arc<[Value]>,
 }
 
 impl<'a> ArraySource<'a> {
-    /// `whole`: whether one array holds all objects.
+    /// `whole` is whether one array contains all objects.
     pub(crate) fn new(inventory: &'a Inventory, matching: &'a [ResourceMatch], whole: bool) -> Self {
         let objects = inventory.document("inventory");
         let mut source = Self { objects, kinds: inventory.kinds(), matching, whole, shared: Arc::default() };
@@ -293,7 +296,7 @@ impl<'a> ArraySource<'a> {
         source
     }
 
-    /// Returns all scopes that there are.
+    /// Returns all existing scopes.
     fn scopes(&self) -> BTreeSet<ArrayScope> {
         if self.whole {
             return BTreeSet::from([None]);
@@ -302,7 +305,7 @@ impl<'a> ArraySource<'a> {
         namespaces.map(|(name, _)| Some(name)).chain([None]).collect()
     }
 
-    /// Returns the array of a scope: without objects if the namespace has none that the rule is about.
+    /// Returns the array of a scope; empty if no object of the namespace matches the rule.
     fn array(&self, scope: &ArrayScope) -> ObjectArray {
         let (namespaces, cluster) = (&self.objects["namespace"], &self.objects["cluster"]);
         let own = match scope {
@@ -311,7 +314,7 @@ impl<'a> ArraySource<'a> {
                 self.collect(&namespaces.iter().collect::<Vec<_>>(), |_, _, _| true)
             }
             None => Vec::new(),
-            // Below a namespace there is no Namespace.
+            // A Namespace is never below a namespace.
             Some(namespace) => self.collect(&[&namespaces[&**namespace], cluster], |below, [version, kind], name| {
                 below == 0 || is_namespace(version, kind) && *name == **namespace
             }),
@@ -320,9 +323,9 @@ impl<'a> ArraySource<'a> {
         ObjectArray { own, shared: if is_empty { Arc::default() } else { Arc::clone(&self.shared) } }
     }
 
-    /// Returns the objects below these documents that the rule is about and that are wanted, in the order of `match`; each once,
-    /// as two entries of `match` may be about one object. What is wanted depends on the number of the document, `apiVersion` and
-    /// `kind`, and the name.
+    /// Returns the objects below these documents that match the rule and are wanted, in the order of `match`; each only
+    /// once, as two entries of `match` may match one object. The arguments of `wanted` are the index of the document,
+    /// `apiVersion` and `kind`, and the name.
     fn collect(&self, documents: &[&Value], wanted: impl Fn(usize, [&str; 2], &str) -> bool) -> Vec<Value> {
         let mut found = Vec::new();
         for one in self.matching {
@@ -352,8 +355,8 @@ fn is_namespace(version: &str, kind: &str) -> bool {
     version == "v1" && kind == "Namespace"
 }
 
-/// Whether a binding can refer to a role of the kind and name that it refers to. As in Kubescape, what is not set is equal to
-/// anything.
+/// Whether a binding can refer to a role with the kind and name of its `roleRef`. As in Kubescape, an unset field
+/// matches any value.
 fn can_bind(binding: &Value, role: &Value) -> bool {
     let set = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
     let differ =
@@ -368,8 +371,8 @@ fn can_bind(binding: &Value, role: &Value) -> bool {
         && !differ(set(&binding["metadata"]["namespace"]), namespace)
 }
 
-/// Returns the subjects of all bindings whose role is among the objects, as Kubescape joins them: a subject, and below
-/// `relatedObjects` its binding and its role.
+/// Returns the subjects of all bindings whose role is among the objects, in Kubescape's form: a subject with its
+/// binding and its role below `relatedObjects`.
 fn subjects(objects: &[Value]) -> Vec<Value> {
     let ends = |object: &Value, end: &str| value::text(&object["kind"]).is_some_and(|kind| kind.ends_with(end));
     let mut roles: BTreeMap<(&Value, &Value), Vec<&Value>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The controls that no rule judges: frameworks are read by their controls, so each that is not judged has to be named.
+//! The controls that no rule evaluates. Users read frameworks by their controls, so each control that is not evaluated
+//! has to be reported.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -19,14 +20,14 @@ impl Control {
 }
 
 impl Framework {
-    /// Returns the ids of its controls, or in older libraries their names.
+    /// Returns the ids of its controls, or their names in older libraries.
     fn controls(&self) -> impl Iterator<Item = &str> {
         let ids = self.active_controls.iter().map(|active| active.id.as_str());
         ids.chain(self.controls_names.iter().map(String::as_str))
     }
 }
 
-/// Returns a rule that does not judge, with the controls that name it.
+/// Returns a rule that is not evaluated, with the controls that use it.
 pub(crate) fn unjudged_rule(
     (name, file): (&str, &Arc<str>),
     controls: &[&Control],
@@ -37,7 +38,7 @@ pub(crate) fn unjudged_rule(
     Unjudged { name: name.to_owned(), reason: reason.into(), source, controls }
 }
 
-/// Returns the rules that the chosen controls name and that are not among `rules`, and the controls that have none.
+/// Returns the rules of the chosen controls that are not among `rules`, and the controls without rules.
 pub(crate) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Unjudged> {
     let missing = |control: &Control| {
         let unknown = control.rules_names.iter().filter(|name| !rules.contains(name.as_str()));
@@ -48,7 +49,7 @@ pub(crate) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Un
     chosen.iter().flat_map(missing).collect()
 }
 
-/// Returns the controls of a framework that are not among those of the library.
+/// Returns the controls of a framework that the library does not define.
 pub(crate) fn missing_controls((framework, file): &(Framework, Arc<str>), known: &[Control]) -> Vec<Unjudged> {
     let unknown = |id: &&str| !known.iter().any(|control| control.id == **id || control.name == **id);
     let missing = framework.controls().filter(unknown).map(|id| {

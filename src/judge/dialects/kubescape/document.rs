@@ -1,4 +1,4 @@
-//! The JSON documents of a library in Kubescape's layout: what a rule says of itself, controls, frameworks, config inputs.
+//! The JSON documents of a library in Kubescape's layout: rule metadata, controls, frameworks, config inputs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     rego::{File, Problem, analysis::data},
 };
 
-/// `rule.metadata.json`, as far as kaudit reads it.
+/// The fields of `rule.metadata.json` that kaudit uses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RuleMetadata {
@@ -20,10 +20,10 @@ pub(crate) struct RuleMetadata {
     pub(crate) attributes: Map<String, Value>,
     #[serde(default)]
     pub(crate) rule_language: String,
-    /// The kinds that it judges.
+    /// The kinds that it is evaluated on.
     #[serde(rename = "match", default, deserialize_with = "or_default")]
     pub(crate) matching: Vec<ResourceMatch>,
-    /// What it needs that is no object of the cluster.
+    /// Its inputs that are not objects of the cluster.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) dynamic_match: Vec<ResourceMatch>,
     #[serde(default)]
@@ -33,13 +33,13 @@ pub(crate) struct RuleMetadata {
 }
 
 impl RuleMetadata {
-    /// Returns an attribute that is a text; `None` for others.
+    /// Returns an attribute that is a string; `None` for others.
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name)?.as_str()
     }
 }
 
-/// A control: what rules are about, and how bad it is if they fail.
+/// A control: a requirement that rules check, and its severity.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Control {
@@ -63,10 +63,10 @@ pub(crate) struct Control {
     pub(crate) references: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) scanning_scope: Option<ScanningScope>,
-    /// Config inputs that this control sets for its rules, whatever the user's are.
+    /// Config inputs that this control sets for its rules, overriding the user's.
     #[serde(default)]
     pub(crate) fixed_input: Option<FixedInput>,
-    /// The file that it is in.
+    /// The file that defines it.
     #[serde(skip)]
     pub(crate) file: Arc<str>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Control {
 /// Config inputs by name.
 pub(crate) type FixedInput = BTreeMap<String, Value>;
 
-/// Of a control.
+/// The category of a control.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Category {
@@ -84,7 +84,7 @@ pub(crate) struct Category {
     pub(crate) sub_category: Option<Box<Self>>,
 }
 
-/// What a control is for: `cluster`, `file`, or a cloud.
+/// The scope of a control: `cluster`, `file`, or a cloud.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct ScanningScope {
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(crate) struct ScanningScope {
 }
 
 impl Control {
-    /// Returns its severity, which Kubescape takes from the score.
+    /// Returns its severity, which Kubescape derives from the score.
     pub(crate) fn severity(&self) -> Option<Severity> {
         match self.base_score {
             score if score >= 9.0 => Some(Severity::Critical),
@@ -103,41 +103,41 @@ impl Control {
         }
     }
 
-    /// Whether it is for any cluster, and not for that of one cloud.
+    /// Whether it applies to any cluster, not only to those of one cloud.
     pub(crate) fn is_for_any_cluster(&self) -> bool {
         let scopes = self.scanning_scope.as_ref().map_or(&[][..], |scope| &scope.matches);
         scopes.is_empty() || scopes.iter().any(|scope| scope == "cluster" || scope == "file")
     }
 }
 
-/// A framework: a choice of controls, some of them in its own words.
+/// A framework: a selection of controls, some of them with modified texts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Framework {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) active_controls: Vec<ActiveControl>,
-    /// Of older libraries: names instead of ids.
+    /// In older libraries: names instead of ids.
     #[serde(default)]
     pub(crate) controls_names: Vec<String>,
 }
 
-/// A control as a framework takes it.
+/// A control of a framework.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ActiveControl {
     #[serde(rename = "controlID")]
     pub(crate) id: String,
-    /// Fields that the framework words differently.
+    /// Fields that the framework overrides.
     #[serde(default)]
     pub(crate) patch: Map<String, Value>,
 }
 
-/// `null` stands for nothing.
+/// Treats `null` as the default.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// What a JSON file of a library is.
+/// A JSON file of a library.
 pub(crate) enum LibraryDocument {
     Control(Box<Control>),
     Framework(Framework),
@@ -145,15 +145,15 @@ pub(crate) enum LibraryDocument {
     Inputs(BTreeMap<String, Map<String, Value>>),
 }
 
-/// The documents of `data` that rules are configured with.
+/// The documents of `data` that configure rules.
 pub(crate) const INPUTS: [&str; 2] = ["postureControlInputs", "dataControlInputs"];
 
 /// Reads a file if it is a control, a framework or config inputs.
 ///
 /// # Errors
-/// When it is one of them by its keys, and a field has a wrong type.
+/// If the keys are those of one of them, but a field has a wrong type.
 pub(crate) fn read(file: &File) -> Result<Option<LibraryDocument>, Problem> {
-    // Most files are none of these.
+    // Avoids parsing most files.
     let known = ["controlID", "activeControls", "controlsNames", "ControlInputs"];
     if !known.iter().any(|word| file.text.contains(word)) {
         return Ok(None);

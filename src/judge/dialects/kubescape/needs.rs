@@ -1,9 +1,10 @@
-//! Which rules of a library are not judged by, and why: Kubescape gives them what is no object of the cluster.
+//! Decides which rules of a library are not evaluated, and why: they need inputs of Kubescape that are not objects of
+//! the cluster.
 
 use super::document::RuleMetadata;
 use crate::rego::Problem;
 
-/// Functions that Kubescape adds to OPA's, and what they need.
+/// Functions that Kubescape adds to OPA, and what they need.
 const BUILTINS: [(&str, &str); 4] = [
     ("cosign.verify", "the signatures of images"),
     ("cosign.has_signature", "the signatures of images"),
@@ -11,7 +12,7 @@ const BUILTINS: [(&str, &str); 4] = [
     ("http.send", "the network"),
 ];
 
-/// Where what is matched dynamically comes from, by a part of its API group.
+/// The sources of dynamically matched inputs, by a part of their API group.
 const EXTERNAL: [(&str, &str); 6] = [
     ("hostdata.kubescape.cloud", "what Kubescape's host scanner reads on the nodes"),
     ("apiserverinfo.kubescape.cloud", "what Kubescape's host scanner reads of the API server"),
@@ -21,7 +22,7 @@ const EXTERNAL: [(&str, &str); 6] = [
     ("azure.com", "the description of the cluster by its cloud"),
 ];
 
-/// Returns why a rule is not judged by; `None` for one that is.
+/// Returns why a rule is not evaluated; `None` if it is.
 pub(crate) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<String> {
     if !has_module || !rule.rule_language.is_empty() && !rule.rule_language.eq_ignore_ascii_case("rego") {
         return Some(format!("it is not written in Rego, but in {:?}", rule.rule_language));
@@ -47,7 +48,7 @@ pub(crate) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<Stri
     nothing.then(|| "it names no kind of object (match)".to_owned())
 }
 
-/// Returns why a rule is not judged by if it was refused for a function that only Kubescape has.
+/// Returns why a rule is not evaluated if it was refused because of a function that only Kubescape provides.
 pub(crate) fn needs_builtin(problems: &[Problem]) -> Option<String> {
     let mut refused = problems.iter().filter(|problem| problem.is_refusal());
     let of = |problem: &Problem| BUILTINS.iter().find(|(name, _)| problem.message.contains(name));

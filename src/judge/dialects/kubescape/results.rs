@@ -1,4 +1,4 @@
-//! The results of rules as Kubescape reads them: which objects they are about, and what they say.
+//! Interprets the values of rules as Kubescape does: the objects that they are about, and their messages.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     rego::value,
 };
 
-/// The paths in a result that say what to look at or to change.
+/// The paths in a result to review or change.
 const PATHS: [&str; 4] = ["failedPaths", "reviewPaths", "deletePaths", "fixPaths"];
 
 /// Objects of an array by kind, namespace and name.
@@ -29,7 +29,8 @@ impl ObjectsByName {
     }
 }
 
-/// Returns the objects that a result is about: those that it names, or the binding of a subject that it names.
+/// Returns the objects that a result is about: the objects that it lists, or the binding of the subject that it
+/// contains.
 pub(crate) fn concerned(response: &Value, objects: &ObjectsByName) -> Vec<Identity> {
     let about = field(response, "alertObject");
     let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
@@ -46,7 +47,7 @@ pub(crate) fn concerned(response: &Value, objects: &ObjectsByName) -> Vec<Identi
     all
 }
 
-/// Makes a finding of a result; `None` if its status is that nothing is wrong.
+/// Converts a value into a result; `None` if its status is that the check passed.
 pub(crate) fn finding(control: &ControlRule, response: &Value, descriptor: &Arc<RuleDescriptor>) -> Option<Finding> {
     let text = |key: &str| value::text(field(response, key)).filter(|text| !text.is_empty());
     let rule = &control.rule;
@@ -65,7 +66,7 @@ pub(crate) fn finding(control: &ControlRule, response: &Value, descriptor: &Arc<
     })
 }
 
-/// Returns the paths of a result, and what names the objects and the subject that it relates to the one it is about.
+/// Returns the paths of a result, and the identities of its related objects and of its subject.
 fn details(response: &Value) -> Option<Arc<Map<String, serde_json::Value>>> {
     let mut all = paths(response);
     let related: Vec<serde_json::Value> = items(field(response, "relatedObjects"))
@@ -93,7 +94,7 @@ fn paths(from: &Value) -> Vec<(String, serde_json::Value)> {
     lists.copied().chain(command).map(|key| (key.to_owned(), json(field(from, key)))).collect()
 }
 
-/// Returns a field by its name in upper or lower case, as Kubescape reads results.
+/// Returns a field by its name, ignoring case, as Kubescape does.
 fn field<'v>(of: &'v Value, name: &str) -> &'v Value {
     let exact = &of[name];
     if *exact != Value::Undefined {
@@ -103,7 +104,7 @@ fn field<'v>(of: &'v Value, name: &str) -> &'v Value {
     value::object(of).and_then(|fields| fields.iter_sorted().find(is)).map_or(exact, |(_, value)| value)
 }
 
-/// Returns what names an object, or a subject.
+/// Returns the identifying fields of an object or subject.
 fn named(object: &Value) -> Map<String, serde_json::Value> {
     let fields = ["apiVersion", "apiGroup", "kind", "namespace", "name"].into_iter().filter_map(|key| {
         let value = [&object[key], &object["metadata"][key]].into_iter().find_map(value::text)?;
