@@ -1,12 +1,12 @@
-//! Ownership: which source a package belongs to, and which files of other sources a source can read.
+//! Ownership: the source that owns each package, and the files of other sources that a source can read.
 //!
-//! The local paths of a command line are one source, because they are one operator's. The library, each bundle, each
-//! `ConfigMap` and the objects of Gatekeeper are sources of their own. Each source is compiled by itself, so that it cannot
-//! change the results of another: it sees its own files, those of the local paths, and packages and data of sources that were
-//! named before it if it refers to them. `ConfigMap`s of one namespace also see each other.
+//! All local paths of a command line are one source, because they belong to one operator. The builtin library, each
+//! bundle, each `ConfigMap` and the Gatekeeper objects are separate sources. Each source is compiled separately, so
+//! that it cannot change the results of another: it sees its own files, those of the local paths, and packages and data
+//! of earlier sources that it refers to. `ConfigMap`s in one namespace also see each other.
 //!
-//! A package belongs to the first source that defines it, in the order of the command line, and keeps its owner while kaudit
-//! runs. Files of other sources that define it again are refused, except for exact copies, which count once.
+//! A package is owned by the first source that defines it, in the order of the command line, and keeps its owner while
+//! kaudit runs. Files of other sources that define it again are refused, except for exact copies, which are ignored.
 
 mod parsed_data;
 
@@ -37,7 +37,7 @@ use crate::rego::{
     problem::number,
 };
 
-/// What kind of source files are from.
+/// The kind of source that files come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SourceOrigin {
     /// Files and directories, or a commit.
@@ -56,13 +56,13 @@ pub(super) struct OwnedFiles {
     name: Arc<str>,
     origin: SourceOrigin,
     pub(super) files: Vec<File>,
-    /// What refused files would have defined.
+    /// The definitions of refused files.
     pub(super) missing: Missing,
-    /// Whether nothing of the source can be used.
+    /// Whether the source is unusable as a whole.
     pub(super) unreadable: bool,
 }
 
-/// Reads the files of `sources`, by owner, in the order in which the sources were named; tests are left out.
+/// Reads the files of `sources`, by owner, in the order of the sources.
 pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
     let mut owners: Vec<(SourceOrigin, Vec<PolicySource>)> = Vec::new();
     for source in sources {
@@ -89,7 +89,7 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
         }
         problems.extend(found);
         owned.refuse_excess(limits, problems);
-        // Bundles that another one overlaps with are left out as a whole.
+        // Bundles that overlap with an earlier one are left out as a whole.
         if overlaps.iter().any(named) {
             owned.files.clear();
         }
@@ -101,7 +101,7 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
 }
 
 impl SourceOrigin {
-    /// `None` if the source brings no files.
+    /// Returns the origin of a source; `None` if it has no files.
     fn of(source: &PolicySource) -> Option<Self> {
         Some(match source {
             PolicySource::Framework(_) | PolicySource::Rules(_) => return None,
@@ -122,12 +122,13 @@ impl SourceOrigin {
 }
 
 impl OwnedFiles {
-    /// Whether objects of Gatekeeper in it may exempt namespaces from all Constraints.
+    /// Whether its Gatekeeper objects may exempt namespaces from all Constraints.
     pub(super) fn may_exempt(&self) -> bool {
         matches!(self.origin, SourceOrigin::Local | SourceOrigin::Gatekeeper)
     }
 
-    /// Whether values that aliases in data stand for are not too much; they are counted in `replayed`.
+    /// Whether the values in the file, with aliases expanded, stay within the limit; `replayed` is the running count of
+    /// the source.
     pub(super) fn may_hold(
         &self,
         file: &File,
@@ -152,7 +153,7 @@ impl OwnedFiles {
         matches!(self.origin, SourceOrigin::Local | SourceOrigin::Builtin)
     }
 
-    /// Removes the files that are too much for one source, before any of them is parsed.
+    /// Removes the files that exceed the limits of one source, before any of them is parsed.
     fn refuse_excess(&mut self, limits: &Limits, problems: &mut Vec<Problem>) {
         let most = if self.is_own() { limits.source } else { limits.foreign_source };
         let (mut values, mut tokens) = (0_usize, 0_usize);
@@ -180,7 +181,7 @@ impl OwnedFiles {
         }
     }
 
-    /// Whether it is the library inside the binary.
+    /// Whether it is the builtin library.
     pub(super) fn is_builtin(&self) -> bool {
         self.origin == SourceOrigin::Builtin
     }
@@ -189,7 +190,7 @@ impl OwnedFiles {
         self.origin == SourceOrigin::Local
     }
 
-    /// Removes a file, and reports why.
+    /// Removes a file and reports the reason.
     fn refuse(&mut self, index: usize, problem: Problem, problems: &mut Vec<Problem>) {
         let file = self.files.remove(index);
         self.missing.unparsed(&file);
@@ -197,10 +198,10 @@ impl OwnedFiles {
     }
 }
 
-/// The sources of a policy set, as far as one reads what another brings.
+/// The sources of a policy set, with the packages that they can import from each other.
 pub(super) struct SourcePackages<'f> {
     pub(super) all: &'f [OwnedFiles],
-    /// The packages of modules, by the name of the file.
+    /// The packages of modules, by file name.
     packages: BTreeMap<&'f str, Path>,
     /// The modules of each source by their packages.
     modules: Vec<BTreeMap<Path, Vec<&'f File>>>,
@@ -208,18 +209,20 @@ pub(super) struct SourcePackages<'f> {
 
 /// A package and the source that owns it.
 struct OwnedPackage {
-    /// The place of the source in the order of `-p`.
+    /// The index of the source in the order of `-p`.
     source: usize,
-    /// Name and text of each module.
+    /// File name and text of each module.
     modules: Vec<(Arc<str>, String)>,
 }
 
-/// The name of the source that owns each package; empty if there is only one source.
+/// The owning source of each package, by name; empty if there is only one source.
 pub(super) type PackageOwners = BTreeMap<Path, Arc<str>>;
 
-/// Removes the modules that define a package which another source owns, and the copies of its modules; returns the owners.
+/// Removes modules that define a package owned by another source, and copies of that source's modules; returns the
+/// owners.
 ///
-/// A package belongs to the source that owned it `before`, as long as that defines it, and else to the first that does.
+/// A package is owned by its owner `before`, as long as that source defines it, and otherwise by the first source that
+/// does.
 pub(super) fn refuse_packages(
     owners: &mut [OwnedFiles],
     before: &PackageOwners,
@@ -256,7 +259,7 @@ pub(super) fn refuse_packages(
     owned.into_iter().map(|(package, owner)| (package, Arc::clone(&owners[owner.source].name))).collect()
 }
 
-/// Returns the packages that sources owned before and still define.
+/// Returns the packages whose previous owners still define them.
 fn kept(owners: &[OwnedFiles], before: &PackageOwners) -> BTreeMap<Path, OwnedPackage> {
     let mut owned: BTreeMap<Path, OwnedPackage> = BTreeMap::new();
     if before.is_empty() {
@@ -274,8 +277,8 @@ fn kept(owners: &[OwnedFiles], before: &PackageOwners) -> BTreeMap<Path, OwnedPa
     owned
 }
 
-/// Returns the modules whose packages belong to their source: all but tests and the rules in Kubescape's layout, which are
-/// compiled one by one.
+/// Returns the modules whose packages are owned by their source: all except tests and the rules in Kubescape's layout,
+/// which are compiled separately.
 fn packaged(files: &[File]) -> impl Iterator<Item = &File> {
     let rules = kubescape::rule_directories(files);
     let is_rule = move |file: &File| FilePath::new(&*file.shown).ancestors().skip(1).any(|above| rules.contains(above));
@@ -290,7 +293,7 @@ fn is_owned(file: &File, package: &Path, owner: &str, module: &str) -> Problem {
     Problem::refused(&file.shown, message).at(&file.text, line, 1).help(help)
 }
 
-/// Returns the package of a module; if its declaration cannot be read, the package that its lines seem to declare.
+/// Returns the package of a module; if its declaration is invalid, the package that its lines seem to declare.
 fn package(file: &File) -> Path {
     let declaration =
         syntax::package_path(&file.text).and_then(|path| syntax::read(&file.text[..path.end], file.version()).ok());
@@ -326,26 +329,27 @@ impl<'f> SourcePackages<'f> {
         reader != owner && (owner < reader || *other == SourceOrigin::Local || siblings)
     }
 
-    /// Whether the source `reader` sees the data of `owner`: the library only that of local paths.
+    /// Whether the source `reader` sees the data of `owner`; the builtin library sees only that of local paths.
     fn sees_data(&self, reader: usize, owner: usize) -> bool {
         let is_builtin = self.all[reader].origin == SourceOrigin::Builtin;
         self.sees(reader, owner) && (!is_builtin || self.all[owner].origin == SourceOrigin::Local)
     }
 
-    /// Whether a source would miss data of another that cannot be read: that of local paths.
+    /// Whether unreadable data of `owner` affects the source `reader`: only data of local paths does.
     pub(super) fn depends_on_data(&self, reader: usize, owner: usize) -> bool {
         reader != owner && self.all[owner].is_local()
     }
 
-    /// Returns the files of local paths that may hold inputs, controls or frameworks for libraries of other sources.
+    /// Returns the files of local paths that may contain inputs, controls or frameworks for libraries of other sources.
     pub(super) fn shared_inputs(&self) -> Vec<File> {
         let local = self.all.iter().filter(|owner| owner.is_local() && self.all.len() > 1);
         local.flat_map(|owner| &owner.files).filter(|file| file.form != Form::Rego).cloned().collect()
     }
 
-    /// Returns the modules of other sources that modules of a source refer to, directly or through others: for each reference
-    /// those of the first source that has any, the source of the reference before all others. Nothing is imported at, below or
-    /// above a package of the source itself, where it could be in the way.
+    /// Returns the modules of other sources that the modules of a source refer to, directly or indirectly. Each
+    /// reference selects the modules of the first source that has any; the source that contains the reference comes
+    /// before all others. Nothing is imported at, below or above a package of the source itself, where it could
+    /// conflict.
     pub(super) fn imported(&self, reader: usize, modules: &[&'f File]) -> Vec<&'f File> {
         let visible: Vec<usize> = (0..self.all.len()).filter(|owner| self.sees(reader, *owner)).collect();
         let (mut found, mut names) = (Vec::new(), BTreeSet::new());
@@ -384,7 +388,7 @@ impl<'f> SourcePackages<'f> {
         self.packages.get(&*file.shown).is_some_and(|package| !self.at(reader, package).is_empty())
     }
 
-    /// Returns a warning for each module that refers to a package or data of a source which it does not see.
+    /// Returns a warning for each module that refers to a package of a source that it does not see.
     pub(super) fn unseen(&self, reader: usize, modules: &[&File], imported: &[&File]) -> Vec<Problem> {
         if self.all[reader].origin == SourceOrigin::Builtin {
             return Vec::new();
@@ -410,8 +414,8 @@ impl<'f> SourcePackages<'f> {
         modules.iter().filter_map(problem).collect()
     }
 
-    /// Returns the problems of data at a package of another source. What they refuse must not be read; the source that owns
-    /// the package reads none of it.
+    /// Returns a problem for data at a package of another source. Data whose problem is a refusal must not be used; the
+    /// source that owns the package never uses it.
     pub(super) fn data_at_packages(&self, data: &[&[ParsedData<'f>]]) -> Vec<(usize, usize, Problem)> {
         let mut problems = Vec::new();
         let packages: Vec<(usize, &Path)> = (0..self.all.len())
@@ -433,7 +437,7 @@ impl<'f> SourcePackages<'f> {
         problems
     }
 
-    /// Returns the `data` of a source: its own, and that of other sources which its modules refer to.
+    /// Returns the `data` of a source: its own, and the data of other sources that its modules refer to.
     pub(super) fn data(
         &self,
         reader: usize,

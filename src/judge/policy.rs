@@ -1,4 +1,4 @@
-//! One policy as it was loaded: its name, what it reads, and its rules.
+//! One loaded policy: its name, its read set, and its rules.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,31 +11,31 @@ use super::{
 };
 use crate::rego::Version;
 
-/// One package with rules that judge, or one Constraint.
+/// One package with entrypoint rules, or one Constraint.
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// The package without `data.`, or the kind of the Constraint.
     pub name: Arc<str>,
-    /// Which input it expects, and how its value is read.
+    /// The dialect, which defines its input and how its values are read.
     pub dialect: Dialect,
-    /// The versions of Rego that its modules are written in.
+    /// The Rego versions of its modules.
     pub versions: BTreeSet<Version>,
-    /// The file that its first rule is in, or the Constraint.
+    /// The file of its first rule, or of the Constraint.
     pub source: Arc<str>,
-    /// The line there, from 1.
+    /// The line of that rule, starting at 1.
     pub line: u32,
-    /// Whether it comes from the library inside the binary.
+    /// Whether it belongs to the builtin library.
     pub is_builtin: bool,
     /// The annotations of the package.
     pub metadata: Metadata,
     /// What its results depend on besides the object.
     pub depends: Dependencies,
-    /// The kinds that it can say anything about.
+    /// The kinds that it can have results for.
     pub matches: Matches,
-    /// What it reads of the objects that it judges.
+    /// The fields of evaluated objects that it reads.
     pub reads: Projection,
-    /// Whether it iterates over all objects of a kind for each object that it checks.
+    /// Whether it iterates over all objects of a kind for each evaluated object.
     pub scans_inventory: bool,
-    /// The rules that judge, sorted by name; a Constraint is one rule.
+    /// The entrypoint rules, sorted by name; a Constraint is one rule.
     pub rules: Vec<Rule>,
 }

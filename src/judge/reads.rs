@@ -1,15 +1,18 @@
-//! What the policies can read of an object, and which kinds they can say anything about.
+//! Static analysis of policies: the fields of an object that they can read, and the kinds that they can have results
+//! for.
 //!
-//! A verdict is a function of the parts of the object that the rules can read. They are found at load by going through the
-//! rules as the evaluator would, with what each expression may be instead of values: where a place of the input is only
-//! handed around it is not read, where it is compared, printed or given to a builtin it is, and what is not understood
-//! counts as reading everything. The walk is done once for every kind that the policies compare the object's kind with,
-//! and once for all other kinds; a rule that fails for sure on a kind is not asked about it.
+//! A verdict is a function of the fields that the rules can read. The analysis finds these fields at load time by
+//! abstract interpretation: it walks the rules as the evaluator would, with the possible values of each expression. A
+//! field that is only passed on is not read; a field that is compared, printed or passed to a builtin is; constructs
+//! that the analysis does not understand count as reading everything. The rules are walked once for every kind that the
+//! policies compare the object's kind with, and once for all other kinds; a rule that is certain to fail for a kind is
+//! not evaluated on it.
 //!
-//! In Kubescape's dialect the input is an array; whether a rule relates its elements to each other is found, too.
+//! In Kubescape's dialect, the input is an array; the analysis also finds out whether a rule relates its elements to
+//! each other.
 //!
-//! In: the definitions of a unit, resolved and in the order of evaluation. Out: the [`Queries`] of each group, with what each
-//! rule reads.
+//! Input: the definitions of a unit, resolved and in the order of evaluation. Output: the [`Queries`] of each group,
+//! with the read set of each rule.
 
 mod calls;
 mod documents;

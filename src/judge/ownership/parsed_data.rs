@@ -1,4 +1,4 @@
-//! Data files that were parsed, and what other sources see of them.
+//! Parsed data files, and what other sources see of them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A data file that was parsed.
+/// A parsed data file.
 #[derive(Debug)]
 pub(in crate::judge) struct ParsedData<'f> {
     pub(in crate::judge) file: &'f File,
@@ -20,8 +20,8 @@ pub(in crate::judge) struct ParsedData<'f> {
 }
 
 impl ParsedData<'_> {
-    /// Adds what is wanted of it to the data of another source, without what lies in packages of that source. Conflicts are
-    /// problems of the source that brings the file.
+    /// Adds the wanted keys to the data of another source, except for paths in packages of that source. Conflicts are
+    /// reported by the source that contains the file.
     pub(super) fn add_to(&self, data: &mut Data, wanted: &WantedData, packages: &BTreeSet<&Path>) {
         let directory = self.file.directories.first();
         if directory.is_some_and(|key| !wanted.has(key)) {
@@ -39,7 +39,7 @@ impl ParsedData<'_> {
     }
 }
 
-/// The keys at the top of `data` that modules refer to.
+/// The top-level keys of `data` that modules refer to.
 pub(super) struct WantedData(Option<BTreeSet<String>>);
 
 impl WantedData {
@@ -60,7 +60,7 @@ fn nested(directories: &[String], value: Value) -> Value {
     directories.iter().rev().fold(value, below)
 }
 
-/// Whether a value below directories gives something at a path, or in its way.
+/// Whether a value below directories defines a path, or conflicts with it.
 pub(super) fn gives(directories: &[String], value: &Value, path: &[String]) -> bool {
     let Some((key, rest)) = path.split_first() else { return true };
     match (directories.split_first(), value) {
@@ -70,7 +70,7 @@ pub(super) fn gives(directories: &[String], value: &Value, path: &[String]) -> b
     }
 }
 
-/// Removes what is at a path.
+/// Removes the value at a path.
 fn prune(values: &mut Map<String, Value>, path: &[String]) {
     let Some((key, rest)) = path.split_first() else { return };
     match values.get_mut(key) {

@@ -11,7 +11,7 @@ use crate::{
     rego::{Limits, analysis::cpu_time::CpuTimer},
 };
 
-/// How a source is named on a command line.
+/// The kind of a source on a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SourceKind {
     Builtin,
@@ -50,7 +50,7 @@ fn load(sources: &[PolicySource]) -> PolicySet {
     PolicySet::load_partly(sources, &Limits::default()).unwrap()
 }
 
-/// The results for a privileged Pod, without those that a source gives.
+/// Returns the results for a privileged Pod, without those of the source `attacker`.
 fn results_without(set: &PolicySet, attacker: &str) -> Vec<String> {
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"evil","namespace":"d"},
         "spec":{"containers":[{"name":"c","image":"x","securityContext":{"privileged":true}}]}}"#;
@@ -71,7 +71,7 @@ fn results(set: &PolicySet) -> Vec<String> {
     results_without(set, "-")
 }
 
-/// Which rules may be excused, and their titles.
+/// Returns the rules of all other sources with their metadata.
 fn metadata(set: &PolicySet, attacker: &str) -> Vec<String> {
     let policies = set.policies.iter().filter(|policy| !policy.source.starts_with(attacker));
     policies
@@ -87,7 +87,7 @@ const DATA: &[u8] = b"{\"own\": {\"words\": [\"word\"]}}";
 /// A file's name and text.
 type NamedText = (&'static str, &'static [u8]);
 
-/// What a hostile source brings.
+/// Returns the files of hostile sources.
 fn attacks() -> Vec<(&'static str, Vec<NamedText>)> {
     vec![
         ("its package", vec![("x.rego", b"package victim\n\ndeny contains \"other\"\n")]),
@@ -145,7 +145,7 @@ fn no_source_changes_the_results_of_an_earlier_one() {
             {
                 let hostile = source(attacker, if attacker == SourceKind::ConfigMap { "x" } else { shown }, &files);
                 let set = load(&[victim.clone(), hostile]);
-                // Objects of one namespace may look each other up.
+                // `ConfigMap`s in one namespace may read each other's packages and data.
                 let siblings = attacker == SourceKind::ConfigMap && name == "victim" && what.ends_with("looked up");
                 if !siblings {
                     assert_eq!(results_without(&set, shown), want, "{what} of {shown} for {name}: {:?}", set.problems);
@@ -188,7 +188,7 @@ fn a_source_uses_those_before_it_and_local_files() {
         let why = "data.lib.victim is a package of oci://r/lib:1, which is named later and not read here";
         assert!(set.problems.iter().any(|problem| problem.message == why), "{:?}", set.problems);
     }
-    // The library's own, too.
+    // The builtin library can be used, too.
     let own = source(
         SourceKind::Local,
         "own",
@@ -200,7 +200,7 @@ fn a_source_uses_those_before_it_and_local_files() {
         "{:?}",
         set.problems
     );
-    // Local data says which release it is.
+    // Local data sets the Kubernetes release.
     let release = source(SourceKind::Local, "own", &[("r.json", b"{\"kaudit\": {\"kubernetes_version\": \"1.20\"}}")]);
     let budget = r#"{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"i"}}"#;
     let judged = |sources: &[PolicySource]| {
@@ -232,7 +232,7 @@ fn a_copy_counts_once() {
     assert_eq!((results(&set), set.is_partial()), (results(&load(&[one])), false), "{:?}", set.problems);
 }
 
-/// Loads a source of a kind together with a small local policy; returns what is refused of it.
+/// Loads a source of this kind together with a small local policy; returns the refused files of the source.
 fn refused_of(kind: SourceKind, files: &[(&str, &[u8])]) -> Vec<String> {
     let small = source(SourceKind::Local, "small", &[("a.rego", b"package small\n\ndeny contains \"small\"\n")]);
     let set = load(&[source(kind, "large", files), small]);
@@ -266,7 +266,7 @@ fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
             assert_eq!(excess, 5 - fits, "{what} {kind:?}: {refused:?}");
         }
     }
-    // Local paths may hold more.
+    // Local paths have higher limits.
     let files: Vec<(String, &[u8])> =
         (0..5).map(|number| (format!("d{number}/data.json"), values.as_bytes())).collect();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, text)| (&**name, *text)).collect();
@@ -289,13 +289,13 @@ fn loading_takes_time_in_proportion_to_the_modules() {
         assert_eq!(load(&[source]).policies.len(), count);
         timer.elapsed()
     };
-    // What is done once does not count.
+    // Warm-up: one-time work is not measured.
     took(10);
     let (few, many) = (took(150), took(1_200));
     assert!(many < few * 20, "{few:?} for 150, {many:?} for 1,200");
 }
 
-/// Loads a bundle of modules with these texts beside a small local policy; returns its policies and what is refused.
+/// Loads a bundle with these modules together with a small local policy; returns its policies and the refused files.
 fn load_modules(modules: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
     let files: Vec<(String, String)> =
         modules.enumerate().map(|(number, text)| (format!("m{number:04}.rego"), text)).collect();

@@ -1,4 +1,4 @@
-//! Calls: functions of the policies by what they do with their arguments, builtins by what is known of them.
+//! Calls: functions of the policies by how they use their arguments, builtins by a description of each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::rego::analysis::{
 };
 
 impl<'a> Walker<'a> {
-    /// Walks a call that is a statement; behind its arguments may be what its result is unified with.
+    /// Walks a call that is a statement; its arguments may be followed by the term that its result is unified with.
     pub(super) fn called(&mut self, call: &'a ResolvedCall) -> Certainty {
         if let Some((left, right)) = call.as_equality() {
             return self.unify(left, right);
@@ -67,14 +67,14 @@ impl<'a> Walker<'a> {
             values.push(value);
         }
         let sure = values.iter().all(|value| value.sure);
-        // Without parameters it is a rule.
+        // A function without parameters is a rule.
         let values = (!values.is_empty()).then_some(values);
         let mut value = self.call(path, values, Some(site));
         value.sure &= sure;
         value
     }
 
-    /// Reads all of a term; whether it is undefined for sure.
+    /// Marks all of a term as read; returns whether it is certainly undefined.
     fn read_whole(&mut self, term: &'a ResolvedTerm) -> bool {
         let value = self.term(term);
         let nothing = value.is_nothing();
@@ -94,7 +94,7 @@ impl<'a> Walker<'a> {
             ("count", [collection]) => {
                 let value = self.term(collection);
                 self.frame.risk |= !value.is_nothing();
-                // The length of a text.
+                // The length of a string.
                 value.places.iter().for_each(|place| self.frame.reads.insert(place, false));
                 self.elements(&value);
                 defined(&value)
@@ -135,7 +135,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What builtins make of arrays.
+    /// Array builtins: the elements of the result are those of the arguments.
     fn array_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
         match (name, arguments) {
             ("array.concat", [left, right]) => {
@@ -159,7 +159,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What `result.new` makes: the message and the name of the cause are only handed around.
+    /// The result of `result.new`: the message and the name of the cause are only passed on.
     fn new_result(&mut self, message: &'a ResolvedTerm, cause: &'a ResolvedTerm) -> Possible {
         let (message, cause) = (self.term(message), self.term(cause));
         if message.is_nothing() || cause.is_nothing() {
@@ -181,7 +181,7 @@ impl<'a> Walker<'a> {
         Possible { fields: Some(fields), sure, ..Possible::default() }
     }
 
-    /// An array of elements of other arrays.
+    /// Returns an array with elements of other arrays.
     fn listed(&mut self, from: &[&Possible], elements: Possible) -> Possible {
         if from.iter().any(|array| array.is_nothing()) {
             return Possible::default();
@@ -194,7 +194,7 @@ impl<'a> Walker<'a> {
         Possible::array(elements, false)
     }
 
-    /// Counts all arguments as read.
+    /// Marks all arguments as read.
     pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
         self.frame.reads.clock |= is_impure(name);
         let mut nothing = false;
@@ -204,7 +204,7 @@ impl<'a> Walker<'a> {
         if nothing {
             return Possible::default();
         }
-        // An error in strict evaluation.
+        // May fail in strict evaluation.
         self.frame.risk = true;
         Possible::other()
     }
@@ -243,7 +243,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// `json.patch` that adds fields: the object is only handed around, and may have others in place of its own.
+    /// `json.patch` that adds fields: the object is only passed on, possibly with some fields replaced.
     fn with_fields(&mut self, object: &'a ResolvedTerm, added: &[(&'a str, &'a ResolvedTerm)]) -> Possible {
         let mut patched = self.term(object);
         // The patch of anything but an object is undefined.
@@ -256,12 +256,12 @@ impl<'a> Walker<'a> {
             let fields = Some(BTreeMap::from([(Arc::from(*name), value)]));
             patched.join(Possible { fields, ..Possible::default() });
         }
-        // An error in strict evaluation.
+        // May fail in strict evaluation.
         self.frame.risk = true;
         if nothing { Possible::default() } else { patched }
     }
 
-    /// `object.get` with a key or an array of keys reads no more than what it finds.
+    /// `object.get` with a key or an array of keys reads only the value that it finds.
     fn object_get(&mut self, object: &'a ResolvedTerm, key: &'a ResolvedTerm, default: &'a ResolvedTerm) -> Possible {
         let (object, default) = (self.term(object), self.term(default));
         if object.is_nothing() || default.is_nothing() {
@@ -278,7 +278,7 @@ impl<'a> Walker<'a> {
             key.is_scalar() && key.scalars.iter().all(|key| matches!(key, Scalar::Value(_) | Scalar::OtherKind))
         };
         if !keys.iter().all(one) {
-            // It may be a path of any length.
+            // The key may be a path of any length.
             for key in keys {
                 self.whole(key);
             }
@@ -296,12 +296,12 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Splits the arguments of a function from what its result is unified with.
+/// Separates the arguments of a function from the term that its result is unified with.
 fn split(arguments: &[ResolvedTerm], arity: usize) -> (&[ResolvedTerm], &[ResolvedTerm]) {
     arguments.split_at(arity.min(arguments.len()))
 }
 
-/// Returns what patches add to an object, if they are written there, and do nothing else than to add fields.
+/// Returns the fields that literal patches add to an object; `None` if the patches do anything else.
 fn added_fields(patches: &ResolvedTerm) -> Option<Vec<(&str, &ResolvedTerm)>> {
     let ResolvedValue::Array(items) = &patches.value else { return None };
     items.iter().map(added_field).collect()

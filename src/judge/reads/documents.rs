@@ -1,4 +1,4 @@
-//! What rules read of `input` and `data`, as it is collected rule by rule.
+//! The paths below `input` and `data` that rules read, collected rule by rule.
 
 use super::{
     inventory::{self, InventoryReads},
@@ -9,35 +9,35 @@ use crate::judge::{
     dialect::{Dialect, InputForm},
 };
 
-/// What some rules read of the documents.
+/// The read set of some rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
-    /// From `input` and `data` on; of `data` only what holds other objects.
+    /// Paths starting at `input` and `data`; below `data`, only the documents with other objects.
     documents: Tree,
-    /// Of these, what is looked into. All else is only handed around, compared with its like in sets, and printed: a text
-    /// that is like no other can be replaced, in the object and in results alike.
+    /// The subset of these that is inspected. All other fields are only passed on, compared with their like in sets,
+    /// and printed: a string that differs from all others can be replaced in the object and in its results.
     looked_into: Tree,
-    /// Places of the object's name and namespace that are printed and nothing else: not even compared.
+    /// Paths of the object's name and namespace that are only printed, not even compared.
     printed: Tree,
-    /// Places below `data` whose elements are iterated over.
+    /// Paths below `data` whose elements are iterated over.
     loops: Tree,
-    /// They call `time.now_ns` or `uuid.rfc4122`.
+    /// Whether the rules call `time.now_ns` or `uuid.rfc4122`.
     pub(super) clock: bool,
 }
 
 impl Reads {
-    /// Adds a place that is looked into.
+    /// Adds a path that is inspected.
     pub(super) fn insert(&mut self, place: &[Segment], whole: bool) {
         self.documents.insert(place, whole);
         self.looked_into.insert(place, whole);
     }
 
-    /// Adds a place whose texts are not looked into.
+    /// Adds a path that is read but whose strings are not inspected.
     pub(super) fn see(&mut self, place: &[Segment], whole: bool) {
         self.documents.insert(place, whole);
     }
 
-    /// Adds the place of a name that is printed.
+    /// Adds the path of a name that is printed.
     pub(super) fn print(&mut self, place: &[Segment], whole: bool) {
         self.printed.insert(place, whole);
     }
@@ -63,39 +63,40 @@ impl Reads {
         self.clock = true;
     }
 
-    /// Returns what is read of the review that the object comes in; `None` if nothing is, or it comes without one.
+    /// Returns the read set of the review that contains the object; `None` if nothing is read or the dialect has no
+    /// review.
     fn review(&self, dialect: Dialect) -> Option<Tree> {
         review(&self.documents, dialect)
     }
 
-    /// Returns what is read of the object.
+    /// Returns the read set of the object.
     pub(crate) fn object(&self, dialect: Dialect) -> Tree {
         let mut all = self.documents.clone();
         all.merge(&self.printed);
         object(&all, dialect)
     }
 
-    /// Returns what is read of the object, other than to print its names. Where that is the same, and the names are replaced
-    /// in the object and in results alike, results are the same.
+    /// Returns the read set of the object without names that are only printed. If these fields are the same in two
+    /// objects, so are their results, after replacing the names in the objects and in the results.
     pub(crate) fn unprinted(&self, dialect: Dialect) -> Tree {
         object(&self.documents, dialect)
     }
 
-    /// Returns what is looked into of the object.
+    /// Returns the inspected fields of the object.
     pub(crate) fn looked_into(&self, dialect: Dialect) -> Tree {
         object(&self.looked_into, dialect)
     }
 
-    /// Returns what is read of the Namespace of the object.
+    /// Returns the read set of the object's Namespace.
     pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
         self.review(dialect).and_then(|review| review.field("namespaceObject")).unwrap_or_default()
     }
 
-    /// Returns what they depend on besides the object.
+    /// Returns the dependencies besides the object.
     pub(crate) fn dependencies(&self, dialect: Dialect) -> Dependencies {
         let review = self.review(dialect);
         let reads = |field| review.as_ref().is_some_and(|review| review.field(field).is_some());
-        // What takes the review as a whole does not ask how the object changed.
+        // Code that uses the review as a whole does not depend on the transition of the object.
         let transition = |field| reads(field) && review.as_ref().is_some_and(|review| !review.is_whole());
         Dependencies {
             inventory: self.look_up(),
@@ -105,7 +106,7 @@ impl Reads {
         }
     }
 
-    /// Whether they look up other objects.
+    /// Whether the rules have lookups.
     pub(super) fn look_up(&self) -> bool {
         self.documents.field("data").is_some()
     }
@@ -114,19 +115,19 @@ impl Reads {
         InventoryReads::new(self.documents.field("data").unwrap_or_default())
     }
 
-    /// Leaves out what is looked up.
+    /// Removes the lookups.
     pub(super) fn forget_lookups(&mut self) {
         self.documents.remove_field("data");
         self.looked_into.remove_field("data");
     }
 
-    /// Whether they iterate over all objects of a kind, in all namespaces.
+    /// Whether the rules iterate over all objects of a kind, in all namespaces.
     pub(crate) fn scans_inventory(&self) -> bool {
         inventory::scans(&self.loops)
     }
 }
 
-/// Returns what is read of the review that an object comes in, given what is read of all documents.
+/// Returns the read set of the review, given that of all documents.
 fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
     match dialect.input {
         InputForm::Review(field) => documents.field("input")?.field(field),
@@ -134,7 +135,7 @@ fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
     }
 }
 
-/// Returns what is read of the object.
+/// Returns the read set of the object, given that of all documents.
 fn object(documents: &Tree, dialect: Dialect) -> Tree {
     match dialect.input {
         InputForm::Object => return documents.field("input").unwrap_or_default(),
@@ -147,7 +148,7 @@ fn object(documents: &Tree, dialect: Dialect) -> Tree {
     for part in ["object", "oldObject"] {
         object.merge(&review.field(part).unwrap_or_default());
     }
-    // Copies of the object's fields in the review around it.
+    // The review around the object contains copies of these fields.
     let beside = [
         ("uid", ["metadata", "uid"]),
         ("name", ["metadata", "name"]),

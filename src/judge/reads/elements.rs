@@ -1,10 +1,11 @@
-//! Whether rules relate elements of the array that is their input to each other, or look at one of them at a time.
+//! Decides whether rules relate elements of their input array to each other, or read one element at a time.
 //!
-//! The results of a rule that reads one at a time are those for each element alone, all together: the array can be split, and a
-//! change of one object concerns its own results only. That is so for a set whose definitions each iterate over the input once,
-//! where every element adds its own results: not below `not` or `every`, not in a comprehension that is read as a whole, and not
-//! by position. A list that is made in this way, in a comprehension or by a rule, may take the place of the input. All else
-//! counts as relating, so what is not understood is safe.
+//! The results of a rule that reads one element at a time are the union of its results for each element alone: the
+//! array can be split, and a change of one object affects only its own results. This is the case for a set whose
+//! definitions each iterate over the input once, so that every element adds its own results: not below `not` or
+//! `every`, not in a comprehension that is read as a whole, and not by position. A list that is derived in this way, in
+//! a comprehension or by a rule, is treated like the input. Everything else counts as relating, which is the safe
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use crate::rego::analysis::{
     visit,
 };
 
-/// Rules that may take the place of the input, one made of the other.
+/// The maximum length of a chain of rules that derive lists from the input.
 const LONGEST: usize = 16;
 
 /// What yields the elements that a definition goes through.
@@ -28,18 +29,18 @@ enum Origin {
     Input,
     /// A rule that is a set, below `data`.
     Rule(Path),
-    /// A variable that holds a comprehension.
+    /// A variable with a comprehension as its value.
     List(Variable),
     /// Anything else that reads the input.
     Unclear,
 }
 
-/// Whether the rule at a path may relate two elements of the input; `false` only if it certainly looks at one at a time.
+/// Whether the rule at a path may relate two elements of the input; `false` only if it certainly reads one at a time.
 pub(super) fn relates(rules: &Rules<'_>, path: &Path) -> bool {
     !are_single(rules, path, 0)
 }
 
-/// Whether each definition of a set goes through the input once.
+/// Whether each definition of a set iterates over the input once.
 fn are_single(rules: &Rules<'_>, path: &Path, depth: usize) -> bool {
     let is_single = |rule: &&ResolvedRule| {
         let Outcome::Element(element) = &rule.result else { return false };
@@ -49,7 +50,7 @@ fn are_single(rules: &Rules<'_>, path: &Path, depth: usize) -> bool {
     depth < LONGEST && rules.at(path).iter().all(is_single)
 }
 
-/// Counts how often each variable occurs in a definition, comprehensions included.
+/// Counts the occurrences of each variable in a definition, including comprehensions.
 fn used(rule: &ResolvedRule, element: &ResolvedTerm) -> BTreeMap<Variable, usize> {
     let mut used = BTreeMap::new();
     visit::terms_of_body(&rule.body, rule.path.iter().chain([element]), &mut |term| {
@@ -64,7 +65,7 @@ fn used(rule: &ResolvedRule, element: &ResolvedTerm) -> BTreeMap<Variable, usize
 struct Definition<'r, 'a> {
     rules: &'r Rules<'a>,
     depth: usize,
-    /// How often each variable occurs in it.
+    /// The number of occurrences of each variable.
     used: BTreeMap<Variable, usize>,
 }
 
@@ -80,7 +81,7 @@ impl Definition<'_, '_> {
         }
     }
 
-    /// Returns what reads the input.
+    /// Returns the terms that read the input.
     fn origins(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> Vec<Origin> {
         let mut origins = Vec::new();
         visit::terms_of_body(body, [element], &mut |term| match &term.value {
@@ -95,7 +96,7 @@ impl Definition<'_, '_> {
             _ => {}
         });
         visit::statements(body, &mut |statement| {
-            // What is replaced may be the input.
+            // `with` may replace the input.
             origins.extend(statement.with.iter().map(|_| Origin::Unclear));
             if let ResolvedStatementKind::Call(call) = &statement.what
                 && matches!(call.function, Function::Rule(_))
@@ -107,7 +108,7 @@ impl Definition<'_, '_> {
         origins
     }
 
-    /// Whether what is at a path below `data`, or what it uses, reads the input.
+    /// Whether the value at a path below `data`, or anything that it uses, reads the input.
     fn reads_input(&self, path: &[String]) -> bool {
         let graph = self.rules.graph;
         let reached = graph.reachable(graph.covered(path));
@@ -115,7 +116,7 @@ impl Definition<'_, '_> {
         nodes.any(|node| node.whole_input || !node.inputs.is_empty())
     }
 
-    /// Whether statements go through the elements of an origin, which occurs in them once, one at a time.
+    /// Whether statements iterate over the elements of an origin, which occurs in them once, one at a time.
     fn goes_through(&self, origin: &Origin, body: &[&ResolvedStatement]) -> bool {
         if let Origin::Rule(path) = origin
             && !are_single(self.rules, path, self.depth + 1)
@@ -137,8 +138,8 @@ impl Definition<'_, '_> {
         })
     }
 
-    /// Whether an origin is in a term as `origin[_]`, where each element adds its own solutions: not in a comprehension, which
-    /// is a value by itself.
+    /// Whether a term contains the origin as `origin[_]`, where each element adds its own solutions: not in a
+    /// comprehension, which is a single value.
     fn is_iterated(&self, origin: &Origin, term: &ResolvedTerm) -> bool {
         let mut found = false;
         visit::terms(term, &mut |term| {
@@ -164,7 +165,8 @@ impl Definition<'_, '_> {
         found
     }
 
-    /// Whether a statement is `list = [x | … origin[_] …]`, and the others go through the list one element at a time.
+    /// Whether a statement is `list = [x
+    /// … origin[_] …]`, and the others iterate over the list one element at a time.
     fn is_listed(&self, origin: &Origin, terms: &[&ResolvedTerm], others: &[&ResolvedStatement]) -> bool {
         let [
             ResolvedTerm { value: ResolvedValue::Variable(list), .. },
@@ -175,7 +177,7 @@ impl Definition<'_, '_> {
         };
         let ResolvedComprehension { form, body, .. } = &**comprehension;
         let inner: Vec<&ResolvedStatement> = body.iter().collect();
-        // Once where it gets its value, and once where it is gone through.
+        // One occurrence where the list gets its value, and one where it is iterated over.
         *form != ComprehensionKind::Object
             && self.goes_through(origin, &inner)
             && match self.count(*list) {

@@ -1,5 +1,5 @@
-//! Definitions of a rule of which at most one has a value, whatever the input: one has the statement `x`, the other `not x`,
-//! of the same rule; or one needs another text at the same place than the other.
+//! Finds rules of which at most one definition has a value, whatever the input: one definition has the statement `x`
+//! and the other has `not x`, for the same rule; or the two require different strings at the same path.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,15 +15,15 @@ use crate::rego::analysis::{
     },
 };
 
-/// Rules that state what others state, one of the other.
+/// The maximum depth of following rules that are conditions of other rules.
 const LONGEST: usize = 4;
-/// Statements that are looked at before definitions count as not exclusive.
+/// The number of statements to compare before definitions count as not exclusive.
 const STATEMENTS: usize = 10_000;
 
-/// A document and keys of it.
+/// A document and the keys of a path in it.
 type Place = (Variable, Path);
 
-/// Whether each two of a rule's definitions exclude each other, its default aside.
+/// Whether every two of a rule's definitions exclude each other, not counting its default.
 pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&ResolvedRule]) -> bool {
     let mut left = STATEMENTS;
     let definitions = definitions.iter().filter(|rule| !rule.default);
@@ -33,18 +33,18 @@ pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&ResolvedRule]) ->
     conditions.iter().enumerate().all(|(index, one)| conditions[index + 1..].iter().all(|other| one.excludes(other)))
 }
 
-/// What has to be for a definition to have a value, as its statements say.
+/// Necessary conditions for a definition to have a value, taken from its statements.
 #[derive(Default)]
 struct Conditions {
-    /// Rules and parts of the input that hold, or do not.
+    /// Rules and fields of the input that must be true, or must not be.
     hold: BTreeSet<Place>,
     fail: BTreeSet<Place>,
-    /// Rules and parts of the input, by the texts that their value is one of.
+    /// The strings that rules and fields of the input may be equal to.
     texts: BTreeMap<Place, BTreeSet<Arc<str>>>,
 }
 
 impl Conditions {
-    /// `None` for definitions with an `else`.
+    /// Returns the conditions of a definition; `None` if it has an `else`.
     fn of(rules: &Rules<'_>, rule: &ResolvedRule, depth: usize, left: &mut usize) -> Option<Self> {
         if rule.otherwise.is_some() {
             return None;
@@ -91,7 +91,7 @@ impl Conditions {
     }
 }
 
-/// Returns what a statement compares for equality with a text.
+/// Returns the path and the string that a statement compares for equality.
 fn compared(statement: &ResolvedStatement) -> Option<(Place, Arc<str>)> {
     let (left, right) = match &statement.what {
         ResolvedStatementKind::Unify(left, right) => (left, right),
@@ -103,8 +103,8 @@ fn compared(statement: &ResolvedStatement) -> Option<(Place, Arc<str>)> {
     text(left, right).or_else(|| text(right, left))
 }
 
-/// Returns the texts of which each of a rule's definitions needs one, by where: if the rule, which has no other values than
-/// theirs, holds as a statement, they are there.
+/// Returns the strings that a rule requires, by path: each of its definitions requires one of them, so they hold
+/// wherever the rule is true as a statement.
 fn texts(rules: &Rules<'_>, path: &Path, depth: usize, left: &mut usize) -> BTreeMap<Place, BTreeSet<Arc<str>>> {
     if depth > LONGEST {
         return BTreeMap::new();
@@ -120,7 +120,7 @@ fn texts(rules: &Rules<'_>, path: &Path, depth: usize, left: &mut usize) -> BTre
             Outcome::Value(_) if !rule.default && rule.path.len() == path.len() => {
                 Conditions::of(rules, rule, depth + 1, left).map(|found| found.texts).unwrap_or_default()
             }
-            // A collection holds even if it is empty.
+            // A collection is true even if it is empty.
             _ => return BTreeMap::new(),
         };
         all = Some(match all {

@@ -1,5 +1,5 @@
-//! What objects have in common that look the same to policies: the parts that are read, with the object's own name and
-//! namespace left open.
+//! Sharing keys: objects with the same values in all fields that policies read, except for their own name and
+//! namespace, have the same fingerprint.
 
 use std::sync::LazyLock;
 
@@ -13,33 +13,34 @@ use crate::{
     rego::value::{self, Selection},
 };
 
-/// Keyed for this process: nobody can make two objects whose fingerprints are the same, and none outlives it.
+/// Keyed for this process: users cannot construct two objects with the same fingerprint, and no fingerprint outlives
+/// the process.
 static HASHER: LazyLock<SipHasher13> = LazyLock::new(|| SipHasher13::new_with_key(&random().to_ne_bytes()));
 
-/// The parts of an object that make its fingerprint.
+/// The fields of an object that determine its fingerprint.
 #[derive(Debug, Clone)]
 pub(crate) struct Likeness {
     /// See [`Tree::settle`].
     tree: Tree,
     /// Whether the namespace is one of them.
     namespace: bool,
-    /// Whether the name of the volume with the Pod's token is left open, too.
+    /// Whether the name of the volume with the Pod's token is replaced by a placeholder as well.
     token: bool,
 }
 
-/// What the API server calls the volume with a Pod's token, before five characters that it makes up.
+/// The API server's prefix for the name of the volume with a Pod's token, followed by five generated characters.
 pub(crate) const TOKEN_VOLUME: &str = "kube-api-access-";
 
-/// An object as others may look, too.
+/// The sharing key of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) fingerprint: u128,
-    /// The name of the volume with its token, if that is left open.
+    /// The name of the token volume, if it is replaced by a placeholder.
     pub(crate) token: Option<String>,
 }
 
 impl Likeness {
-    /// Of these parts, which must not have the name in them, nor that of the token's volume if that is left open.
+    /// Creates it from a tree that must not contain the name, nor the name of the token volume if `token` is set.
     pub(crate) fn new(mut tree: Tree, token: bool) -> Self {
         for field in ["apiVersion", "kind"] {
             tree.insert(&[Segment::from(field)], true);
@@ -48,17 +49,17 @@ impl Likeness {
         Self { namespace: tree.covers_scalar(&["metadata", "namespace"].map(Segment::from)), token, tree }
     }
 
-    /// Whether the namespace is a part of it.
+    /// Whether the namespace is part of the fingerprint.
     pub(crate) fn has_namespace(&self) -> bool {
         self.namespace
     }
 
-    /// Returns the fingerprint of an object, given the value of at least these parts and its names: that of others is the same
-    /// only if they are of the same kind and the same in all parts, and both have a namespace or none. It differs from process
-    /// to process.
+    /// Returns the sharing key of an object, given the values of at least these fields and of its names. Two objects
+    /// have the same fingerprint only if they are of the same kind, equal in all these fields, and both namespaced or
+    /// both cluster-scoped. The fingerprint differs from process to process.
     ///
-    /// `None` if the object does not have the name and the namespace of the key as plain texts; or if something else that is
-    /// read has the name of the token's volume in it.
+    /// Returns `None` if the object's name and namespace are not those of the key or contain special characters, or if
+    /// another field that is read contains the name of the token volume.
     pub(crate) fn look(&self, key: &ObjectKey, object: &Value) -> Option<Look> {
         let namespace = key.namespace.as_deref();
         if !is_plain(&key.name) || !namespace.is_none_or(is_plain) {
@@ -78,12 +79,12 @@ impl Likeness {
     }
 }
 
-/// Whether a name is written the same everywhere, in JSON and in messages.
+/// Whether a name is written without escapes in JSON and in messages.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
 }
 
-/// Where in an object a value is, as far as it matters to its names.
+/// The position of a value in an object, as far as it matters for names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
@@ -94,7 +95,7 @@ enum Place {
     Volumes,
     Containers,
     Container,
-    /// A volume, or where one is mounted.
+    /// A volume, or a volume mount.
     Volume,
     VolumeName,
     Below,
@@ -123,37 +124,37 @@ impl Place {
     }
 }
 
-/// Whether it is the name that the API server gives to the volume of a token.
+/// Whether the text is a name that the API server generates for a token volume.
 fn is_token_volume(name: &str) -> bool {
     let made_up = name.strip_prefix(TOKEN_VOLUME).unwrap_or_default().as_bytes();
     made_up.len() == 5 && made_up.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// What a value is, which is written before it.
+/// The type of a value, which is written before it.
 #[derive(Clone, Copy)]
 enum Tag {
     Null,
     False,
     True,
     Number,
-    /// A number that is not a whole one, or too large and written with an exponent.
+    /// A number that is not an integer, or too large and written with an exponent.
     Float,
     Text,
     Array,
     Object,
     End,
-    /// A scalar of which nobody reads more than that it has no parts.
+    /// A scalar whose value is not read, only the fact that it is one.
     Scalar,
-    /// The object's name or namespace, or that of its token's volume.
+    /// The object's name or namespace, or the name of its token volume.
     Name,
 }
 
-/// Writes what is read, so that different parts are different bytes.
+/// Writes the fields that are read, so that different values produce different bytes.
 struct Writer<'k> {
     out: Vec<u8>,
     key: &'k ObjectKey,
     likeness: &'k Likeness,
-    /// The name of the token's volume once it was met, if that is left open.
+    /// The name of the token volume, once encountered, if it is replaced by a placeholder.
     token: Option<String>,
 }
 
@@ -172,7 +173,7 @@ impl Writer<'_> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Writes the parts of a value that are in a tree, which is `None` if nothing is read of it; `None` if the object cannot
+    /// Writes the parts of a value that are in a tree, `None` if nothing is read; returns `None` if the object cannot
     /// have a fingerprint.
     fn part(&mut self, tree: Option<&Tree>, place: Place, value: &Value) -> Option<()> {
         let is_name = matches!(place, Place::Name | Place::Namespace);
@@ -183,7 +184,7 @@ impl Writer<'_> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_read => self.tag(Tag::Scalar),
             Value::Null => self.tag(Tag::Null),
             Value::Bool(is_true) => self.tag(if *is_true { Tag::True } else { Tag::False }),
-            // A policy can tell `1e25` from a one with 25 zeros, though both are the same text here.
+            // A policy can distinguish `1e25` from a one with 25 zeros, although both are written the same way here.
             Value::Number(number) => {
                 let is_float = number.as_i64().is_none() && number.as_big().is_none();
                 let tag = if is_float { Tag::Float } else { Tag::Number };
@@ -206,7 +207,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Writes the field of an object, if something of it is read.
+    /// Writes a field of an object, if some of it is read.
     fn field(&mut self, tree: Option<&Tree>, place: Place, key: &Value, value: &Value) -> Option<()> {
         let key = value::text(key)?;
         let (tree, place) = (tree.and_then(|tree| tree.of_field(key)), place.below(key));
@@ -220,7 +221,7 @@ impl Writer<'_> {
         self.part(tree, place, value)
     }
 
-    /// Writes a text that is read; whether it is what it has to be at its place.
+    /// Writes a string; returns whether it is valid at its position.
     fn text_at(&mut self, place: Place, text: &str) -> bool {
         let (open, right) = match place {
             Place::Name => (true, *text == *self.key.name),
@@ -240,13 +241,13 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the name of a token's volume may be in a text.
+/// Whether a text may contain the name of a token volume.
 fn has_token_volume(text: &str) -> bool {
     static START: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(TOKEN_VOLUME));
     text.len() >= TOKEN_VOLUME.len() && START.find(text.as_bytes()).is_some()
 }
 
-/// A number that nobody can guess: of the key that `RandomState` has from the system.
+/// Returns an unpredictable number, from the keys that `RandomState` gets from the system.
 pub(crate) fn random() -> u128 {
     use std::hash::{BuildHasher as _, RandomState};
     let half = || u128::from(RandomState::new().hash_one(0));

@@ -1,21 +1,22 @@
-//! What the policies read of other objects, through `data.inventory` (Gatekeeper) and `data.kubernetes` (kube-mgmt).
+//! The fields of other objects that policies read, through `data.inventory` (Gatekeeper) and `data.kubernetes`
+//! (kube-mgmt).
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{projection::Projection, tree::Tree};
 use crate::{judge::resource_match::ResourceMatch, model::object::Kind};
 
-/// Placeholder for the namespace of the evaluated object. It is not a valid name of a namespace.
+/// Placeholder for the namespace of the evaluated object. Not a valid name of a namespace.
 pub(super) const OWN_NAMESPACE: &str = "<own>";
 
-/// Where objects of a kind are looked up.
+/// The namespaces in which objects of a kind are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LookupReach {
     /// In the namespace of the evaluated object.
     Own,
-    /// In the namespace of this name.
+    /// In the namespace with this name.
     Named(Arc<str>),
-    /// In all namespaces, or the kind has none.
+    /// In all namespaces, or the kind is cluster-scoped.
     All,
 }
 
@@ -23,7 +24,7 @@ pub(crate) enum LookupReach {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KindReach {
     pub(crate) places: BTreeSet<LookupReach>,
-    /// Whether the kind is named, and not only one of all kinds that are ranged over.
+    /// Whether rules refer to the kind by name, rather than iterating over all kinds.
     pub(crate) named: bool,
 }
 
@@ -34,20 +35,21 @@ impl KindReach {
     }
 }
 
-/// What a rule reads of the objects that it relates to each other.
+/// The read set of a rule for the objects that it relates to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ArrayReads {
     matching: Vec<ResourceMatch>,
     read: Tree,
-    /// Whether the objects are those of the whole cluster, and not of one namespace and of none.
+    /// Whether the array contains all objects of the cluster, rather than those of one namespace and the cluster-scoped
+    /// ones.
     whole_cluster: bool,
 }
 
-/// What is read below `data` of the documents that hold other objects.
+/// The lookups of rules: the paths below `data` in the documents with other objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InventoryReads {
     data: Tree,
-    /// What rules in Kubescape's dialect read of objects that they are given together, and of which kinds.
+    /// The read sets of rules in Kubescape's dialect for the objects in their arrays, with the kinds of these objects.
     arrays: Vec<ArrayReads>,
 }
 
@@ -56,7 +58,7 @@ impl InventoryReads {
         Self { data, arrays: Vec::new() }
     }
 
-    /// What a rule reads of the objects that it relates to each other.
+    /// Returns the lookups of a rule that relates objects to each other.
     pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: Tree, whole_cluster: bool) -> Self {
         Self { data: Tree::default(), arrays: vec![ArrayReads { matching, read, whole_cluster }] }
     }
@@ -67,13 +69,13 @@ impl InventoryReads {
         self.arrays.extend(new);
     }
 
-    /// Whether objects of a kind, or only that there are some, can be seen through the inventory.
+    /// Whether rules can observe objects of a kind, or their existence, through the inventory.
     pub fn touches(&self, kind: &Kind) -> bool {
         self.of(kind).is_some()
     }
 
-    /// Returns what is read of each object of a kind in the inventory; `None` if the kind is not read. A change of anything
-    /// else changes no verdict by way of the inventory, but a new or a deleted object may.
+    /// Returns the fields of a kind's objects that are read through the inventory; `None` if the kind is not looked up.
+    /// Changes of other fields do not change a verdict, but a new or a deleted object may.
     pub fn of(&self, kind: &Kind) -> Option<Projection> {
         let in_array = |array: &&ArrayReads| array.matching.iter().any(|one| one.matches(kind));
         let arrays = self.arrays.iter().filter(in_array).map(|array| array.read.clone());
@@ -84,7 +86,7 @@ impl InventoryReads {
         read.map(Projection::new)
     }
 
-    /// Returns where objects of a kind are looked up; nowhere if the kind is not read.
+    /// Returns where objects of a kind are looked up; empty if the kind is not looked up.
     pub(crate) fn reach(&self, kind: &Kind) -> KindReach {
         let mut reach = KindReach::default();
         for array in &self.arrays {
@@ -113,8 +115,8 @@ impl InventoryReads {
         reach
     }
 
-    /// Returns how far objects of a kind are looked for: in the namespace of the evaluated object, or anywhere (`All`); `None`
-    /// if they are not looked up.
+    /// Returns the widest scope of lookups of a kind: the namespace of the evaluated object, or anywhere (`All`);
+    /// `None` if the kind is not looked up.
     pub(crate) fn widest_reach(&self, kind: &Kind) -> Option<LookupReach> {
         let places = self.reach(kind).places;
         let is_own = !places.is_empty() && places.iter().all(|place| *place == LookupReach::Own);
@@ -126,7 +128,7 @@ impl InventoryReads {
         self.reach(kind).named
     }
 
-    /// Whether kinds of a group are looked up by its name.
+    /// Whether kinds of a group are looked up by the group's name.
     pub(crate) fn names_group(&self, group: &str) -> bool {
         let names = |tree: &Tree| {
             tree.fields.keys().any(|version| version.split_once('/').is_some_and(|(own, _)| own == group))
@@ -139,7 +141,7 @@ impl InventoryReads {
             || self.arrays.iter().flat_map(|array| &array.matching).any(in_array)
     }
 
-    /// Whether a kind is looked up by name that is not among these.
+    /// Whether a kind that is not among these is looked up by name.
     pub(crate) fn names_others(&self, known: &[&Kind]) -> bool {
         let inventory = self.data.field("inventory").unwrap_or_default();
         let namespaced = inventory.field("namespace").and_then(|tree| tree.parts()).unwrap_or_default();
@@ -158,18 +160,18 @@ impl InventoryReads {
             || in_arrays.any(|one| !known.iter().any(|kind| one.matches(kind)))
     }
 
-    /// Returns the plurals of the kinds that are looked up by name, of whatever group.
+    /// Returns the plurals of the kinds that are looked up by name, of any group.
     pub(crate) fn plurals(&self) -> impl Iterator<Item = &str> {
         let kinds = self.data.fields.get("kubernetes");
         kinds.into_iter().flat_map(|kinds| kinds.fields.keys().map(|plural| &**plural))
     }
 
-    /// Whether objects of a kind can be seen at their paths below `data`, by policies about any other object.
+    /// Whether any rule can read objects of a kind at their paths below `data`.
     pub(crate) fn reach_below_data(&self, kind: &Kind) -> bool {
         self.documents(kind).next().is_some()
     }
 
-    /// Returns what is read of each object of a kind below `data`, in both documents.
+    /// Returns the read sets for objects of a kind below `data`, for both documents.
     fn documents(&self, kind: &Kind) -> impl Iterator<Item = Tree> {
         let data = &self.data;
         let version = kind.api_version();
@@ -187,19 +189,19 @@ impl InventoryReads {
         [gatekeeper, kube_mgmt].into_iter().flatten()
     }
 
-    /// Whether nothing of the inventory is read.
+    /// Whether there are no lookups.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Returns what is read below a root where it only matters whether there is anything; `None` if it does not.
+/// Returns an existence-only read below a root; `None` if existence is not read.
 fn seen(tree: &Tree) -> Option<Tree> {
     tree.seen.then(|| Tree { seen: true, ..Tree::default() })
 }
 
-/// Adds in which of the namespaces right below a tree something is read; `of` says whether, and whether by the kind's name.
-/// The tree itself is read as a whole by the kind's name if `named`.
+/// Adds the namespaces directly below a tree in which the kind is read. `of` returns whether a subtree reads the kind,
+/// and whether by name; `named` is whether the kind's name leads to the tree itself.
 fn reach_below(
     reach: &mut KindReach,
     (tree, named): (&Tree, bool),
@@ -226,8 +228,8 @@ fn reach_below(
     }
 }
 
-/// Descends by names, or over all entries of a level (`None`); returns what is read at the end. What is read on the way may
-/// depend on whether there is anything below it.
+/// Descends by names, or over all entries of a level (`None`); returns the read set at the end. A read on the way may
+/// depend on whether anything exists below it.
 fn below(tree: &Tree, levels: &[Option<&str>]) -> Option<Tree> {
     let Some((level, rest)) = levels.split_first() else { return Some(tree.clone()) };
     let next = match level {
@@ -238,7 +240,7 @@ fn below(tree: &Tree, levels: &[Option<&str>]) -> Option<Tree> {
     found.or_else(|| tree.seen.then(Tree::default))
 }
 
-/// Whether all objects of a kind are iterated over, given the places that are.
+/// Whether all objects of a kind are iterated over, given the iterated paths.
 pub(super) fn scans(loops: &Tree) -> bool {
     let data = loops.field("data").unwrap_or_default();
     let inventory = data.field("inventory").unwrap_or_default();

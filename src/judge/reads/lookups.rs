@@ -1,8 +1,8 @@
-//! Whether the objects that rules look up have been read. A rule that looks up objects which have not been read gives a result
+//! Tracks whether the objects that rules look up have been read. A rule whose lookups have not been read has a result
 //! `error` that says which and why; while a kind is still being read, the rule waits.
 //!
-//! In: per kind where its objects have been read, and what rules look up. Out: for a rule, why its lookups cannot be relied on.
-//! This is the only place that decides about it, whatever the reason is that objects are missing.
+//! Input: per kind, where its objects have been read, and the lookups of rules. Output: for a rule, why its lookups are
+//! not available. This is the only place that decides about it, whatever the reason for missing objects is.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,9 +14,9 @@ use crate::model::{object::Kind, shard::Shard};
 pub enum ReadState {
     /// All of them.
     Read,
-    /// They are being read, or are about to be.
+    /// They are being read, or soon will be.
     Awaited,
-    /// They are not read, and why, such as "cannot be read: forbidden".
+    /// They are not read, for this reason, such as "cannot be read: forbidden".
     Unread(Arc<str>),
 }
 
@@ -25,15 +25,15 @@ pub enum ReadState {
 pub struct KindLookup {
     /// The kind.
     pub kind: Arc<Kind>,
-    /// In single namespaces, if it is read in these only.
+    /// The state in single namespaces, if the kind is read only there.
     pub namespaces: BTreeMap<Arc<str>, ReadState>,
-    /// In all other namespaces, and in none.
+    /// The state in all other namespaces, and for cluster-scoped objects.
     pub elsewhere: ReadState,
-    /// Whether rules that range over all kinds see it. A kind that is left out by default they see only by its name.
+    /// Whether rules that iterate over all kinds see it. Kinds that are excluded by default are visible only by name.
     pub ranged: bool,
 }
 
-/// A group whose kinds are not known, as its server does not answer.
+/// A group whose kinds are unknown because its server does not respond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownGroup {
     /// Its name.
@@ -42,16 +42,16 @@ pub struct UnknownGroup {
     pub why: Arc<str>,
 }
 
-/// What has been read of the objects that rules can look up.
+/// The state of the objects that rules can look up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LookupState {
     /// All kinds that are looked up and served: others have no objects.
     pub kinds: Vec<Arc<KindLookup>>,
-    /// Groups that may serve others.
+    /// Groups that may serve further kinds.
     pub unknown: Vec<UnknownGroup>,
-    /// Whether only one pass of discovery was made: the next one may name further kinds.
+    /// Whether only one discovery has completed: the next one may find further kinds.
     pub provisional: bool,
-    /// Whose namespaces are read.
+    /// The shard whose namespaces are read.
     pub shard: Shard,
 }
 
@@ -62,12 +62,13 @@ enum Unread {
     Group(Arc<str>),
 }
 
-/// The lookups of one rule that cannot be relied on.
+/// The lookups of one rule that are not available.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnreadLookups(Vec<Unread>);
 
 impl UnreadLookups {
-    /// Returns why a rule cannot be evaluated for an object in a namespace (`Some`) or in none; `None` if it can.
+    /// Returns why a rule cannot be evaluated for an object in namespace `own`, or a cluster-scoped one (`None`);
+    /// `None` if it can.
     pub(crate) fn reason(&self, own: Option<&str>) -> Option<String> {
         self.0.iter().find_map(|unread| match unread {
             Unread::Group(why) => Some(why.to_string()),
@@ -81,7 +82,7 @@ impl UnreadLookups {
     }
 }
 
-/// Returns where objects are looked up, as far as a reason has to say it.
+/// Returns where objects are looked up, for the text of a reason.
 fn place(lookup: &KindLookup, reach: &LookupReach) -> String {
     match reach {
         LookupReach::Named(name) => format!(" in namespace {name}"),
@@ -91,7 +92,7 @@ fn place(lookup: &KindLookup, reach: &LookupReach) -> String {
 }
 
 impl KindLookup {
-    /// Returns whether objects have been read where a rule looks them up for an object in a namespace (`Some`) or in none.
+    /// Returns the state of the objects that a rule looks up for an object in namespace `own`, or a cluster-scoped one.
     fn at(&self, reach: &LookupReach, own: Option<&str>, shard: Shard) -> ReadState {
         let of_shard = |owned: bool| {
             let others = || ReadState::Unread("are read by other shards".into());
@@ -108,14 +109,14 @@ impl KindLookup {
         }
     }
 
-    /// Whether objects are being read somewhere.
+    /// Whether objects are being read in any namespace.
     fn is_awaited(&self) -> bool {
         self.namespaces.values().chain([&self.elsewhere]).any(|state| *state == ReadState::Awaited)
     }
 }
 
 impl LookupState {
-    /// Returns which of the lookups of a rule cannot be relied on.
+    /// Returns the lookups of a rule that are not available.
     pub(crate) fn unread(&self, reads: &InventoryReads) -> UnreadLookups {
         if reads.is_empty() {
             return UnreadLookups::default();
@@ -136,8 +137,8 @@ impl LookupState {
         UnreadLookups(groups.chain(kinds).collect())
     }
 
-    /// Whether the same kinds have been read in the other state. Rules that wait for a further pass of discovery are not
-    /// evaluated, so its end changes no result by itself.
+    /// Whether the other state has the same kinds read. Rules that wait for the next discovery are not evaluated, so
+    /// its completion alone changes no result.
     pub(crate) fn has_read_the_same(&self, other: &Self) -> bool {
         let Self { kinds, unknown, provisional: _, shard } = self;
         (kinds, unknown, shard) == (&other.kinds, &other.unknown, &other.shard)
@@ -148,7 +149,7 @@ impl LookupState {
         self.provisional || self.kinds.iter().any(|lookup| lookup.is_awaited())
     }
 
-    /// Whether kinds that are looked up are still being read, or may be named by the next pass of discovery.
+    /// Whether kinds that are looked up are still being read, or may be found by the next discovery.
     pub(crate) fn awaits(&self, reads: &InventoryReads) -> bool {
         let known = || self.kinds.iter().map(|lookup| &*lookup.kind).collect::<Vec<_>>();
         self.provisional && reads.names_others(&known())

@@ -1,19 +1,19 @@
-//! The kinds that a rule can give results for.
+//! The kinds that a rule can have results for.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// Which kinds a rule can give results for, as far as its code shows.
+/// The kinds that a rule can have results for, as found by static analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Matches {
-    /// Any kind, also those of which nothing is known at load.
+    /// Any kind, including those unknown at load time.
     #[default]
     All,
-    /// The kinds of these names, of any group and version.
+    /// The kinds with these names, of any group and version.
     Kinds(BTreeSet<Arc<str>>),
 }
 
 impl Matches {
-    /// Whether a kind is among them.
+    /// Whether it includes a kind.
     pub fn matches(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
@@ -21,18 +21,18 @@ impl Matches {
         }
     }
 
-    /// Whether a kind is named, and not only one of all.
+    /// Whether it lists a kind by name.
     pub fn names(&self, kind: &str) -> bool {
         matches!(self, Self::Kinds(kinds) if kinds.contains(kind))
     }
 
-    /// Leaves only the kinds that are also among `names`; `None` limits nothing.
+    /// Keeps only the kinds that are also among `names`; `None` means no limit.
     pub(crate) fn and(self, names: Option<Vec<&str>>) -> Self {
         let Some(names) = names else { return self };
         Self::Kinds(names.into_iter().filter(|name| self.matches(name)).map(Arc::from).collect())
     }
 
-    /// Returns the kinds of both.
+    /// Returns the union of both.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         match (self, other) {

@@ -1,28 +1,28 @@
-//! How statements and definitions end, and what the definitions of a rule give together.
+//! The outcomes of statements and definitions, and the combined value of a rule's definitions.
 
 use std::collections::BTreeMap;
 
 use super::possible::Possible;
 use crate::rego::analysis::resolved::{Outcome, ResolvedRule, Variable};
 
-/// How a statement or body ends.
+/// The outcome of a statement or body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Certainty {
-    /// It fails, whatever the object holds.
+    /// It fails, whatever the object.
     #[default]
     No,
     Maybe,
-    /// It succeeds, whatever the object holds.
+    /// It succeeds, whatever the object.
     Yes,
 }
 
 impl Certainty {
-    /// Returns how something ends that succeeds for sure if it is `sure`.
+    /// Returns `Yes` if `sure`, else `Maybe`.
     pub(super) fn of(sure: bool) -> Self {
         if sure { Self::Yes } else { Self::Maybe }
     }
 
-    /// Returns how the negation ends.
+    /// Returns the outcome of the negation.
     pub(super) fn negated(self) -> Self {
         match self {
             Self::No => Self::Yes,
@@ -32,7 +32,7 @@ impl Certainty {
     }
 }
 
-/// Returns how a statement with this value ends.
+/// Returns the outcome of a statement with this value.
 pub(super) fn certain(value: &Possible) -> Certainty {
     if value.is_false() { Certainty::No } else { Certainty::of(value.is_true()) }
 }
@@ -41,9 +41,9 @@ pub(super) fn certain(value: &Possible) -> Certainty {
 #[derive(Default)]
 pub(super) struct Solutions {
     pub(super) outcome: Certainty,
-    /// What its term may be.
+    /// The possible values of its term.
     pub(super) value: Possible,
-    /// What it iterates over: for each loop the variable that gets the keys, if one does.
+    /// Its loops: for each, the variable bound to the keys, if any.
     pub(super) loops: Vec<Option<Variable>>,
 }
 
@@ -54,22 +54,22 @@ impl Solutions {
     }
 }
 
-/// What the definitions of a rule have contributed so far.
+/// The contributions of a rule's definitions so far.
 #[derive(Default)]
 pub(super) struct Definitions {
     pub(super) value: Possible,
-    /// The number of definitions that may give it a value where only one is allowed.
+    /// The number of definitions that may define a complete value, of which only one is allowed.
     pub(super) complete: usize,
-    /// The number of those that may give it elements.
+    /// The number of definitions that may add elements.
     pub(super) elements: usize,
-    /// Whether one of them may give several values.
+    /// Whether one of them may have several values.
     pub(super) several: bool,
-    /// Whether there is a value for sure.
+    /// Whether the rule is certainly defined.
     pub(super) sure: bool,
 }
 
 impl Definitions {
-    /// Adds a definition of the rule at a path of so many keys.
+    /// Adds a definition of the rule whose path has `length` keys.
     pub(super) fn add(&mut self, rule: &ResolvedRule, length: usize, (outcome, value): (Certainty, Possible)) {
         let is_set = matches!(rule.result, Outcome::Element(_));
         // A partial set or object exists, even if it is empty.

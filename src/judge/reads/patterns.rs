@@ -1,4 +1,4 @@
-//! Unification: a variable that has no value yet gets one, whatever has one is compared.
+//! Unification: binds variables that have no value yet, and compares everything else.
 
 use super::{
     outcome::{Certainty, certain},
@@ -24,7 +24,7 @@ impl<'a> Walker<'a> {
         outcome
     }
 
-    /// Unifies the parts of two patterns, those first of which one side is known.
+    /// Unifies the parts of two patterns, starting with those of which one side is bound.
     fn unify_pairs(&mut self, mut pairs: Vec<(&'a ResolvedTerm, &'a ResolvedTerm)>) -> Certainty {
         let mut outcome = Certainty::Yes;
         while !pairs.is_empty() {
@@ -35,7 +35,7 @@ impl<'a> Walker<'a> {
         outcome
     }
 
-    /// Gives the variables of a pattern that have no value yet what they may be, and compares the rest.
+    /// Binds the unbound variables of a pattern to their possible values, and compares the rest.
     pub(super) fn bind(&mut self, pattern: &'a ResolvedTerm, value: Possible) -> Certainty {
         if !self.enter() {
             self.unsure();
@@ -59,7 +59,7 @@ impl<'a> Walker<'a> {
                     value = Possible::other();
                 }
                 let outcome = Certainty::of(value.sure);
-                // What follows is only evaluated if it has a value.
+                // The following statements are only evaluated if the variable has a value.
                 value.sure = !value.is_nothing();
                 self.frame.set(*variable, value);
                 outcome
@@ -70,7 +70,7 @@ impl<'a> Walker<'a> {
                 outcomes.fold(Certainty::Maybe, Certainty::min)
             }
             ResolvedValue::Object(fields) => {
-                // The set of fields is compared, too.
+                // The set of fields is compared as well.
                 self.elements(&value);
                 self.fields(fields, &value)
             }
@@ -82,7 +82,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Binds the values of an object pattern to what a value may have at its keys.
+    /// Binds the values of an object pattern to the possible values at its keys.
     pub(super) fn fields(&mut self, pattern: &'a [(ResolvedTerm, ResolvedTerm)], value: &Possible) -> Certainty {
         let mut outcome = Certainty::Maybe;
         for (key, part) in pattern {
@@ -94,7 +94,7 @@ impl<'a> Walker<'a> {
         outcome
     }
 
-    /// Whether all variables of a term have a value: then it is compared, and not taken apart.
+    /// Whether all variables of a term are bound: then it is compared, not destructured.
     pub(super) fn is_known(&self, term: &ResolvedTerm) -> bool {
         match &term.value {
             ResolvedValue::Variable(variable) => variable.is_document() || self.frame.value(*variable).is_some(),
@@ -107,9 +107,9 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Returns the term that gave a variable its value, or that is the value of a rule without conditions.
+    /// Returns the term that a variable was bound to, or that is the value of a rule without conditions.
     pub(super) fn written(&self, mut term: &'a ResolvedTerm) -> &'a ResolvedTerm {
-        // No more than the statements of a body, but rules may name each other.
+        // Limited, as rules may refer to each other.
         for _ in 0..16 {
             let next = match &term.value {
                 ResolvedValue::Variable(variable) => self.frame.unified(*variable),
@@ -123,7 +123,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether a term is an array of texts.
+/// Whether a term is an array of strings.
 fn is_of_texts(term: &ResolvedTerm) -> bool {
     matches!(&term.value, ResolvedValue::Array(items) if items.iter().all(|item| item.as_text().is_some()))
 }

@@ -1,4 +1,4 @@
-//! What the value of an expression may be, as far as the policy alone shows.
+//! The possible values of an expression, as far as the policy alone determines them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,13 +9,13 @@ use regorus::Value;
 
 use super::tree::Segment;
 
-/// A place in the documents: keys from `input` or `data` on.
+/// A path in the documents: keys starting at `input` or `data`.
 pub(super) type Place = Vec<Segment>;
 
-/// A scalar as far as it is known.
+/// A scalar value, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scalar {
-    /// The name of the object's kind if no policy names it.
+    /// The name of the object's kind, if no policy mentions it.
     OtherKind,
     /// A literal of the policy.
     Value(Value),
@@ -34,29 +34,29 @@ impl Scalar {
     }
 }
 
-/// Every value that an expression may have: one of any of the fields. If all are empty, it is undefined for sure.
+/// The set of values that an expression may have: the union of all fields. If all are empty, it is certainly undefined.
 ///
-/// `places` and `names` are read lazily: as long as a value is only passed on, only its existence was read. All other fields
-/// hold nothing unread, except in their parts.
+/// `places` and `names` are read lazily: as long as a value is only passed on, only its existence has been read. All
+/// other fields contain nothing unread, except in their parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible {
     /// One of these.
     pub(super) scalars: BTreeSet<Scalar>,
-    /// The value at one of these places.
+    /// The value at one of these paths.
     pub(super) places: BTreeSet<Place>,
-    /// A text that is what one of these places holds, the object's name or namespace, or in which places were printed.
+    /// The object's name or namespace at one of these paths, or a string in which they were printed.
     pub(super) names: BTreeSet<Place>,
     /// An object with some of these fields, and those of `items`.
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
-    /// An array, or an object whose keys are not known, with such elements.
+    /// An array, or an object with unknown keys, with these elements.
     pub(super) items: Option<Box<Self>>,
-    /// A set of such elements. Unread places are left in them only if there are no two to compare.
+    /// A set of these elements. They contain unread paths only if there are no two elements to compare.
     pub(super) members: Option<Box<Self>>,
-    /// Whether there may be two elements in the set that it may be.
+    /// Whether the set may have two elements.
     pub(super) several: bool,
     /// Whether it may be any other value.
     pub(super) other: bool,
-    /// Whether it is defined for sure.
+    /// Whether it is certainly defined.
     pub(super) sure: bool,
 }
 
@@ -73,12 +73,12 @@ impl Possible {
         Self { places: BTreeSet::from([place]), ..Self::default() }
     }
 
-    /// The object's name or namespace, by where it is.
+    /// The object's name or namespace, by its path.
     pub(super) fn name(place: Place) -> Self {
         Self { names: BTreeSet::from([place]), ..Self::default() }
     }
 
-    /// A text in which these places were printed.
+    /// A string in which the values at these paths were printed.
     pub(super) fn printed(names: BTreeSet<Place>) -> Self {
         Self { names, other: true, ..Self::default() }
     }
@@ -91,30 +91,30 @@ impl Possible {
         Self { members: Some(Box::new(members)), several: true, sure, ..Self::default() }
     }
 
-    /// One of two truth values, or either.
+    /// One of these truth values.
     pub(super) fn truth(may: &BTreeSet<bool>, sure: bool) -> Self {
         let scalars = may.iter().map(|truth| Scalar::Value(Value::from(*truth))).collect();
         Self { scalars, sure, ..Self::default() }
     }
 
-    /// Whether it is undefined for sure.
+    /// Whether it is certainly undefined.
     pub(super) fn is_nothing(&self) -> bool {
         self.scalars.is_empty() && self.is_scalar()
     }
 
-    /// Whether it can be nothing but one of its scalars.
+    /// Whether it can only be one of its scalars.
     pub(super) fn is_scalar(&self) -> bool {
         let collection = self.fields.is_some() || self.items.is_some() || self.members.is_some();
         self.places.is_empty() && self.names.is_empty() && !collection && !self.other
     }
 
-    /// Returns what the elements may be of what can only be a set.
+    /// Returns the possible elements if it can only be a set.
     pub(super) fn only_members(&self) -> Option<&Self> {
         let members = self.members.as_deref()?;
         (Self { members: None, several: false, sure: false, ..self.clone() } == Self::default()).then_some(members)
     }
 
-    /// Returns its only value, if there is one.
+    /// Returns its only possible value, if there is one.
     pub(super) fn only(&self) -> Option<&Scalar> {
         (self.is_scalar() && self.scalars.len() == 1).then(|| self.scalars.first()).flatten()
     }
@@ -123,13 +123,13 @@ impl Possible {
         self.other || !self.places.is_empty() || self.scalars.contains(&Scalar::Value(Value::from(false)))
     }
 
-    /// Whether a statement of it fails for sure.
+    /// Whether a statement with this value certainly fails.
     pub(super) fn is_false(&self) -> bool {
         let no = Scalar::Value(Value::from(false));
         self.is_scalar() && self.scalars.iter().all(|scalar| *scalar == no)
     }
 
-    /// Whether a statement of it succeeds for sure.
+    /// Whether a statement with this value certainly succeeds.
     pub(super) fn is_true(&self) -> bool {
         self.sure && !self.is_nothing() && !self.may_be_false()
     }
@@ -169,7 +169,7 @@ impl Possible {
         self.sure = false;
     }
 
-    /// Returns how many values it is made of, itself included; stops counting at `limit`.
+    /// Returns the number of values in it, including itself; stops counting at `limit`.
     pub(super) fn size(&self, limit: usize) -> usize {
         let places = self.places.iter().chain(&self.names);
         let mut size = 1 + self.scalars.len() + places.map(|place| 1 + place.len() / 4).sum::<usize>();
@@ -183,7 +183,7 @@ impl Possible {
         size
     }
 
-    /// Returns every place in it, parts included.
+    /// Returns all paths in it and its parts.
     pub(super) fn all_places(&self) -> Vec<&Place> {
         let mut places = self.all_names();
         self.collect(&|part| &part.places, &mut places);
@@ -198,20 +198,20 @@ impl Possible {
         }
     }
 
-    /// Returns every place whose text may be in one of its texts, parts included.
+    /// Returns all paths whose string may be in one of its strings, including those of its parts.
     pub(super) fn all_names(&self) -> Vec<&Place> {
         let mut places = Vec::new();
         self.collect(&|part| &part.names, &mut places);
         places
     }
 
-    /// Returns it after all its places were read.
+    /// Returns the value after all its paths have been read.
     pub(super) fn without_places(mut self) -> Self {
         self.forget(true);
         self
     }
 
-    /// Returns it after all its names were read, but not its other places.
+    /// Returns the value after all its names have been read, but not its other paths.
     pub(super) fn without_names(mut self) -> Self {
         self.forget(false);
         self

@@ -1,7 +1,7 @@
-//! Names that are only printed: the object's name and namespace on their way into a message, whatever they are.
+//! Names that are only printed: the object's name and namespace as part of a message.
 //!
-//! A text in which a name was printed is [`Possible`] by this name, and is followed like the name itself. What looks into it
-//! (compares, counts, gives it to a builtin) reads the name; what takes it as a result does not.
+//! A string in which a name was printed is tracked as this name. Operations that inspect it (compare, count, pass to a
+//! builtin) read the name; using it as a result does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rego::analysis::resolved::{ResolvedTerm, ResolvedValue};
 
-/// Fields that name an object, or something with the fields of an object's name.
+/// Fields that identify an object, or a value with the same fields.
 const NAMES: [&[&str]; 8] = [
     &["apiVersion"],
     &["apiGroup"],
@@ -25,7 +25,7 @@ const NAMES: [&[&str]; 8] = [
 ];
 
 impl<'a> Walker<'a> {
-    /// Takes the value of a rule as results: one, or the elements of a collection, or the values of an object.
+    /// Treats the value of a rule as results: one, or the elements of a collection, or the values of an object.
     pub(super) fn results(&mut self, value: &Possible) {
         self.result(&Possible { members: None, ..value.clone() });
         let parts = value.fields.iter().flat_map(BTreeMap::values);
@@ -38,13 +38,14 @@ impl<'a> Walker<'a> {
     fn result(&mut self, value: &Possible) {
         self.printed(value);
         let severity = value.fields.as_ref().and_then(|fields| fields.get("severity"));
-        // With keys that are not known, it may be any value.
+        // With unknown keys, it may be any value.
         for read in severity.into_iter().chain(value.items.as_deref()) {
             self.whole(read.clone());
         }
     }
 
-    /// A result in Kubescape's dialect: of the objects that it is about, or relates to them, only what names them is looked at.
+    /// A result in Kubescape's dialect: of the objects that it is about or relates, only the identifying fields are
+    /// read.
     pub(super) fn response(&mut self, mut response: Possible) -> Possible {
         let Some(fields) = &mut response.fields else { return response };
         let mut objects: Vec<Possible> = fields.remove("alertObject").into_iter().collect();
@@ -59,7 +60,8 @@ impl<'a> Walker<'a> {
         response
     }
 
-    /// Reads what a result prints, in its message or beside it: as JSON, in which only sets have an order.
+    /// Marks the values that a result prints as read, in its message or in other fields: as JSON, where only sets have
+    /// an order.
     fn printed(&mut self, value: &Possible) {
         value.places.iter().chain(&value.names).for_each(|place| self.see(place, true));
         if let Some(members) = &value.members {
@@ -69,7 +71,7 @@ impl<'a> Walker<'a> {
         fields.chain(value.items.as_deref()).for_each(|part| self.printed(part));
     }
 
-    /// `sprintf` with a format that is known and arguments that are listed.
+    /// `sprintf` with a known format and literal arguments.
     pub(super) fn sprintf(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([format], items)) = self.listed_last(arguments) else {
             return self.any_builtin("sprintf", arguments);
@@ -88,7 +90,7 @@ impl<'a> Walker<'a> {
         self.text(nothing, names)
     }
 
-    /// `concat` of texts that are listed.
+    /// `concat` of literal lists of strings.
     pub(super) fn concat(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([delimiter], items)) = self.listed_last(arguments) else {
             return self.any_builtin("concat", arguments);
@@ -105,7 +107,7 @@ impl<'a> Walker<'a> {
         self.text(nothing, names)
     }
 
-    /// A template string: a list of texts and of sets of at most one value.
+    /// A template string: a list of strings and of sets with at most one value.
     pub(super) fn template_string(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([], items)) = self.listed_last(arguments) else {
             return self.any_builtin("internal.template_string", arguments);
@@ -115,7 +117,7 @@ impl<'a> Walker<'a> {
         for item in items {
             let value = self.term(item);
             nothing |= value.is_nothing();
-            // Two values that differ are an error.
+            // Two different values are an error.
             let single = value.only_members().filter(|_| !value.several).cloned();
             let plain = single.is_some();
             self.take_in(single.unwrap_or(value), plain, &mut names);
@@ -123,7 +125,7 @@ impl<'a> Walker<'a> {
         self.text(nothing, names)
     }
 
-    /// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
+    /// Returns the arguments before the last one, and the items of the last one; `None` if it is not a literal array.
     fn listed_last<const N: usize>(
         &self,
         arguments: &'a [ResolvedTerm],
@@ -135,7 +137,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Reads an argument; one that is printed unchanged is not looked into yet.
+    /// Reads an argument; one that is printed unchanged is not inspected yet.
     fn take_in(&mut self, value: Possible, plain: bool, names: &mut BTreeSet<Place>) {
         if plain {
             self.alike(&value);
@@ -149,14 +151,14 @@ impl<'a> Walker<'a> {
         if nothing {
             return Possible::default();
         }
-        // An error in strict evaluation.
+        // May fail in strict evaluation.
         self.frame.risk = true;
         Possible::printed(names)
     }
 }
 
-/// Returns for each argument of a format whether it is written as it is: by a `%s` or `%v` without flags, width and precision.
-/// `None` if that is not plain to see.
+/// Returns for each argument of a format whether it is printed unchanged: by `%s` or `%v` without flags, width and
+/// precision. Returns `None` if that is not obvious.
 fn plain_verbs(format: &str) -> Option<Vec<bool>> {
     let mut verbs = Vec::new();
     let mut rest = format.chars();

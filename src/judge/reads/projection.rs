@@ -1,4 +1,4 @@
-//! The parts of an object that are read, directly from its JSON: as a hash, and as a value to evaluate.
+//! Extracts the fields that are read directly from an object's JSON: as a hash, and as a value for evaluation.
 
 use std::{
     fmt,
@@ -15,18 +15,18 @@ use serde::{
 use super::tree::{Segment, Tree};
 use crate::rego::value::{self, Selection, Skipped};
 
-/// The parts of an object that policies can read.
+/// The fields of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Projection {
-    /// As it is displayed.
+    /// In the form that is displayed.
     tree: Tree,
-    /// What is read of any field is added to the named fields, see [`Tree::settle`].
+    /// With the reads of any field merged into the named fields, see [`Tree::settle`].
     settled: Tree,
-    /// `settled`, and what names an object, which is the same in all its states.
+    /// `settled` with the identifying fields, which are the same in all states of an object.
     named: Tree,
 }
 
-/// What names an object.
+/// The identifying fields of an object.
 const NAME: [&[&str]; 6] = [
     &["apiVersion"],
     &["kind"],
@@ -36,12 +36,13 @@ const NAME: [&[&str]; 6] = [
     &["metadata", "uid"],
 ];
 
-/// `SipHash` with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
+/// `SipHash` with a key of this process: users cannot construct two objects with the same hash, and no hash outlives
+/// the process.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has read the JSON of objects.
+    /// How often this thread has parsed the JSON of objects.
     pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -57,7 +58,7 @@ impl Projection {
         Self { tree, settled, named }
     }
 
-    /// Adds paths that are read whole.
+    /// Adds paths that are read completely.
     pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
         let mut tree = self.tree.clone();
         for path in paths {
@@ -66,10 +67,10 @@ impl Projection {
         Self::new(tree)
     }
 
-    /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the
-    /// order of keys is no part. It differs from process to process.
+    /// Returns a hash of the fields that are read, from the JSON of an object: different values have different hashes,
+    /// and the order of keys is ignored. The hash differs from process to process.
     ///
-    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can decide.
+    /// Returns `None` if the JSON is invalid, or has a duplicate key in an object: then only evaluation can decide.
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
         #[cfg(test)]
         VISITS.set(VISITS.get() + 1);
@@ -79,25 +80,24 @@ impl Projection {
         Some(hash)
     }
 
-    /// Returns the parts of an object that are read, and what names it: verdicts are the same as for the whole object, and most
-    /// of many objects is left out.
+    /// Returns the fields of an object that are read, and the identifying ones: verdicts are the same as for the whole
+    /// object, and most of a typical object is skipped.
     ///
     /// # Errors
-    /// When the whole cannot be read, as for [`value::from_json`].
+    /// If the JSON is invalid, as for [`value::from_json`].
     pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
         #[cfg(test)]
         VISITS.set(VISITS.get() + 1);
         value::from_json_parts(json, &self.named)
     }
 
-    /// Returns the paths that are read, sorted; `path?` where only whether it is there is read (and its value if it is a
-    /// scalar), `*` for the whole object.
+    /// Returns the paths that are read, sorted; `path?` if only existence is read (and the value if it is a scalar),
+    /// `*` for the whole object.
     pub fn paths(&self) -> Vec<String> {
         self.tree.paths()
     }
 }
 
-/// Shows the paths.
 impl fmt::Display for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tree.fmt(f)
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
     }
 }
 
-/// The hash of a field's key, and what is read of its value, if anything.
+/// The hash of a field's key with the tree for its value, if anything of it is read.
 struct Field<'t>(&'t Tree);
 
 impl<'de, 't> DeserializeSeed<'de> for Field<'t> {

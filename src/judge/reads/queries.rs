@@ -1,4 +1,4 @@
-//! Which rules are asked about which kind, and what they read then.
+//! The rules to evaluate for each kind, and their read sets.
 
 use std::{
     borrow::Cow,
@@ -25,33 +25,34 @@ use crate::{
     rego::analysis::references::Path,
 };
 
-/// Kinds that a unit's rules may name before all count as one.
+/// The number of kinds that the rules of a unit may mention before they are no longer distinguished.
 const KINDS: usize = 64;
 
-/// What is asked about objects of one kind.
+/// The query for objects of one kind.
 #[derive(Debug, Clone)]
 pub(crate) struct KindQuery {
-    /// The rules that can give a result, and the exceptions that can matter, by their index in the group.
+    /// The rules that can have a result, and the exceptions that can matter, by their index in the group.
     pub(crate) rules: Vec<usize>,
-    /// What each of them reads; mostly the same for several kinds.
+    /// The read set of each of them; mostly the same for several kinds.
     pub(crate) reads: Vec<Arc<Reads>>,
-    /// Which lookups of each of them cannot be relied on; empty before that is known.
+    /// The unavailable lookups of each of them; empty until these are known.
     unread: Vec<UnreadLookups>,
 }
 
 impl KindQuery {
-    /// Returns what a rule reads that is asked.
+    /// Returns the read set of a rule that is part of the query.
     fn of_rule(&self, rule: usize) -> Option<Arc<Reads>> {
         self.rules.binary_search(&rule).ok().map(|index| Arc::clone(&self.reads[index]))
     }
 
-    /// Returns why a rule cannot be evaluated for an object in a namespace (`Some`) or in none; `None` if it can.
+    /// Returns why a rule cannot be evaluated for an object in a namespace, or a cluster-scoped one (`None`); `None` if
+    /// it can.
     pub(crate) fn unread(&self, rule: usize, namespace: Option<&str>) -> Option<String> {
         let index = self.rules.binary_search(&rule).ok()?;
         self.unread.get(index)?.reason(namespace)
     }
 
-    /// Makes a query of what was found of each rule that is meant for the kind.
+    /// Creates a query from the walks of the rules that apply to the kind.
     fn new<'w>(walked: impl Iterator<Item = Option<&'w WalkedRule>>) -> Self {
         let asked = walked.enumerate().filter_map(|(index, walked)| Some((index, walked?)));
         let asked = asked.filter(|(_, walked)| walked.may_have_results);
@@ -59,7 +60,7 @@ impl KindQuery {
         Self { rules, reads, unread: Vec::new() }
     }
 
-    /// Takes what a rule reads from the last of some other kinds' queries that asks it, if that is the same.
+    /// Replaces each read set by that of the last other query with the rule, if they are equal, to save memory.
     fn keep_once(&mut self, others: &[Self]) {
         for (rule, reads) in self.rules.iter().zip(&mut self.reads) {
             let same = others.iter().rev().find_map(|other| other.of_rule(*rule));
@@ -70,19 +71,19 @@ impl KindQuery {
     }
 }
 
-/// What is asked about each kind.
+/// The queries for all kinds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queries {
-    /// The first is for kinds that none of the rules name.
+    /// The first one is for kinds that no rule mentions.
     all: Vec<KindQuery>,
-    /// Index in `all`, by name of the kind.
+    /// The index in `all`, by name of the kind.
     named: BTreeMap<Arc<str>, usize>,
     /// Whether, in Kubescape's dialect, a rule may relate elements of the input to each other.
     pub(crate) relates: bool,
 }
 
 impl Queries {
-    /// Finds what can be asked: the rules that judge, and behind them the exceptions by their paths.
+    /// Creates the queries of the entrypoints, followed by the exceptions, which are given by their paths.
     pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
         let mut walker = Walker::new(rules, dialect);
         let mut found = Self {
@@ -96,7 +97,7 @@ impl Queries {
         }
         let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
         let shapes: Vec<_> = shapes.chain(exceptions.iter().map(|path| (*path, None))).collect();
-        // Rules are walked once for kinds that no policy names, and again for those that they compare the kind with.
+        // Rules are walked once for kinds that no policy mentions, and again for those that they compare the kind with.
         let other = walk_each(&mut walker, AskedKind::Other, &shapes, entrypoints, &[]);
         let other: Vec<Option<WalkedRule>> = other.into_iter().map(|one| one.map(Cow::into_owned)).collect();
         found.all.push(KindQuery::new(other.iter().map(Option::as_ref)));
@@ -122,7 +123,7 @@ impl Queries {
         found
     }
 
-    /// Counts everything as read, of whatever kind, and the elements of the input as related.
+    /// Marks everything as read, for all kinds, and the elements of the input as related.
     pub(crate) fn read_all(&mut self) {
         self.relates = true;
         self.named.clear();
@@ -135,8 +136,8 @@ impl Queries {
         }
     }
 
-    /// Finds the lookups that cannot be relied on, of rules whose lookups are not `optional`; `more` returns what a rule with
-    /// some reads looks up beside them.
+    /// Finds the unavailable lookups of rules whose lookups are not `optional`; `more` returns additional lookups of a
+    /// rule with a given read set.
     pub(crate) fn find_unread(
         &mut self,
         lookups: &LookupState,
@@ -158,7 +159,7 @@ impl Queries {
         }
     }
 
-    /// Notes that a rule looks up nothing, whatever it seems to read.
+    /// Marks a rule as one without lookups, overriding the analysis.
     pub(crate) fn forget_lookups(&mut self, rule: usize) {
         for query in &mut self.all {
             if let Ok(index) = query.rules.binary_search(&rule)
@@ -169,12 +170,12 @@ impl Queries {
         }
     }
 
-    /// Returns what is asked about a kind.
+    /// Returns the query for a kind.
     pub(crate) fn of(&self, kind: &str) -> Option<&KindQuery> {
         self.all.get(self.named.get(kind).copied().unwrap_or(0))
     }
 
-    /// Returns what is read of other objects, whatever the kind.
+    /// Returns the lookups for all kinds.
     pub(crate) fn inventory(&self) -> InventoryReads {
         let mut all = InventoryReads::default();
         for reads in self.all.iter().flat_map(|query| &query.reads) {
@@ -183,7 +184,7 @@ impl Queries {
         all
     }
 
-    /// Returns what is read of the Namespaces of objects, whatever their kind.
+    /// Returns the read set of the objects' Namespaces, for all kinds.
     pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
         let mut all = Tree::default();
         for reads in self.all.iter().flat_map(|query| &query.reads) {
@@ -197,7 +198,7 @@ impl Queries {
         self.named.keys()
     }
 
-    /// Returns the kinds that one of the rules can say anything about.
+    /// Returns the kinds that a rule can have results for.
     pub(crate) fn matches(&self, index: usize) -> Matches {
         let asks = |query: &KindQuery| query.rules.contains(&index);
         if self.all.first().is_none_or(asks) {
@@ -207,7 +208,7 @@ impl Queries {
         Matches::Kinds(named.map(|(kind, _)| Arc::clone(kind)).collect())
     }
 
-    /// Returns what one of the rules reads of objects of any kind.
+    /// Returns the read set of a rule for objects of any kind.
     pub(crate) fn reads(&self, index: usize) -> Reads {
         let of_rule = |query: &KindQuery| query.of_rule(index);
         let mut distinct: Vec<Arc<Reads>> = self.all.iter().filter_map(of_rule).collect();
@@ -220,11 +221,11 @@ impl Queries {
     }
 }
 
-/// A kind that rules are asked about, as far as it matters to what they are meant for.
+/// A kind to walk rules for, as far as it matters to whether they apply.
 #[derive(Clone, Copy)]
 enum AskedKind<'k> {
     Named(&'k Arc<str>),
-    /// One that none of the rules name.
+    /// A kind that no rule mentions.
     Other,
     Any,
 }
@@ -238,7 +239,7 @@ impl AskedKind<'_> {
         }
     }
 
-    /// Returns what is assumed of the kind.
+    /// Returns the assumption about the kind.
     fn assumed(self) -> KindIs {
         match self {
             Self::Named(kind) => KindIs::Named(Arc::clone(kind)),
@@ -248,31 +249,31 @@ impl AskedKind<'_> {
     }
 }
 
-/// What the walk of one rule found.
+/// The result of walking one rule.
 #[derive(Clone)]
 struct WalkedRule {
     may_have_results: bool,
     reads: Arc<Reads>,
-    /// The kinds that it was compared with.
+    /// The kinds that it compares the object's kind with.
     compared: BTreeSet<Arc<str>>,
 }
 
 impl WalkedRule {
-    /// Walks a rule for the kind that the walker is set to; one without a shape is an exception.
+    /// Walks a rule for the walker's kind; a rule without a shape is an exception.
     fn walk(walker: &mut Walker<'_>, (path, shape): (&Path, Option<ResultShape>)) -> Self {
         let RuleSummary { value, reads, risk, compared, .. } = walker.entrypoint(path, shape.is_some());
         let may_have_results = if walker.dialect.any_value_is_result { may_have_any } else { may_have_results };
         Self { may_have_results: risk || may_have_results(&value, shape), reads: Arc::new(reads), compared }
     }
 
-    /// Whether what was found for kinds that no policy names is the same for this kind.
+    /// Whether the walk for kinds that no policy mentions is also valid for this kind.
     fn holds_for(&self, kind: AskedKind<'_>) -> bool {
         matches!(kind, AskedKind::Named(kind) if !self.compared.contains(kind))
     }
 }
 
-/// Walks the rules that are meant for a kind, but for those that hold for `other` kinds in the same way. Rules without a shape
-/// are exceptions, which stand behind those that judge.
+/// Walks the rules that apply to a kind, except for those whose walk for `other` kinds is also valid for it. Rules
+/// without a shape are exceptions, which follow the entrypoints.
 fn walk_each<'o>(
     walker: &mut Walker<'_>,
     kind: AskedKind<'_>,
@@ -290,14 +291,14 @@ fn walk_each<'o>(
     shapes.iter().enumerate().map(&mut walk).collect()
 }
 
-/// Whether a value can hold a result where every value is one but an empty set.
+/// Whether a value can contain a result in dialects in which every value except an empty set is one.
 fn may_have_any(value: &Possible, _: Option<ResultShape>) -> bool {
     let is_empty = value.only_members().is_some_and(Possible::is_nothing);
     !value.is_nothing() && !is_empty
 }
 
-/// Whether a value can hold a result, as `findings` reads values; an exception (without a shape) has none if it has no
-/// value.
+/// Whether a value can contain a result, as `findings` reads values; an exception (without a shape) has none if it is
+/// undefined.
 fn may_have_results(value: &Possible, shape: Option<ResultShape>) -> bool {
     let empty = |part: &Option<Box<Possible>>| part.as_ref().is_none_or(|part| part.is_nothing());
     let no_fields =

@@ -1,4 +1,4 @@
-//! Which reads the use of a value makes.
+//! The reads that the use of a value causes.
 
 use super::{
     possible::{Place, Possible},
@@ -6,23 +6,25 @@ use super::{
     walk::Walker,
 };
 
-/// How a rule looks at the value of another one, if that is a set.
+/// How a rule uses the value of another one, if that is a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     AsWhole,
-    /// Its elements are matched with a pattern, one by one. Their texts may be equal to others by chance: what follows is, too.
+    /// Its elements are matched with a pattern, one by one. If their strings are equal by coincidence, so are the
+    /// bindings.
     ByPattern,
-    /// Each element adds its own elements to another set: two that differ only in what is not read add the same.
+    /// Each element adds its own elements to another set: two elements that differ only in unread fields add the same.
     OneByOne,
 }
 
 impl Walker<'_> {
-    /// Counts as read whether a value exists, and the value if it is a scalar; of a text no more than that it is one.
+    /// Marks the existence of a value as read, and its value if it is a scalar; of a string only the fact that it is
+    /// one.
     pub(super) fn present(&mut self, value: &Possible) {
         value.places.iter().chain(&value.names).for_each(|place| self.see(place, false));
     }
 
-    /// Counts a place as read, but not looked into.
+    /// Marks a path as read, but not inspected.
     pub(super) fn see(&mut self, place: &Place, whole: bool) {
         if self.names_object(place) {
             self.frame.reads.print(place, whole);
@@ -31,26 +33,26 @@ impl Walker<'_> {
         }
     }
 
-    /// Counts all of a value as read; returns it without unread parts.
+    /// Marks all of a value as read; returns it without unread parts.
     pub(super) fn whole(&mut self, value: Possible) -> Possible {
         value.all_places().into_iter().for_each(|place| self.frame.reads.insert(place, true));
         value.without_places()
     }
 
-    /// Counts all of a value as compared with its like: as an element of a set, whose texts are not looked into yet.
+    /// Marks all of a value as compared with its like, as an element of a set; its strings are not inspected yet.
     pub(super) fn alike(&mut self, value: &Possible) {
         value.all_places().into_iter().for_each(|place| self.see(place, true));
     }
 
-    /// Makes a value an element of a set. Names and texts may be equal to others by chance.
+    /// Makes a value an element of a set. Names and strings may be equal to others by coincidence.
     pub(super) fn member(&mut self, value: Possible) -> Possible {
         self.alike(&value);
         value.all_names().into_iter().for_each(|place| self.frame.reads.insert(place, true));
         value.without_names()
     }
 
-    /// Makes the value of a rule one that another rule looks at: the elements of a set were compared with each other, unless
-    /// there can be no two of them, or it makes no difference.
+    /// Converts the value of a rule to one that another rule uses: the elements of a set were compared with each other,
+    /// unless it cannot have two of them, or it makes no difference.
     pub(super) fn looked_at(&mut self, mut value: Possible, look: Look) -> Possible {
         let Some(members) = value.members.take_if(|_| value.several) else { return value };
         value.members = Some(match look {
@@ -69,17 +71,17 @@ impl Walker<'_> {
         value
     }
 
-    /// Counts as read which elements there are; returns what their keys and values may be.
+    /// Marks the existence of elements as read; returns their possible keys and values.
     pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
         let (keys, values) = self.iterate(value);
         self.present(&values);
         (keys, values)
     }
 
-    /// Returns what the keys and values of elements may be, without counting them as read.
+    /// Returns the possible keys and values of elements, without marking them as read.
     pub(super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
         let (mut keys, mut values) = (Possible::default(), Possible::default());
-        // A scalar has no elements, but a name may be something else in an object that is not valid.
+        // A scalar has no elements, but a name may be another value in an invalid object.
         values.other = value.other || !value.scalars.is_empty() || !value.names.is_empty();
         keys.other = values.other || !value.places.is_empty() || value.items.is_some();
         value.names.iter().for_each(|place| self.frame.reads.insert(place, true));

@@ -1,4 +1,4 @@
-//! The definitions of a unit by their paths.
+//! The definitions of a unit, by path.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Rules<'a> {
     compiled: &'a Compiled,
     definitions: BTreeMap<Path, Vec<&'a ResolvedRule>>,
     pub(super) graph: &'a Graph<'a>,
-    /// Whether a builtin that fails is an error.
+    /// Whether a failing builtin is an error.
     pub(super) strict: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Rules<'a> {
         if is_only { self.at(path) } else { &[] }
     }
 
-    /// Returns the value of a rule that has one definition without conditions.
+    /// Returns the value of a rule with a single definition without conditions.
     pub(super) fn constant(&self, reference: &ResolvedTerm) -> Option<&'a ResolvedTerm> {
         let (DATA, path) = constant_reference(reference)? else { return None };
         let [rule] = self.only_at(&path) else { return None };
@@ -54,7 +54,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Returns the document that a reference reads, and its keys, if all of them are constant texts.
+/// Returns the document and the keys of a reference, if all keys are constant strings.
 pub(super) fn constant_reference(term: &ResolvedTerm) -> Option<(Variable, Path)> {
     let ResolvedValue::Ref(items) = &term.value else { return None };
     let (head, keys) = items.split_first()?;
