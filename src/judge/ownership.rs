@@ -52,7 +52,7 @@ enum SourceOrigin {
 /// The files of one source.
 #[derive(Debug)]
 pub(super) struct OwnedFiles {
-    /// As messages name the source.
+    /// The name of the source in messages.
     name: Arc<str>,
     origin: SourceOrigin,
     pub(super) files: Vec<File>,

@@ -1,4 +1,4 @@
-//! Which objects a rule is about, by `match` of its metadata.
+//! Which objects a rule applies to, by `match` of its metadata.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::model::object::Kind;
 
-/// An entry of `match` or `dynamicMatch`: any of the groups, of the versions and of the resources.
+/// An entry of `match` or `dynamicMatch`: all combinations of its groups, versions and resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceMatch {
@@ -20,7 +20,7 @@ pub(crate) struct ResourceMatch {
 }
 
 impl ResourceMatch {
-    /// Whether objects of a kind are among those that the rule is given.
+    /// Whether the rule's input includes objects of a kind.
     pub(crate) fn matches(&self, kind: &Kind) -> bool {
         let is = |wanted: &String, own: &str| wanted == "*" || wanted == own || wanted == "core" && own.is_empty();
         self.api_groups.iter().any(|group| is(group, &kind.group))
@@ -28,30 +28,30 @@ impl ResourceMatch {
             && self.resources.iter().any(|resource| names(resource, kind))
     }
 
-    /// Whether it names kinds, and is not about every kind.
+    /// Whether it lists kinds, rather than matching every kind.
     pub(crate) fn names_kinds(&self) -> bool {
         !self.resources.iter().any(|resource| resource == "*")
     }
 
-    /// Returns one that matches a single name, for each kind or resource that it names.
+    /// Returns an entry with a single name for each kind or resource that it lists.
     pub(crate) fn single(&self) -> impl Iterator<Item = Self> {
         let named = self.resources.iter().filter(|resource| *resource != "*");
         named.map(|resource| Self { resources: vec![resource.clone()], ..self.clone() })
     }
 
-    /// Whether it names a group.
+    /// Whether it lists a group.
     pub(crate) fn names_group(&self, group: &str) -> bool {
         self.api_groups.iter().any(|own| own == group)
     }
 
-    /// Returns the names of the kinds, as far as `match` names kinds; `None` if it may be any.
+    /// Returns the names of the kinds, as far as `match` contains kinds; `None` if it may match any.
     pub(crate) fn kind_names(&self) -> Option<Vec<Arc<str>>> {
         self.resources.iter().map(|name| kinds_of(name)).collect::<Option<Vec<_>>>().map(|names| names.concat())
     }
 }
 
-/// Returns the kinds that a name stands for: `Gateway`, or `Gateways` and `Policies`, as some write it; `None` for the name of
-/// a resource, whose kind is known only when it is met.
+/// Returns the kinds that a name refers to: `Gateway`, or plurals such as `Gateways` and `Policies` that some rules
+/// use; `None` for the name of a resource, whose kind is unknown until an object appears.
 fn kinds_of(name: &str) -> Option<Vec<Arc<str>>> {
     name.chars().next().filter(|first| first.is_uppercase())?;
     let singular = match name.strip_suffix("ies") {

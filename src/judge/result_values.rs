@@ -1,4 +1,4 @@
-//! Parts of the values of rules, as all dialects read them.
+//! Helpers for the values of rules, shared by all dialects.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use serde_json::Map;
 
 use crate::rego::value;
 
-/// Returns what a result holds besides its message. A single key `details` that holds an object is that object, as
-/// Gatekeeper's policies write it.
+/// Returns the fields of a result other than its message. A single field `details` that is an object is returned
+/// itself, as in Gatekeeper's policies.
 pub(crate) fn details<'a>(
     fields: impl Iterator<Item = (&'a Value, &'a Value)>,
 ) -> Option<Arc<Map<String, serde_json::Value>>> {
@@ -23,10 +23,10 @@ pub(crate) fn details<'a>(
     (!details.is_empty()).then(|| Arc::new(details))
 }
 
-/// Levels of details that are kept: many JSON parsers read 128 levels, and results are nested in a document.
+/// The maximum nesting of details: many JSON parsers support 128 levels, and results are nested in a document.
 const DEEPEST: u32 = 100;
 
-/// Turns what is nested deeper than `levels` into text.
+/// Converts values nested deeper than `levels` to strings.
 fn cut(value: &mut serde_json::Value, levels: u32) {
     match value {
         serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => *value = value.to_string().into(),
@@ -41,7 +41,7 @@ pub(crate) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Returns the values of a collection; of anything else none.
+/// Returns the values of a collection; empty for other values.
 pub(crate) fn items(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     match value {
         Value::Array(items) => Box::new(items.iter()),

@@ -1,4 +1,4 @@
-//! The rules that judge: how they are described to users, and what is needed to evaluate them.
+//! Entrypoint rules: their description for users, and the data for their evaluation.
 
 use std::{fmt, sync::Arc};
 
@@ -13,42 +13,42 @@ use crate::{
     rego::{SourceLocation, analysis::references::Path},
 };
 
-/// One rule that judges, or one Constraint.
+/// One entrypoint rule, or one Constraint.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The head's name, e.g. `deny_latest`, or that of the Constraint.
+    /// The name of the rule's head, e.g. `deny_latest`, or of the Constraint.
     pub name: Arc<str>,
-    /// That of its policy and its name.
+    /// Identifies the policy and the rule.
     pub number: RuleNumber,
-    /// What its results count as.
+    /// The outcome of its results.
     pub outcome: Outcome,
-    /// The annotations of its first definition, filled up from document and package.
+    /// The annotations of its first definition, merged with those of document and package.
     pub metadata: Arc<Metadata>,
-    /// Where its first definition begins.
+    /// The start of its first definition.
     pub source: Source,
-    /// Its definitions as they are written; those of its template for a Constraint.
+    /// The source text of its definitions; for a Constraint, those of its template.
     pub texts: Vec<RuleText>,
-    /// Whether a namespace may excuse its violations; decided when all policies are loaded.
+    /// Whether a namespace may excuse its violations; set after all policies are loaded.
     pub excusable: Excusability,
 }
 
 impl Rule {
-    /// Whether it is evaluated without the objects that it looks up if they cannot be read, by `custom.lookups: optional`.
+    /// Whether it is evaluated even if its lookups cannot be read, by `custom.lookups: optional`.
     pub(crate) fn has_optional_lookups(&self) -> bool {
         self.metadata.custom.get("lookups").is_some_and(|value| *value == "optional")
     }
 }
 
-/// A definition of a rule as it is written.
+/// The source text of a rule's definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleText {
-    /// Where it begins.
+    /// The position of its start.
     pub source: Source,
     /// Its lines.
     pub text: Arc<str>,
 }
 
-/// The descriptors of a rule's results: of the rule as a whole, and of each of its definitions.
+/// The descriptors of a rule's results: for the rule as a whole, and for each of its definitions.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleDescriptors {
     pub(crate) rule: Arc<RuleDescriptor>,
@@ -56,8 +56,8 @@ pub(crate) struct RuleDescriptors {
 }
 
 impl RuleDescriptors {
-    /// Describes the results of a rule by its source and METADATA, and by those of its definitions. What `nearer` says, e.g. a
-    /// Constraint, takes precedence over both.
+    /// Describes the results of a rule by its source and METADATA, and by those of its definitions. The values of
+    /// `nearer`, e.g. of a Constraint, take precedence over both.
     pub(crate) fn new<'d>(
         [policy, name]: [&Arc<str>; 2],
         nearer: &Arc<RuleInfo>,
@@ -72,48 +72,48 @@ impl RuleDescriptors {
     }
 }
 
-/// How the results stand in a rule's value.
+/// How a rule's value contains its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultShape {
     /// `deny contains x`: each element is a result.
     Set,
     /// `deny[key] := x`: each value is a result.
     Object,
-    /// `deny := x`: the value is the result, or several.
+    /// `deny := x`: the value is one result, or several.
     Complete,
 }
 
-/// One rule that the evaluator is asked for, with all its definitions.
+/// One rule to evaluate, with all its definitions.
 #[derive(Debug, Clone)]
 pub(crate) struct Entrypoint {
-    /// The package, as results name it.
+    /// The package, as shown in results.
     pub(crate) policy: Arc<str>,
     pub(crate) rule: Rule,
-    /// What its results have in common.
+    /// The parts that its results share.
     pub(crate) descriptors: RuleDescriptors,
     pub(crate) shape: ResultShape,
-    /// Keys from `data` on.
+    /// The keys below `data`.
     pub(crate) path: Path,
-    /// Index of the exceptions that may apply, and what they list it by: the name behind `deny_`.
+    /// The index of the exceptions that may apply, and the name that they list it by: the part after `deny_`.
     pub(crate) exception: Option<(usize, Value)>,
     pub(crate) definitions: Vec<Definition>,
     /// Whether it reads `oldObject` or `operation`.
     pub(crate) transition: bool,
-    /// The kinds that it is meant for, whatever its code could say of others.
+    /// The kinds that it applies to, even if its code could match others.
     pub(crate) kinds: RuleKinds,
 }
 
-/// One of the definitions that a rule is made of, each with its own place and annotations.
+/// One definition of a rule, with its own position and annotations.
 #[derive(Clone)]
 pub(crate) struct Definition {
-    /// Where it is written, in the modules of its unit.
+    /// Its position in the modules of its unit.
     pub(crate) at: SourceLocation,
     pub(crate) source: Source,
     pub(crate) metadata: Arc<Metadata>,
 }
 
 impl Definition {
-    /// Returns where it is written, and its annotations.
+    /// Returns its position and its annotations.
     pub(crate) fn described(&self) -> (&Source, &Metadata) {
         (&self.source, &self.metadata)
     }

@@ -1,8 +1,8 @@
-//! The kinds of objects that a rule is meant for.
+//! The kinds of objects that a rule applies to.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The kinds that are known here: Trivy's selectors name kinds in lower case. Others are compared without regard to case.
+/// Kinds with known spelling: Trivy's selectors use lower case. Other kinds are compared ignoring case.
 const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap ControllerRevision CronJob \
     CSIDriver CSINode CustomResourceDefinition DaemonSet Deployment DeploymentConfig Endpoints EndpointSlice Event \
     HorizontalPodAutoscaler Ingress IngressClass Job Lease LimitRange MutatingWebhookConfiguration Namespace NetworkPolicy \
@@ -11,7 +11,7 @@ const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRol
     StatefulSet StorageClass ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration \
     VolumeAttachment";
 
-/// The kinds of objects that a rule is meant for, whatever it could give results for.
+/// The kinds of objects that a rule applies to, even if its code could match others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleKinds(Option<KindNames>);
 
@@ -20,7 +20,7 @@ pub(crate) struct RuleKinds(Option<KindNames>);
 struct KindNames {
     /// As Kubernetes spells them.
     known: BTreeSet<Arc<str>>,
-    /// As the check spells others.
+    /// Other kinds, as the check spells them.
     others: BTreeSet<String>,
 }
 
@@ -40,7 +40,7 @@ impl RuleKinds {
         Self(Some(kinds))
     }
 
-    /// Whether objects of a kind are judged.
+    /// Whether the rule is evaluated on objects of a kind.
     pub(crate) fn contain(&self, kind: &str) -> bool {
         let named = |named: &KindNames| {
             named.known.contains(kind) || named.others.iter().any(|name| name.eq_ignore_ascii_case(kind))
@@ -48,17 +48,17 @@ impl RuleKinds {
         self.0.as_ref().is_none_or(named)
     }
 
-    /// Whether they may contain a kind that is not among [`Self::known`].
+    /// Whether they may include a kind that is not among [`Self::known`].
     pub(crate) fn are_open(&self) -> bool {
         self.0.as_ref().is_none_or(|named| !named.others.is_empty())
     }
 
-    /// Returns those whose spelling is known.
+    /// Returns the kinds with known spelling.
     pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.iter().flat_map(|named| &named.known)
     }
 
-    /// Returns the kinds of both.
+    /// Returns the union of both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0.zip(other.0).map(|(mut one, other)| {
             one.known.extend(other.known);

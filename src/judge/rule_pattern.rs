@@ -1,11 +1,11 @@
-//! Patterns by which users name rules: in options, in the configuration and in exceptions.
+//! Patterns for rules, used in options, in the configuration and in exceptions.
 
 use std::{fmt, sync::Arc};
 
 use super::metadata::Metadata;
 use crate::model::glob::Glob;
 
-/// Names rules: `POLICY/RULE`, or a policy, a rule or an id alone; each may be a glob.
+/// Matches rules by `POLICY/RULE`, or by a policy, a rule or an id alone; each may be a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RulePattern {
     policy: Option<Glob>,
@@ -24,7 +24,7 @@ impl RulePattern {
         Self { policy, name: Glob::new(name), written: written.into() }
     }
 
-    /// Returns it as the user wrote it.
+    /// Returns the pattern as the user wrote it.
     pub(super) fn written(&self) -> &Arc<str> {
         &self.written
     }
@@ -34,12 +34,12 @@ impl RulePattern {
         self.written.contains(['*', '?'])
     }
 
-    /// Whether it names a rule.
+    /// Whether it matches a rule.
     pub fn matches(&self, policy: &str, rule: &str, metadata: &Metadata) -> bool {
         self.matches_ids(policy, rule, metadata.ids())
     }
 
-    /// Whether it names a rule that has these ids.
+    /// Whether it matches a rule with these ids.
     pub(crate) fn matches_ids<'a>(&self, policy: &str, rule: &str, mut ids: impl Iterator<Item = &'a str>) -> bool {
         match &self.policy {
             Some(own) => own.matches(policy) && self.name.matches(rule),
@@ -48,7 +48,6 @@ impl RulePattern {
     }
 }
 
-/// Shows the pattern as the user wrote it.
 impl fmt::Display for RulePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)

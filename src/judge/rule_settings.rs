@@ -1,4 +1,4 @@
-//! What the user decides about rules: some are switched off, have another severity, or apply in some namespaces only.
+//! The user's rule settings: rules may be switched off, have another severity, or apply only in some namespaces.
 
 use std::{
     cell::RefCell,
@@ -26,7 +26,7 @@ use crate::{
     rego::analysis::yaml,
 };
 
-/// What is decided about some rules. What is not set stays as the policy has it.
+/// A change to some rules. Unset fields leave the policy's value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleChange {
     off: Option<bool>,
@@ -38,13 +38,13 @@ impl RuleChange {
     /// Switches rules off.
     const OFF: Self = Self { off: Some(true), severity: None, namespaces: None };
 
-    /// Whether rules apply in a namespace; `None` is what is in none.
+    /// Whether rules apply in a namespace; `None` for cluster-scoped objects.
     fn applies_in(&self, namespace: Option<&str>) -> bool {
         let is_in = |globs: &Arc<[Glob]>| namespace.is_some_and(|own| globs.iter().any(|glob| glob.matches(own)));
         self.namespaces.as_ref().is_none_or(is_in)
     }
 
-    /// Returns both; `later` takes precedence.
+    /// Returns the combination of both; `later` takes precedence.
     fn and(self, later: &Self) -> Self {
         Self {
             off: later.off.or(self.off),
@@ -54,7 +54,7 @@ impl RuleChange {
     }
 }
 
-/// As it is written: `off`, or a mapping with `severity`, `off` and `namespaces`.
+/// Parses `off`, or a mapping with `severity`, `off` and `namespaces`.
 impl<'de> Deserialize<'de> for RuleChange {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for RuleChange {
             namespaces: Option<Vec<String>>,
         }
         let value = Value::deserialize(deserializer)?;
-        // In YAML 1.1 `off` is the boolean false.
+        // In YAML 1.1, `off` is the boolean false.
         if value == "off" || value == false {
             return Ok(Self::OFF);
         }
@@ -83,39 +83,39 @@ impl<'de> Deserialize<'de> for RuleChange {
     }
 }
 
-/// What is decided about rules; later entries take precedence.
+/// The settings of rules; later entries take precedence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleSettings {
     entries: Vec<(RulePattern, RuleChange)>,
-    /// The least severity that is reported.
+    /// The lowest severity that is reported.
     min_severity: Option<Severity>,
-    /// The rules that a namespace may excuse; empty leaves that to the default.
+    /// The rules that a namespace may excuse; if empty, the default applies.
     excusable: Vec<ExcusablePattern>,
 }
 
 impl RuleSettings {
-    /// Switches rules off.
+    /// Returns settings that switch rules off.
     pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
         let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::OFF)).collect();
         Self { entries, ..Self::default() }
     }
 
-    /// Has only violations of this severity and worse ones reported, and those without any.
+    /// Limits reported violations to this severity and more severe ones, and those without a severity.
     #[must_use]
     pub fn from_severity(self, min_severity: Option<Severity>) -> Self {
         Self { min_severity: min_severity.or(self.min_severity), ..self }
     }
 
-    /// Has these rules be those that a namespace may excuse.
+    /// Sets the rules that a namespace may excuse.
     #[must_use]
     pub fn with_excusable(self, excusable: Vec<ExcusablePattern>) -> Self {
         Self { excusable, ..self }
     }
 
-    /// Reads a mapping from patterns to what is decided about their rules, in YAML or JSON. Names take precedence over globs.
+    /// Parses a mapping from patterns to rule changes, in YAML or JSON. Names take precedence over globs.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Returns the error in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let entries: BTreeMap<String, RuleChange> = serde_saphyr::from_str(text).map_err(|why| yaml::reason(&why))?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
@@ -133,19 +133,19 @@ impl RuleSettings {
         }
     }
 
-    /// Whether nothing is decided.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.min_severity.is_none() && self.excusable.is_empty()
     }
 
-    /// Returns what is decided about a rule.
+    /// Returns the change to a rule.
     fn of(&self, policy: &str, rule: &str, metadata: &Metadata) -> RuleChange {
         let matching = self.entries.iter().filter(|(pattern, _)| pattern.matches(policy, rule, metadata));
         matching.fold(RuleChange::default(), |all, (_, later)| all.and(later))
     }
 }
 
-/// Shows what makes a difference between two of them.
+/// Shows the settings, as part of the digest of a policy set.
 impl fmt::Display for RuleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("rules:")?;
@@ -174,7 +174,7 @@ pub struct SkippedRule {
     pub id: Option<Arc<str>>,
 }
 
-/// Its id, or else its policy and name.
+/// Shows the id, or else policy and name.
 impl fmt::Display for SkippedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
@@ -184,7 +184,7 @@ impl fmt::Display for SkippedRule {
     }
 }
 
-/// Settings while policies are loaded, and the rules that they switch off.
+/// The settings during loading, and the rules that they switch off.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleSelection {
     settings: RuleSettings,
@@ -196,7 +196,7 @@ impl RuleSelection {
         Self { settings, skipped: RefCell::default() }
     }
 
-    /// Whether a rule judges; one that does not is noted.
+    /// Whether a rule is active; switched-off rules are recorded.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
         let is_off = self.settings.of(policy, rule, metadata).off == Some(true);
         if is_off {
@@ -206,7 +206,7 @@ impl RuleSelection {
         !is_off
     }
 
-    /// Ends the load of `policies`: gives their rules the severities that are set, and decides which may be excused.
+    /// Finishes loading: applies severities to the rules of `policies`, and decides which of them may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
         let Self { settings, skipped } = self;
         let mut changes = HashMap::new();
@@ -240,22 +240,22 @@ impl RuleSelection {
     }
 }
 
-/// What is decided about the rules of a [`PolicySet`](super::set::PolicySet).
+/// The rule settings of a [`PolicySet`](super::set::PolicySet).
 #[derive(Debug, Clone, Default)]
 pub struct RuleChanges {
     /// By policy and rule.
     changes: HashMap<(Arc<str>, Arc<str>), RuleChange>,
-    /// The least severity that is reported; violations without any are, too.
+    /// The lowest severity that is reported; violations without a severity are reported as well.
     pub min_severity: Option<Severity>,
-    /// Rules that are switched off, sorted as they are shown.
+    /// Rules that are switched off, sorted by their display text.
     pub skipped: Vec<SkippedRule>,
     /// Patterns that match no rule.
     pub unmatched: Vec<Arc<str>>,
 }
 
 impl RuleChanges {
-    /// Gives findings about an object the severities that are set, and removes those of rules that do not apply in its
-    /// namespace. That of a Namespace is itself; what is in none is in no namespace of any list.
+    /// Applies the configured severities to the results of an object, and removes results of rules that do not apply in
+    /// its namespace. A Namespace counts as being in itself; cluster-scoped objects are in no listed namespace.
     pub(crate) fn apply(&self, findings: &mut Vec<Finding>, namespace: Option<&str>) {
         if self.changes.is_empty() && self.min_severity.is_none() {
             return;
@@ -289,10 +289,10 @@ impl RuleChanges {
         if self.changes.is_empty() { None } else { self.changes.get(&(Arc::clone(policy), Arc::clone(rule))) }
     }
 
-    /// Fails for patterns that match no rule.
+    /// Returns an error if patterns match no rule.
     ///
     /// # Errors
-    /// Names each of them, and the nearest rule or id.
+    /// Lists each of them with the nearest rule or id.
     pub fn check(&self, policies: &[Policy]) -> anyhow::Result<()> {
         let rules = || policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
         let names: BTreeSet<String> = rules()

@@ -1,4 +1,4 @@
-//! The policies that objects are judged by, all together.
+//! The set of all policies that objects are evaluated with.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,26 +31,26 @@ use crate::{
     rego::{Limits, LoadError, Problem},
 };
 
-/// Everything that was loaded from the policy paths, ready to evaluate. Only results of arrays are filled in later, once each.
+/// All loaded policies, ready for evaluation. Only results of arrays are added later, once for each array.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
-    /// What it was loaded from.
+    /// The digest of its sources.
     pub digest: Digest,
-    /// All files that were read for it, refused ones included, each with the position of its source.
+    /// All files that were read, including refused ones, each with the index of its source.
     pub(crate) files: BTreeMap<Arc<str>, usize>,
     /// The sources that own the packages.
     pub(super) package_owners: PackageOwners,
     /// The policies, sorted by name.
     pub policies: Vec<Policy>,
-    /// What the user decides about rules.
+    /// The user's rule settings.
     pub rule_changes: RuleChanges,
-    /// Warnings, and why files were refused.
+    /// Warnings, and reasons why files were refused.
     pub problems: Vec<Problem>,
-    /// The bounds of evaluation.
+    /// The limits of evaluation.
     pub limits: Limits,
-    /// Policies that would judge if kaudit had what they need; sorted by name.
+    /// Policies that cannot be evaluated because kaudit does not provide what they need; sorted by name.
     pub unjudged: Vec<Unjudged>,
-    /// Policies that are not meant to judge here; sorted by name.
+    /// Policies that do not apply here; sorted by name.
     pub left_out: Vec<Unjudged>,
     /// The bundles among the sources.
     pub bundles: Vec<Edition>,
@@ -59,7 +59,7 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
-    /// Which rules have the same results for objects that look alike.
+    /// Which rules have the same results for objects with equal sharing keys.
     pub(crate) sharing: Arc<Sharing>,
 }
 
@@ -67,16 +67,16 @@ impl PolicySet {
     /// Returns the set if nothing was refused.
     ///
     /// # Errors
-    /// Returns every problem otherwise, without those that only follow from others.
+    /// Returns every problem otherwise, without those that only result from others.
     pub fn whole(self) -> Result<Self, LoadError> {
         if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
-    /// Returns the set if it may replace `before`: if it refuses no file that `before` judges by, since a policy that works
-    /// must not be lost to a typing error. A new file that is refused takes nothing away.
+    /// Returns the set if it may replace `before`: if it refuses no file that is in force in `before`, since a typing
+    /// error must not disable a working policy. A refused new file does not matter.
     ///
     /// # Errors
-    /// As [`Self::whole`].
+    /// See [`Self::whole`].
     pub fn after(self, before: &Self) -> Result<Self, LoadError> {
         let known = before.refused_files();
         let worse =
@@ -84,7 +84,7 @@ impl PolicySet {
         if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
-    /// Returns why files were not loaded.
+    /// Returns the reasons why files were not loaded.
     pub fn refused(&self) -> impl DoubleEndedIterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_refusal())
     }
@@ -94,7 +94,7 @@ impl PolicySet {
         self.refused().map(|problem| (&problem.file, problem)).rev().collect()
     }
 
-    /// Returns the position of a file's source among the sources; files that are not known come first.
+    /// Returns the index of a file's source; 0 for unknown files.
     pub(crate) fn source_of(&self, file: &str) -> usize {
         self.files.get(file).copied().unwrap_or_default()
     }
@@ -104,7 +104,7 @@ impl PolicySet {
         self.refused().next().is_some()
     }
 
-    /// Returns what the verdict on an object of this kind depends on besides the object.
+    /// Returns the dependencies of verdicts on objects of this kind, besides the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
         let plain = self.kinds.of(&kind.kind).dependencies;
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
@@ -123,9 +123,9 @@ impl PolicySet {
         !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
     }
 
-    /// Whether a policy can give results for objects of this kind, or reads them when it judges others.
+    /// Whether a policy can have results for objects of this kind, or reads them when other objects are evaluated.
     pub fn concern(&self, kind: &Kind) -> bool {
-        // Constraints also choose by group.
+        // Constraints also select by group.
         let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints);
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
@@ -133,55 +133,59 @@ impl PolicySet {
             || kind.is("", "Namespace") && self.policies.iter().any(|policy| policy.depends.namespace)
     }
 
-    /// Returns what the policies read of objects of this kind.
+    /// Returns the fields of objects of this kind that the policies read.
     ///
-    /// Two states of one object in which that is the same have the same verdict as far as it depends on the object alone;
-    /// what else it depends on is in [`Self::dependencies`]. A policy that reads transitions has to see each of them,
-    /// and what ended in an error, a time limit for example, may end otherwise the next time.
+    /// Two states of an object that are equal in these fields have the same verdict, as far as it depends on the object
+    /// alone; other dependencies are in [`Self::dependencies`]. A policy that reads transitions has to be evaluated for
+    /// each of them, and an evaluation that failed, for example because of a time limit, may have another result the
+    /// next time.
     pub fn projection(&self, kind: &Kind) -> &Projection {
         &self.kinds.of(&kind.kind).projection
     }
 
-    /// Hashes what the policies can read of an object; `None` where only judging can decide, as for [`Projection::hash`].
+    /// Returns a hash of the fields of an object that policies read; `None` if only evaluation can decide, as for
+    /// [`Projection::hash`].
     pub fn projected(&self, object: &Object) -> Option<Projected> {
         let hash = self.projection(&object.key.kind).hash(&object.body.json().ok()?)?;
         Some(Projected { policies: self.digest, hash: NonZeroU64::new(hash)? })
     }
 
-    /// Returns what verdicts on the objects of a Namespace depend on of it, besides its name.
+    /// Returns the fields of a Namespace that verdicts on its objects depend on, besides its name.
     pub fn namespace_projection(&self) -> &Projection {
         &self.kinds.namespace
     }
 
-    /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
-    /// objects can matter to others.
+    /// Returns the lookups of the policies: the kinds that the inventory must contain, and the changes of their objects
+    /// that can affect verdicts on others.
     pub fn inventory_reads(&self) -> &InventoryReads {
         &self.kinds.inventory
     }
 
-    /// Returns how far the policies look for objects of a kind when they judge objects of another; `None` if they do not.
+    /// Returns the widest scope in which policies look up objects of `kind` when evaluating objects of `judged`; `None`
+    /// if they do not.
     pub(crate) fn widest_reach(&self, judged: &Kind, kind: &Kind) -> Option<LookupReach> {
         self.kinds.of(&judged.kind).lookups.widest_reach(kind)
     }
 
-    /// Whether the policies look up kinds that are still being read when they judge objects of a kind.
+    /// Whether policies look up kinds that are still being read when evaluating objects of a kind.
     pub(crate) fn awaits(&self, lookups: &LookupState, kind: &Kind) -> bool {
         lookups.awaits(&self.kinds.of(&kind.kind).lookups)
     }
 
-    /// Returns the same policies with these objects to look up, without arrays of them.
+    /// Returns the policies with the objects of an inventory for lookups, without arrays.
     #[must_use]
     pub(crate) fn with_objects(&self, inventory: &Inventory) -> Self {
         let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect();
         Self { units, ..self.clone() }
     }
 
-    /// Returns how many rules judge each object.
+    /// Returns the number of rules.
     pub fn rules(&self) -> usize {
         self.policies.iter().map(|policy| policy.rules.len()).sum()
     }
 
-    /// Returns what results are counted by, as far as rules say it and not a result itself.
+    /// Returns the classes by which results are counted, as far as they are determined by rules and not by single
+    /// results.
     pub fn classes(&self) -> BTreeSet<Class> {
         let rules = self.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&policy.name, rule)));
         rules

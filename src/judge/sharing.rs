@@ -1,14 +1,16 @@
-//! Verdicts that are shared between objects that look the same: the replicas of a Deployment are evaluated once.
+//! Shares verdicts between objects with equal sharing keys: the replicas of a Deployment are evaluated once.
 //!
-//! What a rule says of an object is a function of what it reads. Rules that read nothing in which replicas differ are
-//! *shareable*: their findings are kept under the fingerprint of what all of them read together, and are those of every
-//! object that has the same. The object's name and namespace and the name of the volume with a Pod's token are open in it, where
-//! rules do no more than print and compare them: findings are made of an object with placeholders in their place, and each
-//! object has its own names put in. All other rules are evaluated for each object; where they are too many, nothing is shared.
+//! The results of a rule are a function of the fields that it reads. Rules that read no field in which replicas differ
+//! are *shareable*: their results are cached by a fingerprint of all fields that they read, and apply to every object
+//! with the same fingerprint. If rules only print and compare the object's name and namespace and the name of the token
+//! volume, these are not part of the fingerprint: the rules are evaluated on an object with placeholders for the names,
+//! and the names of each object are inserted into the cached results. All other rules are evaluated for each object; if
+//! there are too many of them, nothing is shared.
 //!
-//! [`plan`] finds out at load what is shareable, as a part of the policy set; here is what is kept, as a part of the pipeline.
-//! A fingerprint costs as much as some rules do, so it is only made of objects with a controller, and of the first of its
-//! objects only where enough controllers have several. Where hardly any finds something, as all objects differ, few are made.
+//! [`plan`] determines at load time which rules are shareable, as a part of the policy set; this module contains the
+//! cache, as a part of the pipeline. A fingerprint costs as much as some rules do, so it is computed only for objects
+//! with a controller, and for the first object of a controller only if enough controllers have several objects. If few
+//! fingerprints have hits, because all objects differ, few are computed.
 
 pub(crate) mod kept;
 pub(crate) mod placeholders;
@@ -34,30 +36,32 @@ use self::{
 };
 use crate::model::object::Object;
 
-/// Bytes of the findings that are kept, as estimated; those that were used least recently go.
+/// The estimated size limit of the cached results; least recently used entries are evicted.
 const BYTES: u64 = 32 << 20;
-/// What is kept for one object at most.
+/// The maximum size of the cached results of one object.
 const LARGEST: u64 = 64 << 10;
-/// Bytes of a few findings.
+/// The size of typical results.
 const USUAL: u64 = 1 << 10;
-/// So many controllers are known.
+/// The maximum number of tracked controllers.
 const CONTROLLERS: usize = 1 << 16;
-/// Of the first object of a controller a fingerprint is made if more than one in so many controllers has several.
+/// A fingerprint is computed for the first object of a controller if more than one in this many controllers has
+/// several.
 const WORTHWHILE: u32 = 4;
-/// One hit in so many is evaluated, too.
+/// One hit in this many is verified by evaluation.
 const EVERY: u32 = 256;
-/// Fingerprints after which it shows whether they find anything.
+/// The number of fingerprints needed to estimate the hit rate.
 const ENOUGH: u32 = 256;
-/// Fingerprints after which earlier ones count half.
+/// The number of fingerprints after which earlier ones count half.
 const RECENT: u32 = 4_096;
-/// At least one in so many has to find something: one that does not costs a quarter of an evaluation.
+/// At least one in this many must be a hit: a miss costs a quarter of an evaluation.
 const FOUND: u32 = 4;
-/// Where fewer do, they are made of the objects of one controller in so many, to see whether that changes.
+/// If fewer are, fingerprints are computed for the objects of one controller in this many, to detect a change of the
+/// rate.
 const PROBED: u64 = 16;
 
-/// What can be shared by the rules of one policy set.
+/// The shareable rules of one policy set.
 pub(crate) struct Sharing {
-    /// Another one for each set.
+    /// Different for each set.
     salt: u64,
     plans: Plans,
     pub(crate) placeholders: Placeholders,
@@ -71,11 +75,11 @@ impl fmt::Debug for Sharing {
 
 impl Sharing {
     pub(crate) fn new(plans: Plans) -> Self {
-        // Zero is no set.
+        // Zero is not a valid salt.
         Self { salt: RandomState::new().hash_one("salt") | 1, plans, placeholders: Placeholders::new() }
     }
 
-    /// Returns what is shared between objects of a kind; `None` if nothing is.
+    /// Returns the plan for objects of a kind; `None` if nothing is shared.
     pub(crate) fn plan(&self, kind: &str) -> Option<&Plan> {
         self.plans.of(kind)
     }
@@ -85,29 +89,29 @@ impl Sharing {
     }
 }
 
-/// What is known of the objects with one controller.
+/// What is known about the objects of one controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Siblings {
-    /// There was one.
+    /// One object was evaluated.
     One,
-    /// There were several.
+    /// Several objects were evaluated.
     Several,
-    /// Their findings cannot be kept: each is evaluated by itself.
+    /// Their results cannot be cached: each object is evaluated separately.
     Apart,
 }
 
-/// The verdicts that objects share, of all policy sets of one pipeline.
+/// The cache of shared verdicts, for all policy sets of one pipeline.
 pub struct SharedVerdicts {
     kept: Cache<(u64, u128), Arc<KeptFindings>, ByBytes>,
     /// By a hash of the policy set, the kind and the controller.
     siblings: Cache<u64, Siblings>,
     hasher: RandomState,
-    /// How many controllers were seen, and how many of them with several objects.
+    /// The number of controllers, and of those with several objects.
     controllers: [AtomicU32; 2],
     hits: AtomicU32,
-    /// How many fingerprints were made lately, and how many of them were found.
+    /// The number of recent fingerprints, and of hits among them.
     fingerprints: [AtomicU32; 2],
-    /// The set for which a shared verdict was wrong: what was proven of its policies does not hold.
+    /// The policy set for which a shared verdict was wrong, so that the analysis of its policies is not trusted.
     wrong: AtomicU64,
 }
 
@@ -133,7 +137,8 @@ impl fmt::Debug for SharedVerdicts {
 }
 
 impl SharedVerdicts {
-    /// Returns what an object can share with its siblings; `None` if nothing, or if it is not likely to have any.
+    /// Returns the plan to share an object's results with its siblings; `None` if none can be shared, or if it is not
+    /// likely to have siblings.
     pub(crate) fn plan<'s>(&self, sharing: &'s Sharing, object: &Object) -> Option<&'s Plan> {
         let plan = sharing.plan(&object.key.kind.kind)?;
         if self.wrong.load(Ordering::Relaxed) == sharing.salt {
@@ -161,18 +166,18 @@ impl SharedVerdicts {
         }
     }
 
-    /// Counts a fingerprint that was made, and whether findings were kept for it.
+    /// Counts a fingerprint, and whether it was a hit.
     pub(crate) fn count(&self, found: bool) {
         let [made, hits] = &self.fingerprints;
         hits.fetch_add(found.into(), Ordering::Relaxed);
         if made.fetch_add(1, Ordering::Relaxed) + 1 == RECENT {
-            // What other threads count in between is lost, which matters to nothing.
+            // Concurrent updates may be lost, which does not matter.
             made.store(RECENT / 2, Ordering::Relaxed);
             hits.store(hits.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
         }
     }
 
-    /// Whether hardly any of the latest fingerprints was found.
+    /// Whether the hit rate of recent fingerprints is low.
     fn hardly_finds(&self) -> bool {
         let [made, hits] = self.fingerprints.each_ref().map(|count| count.load(Ordering::Relaxed));
         made >= ENOUGH && hits.saturating_mul(FOUND) < made
@@ -183,31 +188,31 @@ impl SharedVerdicts {
         Some(self.hasher.hash_one((sharing.salt, &*object.key.kind.kind, &*controller.uid)))
     }
 
-    /// From now on the siblings of an object are evaluated each by itself.
+    /// Disables sharing for the siblings of an object.
     pub(crate) fn part(&self, sharing: &Sharing, object: &Object) {
         if let Some(siblings) = self.siblings_of(sharing, object) {
             self.siblings.insert(siblings, Siblings::Apart);
         }
     }
 
-    /// Returns the findings of objects with this fingerprint.
+    /// Returns the cached results for a fingerprint.
     pub(crate) fn get(&self, sharing: &Sharing, fingerprint: u128) -> Option<Arc<KeptFindings>> {
         self.kept.get(&sharing.key(fingerprint))
     }
 
-    /// Keeps the findings of an object.
+    /// Caches the results of an object.
     pub(crate) fn keep(&self, sharing: &Sharing, fingerprint: u128, kept: Arc<KeptFindings>) {
         if kept.bytes() <= LARGEST {
             self.kept.insert(sharing.key(fingerprint), kept);
         }
     }
 
-    /// Counts a hit; returns whether the object is to be evaluated all the same.
+    /// Counts a hit; returns whether it must be verified by evaluation.
     pub(crate) fn is_due(&self) -> bool {
         self.hits.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
-    /// From now on nothing of this policy set is shared.
+    /// Disables sharing for this policy set.
     pub(crate) fn stop(&self, sharing: &Sharing) {
         self.wrong.store(sharing.salt, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Where policies come from: paths, the library inside the binary, objects of a cluster, and bundles.
+//! Policy sources: paths, the builtin library, cluster objects, and bundles.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,35 +15,35 @@ use super::{
     rule_settings::RuleSettings,
 };
 
-/// Where some policies come from.
+/// A source of policies or of settings for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicySource {
     /// A file or directory.
     Path(PathBuf),
-    /// The library inside the binary, or the part of this name; empty is the whole.
+    /// The builtin library, or the part with this name; empty means the whole library.
     Builtin(String),
-    /// Files that were read elsewhere.
+    /// Files that are already in memory.
     Tree(Arc<FileTree>),
-    /// Objects of the cluster, which have to be read first, as [`FileTree`]s.
+    /// Cluster objects, which have to be read first, as [`FileTree`]s.
     Cluster(ClusterSource),
-    /// No place, but a choice: of the rules in Kubescape's layout those of this framework.
+    /// Not a source of files: selects the rules of this framework, in Kubescape's layout.
     Framework(String),
-    /// No place, but what the user decides about rules, whatever they come from.
+    /// Not a source of files: the user's rule settings, for rules of all sources.
     Rules(Arc<RuleSettings>),
-    /// What is published as a bundle, which has to be read first, as [`PolicySource::Unpacked`].
+    /// A published bundle, which has to be read first, as [`PolicySource::Unpacked`].
     Bundle(BundleReference),
-    /// A bundle that was read.
+    /// A bundle that has been read.
     Unpacked(Arc<Bundle>),
 }
 
-/// Policies that are objects of a cluster.
+/// Policies that are cluster objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterSource {
     /// Gatekeeper's `ConstraintTemplate`s, Constraints and `Config`.
     Gatekeeper,
     /// `ConfigMap`s, as `kube-mgmt` loads them into OPA: each value is a file.
     ConfigMaps {
-        /// Where they are; `None` is kaudit's own namespace.
+        /// Their namespace; `None` is kaudit's own namespace.
         namespace: Option<String>,
         /// A label selector.
         selector: String,
@@ -51,12 +51,12 @@ pub enum ClusterSource {
 }
 
 impl PolicySource {
-    /// The whole library inside the binary.
+    /// Returns the whole builtin library.
     pub fn builtin() -> Self {
         Self::Builtin(String::new())
     }
 
-    /// The bundle, if it is one that was read.
+    /// Returns the bundle, if it is one that has been read.
     pub(crate) fn bundle(&self) -> Option<&Bundle> {
         match self {
             Self::Unpacked(bundle) => Some(bundle),
@@ -64,7 +64,7 @@ impl PolicySource {
         }
     }
 
-    /// What is decided about rules, if it is that.
+    /// Returns the rule settings, if it contains them.
     fn rules(&self) -> Option<&RuleSettings> {
         match self {
             Self::Rules(settings) => Some(settings),
@@ -72,7 +72,7 @@ impl PolicySource {
         }
     }
 
-    /// Joins what `sources` decide about rules; later ones take precedence.
+    /// Merges the rule settings of `sources`; later ones take precedence.
     pub(super) fn rule_settings(sources: &[Self]) -> RuleSettings {
         sources.iter().filter_map(Self::rules).fold(RuleSettings::default(), |mut all, later| {
             all.extend(later.clone());
@@ -80,7 +80,7 @@ impl PolicySource {
         })
     }
 
-    /// As messages name it, which is how a user would name it.
+    /// Returns the source as shown in messages, which is how a user would write it.
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
             Self::Path(path) => shown(path),
@@ -95,7 +95,7 @@ pub(crate) fn shown(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }
 
-/// Shows it as it is written on the command line.
+/// Shows the source as written on the command line.
 impl fmt::Display for PolicySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,9 +112,9 @@ impl fmt::Display for PolicySource {
     }
 }
 
-/// What begins the name of a source in the cluster.
+/// The prefix of sources in the cluster.
 const CLUSTER: &str = "cluster:";
-/// The label that `kube-mgmt` looks for.
+/// The label that `kube-mgmt` selects by.
 const POLICY_LABEL: &str = "openpolicyagent.org/policy=rego";
 
 impl ClusterSource {
@@ -134,7 +134,7 @@ impl ClusterSource {
     }
 }
 
-/// Shows it as it is written on the command line.
+/// Shows the source as written on the command line.
 impl fmt::Display for ClusterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(CLUSTER)?;
@@ -149,15 +149,15 @@ impl fmt::Display for ClusterSource {
     }
 }
 
-/// A path, whatever its name.
+/// Returns a path source, whatever the file name.
 impl From<PathBuf> for PolicySource {
     fn from(path: PathBuf) -> Self {
         Self::Path(path)
     }
 }
 
-/// As it is written on the command line: `builtin`, `builtin:PART`, `cluster:…`, `oci://…`, `https://…`, an archive by its name
-/// or another path. A path of the name of something else begins with `./`.
+/// Parses a source as written on the command line: `builtin`, `builtin:PART`, `cluster:…`, `oci://…`, `https://…`, an
+/// archive by its name or another path. A path that looks like another source must start with `./`.
 impl From<&str> for PolicySource {
     fn from(text: &str) -> Self {
         Self::from(OsString::from(text))

@@ -1,4 +1,4 @@
-//! The policy sources as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
+//! Loads the policy sources for `kaudit test`: all modules including tests, prepared, and the text of every file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use crate::rego::{
     trace::ModuleUses,
 };
 
-/// The modules of some sources, tests included.
+/// The modules of some sources, including tests.
 #[derive(Debug)]
 pub(crate) struct Tested {
     /// The file of each module.
@@ -39,9 +39,9 @@ pub(crate) struct Tested {
     pub(crate) uses: ModuleUses,
     /// The tests of all modules, by file and line.
     pub(crate) tests: Vec<PlannedTest>,
-    /// All other files, test suites among them.
+    /// All other files, including test suites.
     pub(crate) others: Vec<File>,
-    /// Evaluates each test by itself.
+    /// Evaluates each test separately.
     pub(crate) evaluator: Evaluator,
     /// Warnings.
     pub(crate) problems: Vec<Problem>,
@@ -53,17 +53,17 @@ pub(crate) struct PlannedTest {
     /// Index of its module.
     pub(crate) module: usize,
     pub(crate) rule: TestRule,
-    /// `None` for what cannot be evaluated by itself.
+    /// `None` if the test cannot be evaluated separately.
     pub(crate) planned: Option<RuleId>,
 }
 
-/// Loads everything of `sources` for its tests. Modules with tests are checked as those that judge are.
+/// Loads everything in `sources` for its tests. Modules with tests are checked like entrypoint modules.
 ///
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
     let (mut files, mut problems) = files::read(sources, limits);
-    // Each rule in Kubescape's layout is a unit by itself; the cases beside it are for Kubescape's own runner.
+    // Each rule in Kubescape's layout is its own unit; the test cases next to it are for Kubescape's own runner.
     let library = kubescape::ControlLibrary::read(&files, &[], &mut Vec::new());
     let own: Vec<bool> = files.iter().map(|file| library.has(file)).collect();
     let mut own = own.into_iter();
@@ -80,7 +80,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     if !sources.is_empty() {
         let mut library = TemplateLibrary::default();
         for file in &others {
-            // Problems of templates are reported by the tests of suites that name them.
+            // Problems of templates are reported by the tests of suites that use them.
             if !library.add(file, true, &mut Vec::new()) {
                 data::add(&mut data, file, true, &mut problems);
             }
@@ -105,7 +105,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     }
 }
 
-/// The tests of modules, and what evaluates them.
+/// The tests of modules, and their evaluator.
 struct PlannedTests {
     modules: Vec<Module>,
     uses: ModuleUses,
@@ -113,7 +113,7 @@ struct PlannedTests {
     evaluator: Evaluator,
 }
 
-/// Plans the tests of modules that are in order, each by itself.
+/// Plans each test of valid modules separately.
 fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<PlannedTests> {
     let mut modules =
         modules::read(&sources.iter().collect::<Vec<_>>()).into_iter().collect::<Result<Vec<_>, _>>().ok()?;
@@ -144,7 +144,7 @@ fn plan(sources: &[File], unit: Option<&Unit>, limits: &Limits) -> Option<Planne
     Some(PlannedTests { modules, uses, tests, evaluator })
 }
 
-/// Returns the warning that files of tests are not run, because they are about checks that are not for Kubernetes.
+/// Returns a warning that test files are not run because their checks are not for Kubernetes.
 fn without_tests(left_out: &[File]) -> Option<Problem> {
     let mut tests = left_out.iter().filter(|file| file.is_test());
     let first = tests.next()?;

@@ -1,16 +1,16 @@
-//! Policy files that were read elsewhere than from the file system.
+//! Policy files that do not come from the file system.
 
 use std::sync::Arc;
 
-/// What begins the names of trees that are `ConfigMap`s; namespace and name follow behind slashes.
+/// The prefix of the names of trees that are `ConfigMap`s, followed by `/NAMESPACE/NAME`.
 pub(crate) const CONFIG_MAPS: &str = "cluster:configmaps";
 /// The name of the tree of Gatekeeper's objects in the cluster.
 const GATEKEEPER: &str = "cluster:gatekeeper";
 
-/// The files of a directory, or one file, in memory: those of a commit.
+/// The files of a directory, or one file, in memory, for example those of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileTree {
-    /// As messages name it.
+    /// The name in messages.
     pub name: Arc<str>,
     /// In the order of their names.
     pub files: Vec<TreeFile>,
@@ -19,26 +19,27 @@ pub struct FileTree {
 /// One file of a [`FileTree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Names of the directories below the tree, and of the file; none if the tree is that file.
+    /// The names of the directories below the tree, and of the file; empty if the tree is this file.
     pub path: Vec<String>,
-    /// What is in it, or why it cannot be read.
+    /// The file's content, or why it cannot be read.
     pub content: Result<Vec<u8>, String>,
 }
 
 impl FileTree {
-    /// Returns how messages name a file of it.
+    /// Returns the name of a file in messages.
     pub(crate) fn shown(&self, file: &TreeFile) -> Arc<str> {
         let names = [&*self.name].into_iter().chain(file.path.iter().map(String::as_str));
         names.collect::<Vec<_>>().join("/").into()
     }
 
-    /// Returns the namespace if it is a `ConfigMap`, or of all that cannot be read; empty for kaudit's own.
+    /// Returns the namespace if the tree is a `ConfigMap`, or the placeholder for `ConfigMap`s that cannot be read;
+    /// empty for kaudit's own namespace.
     pub(crate) fn config_map_namespace(&self) -> Option<&str> {
         let rest = self.name.strip_prefix(CONFIG_MAPS)?.trim_start_matches(['/', '=']);
         Some(rest.split(['/', ',']).next().unwrap_or_default())
     }
 
-    /// Whether it is made of Gatekeeper's objects in the cluster.
+    /// Whether it contains Gatekeeper's objects in the cluster.
     pub(crate) fn is_of_gatekeeper(&self) -> bool {
         &*self.name == GATEKEEPER
     }

@@ -1,4 +1,4 @@
-//! A unit: modules that are evaluated together, and the rules of them that judge.
+//! A unit: modules that are evaluated together, and their entrypoint rules.
 
 use std::{collections::BTreeSet, fmt, ops::BitOr, sync::Arc};
 
@@ -24,55 +24,56 @@ use crate::rego::{
     value,
 };
 
-/// All rules of a unit that take the same input. They are evaluated together: rules that share helpers would otherwise
-/// compute them again and again.
+/// All rules of a unit with the same form of input. They are evaluated together: otherwise, rules that share helpers
+/// would compute them repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entrypoints: Vec<Entrypoint>,
     pub(crate) exceptions: Vec<Exception>,
-    /// What is asked about which kind.
+    /// The rules to evaluate for each kind.
     pub(crate) queries: Queries,
-    /// For each rule that can be asked for, the rule of the unit's program.
+    /// The rule of the unit's program for each entrypoint and exception.
     pub(crate) compiled: Vec<RuleId>,
 }
 
 impl Group {
-    /// The number of rules that can be asked for, exceptions included.
+    /// Returns the number of entrypoints and exceptions.
     pub(crate) fn len(&self) -> usize {
         self.entrypoints.len() + self.exceptions.len()
     }
 
-    /// The paths of all rules that can be asked for.
+    /// Returns the paths of all entrypoints and exceptions.
     pub(crate) fn paths(&self) -> Vec<&Path> {
         let exceptions = self.exceptions.iter().map(|exception| &exception.path);
         self.entrypoints.iter().map(|entrypoint| &entrypoint.path).chain(exceptions).collect()
     }
 }
 
-/// What decides which objects the rules of a unit are evaluated for, and how they get them.
+/// What selects the objects that the rules of a unit are evaluated on, and the form of their input.
 #[derive(Debug, Clone)]
 pub(crate) enum UnitForm {
-    /// The rules themselves: they are evaluated for every object.
+    /// Plain modules: the rules are evaluated on every object.
     Modules,
-    /// A Gatekeeper template: its Constraints do.
+    /// A Gatekeeper template: its Constraints select the objects.
     Template(BoundTemplate),
-    /// A rule in Kubescape's layout: `match` of its metadata does. The arrays are those that it gets instead of single objects.
+    /// A rule in Kubescape's layout: `match` of its metadata selects the objects. The arrays are its input instead of
+    /// single objects.
     Kubescape { rule: Arc<KubescapeRule>, arrays: Option<Arc<RuleArrays>> },
 }
 
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
-    /// The modules, as they are written.
+    /// The source files of the modules.
     pub(crate) files: Arc<[File]>,
     pub(crate) evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
-    /// What decides which objects its rules are evaluated for.
+    /// What selects the objects that its rules are evaluated on.
     pub(crate) form: UnitForm,
-    /// Whether its rules look other objects up.
+    /// Whether its rules have lookups.
     looks_up: bool,
-    /// Keys right below the inventory's documents that rules define.
+    /// The keys directly below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
 }
 
@@ -83,7 +84,8 @@ impl fmt::Debug for Unit {
 }
 
 impl Unit {
-    /// Makes a unit of modules, which define the rules at these nodes; their program has all rules of the groups.
+    /// Creates a unit of modules, which define the rules at these nodes; their program contains all rules of the
+    /// groups.
     pub(crate) fn new(files: Vec<File>, mut groups: Vec<Group>, evaluator: Evaluator, nodes: &[Node]) -> Self {
         for group in &mut groups {
             let paths = group.paths();
@@ -96,14 +98,15 @@ impl Unit {
         Self { files: files.into(), evaluator, groups, form: UnitForm::Modules, looks_up, defined }
     }
 
-    /// Returns what a rule with some reads looks up as it is given objects together; `None` if it is not.
+    /// Returns the lookups of a rule with this read set in its array of objects; `None` if its input is not an array.
     pub(crate) fn array_reads(&self, dialect: Dialect, reads: &Reads) -> Option<InventoryReads> {
         let rule = self.related()?;
         let whole_cluster = rule.input == RuleInput::Cluster;
         Some(InventoryReads::of_array(rule.matching.clone(), reads.object(dialect), whole_cluster))
     }
 
-    /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
+    /// Returns the unit with the objects of an inventory for lookups. Rules and data files take precedence over
+    /// objects.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Self {
         let mut unit = self.with_objects(inventory);
         for group in &mut unit.groups {
@@ -138,8 +141,8 @@ impl Unit {
         Self { evaluator: self.evaluator.with_data(data), ..self.clone() }
     }
 
-    /// Evaluates some rules of a group together, whose exceptions are counted on behind the entrypoints; the others have no
-    /// value.
+    /// Evaluates some rules of a group together; the indexes of exceptions follow those of entrypoints. The other rules
+    /// have no value.
     pub(crate) fn rules(&self, group: &Group, wanted: &[usize], input: &Value) -> Result<Vec<Answer>, Failure> {
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
         let own = self.evaluator.run(input, wanted.iter().map(|index| group.compiled[*index]))?;
@@ -154,13 +157,13 @@ impl Unit {
         self.rules(group, &[index], input).map(|mut answers| answers.swap_remove(index))
     }
 
-    /// Whether its rules are asked about every object, and not about those that Constraints match.
+    /// Whether its rules are evaluated on every object, rather than on those that Constraints match.
     pub(crate) fn judges_everything(&self) -> bool {
         self.template().is_none() && !self.groups.is_empty()
     }
 
-    /// Whether its rule relates objects of the array to each other that it gets; with `vectors` the elements are made of
-    /// several objects each, so that it does, and reads them whole.
+    /// Whether its rule relates objects of its array to each other. With `vectors`, each element consists of several
+    /// objects, so the rule relates them and reads them completely.
     pub(crate) fn relates(&mut self, vectors: bool) -> bool {
         if vectors {
             self.groups.iter_mut().for_each(|group| group.queries.read_all());
@@ -168,7 +171,7 @@ impl Unit {
         self.groups.iter().any(|group| group.queries.relates)
     }
 
-    /// Returns what its rules in Kubescape's dialect read of objects.
+    /// Returns the read set of its rules in Kubescape's dialect.
     pub(crate) fn element_reads(&self) -> Projection {
         let mut read = Tree::default();
         for group in &self.groups {
@@ -177,37 +180,37 @@ impl Unit {
         Projection::new(read)
     }
 
-    /// Whether it may be asked about objects of a kind of this name.
+    /// Whether it may apply to objects of a kind with this name.
     pub(crate) fn is_about(&self, kind: &str) -> bool {
         self.kubescape().is_none_or(|rule| rule.may_match(kind))
     }
 
-    /// The Constraints of its template; none if it is not of Gatekeeper.
+    /// Returns the Constraints of its template; empty if it is not a template.
     pub(crate) fn constraints(&self) -> &[Constraint] {
         self.template().map_or(&[], |template| &template.constraints)
     }
 
-    /// The Gatekeeper template that it was compiled from.
+    /// Returns the Gatekeeper template that it was compiled from.
     pub(crate) fn template(&self) -> Option<&BoundTemplate> {
         if let UnitForm::Template(template) = &self.form { Some(template) } else { None }
     }
 
-    /// The rule in Kubescape's layout that it was compiled from.
+    /// Returns the rule in Kubescape's layout that it was compiled from.
     pub(crate) fn kubescape(&self) -> Option<&KubescapeRule> {
         if let UnitForm::Kubescape { rule, .. } = &self.form { Some(rule) } else { None }
     }
 
-    /// The rule in Kubescape's layout that it was compiled from, if that relates objects to each other.
+    /// Returns the rule in Kubescape's layout that it was compiled from, if it relates objects to each other.
     pub(crate) fn related(&self) -> Option<&KubescapeRule> {
         self.kubescape().filter(|rule| rule.input != RuleInput::One)
     }
 
-    /// The arrays that its rule gets instead of single objects; none before there is an inventory.
+    /// Returns the arrays that are its rule's input; `None` before there is an inventory.
     pub(crate) fn arrays(&self) -> Option<&Arc<RuleArrays>> {
         if let UnitForm::Kubescape { arrays, .. } = &self.form { arrays.as_ref() } else { None }
     }
 
-    /// Returns what verdicts of its rules on objects of a kind depend on besides the object, as far as rules say it.
+    /// Returns the dependencies of its rules' verdicts on objects of a kind, besides the object.
     pub(crate) fn dependencies(&self, kind: &str) -> Dependencies {
         let of_group = |group: &Group| {
             let reads = group.queries.of(kind).into_iter().flat_map(|query| &query.reads);
@@ -217,7 +220,8 @@ impl Unit {
     }
 }
 
-/// Returns the keys right below the inventory's documents that rules define: `admission` of `package kubernetes.admission`.
+/// Returns the keys directly below the inventory's documents that rules define: `admission` of `package
+/// kubernetes.admission`.
 fn defined(nodes: &[Node]) -> BTreeSet<(String, String)> {
     let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
     let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));

@@ -1,20 +1,20 @@
-//! A policy that is in order and judges nothing.
+//! A valid policy that is not evaluated.
 
 use serde::Serialize;
 
 use crate::model::verdict::Source;
 
-/// A policy that judges nothing, although it is in order.
+/// A policy that is not evaluated, although it is valid.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unjudged {
-    /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`, a package without `data.`, or a rule of Kubescape's library; a control
-    /// that has none.
+    /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`, a package without `data.`, or a rule of Kubescape's library;
+    /// or a control without rules.
     pub name: String,
-    /// Why it judges nothing; the same words for all that judge nothing for it.
+    /// Why it is not evaluated; the same text for all policies with this reason.
     pub reason: String,
-    /// Where it stands.
+    /// Its position.
     pub source: Source,
-    /// The controls of Kubescape's library that it is part of.
+    /// The controls of Kubescape's library that use it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<ControlName>,
 }
@@ -24,7 +24,7 @@ pub struct Unjudged {
 pub struct ControlName {
     /// Such as `C-0069`.
     pub id: String,
-    /// Empty if the library does not have the control.
+    /// Empty if the library does not define the control.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub title: String,
 }

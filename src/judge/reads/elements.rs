@@ -23,7 +23,7 @@ use crate::rego::analysis::{
 /// The maximum length of a chain of rules that derive lists from the input.
 const LONGEST: usize = 16;
 
-/// What yields the elements that a definition goes through.
+/// The collection whose elements a definition iterates over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Input,

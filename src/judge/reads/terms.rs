@@ -1,4 +1,4 @@
-//! Terms and references: what they may be, and what they read.
+//! Terms and references: their possible values, and what they read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Keys of a place; deeper ones count as read whole.
+/// The maximum number of keys in a path; longer paths count as read completely.
 const LONGEST: usize = 24;
 
 impl<'a> Walker<'a> {
@@ -48,7 +48,7 @@ impl<'a> Walker<'a> {
             }),
             ResolvedValue::Object(fields) => self.object(fields),
             ResolvedValue::Comprehension(comprehension) => self.comprehension(comprehension),
-            // The compiler leaves none of these here.
+            // The compiler eliminates these.
             ResolvedValue::Call(_) | ResolvedValue::Template(_) | ResolvedValue::Builtin(_) => self.unsure(),
         }
     }
@@ -58,13 +58,13 @@ impl<'a> Walker<'a> {
             Some(value) => value.clone(),
             None if variable == INPUT => self.at(vec![Segment::from("input")]),
             None if variable == DATA => self.data(&[]).0,
-            // The compiler refuses variables without a value.
+            // The compiler refuses unbound variables.
             None => self.unsure(),
         }
     }
 
-    /// Returns what the elements of a literal may be, `sure` if all of them are there and are scalars; `None` if one of
-    /// them is undefined for sure, so that there is no collection.
+    /// Returns the possible elements of a literal, `sure` if all of them exist and are scalars; `None` if one of them
+    /// is certainly undefined, so that the collection is too.
     fn collection(&mut self, items: &'a [ResolvedTerm]) -> Option<Possible> {
         let mut all = Possible::default();
         let mut sure = true;
@@ -80,7 +80,7 @@ impl<'a> Walker<'a> {
         Some(all)
     }
 
-    /// Makes a set, whose elements are compared with each other if there are `several`.
+    /// Creates a set, whose elements are compared with each other if there are `several`.
     fn set(&mut self, members: Possible, several: bool, sure: bool) -> Possible {
         let members = if several { self.member(members) } else { members };
         Possible { several, ..Possible::set(members, sure) }
@@ -129,7 +129,8 @@ impl<'a> Walker<'a> {
                     let value = walker.term(term);
                     walker.whole(value)
                 });
-                // `{key: … | some key, value in collection}` has each key once.
+                // `{key: …
+                // some key, value in collection}` has each key once.
                 let only = key.as_ref().and_then(ResolvedTerm::as_variable).map(Some);
                 let is_key = only.is_some_and(|key| solutions.loops == [key]);
                 let values = solutions.value;
@@ -163,7 +164,7 @@ impl<'a> Walker<'a> {
         value
     }
 
-    /// Returns how the value of a rule is looked at by the next key of a reference.
+    /// Returns how the next key of a reference uses the value of a rule.
     fn look(&self, next: Option<&ResolvedTerm>) -> Look {
         let Some(next) = next else { return Look::AsWhole };
         match next.value {
@@ -173,7 +174,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Returns what is below `data` at a path of fields or at the longest known start of it, and the length of that.
+    /// Returns the possible value below `data` at a path of fields or at its longest known prefix, and the length of
+    /// that prefix.
     pub(super) fn data(&mut self, path: &[String]) -> (Possible, usize) {
         let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Segment::from).collect();
         let inventory = path.first().is_none_or(|first| INVENTORIES.contains(&first.as_str()));
@@ -200,7 +202,7 @@ impl<'a> Walker<'a> {
         (Possible::other(), path.len())
     }
 
-    /// Returns what may be at a place of a document.
+    /// Returns the possible value at a path of a document.
     fn at(&mut self, place: Place) -> Possible {
         if self.kind != KindIs::Unknown
             && let Some(sure) = self.names_kind(&place)
@@ -223,7 +225,7 @@ impl<'a> Walker<'a> {
         Possible::place(place)
     }
 
-    /// Whether a value is the object's namespace and nothing else.
+    /// Whether a value can only be the object's namespace.
     fn is_own_namespace(&self, value: &Possible) -> bool {
         let nothing_else = Possible { names: BTreeSet::new(), sure: value.sure, ..value.clone() }.is_nothing();
         let is_namespace =
@@ -231,7 +233,7 @@ impl<'a> Walker<'a> {
         nothing_else && !value.names.is_empty() && value.names.iter().all(is_namespace)
     }
 
-    /// Whether a place holds the object's name or its namespace.
+    /// Whether the value at a path is the object's name or namespace.
     pub(super) fn names_object(&self, place: &[Segment]) -> bool {
         let [Segment::Field(input), above @ .., Segment::Field(last)] = place else { return false };
         let is = |names: &[&str]| is(above, names);
@@ -245,7 +247,7 @@ impl<'a> Walker<'a> {
             }
     }
 
-    /// Whether a place holds the name of the kind, and whether it always does.
+    /// Whether the value at a path is the name of the kind; `true` if it always is.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| is(place, names);
         let review = match self.dialect.input {
@@ -264,9 +266,9 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Returns what a value may have at a key; one that has no value yet iterates.
+    /// Returns the possible values at a key; an unbound key iterates.
     fn index(&mut self, value: &Possible, key: &'a ResolvedTerm) -> Possible {
-        // An object is matched field by field with the elements of a set, also if all of its variables have a value.
+        // An object is matched field by field with the elements of a set, even if all of its variables are bound.
         let pattern = match &key.value {
             ResolvedValue::Object(fields) if value.only_members().is_some() => Some(fields),
             _ => None,
@@ -290,7 +292,7 @@ impl<'a> Walker<'a> {
         if outcome == Certainty::No { Possible::default() } else { values }
     }
 
-    /// Returns what a value may have at a key.
+    /// Returns the possible values at a key.
     pub(super) fn step(&mut self, value: &Possible, key: Possible) -> Possible {
         let mut found = Possible::default();
         if key.is_nothing() {
@@ -301,7 +303,7 @@ impl<'a> Walker<'a> {
         let key = self.whole(key);
         let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(Scalar::as_text).collect();
         let all_names = known && names.len() == key.scalars.len();
-        // Of all fields only the kind is known to exist.
+        // Only the kind is known to exist.
         let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
         for place in &value.places {
             let keys: Vec<Segment> = if own_namespace && holds_namespaces(place) {
@@ -332,18 +334,18 @@ impl<'a> Walker<'a> {
                 let scalars = self.common(&key.scalars, &members.scalars);
                 found.join(Possible { scalars, ..Possible::default() });
             } else {
-                // It is looked up by its value.
+                // The set is looked up by the value of the element.
                 found.join(self.whole((**members).clone()));
             }
         }
-        // A text has no fields, but evaluators differ in what follows.
+        // A string has no fields, but evaluators differ in the result.
         value.names.iter().for_each(|place| self.frame.reads.insert(place, true));
         found.other |= value.other || !value.names.is_empty();
         found.sure = sure && value.fields.is_none() && value.items.is_none() && value.members.is_none() && !value.other;
         found
     }
 
-    /// Returns the scalars that are in both, and notes what the kind is compared with.
+    /// Returns the scalars in both sets, and records the strings that the kind is compared with.
     pub(super) fn common(&mut self, left: &BTreeSet<Scalar>, right: &BTreeSet<Scalar>) -> BTreeSet<Scalar> {
         for (one, other) in [(left, right), (right, left)] {
             if one.contains(&Scalar::OtherKind) {
@@ -353,7 +355,7 @@ impl<'a> Walker<'a> {
         left.intersection(right).cloned().collect()
     }
 
-    /// `==` and `!=`. Compared with a scalar, only scalars matter; comparing with null only asks whether there is a value.
+    /// `==` and `!=`. In comparisons with a scalar, only scalars matter; a comparison with null only reads existence.
     pub(super) fn compare(&mut self, left: Possible, right: Possible, negated: bool) -> Possible {
         if left.is_nothing() || right.is_nothing() {
             return Possible::default();
@@ -377,12 +379,12 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether a place is made of these keys.
+/// Whether a path consists of these keys.
 fn is(place: &[Segment], keys: &[&str]) -> bool {
     place.len() == keys.len() && place.iter().zip(keys).all(|(key, name)| *key == Segment::from(*name))
 }
 
-/// Whether a place holds looked-up objects by namespace.
+/// Whether the value at a path contains the looked-up objects by namespace.
 fn holds_namespaces(place: &[Segment]) -> bool {
     let [Segment::Field(data), Segment::Field(document), below] = place else { return false };
     &**data == "data"

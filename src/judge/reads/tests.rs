@@ -1,4 +1,4 @@
-//! What is found of hand-written rules, one for each trap.
+//! Tests the analysis of hand-written rules, with one rule for each pitfall.
 
 mod elements;
 mod library;
@@ -7,7 +7,7 @@ mod property;
 use super::inventory::LookupReach;
 use crate::judge::set::PolicySet;
 
-/// Loads one module, of the package `p` unless it says another.
+/// Loads one module, in package `p` unless it declares another.
 fn load(module: &str) -> PolicySet {
     let root = tempfile::tempdir().unwrap();
     let package = if module.starts_with("package") { "" } else { "package p\n\n" };
@@ -15,7 +15,7 @@ fn load(module: &str) -> PolicySet {
     PolicySet::load(&[root.path().to_owned()]).unwrap_or_else(|why| panic!("{why}\n{module}"))
 }
 
-/// What a module reads, and which kinds it can say anything about.
+/// A module, the paths that it reads, and the kinds that it can have results for.
 struct Case(&'static str, &'static str, &'static str);
 
 fn check(cases: &[Case]) {
@@ -31,7 +31,7 @@ fn check(cases: &[Case]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Where values come from and where they go.
+/// Where values come from and where they are used.
 const READS: &[Case] = &[
     Case("deny if input.a.b == 1", "a.b", "*"),
     Case(r#"deny if input["a"]["x/y"] == 1"#, r#"a["x/y"]"#, "*"),
@@ -48,14 +48,14 @@ const READS: &[Case] = &[
     Case("deny if { [a, b] := [input.x, input.y]; a.z == 1; b }", "x.z y.z", "*"),
     Case("deny if { [a, b] = input.x; a.z == 1; b.y == 1 }", "x[*].y x[*].z", "*"),
     Case("deny if { {\"k\": a} = input.x; a.z == 1 }", "x.k.z x[*]?", "*"),
-    // A name may be used before it is bound.
+    // A variable may be used before it is bound.
     Case("deny if { c.image == 1; c = input.spec.containers[_] }", "spec.containers[*].image", "*"),
     Case(
         "deny if { c.image == i; c = input.spec.containers[j]; i = input.xs[j] }",
         "spec.containers[*].image xs[*]",
         "*",
     ),
-    // Only whether something is there, or null.
+    // Only existence, or null.
     Case("deny if not input.a", "a?", "*"),
     Case("deny if input.a", "a?", "*"),
     Case("deny if input.a == null", "a?", "*"),
@@ -73,7 +73,7 @@ const READS: &[Case] = &[
     Case("deny if { some l in [\"a\", \"b\"]; input.spec[l].x == 1 }", "spec.a.x spec.b.x", "*"),
     Case("deny if { l := [\"a\", \"b\"][_]; input.spec[l][_].x == 1 }", "spec.a[*].x spec.b[*].x", "*"),
     Case("deny if f(\"a\")\nf(l) if input.spec[l] == 1", "spec.a", "*"),
-    // Keys that are not known.
+    // Unknown keys.
     Case("deny if { some k; input[k] == 1 }", "[*]", "*"),
     Case("deny if input.m[input.k] == 1", "k m[*]", "*"),
     Case("deny contains k if some k, v in input.m", "m[*]?", "*"),
@@ -84,10 +84,10 @@ const READS: &[Case] = &[
     Case("deny if every c in input.cs { c.a == 1 }", "cs[*].a", "*"),
     Case("deny if { m := {k: v | some k, v in input.m}; m.x.y == 1 }", "m[*]", "*"),
     Case("deny if { x := [x | x := input.a.b; x > 1]; y := [x | x := input.c; x.d == 1]; x; y }", "a.b c.d", "*"),
-    // Sets compare their elements whole.
+    // Sets compare their elements as a whole.
     Case("deny if { xs := {c | c := input.cs[_]}; count(xs) > 1 }", "cs[*]", "*"),
     Case("deny if cs[_].a == 1\ncs contains c if some c in input.cs", "cs[*]", "*"),
-    // Unless there can be no two.
+    // Unless there cannot be two elements.
     Case("deny if os[_].a == 1\nos contains input.x if input.k", "k? x.a", "*"),
     Case("deny if { os[o]; o.a == 1 }\nos contains o if { input.k; o = input.x }", "k? x.a", "*"),
     Case("deny if { some o in os; f(o) }\nf(o) if o.a == 1\nos contains input.x", "x.a", "*"),
@@ -123,7 +123,7 @@ const READS: &[Case] = &[
         "l? x.a x.b.a x.k y.a y.b.a y.k z?",
         "*",
     ),
-    // What holds otherwise, too.
+    // The condition may also be true for other reasons.
     Case(
         "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
          is_b if input.k == \"B\"\nis_b if input.l",
@@ -183,7 +183,7 @@ const READS: &[Case] = &[
     Case("deny contains {\"msg\": \"m\", \"details\": os}\nos contains input.x", "x", "*"),
     Case("deny contains sprintf(\"%v\", [os])\nos contains input.x", "x", "*"),
     Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x.a", "*"),
-    // Nor if each element adds its own to another set.
+    // Also not if each element adds its own elements to another set.
     Case("deny contains o.a if some o in os\nos contains o if some o in input.x", "x[*].a", "*"),
     Case("deny contains o.a if o := os[_]\nos contains o if some o in input.x", "x[*].a", "*"),
     Case("deny contains o.a if os[o]\nos contains o if some o in input.x", "x[*].a", "*"),
@@ -202,7 +202,7 @@ const READS: &[Case] = &[
         "x[*].m[*]",
         "*",
     ),
-    // Which of two errors comes first depends on the order of the elements.
+    // The first of two errors depends on the order of the elements.
     Case(
         "deny contains [f(o), g(o)] if some o in os\nf(o) := o.a\nf(o) := o.b\ng(o) := o.a\ng(o) := o.b\n\
          os contains o if some o in input.x",
@@ -221,7 +221,7 @@ const READS: &[Case] = &[
         "x[*]",
         "*",
     ),
-    // All else may end at the first element, or count them.
+    // Other uses may end at the first element, or count the elements.
     Case("deny if os[_].a\nos contains o if some o in input.x", "x[*]", "*"),
     Case("deny contains 1 if f(input.y)\nf(y) if os[_].a == y\nos contains o if some o in input.x", "x[*] y", "*"),
     Case("deny contains count([1 | os[_].a])\nos contains o if some o in input.x", "x[*]", "*"),
@@ -230,7 +230,7 @@ const READS: &[Case] = &[
     Case("deny contains 1 if { os[o]; o = input.y }\nos contains o if some o in input.x", "x[*] y", "*"),
     Case("deny contains 1 if { all := os; all[_].a }\nos contains o if some o in input.x", "x[*]", "*"),
     Case("deny contains 1 if count(os) > 1\nos contains o if some o in input.x", "x[*]", "*"),
-    // Objects with more fields.
+    // Objects with added fields.
     Case(
         "deny if { p := json.patch(input.cs[_], [{\"op\": \"add\", \"path\": \"s\", \"value\": input.v}]); p.a == p.s.b }",
         "cs[*].a cs[*].s.b v.b",
@@ -244,7 +244,7 @@ const READS: &[Case] = &[
     Case("deny if json.patch(input.x, input.p)", "p x", "*"),
     Case("deny if \"x\" in input.a", "a[*]", "*"),
     Case("deny if input.a in [\"x\"]", "a", "*"),
-    // What is bound twice is a comparison.
+    // A variable that is bound twice is a comparison.
     Case("deny if { v = input.a; v = input.b }", "a b", "*"),
     Case("deny if f(input.a)\nf(x) if { v = {\"k\": x}; v.k.b == 1 }", "a.b", "*"),
     Case("deny if f(input.a)\nf(x) if { v = [x]; v[0].b == 1 }", "a.b", "*"),
@@ -279,17 +279,17 @@ const READS: &[Case] = &[
     Case("deny if { some k; o[k][v]; v.a == 1 }\no[k] contains v if some k, v in input.m", "m[*]", "*"),
     Case("deny if o.k[_] == 1\no[q.x] contains input.v\nq := input.w", "v w.x", "*"),
     Case("default deny := false\ndeny if input.a == 1", "a", "*"),
-    // Builtins take their arguments whole.
+    // Builtins read their arguments completely.
     Case("deny if { walk(input.a, [p, v]); v == 1; p }", "a", "*"),
     Case("deny if object.union(input.a, {}).b == 1", "a", "*"),
     Case("deny if { split(input.a, \".\", parts); parts[0] == \"x\" }", "a", "*"),
     Case("deny if { x := array.concat(input.a, [input.b]); x[_].c == 1 }", "a[*].c b.c", "*"),
     Case("deny if input.a < input.b", "a b", "*"),
     Case("deny if { print(input.status); input.a }", "a?", "*"),
-    // Other documents in place of the input, and rules by names that are not known.
+    // Replaced input documents, and rules with unknown names.
     Case("deny if r with input as {\"a\": input.b}\nr if input.a == 1", "*", "*"),
     Case("deny if { some n; data.p.rules[n].a == 1 }\nrules.x := input.x\nrules.y := input.y", "x y", "*"),
-    // What a result says.
+    // Values in results.
     Case("deny contains {\"msg\": \"m\", \"details\": {\"x\": input.a}}", "a", "*"),
     Case("exception contains [input.a]\ndeny_x if input.b == 1", "a b", "*"),
     // Admission.
@@ -306,7 +306,7 @@ const READS: &[Case] = &[
     Case("deny contains input.a", "a", "*"),
 ];
 
-/// What is evident of the kinds.
+/// Kinds that can be derived from the code.
 const KINDS: &[Case] = &[
     Case("deny if { input.kind == \"Pod\"; input.spec.a == 1 }", "kind spec.a", "Pod"),
     Case("deny if { \"Pod\" == input.kind; input.spec.a == 1 }", "kind spec.a", "Pod"),
@@ -328,7 +328,7 @@ const KINDS: &[Case] = &[
     Case("deny contains 1 if input.kind == \"Pod\"\ndeny contains 2 if input.kind == \"Job\"", "kind", "Job, Pod"),
     Case("deny contains 1 if input.kind == \"Pod\"\ndeny contains 2 if input.a", "a? kind", "*"),
     Case("default deny := false\ndeny if input.kind == \"Pod\"", "kind", "Pod"),
-    // Another kind for each: what is read is of that kind alone.
+    // A different kind for each branch: the fields of one kind are read only for that kind.
     Case(
         "deny if spec.a == 1\nspec := input.x if input.kind == \"Pod\" else := input.y if input.kind == \"Job\"",
         "kind x.a y.a",
@@ -340,38 +340,39 @@ const KINDS: &[Case] = &[
         "a kind y.a",
         "Job, Pod",
     ),
-    // All but some are as good as all.
+    // All kinds except some count as all kinds.
     Case("deny if { input.kind != \"Pod\"; input.a == 1 }", "a kind", "*"),
     Case("deny if { not input.kind == \"Pod\"; input.a == 1 }", "a kind", "*"),
     Case("deny if { not is_pod; input.a == 1 }\nis_pod if input.kind == \"Pod\"", "a kind", "*"),
     Case("deny if { not input.kind == \"Pod\"; input.kind in {\"Pod\", \"Job\"} }", "kind", "Job"),
-    // Without the argument, the statement fails.
+    // If the argument is undefined, the statement fails.
     Case("deny if not f(input.a)\nf(_) := true", "", ""),
     Case("deny if { not f(input.kind); input.a }\nf(_) := true", "", ""),
     Case("deny if { not input.a; input.b }", "a? b?", "*"),
-    // No such thing is evident.
+    // No kind can be derived.
     Case("deny if { startswith(input.kind, \"Po\"); input.a == 1 }", "a kind", "*"),
     Case("deny if { k := input[\"kind\"]; lower(k) == \"pod\" }", "kind", "*"),
     Case("deny if { k := input[input.x]; k == \"Pod\" }", "[*] x", "*"),
-    // What stands before the guard may be an error.
+    // A statement before the kind check may be an error.
     Case("deny if { x == 1; input.kind == \"Pod\" }\nx := 1 if input.a\nx := 2 if input.b", "a? b? kind", "*"),
     Case("deny if { input.kind == \"Pod\"; x == 1 }\nx := 1 if input.a\nx := 2 if input.b", "a? b? kind", "Pod"),
     Case("deny if r with input as {\"kind\": \"Pod\"}\nr if input.kind == \"Pod\"", "*", "*"),
-    // An object may be missing in a review, its kind never.
+    // A review may lack the object, but never its kind.
     Case("deny if { input.request.kind.kind == \"Pod\"; input.request.object.a == 1 }", "a", "Pod"),
     Case("deny if { input.request.object.kind == \"Pod\"; input.request.object.a == 1 }", "a kind", "Pod"),
 ];
 
-/// Modules for the random changes alone: what they read is not obvious, or evaluated in another order than it is written.
+/// Modules for the random changes only: their reads are not obvious, or they are evaluated in another order than
+/// written.
 const TRAPS: &[&str] = &[
-    // Variables that get their values further down.
+    // Variables that are bound in later statements.
     "deny contains y if { y == z.b; z = input.a[i]; i = input.x; y = input.m[i] }",
     "deny if { p = [q, 1]; q = input.a; r = p[0].b; r == input.x }",
     "deny if { {\"k\": v, \"b\": w} = {\"k\": input.a, \"b\": input.x}; w == v.k }",
     "deny if { [x, y] = [y, input.a]; x.b == 1 }",
     "deny contains k if { input.m[k] == v; v = input.a[k] }",
     "deny contains x if { f(x) == 1; x = input.a[_] }\nf(y) := y.b",
-    // Several names alike.
+    // Several variables with the same name.
     "deny if { xs := [x | x := input.a[_]; x.b]; ys := [x | x := input.m[_]; x.k]; count(xs) > count(ys) }",
     "deny contains x if { some x in input.a; not y(x) }\ny(x) if x.b == input.x\ny(x) if { some z in x; z == 1 }",
     "deny if { some i, x in input.a; every j, y in input.m { i != j; x != y } }",
@@ -399,7 +400,7 @@ const TRAPS: &[&str] = &[
     "deny contains count(s) if s := {{x | x := input.a}, {y | y := input.m}}",
     "deny if { s := [{x | x := input.a}, {y | y := input.m[_]}][_]; count(s) == 1 }",
     "deny if { s := [{input.a}, {input.m}][input.x]; s[_].b }",
-    // Partial objects and sets with keys that are variables.
+    // Partial objects and sets with variable keys.
     "deny if o.k == 1\no[k] := v if some k, v in input.m\no[k] := 2 if some k in input.a",
     "deny contains k if some k, _ in o\no[k].b := v if some k, v in input.m",
     "deny if count(o.b) == 1\no[k] contains v if { some k, w in input.m; some v in w }",
@@ -438,7 +439,7 @@ const TRAPS: &[&str] = &[
     "deny contains m if os[[m, input.x]]\nos contains [x, y] if some x, y in input.m",
     "deny if { x := input.x; os[{\"b\": x, \"k\": y}]; y == 1 }\nos contains {\"b\": input.a, \"k\": 1}\n\
      os contains {\"b\": input.m, \"k\": 2}",
-    // Rules that exclude each other, or seem to.
+    // Rules that exclude each other, or appear to.
     "deny if r.b\nr := input.a if input.x\nr := input.m if not input.x",
     "deny if r.b\nr := input.a if input.x == \"b\"\nr := input.m if input.x != \"b\"",
     "deny if r.b\nr := input.a if input.x.k\nr := input.m if not input.x",
@@ -464,7 +465,7 @@ fn kinds_of_rules() {
     check(KINDS);
 }
 
-/// A rule, what it reads of each kind, and whether it goes through all objects.
+/// A rule, its lookups of each kind, and whether it iterates over all objects.
 type Row = (&'static str, [Option<&'static str>; 3], bool);
 
 #[test]
@@ -480,7 +481,7 @@ fn what_the_inventory_is_read_for() {
     };
     let (pod, ingress, node) =
         (kind("v1", "Pod", true), kind("networking.k8s.io/v1", "Ingress", true), kind("v1", "Node", false));
-    // What is read of Pods, Ingresses and Nodes, and whether all are gone through.
+    // The lookups of Pods, Ingresses and Nodes, and whether the rule iterates over all objects.
     let rows: &[Row] = &[
         ("deny if input.a", [None, None, None], false),
         (
@@ -497,7 +498,7 @@ fn what_the_inventory_is_read_for() {
         ("deny if data.kubernetes.pods[_][_].a == 1", [Some("a"), None, None], true),
         ("deny if data.kubernetes.pods[input.n].x.a == 1", [Some("a"), None, None], false),
         ("deny if json.marshal(data.inventory) == input.a", [Some("*"), Some("*"), Some("*")], false),
-        // A package may have the name.
+        // A package may have the same name.
         ("package kubernetes.p\ndeny if data.kubernetes.p.mine.x == 1\nmine := input.a", [None, None, None], false),
         (
             "deny if { is_pod; data.inventory.namespace.a[\"v1\"].Pod.b }\nis_pod if input.kind == \"Pod\"",
@@ -574,7 +575,7 @@ fn what_is_too_deep_or_too_much_counts_as_reading_everything() {
     let plain: Vec<String> = (0..90).map(|n| format!("f{n}(x) if f{}(x)", n + 1)).collect();
     let plain = plain.join("\n");
     assert_eq!(load(&format!("deny if f0(input.a)\n{plain}\nf90(x) if x.b == 1")).policies[0].reads.to_string(), "a.b");
-    // Each function is called twice by the one before, with arguments of its own.
+    // Each function calls the next one twice, with different arguments.
     let calls = |n: usize| format!("f{n}(x) if {{ f{m}([x, \"a\"]); f{m}([x, {n}]); input.a }}\n", m = n + 1);
     let many = format!("deny if f0(1)\n{}f20(x) if x\n", (0..20).map(calls).collect::<String>());
     let began = std::time::Instant::now();

@@ -1,15 +1,15 @@
-//! Paths of documents as a tree, and how they are shown.
+//! Paths of documents as a tree, and how they are displayed.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::rego::analysis::references::push_key;
 
-/// One step from a value to a part of it.
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Segment {
-    /// The field of this name.
+    /// The field with this name.
     Field(Arc<str>),
-    /// Every field or element, and how many there are.
+    /// Every field or element, and their number.
     Any,
 }
 
@@ -21,25 +21,25 @@ impl From<&str> for Segment {
 
 /// The parts of a value that are read.
 ///
-/// A node alone stands for what kind of value there is, and for the value itself if it is a scalar; its children stand for
-/// parts of it, and `whole` for everything below.
+/// A node alone means that the type of the value is read, and the value itself if it is a scalar; its children are
+/// parts of the value, and `whole` means everything below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     pub(super) whole: bool,
-    /// Whether it is there matters by itself, not only for its parts.
+    /// Whether existence is read by itself, not only for its parts.
     pub(super) seen: bool,
-    // Shared with the trees that this one was joined from, which are many and alike.
+    // Shared with the many similar trees that this one was merged from.
     pub(super) fields: BTreeMap<Arc<str>, Arc<Self>>,
     pub(super) any: Option<Arc<Self>>,
 }
 
 impl Tree {
-    /// The tree of a value that is read with all its parts.
+    /// Returns the tree of a value that is read completely.
     pub(crate) fn all() -> Self {
         Self { whole: true, seen: true, ..Self::default() }
     }
 
-    /// Adds one path; with all below its end if `whole`.
+    /// Adds one path; including everything below its end if `whole`.
     pub(crate) fn insert(&mut self, path: &[Segment], whole: bool) {
         match path.split_first() {
             _ if self.whole => {}
@@ -76,7 +76,7 @@ impl Tree {
         }
     }
 
-    /// Returns what is read of one field; `None` if not even whether it is there.
+    /// Returns the read set of one field; `None` if not even its existence is read.
     pub(crate) fn field(&self, name: &str) -> Option<Self> {
         if self.whole {
             return Some(Self::all());
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// Returns what is read of the fields and elements, taken together; `None` if not even which there are.
+    /// Returns the merged read set of all fields and elements; `None` if not even their existence is read.
     pub(crate) fn parts(&self) -> Option<Self> {
         if self.whole {
             return Some(Self::all());
@@ -104,17 +104,17 @@ impl Tree {
         })
     }
 
-    /// Removes what is read of a field by its name.
+    /// Removes the read set of a field by its name.
     pub(super) fn remove_field(&mut self, name: &str) {
         self.fields.remove(name);
     }
 
-    /// Whether something at a place or below it is read, or that it is there.
+    /// Whether the value at a path, a part of it, or its existence is read.
     pub(crate) fn covers(&self, place: &[Segment]) -> bool {
         self.any_at(place, &|_| true)
     }
 
-    /// Whether the value at a place is read if it is a scalar.
+    /// Whether the value at a path is read if it is a scalar.
     pub(crate) fn covers_scalar(&self, place: &[Segment]) -> bool {
         self.any_at(place, &|tree| tree.whole || tree.seen)
     }
@@ -135,7 +135,7 @@ impl Tree {
         self.whole
     }
 
-    /// Adds what is read of any field to each named one, so that a reader needs only one child.
+    /// Merges the reads of any field into each named one, so that a lookup needs only one child.
     pub(super) fn settle(&mut self) {
         if let Some(any) = &mut self.any {
             Arc::make_mut(any).settle();
@@ -150,7 +150,7 @@ impl Tree {
         self.fields.values().chain(&self.any).map(AsRef::as_ref)
     }
 
-    /// Lists the paths that end here, each with whether all below is read.
+    /// Lists the paths that end here, with `?` for those that are not read completely.
     fn list(&self, path: &mut String, out: &mut Vec<String>) {
         if self.whole {
             return out.push(if path.is_empty() { "*".to_owned() } else { path.clone() });
@@ -174,8 +174,8 @@ impl Tree {
         }
     }
 
-    /// Returns the paths, sorted: `spec.containers[*].image`, `metadata.labels["a/b"]`; `path?` where only whether it is
-    /// there is read (and its value if it is a scalar); `*` for everything.
+    /// Returns the paths, sorted: `spec.containers[*].image`, `metadata.labels["a/b"]`; `path?` if only existence is
+    /// read (and the value if it is a scalar); `*` for everything.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.list(&mut String::new(), &mut paths);

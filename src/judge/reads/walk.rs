@@ -1,5 +1,5 @@
-//! Rules, bodies and statements, walked in the order in which they are evaluated, with [`Possible`] values (an abstract
-//! interpretation). As in the planner, a variable that has no value yet gets one, and whatever has one is compared.
+//! Walks rules, bodies and statements in the order of evaluation with [`Possible`] values (abstract interpretation). As
+//! in the planner, unbound variables are bound, and everything else is compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,22 +23,22 @@ use crate::{
     },
 };
 
-/// Terms and patterns that are walked, over all kinds, before the rest counts as reading everything.
+/// The number of terms and patterns to walk, over all kinds, before the rest counts as reading everything.
 const STEPS: usize = 1_000_000;
-/// Nesting of terms and bodies, over rules and functions.
+/// The maximum nesting of terms and bodies, across rules and functions.
 const DEPTH: usize = 120;
-/// Lists of arguments that one function is walked with; further arguments count as read whole.
+/// The number of argument lists that one function is walked with; arguments of further calls count as read completely.
 const CONTEXTS: usize = 100;
-/// Values that one variable may have before it counts as read whole.
+/// The maximum size of a variable's possible values; larger ones count as read completely.
 pub(super) const SIZE: usize = 200;
 
-/// What is assumed of the object's kind.
+/// The assumption about the object's kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KindIs {
-    /// A kind that no policy names.
+    /// A kind that no policy mentions.
     Other,
     Named(Arc<str>),
-    /// Nothing is assumed.
+    /// No assumption.
     Unknown,
 }
 
@@ -47,15 +47,16 @@ pub(super) enum KindIs {
 pub(super) struct RuleSummary {
     pub(super) value: Possible,
     pub(super) reads: Reads,
-    /// Whether it may end in an error.
+    /// Whether it may fail with an error.
     pub(super) risk: bool,
     /// Whether it depends on the kind.
     pub(super) sensitive: bool,
-    /// Texts that the kind was compared with, where no policy names it: it depends on nothing else of the kind.
+    /// Strings that the kind was compared with, for kinds that no policy mentions: it depends on nothing else of the
+    /// kind.
     pub(super) compared: BTreeSet<Arc<str>>,
-    /// Where values may conflict while it is evaluated.
+    /// Positions where values may conflict during its evaluation.
     conflicts: BTreeSet<Site>,
-    /// Whether its own values may.
+    /// Whether its own values may conflict.
     conflict: bool,
 }
 
@@ -90,14 +91,15 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Continues with another kind; what does not depend on it is kept.
+    /// Continues with another kind; summaries that do not depend on the kind are kept.
     pub(super) fn set_kind(&mut self, kind: KindIs) {
         self.kind = kind;
         self.memo.retain(|_, summary| !summary.sensitive);
         self.contexts.clear();
     }
 
-    /// Walks the rule at a path below `data`, and all rules below that path; whether its value is taken as `results`.
+    /// Walks the rule at a path below `data`, and all rules below that path; `results` is whether its value is used as
+    /// results.
     pub(super) fn entrypoint(&mut self, path: &Path, results: bool) -> RuleSummary {
         self.frame = Frame::default();
         let value = self.data(path).0;
@@ -111,7 +113,7 @@ impl<'a> Walker<'a> {
         RuleSummary { value, reads, risk, sensitive, compared, ..RuleSummary::default() }
     }
 
-    /// Counts everything as read, for what is not understood.
+    /// Marks everything as read, for constructs that the analysis does not understand.
     pub(super) fn unsure(&mut self) -> Possible {
         self.frame.reads.unsure();
         self.frame.risk = true;
@@ -131,8 +133,8 @@ impl<'a> Walker<'a> {
 
     // Rules
 
-    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as those of the caller. `site` is
-    /// the call of a function.
+    /// Returns the value of the rule (without arguments) or function at a path, and adds its reads to those of the
+    /// caller. `site` is the call of a function.
     pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>, site: Option<Site>) -> Possible {
         let mut key = (path.to_vec(), arguments);
         if let Some(arguments) = &mut key.1
@@ -149,7 +151,7 @@ impl<'a> Walker<'a> {
         }
         let summary = match self.memo.get(&key) {
             Some(summary) => Arc::clone(summary),
-            // Recursion is refused at load, but the walk must end, too.
+            // Recursion is refused at load, but the walk must terminate as well.
             None if self.stack.contains(&key.0) => return self.unsure(),
             None => {
                 self.stack.push(key.0.clone());
@@ -161,7 +163,7 @@ impl<'a> Walker<'a> {
                 summary
             }
         };
-        // The memo keeps it, so no other one is at its address.
+        // The memo keeps the summary alive, so no other one has the same address.
         if self.frame.merged.insert(Arc::as_ptr(&summary).addr()) {
             self.frame.reads.merge(&summary.reads);
             self.frame.conflicts.extend(&summary.conflicts);
@@ -170,7 +172,7 @@ impl<'a> Walker<'a> {
         self.frame.risk |= summary.risk;
         self.frame.sensitive |= summary.sensitive;
         if summary.conflict {
-            // A rule may be referred to at several places.
+            // A rule may have references at several positions.
             let sites = site.map_or([0, 1], |site| [site, site]);
             self.frame.conflicts.extend(sites);
         }
@@ -209,7 +211,7 @@ impl<'a> Walker<'a> {
         summary
     }
 
-    /// Walks a definition of the rule at a path of so many keys.
+    /// Walks a definition of the rule whose path has `length` keys.
     fn definition(
         &mut self,
         rule: &'a ResolvedRule,
@@ -236,7 +238,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Walks one branch of a definition; returns what it gives its rule.
+    /// Walks one branch of a definition; returns its contribution to the rule.
     fn branch(&mut self, rule: &'a ResolvedRule, length: usize, arguments: Option<&[Possible]>) -> Solutions {
         let mut matched = Certainty::Yes;
         for (parameter, argument) in rule.parameters.iter().flatten().zip(arguments.unwrap_or_default()) {
@@ -250,7 +252,7 @@ impl<'a> Walker<'a> {
             self.frame.adds = false;
         }
         self.frame.truncate(0);
-        // Which of two errors comes first depends on which element does.
+        // The first of two errors depends on the order of the elements.
         let apart = std::mem::take(&mut self.frame.apart);
         if self.frame.conflicts.len() > 1 {
             for place in &apart {
@@ -264,7 +266,8 @@ impl<'a> Walker<'a> {
         solutions
     }
 
-    /// Returns what one definition contributes to its rule: a value, a set of one element, an object of one field.
+    /// Returns the contribution of one definition to its rule: a value, a set of one element, or an object of one
+    /// field.
     fn head(&mut self, rule: &'a ResolvedRule, length: usize) -> Possible {
         let (Outcome::Value(term) | Outcome::Element(term)) = &rule.result;
         let is_element = matches!(rule.result, Outcome::Element(_));
@@ -278,7 +281,7 @@ impl<'a> Walker<'a> {
             return given;
         }
         if !keys.is_empty() {
-            // An object with values at keys that are not known.
+            // An object with values at unknown keys.
             let item = self.whole(given);
             let item = if is_element { Possible::set(item, true) } else { item };
             let items = Some(Box::new(item));
@@ -288,19 +291,19 @@ impl<'a> Walker<'a> {
             return given;
         }
         let element = if self.is_response() { self.response(given) } else { given };
-        // That its elements are compared with each other, [`Walker::looked_at`] counts for what reads the set, and
-        // [`Walker::results`] if they are results.
+        // The comparison of its elements with each other is accounted for by [`Walker::looked_at`] for readers of the
+        // set, and by [`Walker::results`] for results.
         Possible::set(element, true)
     }
 
-    /// Whether what is walked is a result in Kubescape's dialect.
+    /// Whether the current rule produces results in Kubescape's dialect.
     fn is_response(&self) -> bool {
         self.dialect.input == InputForm::Array && self.stack.len() == 1
     }
 
     // Bodies
 
-    /// Walks a body inside of another one, then the term for each of its solutions.
+    /// Walks a body nested in another one, then the term for each of its solutions.
     pub(super) fn inner(
         &mut self,
         body: &'a [ResolvedStatement],
@@ -329,8 +332,8 @@ impl<'a> Walker<'a> {
         Solutions { outcome, value, loops: std::mem::take(&mut self.frame.loops) }
     }
 
-    /// Ends at the first statement that fails for sure, if none before it can be an error: those after it do not matter then.
-    /// Otherwise they do, as comparisons of the input with constants are evaluated first.
+    /// Stops at the first statement that certainly fails, if no earlier statement can be an error: later statements do
+    /// not matter then. Otherwise they do, as comparisons of the input with constants are evaluated first.
     fn statements(&mut self, body: &'a [ResolvedStatement]) -> Certainty {
         let mut outcome = Certainty::Yes;
         for statement in body.iter().filter(|statement| !statement.erased) {

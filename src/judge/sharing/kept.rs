@@ -1,4 +1,4 @@
-//! Findings of an object that are kept for others.
+//! Cached results that objects share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::placeholders::{Names, Placeholders};
 use crate::model::{rule_numbers::RuleNumbers, verdict::Finding};
 
-/// What the shareable rules say of an object, with placeholders for its names.
+/// The results of the shareable rules for an object, with placeholders for its names.
 #[derive(Debug)]
 pub(crate) struct KeptFindings {
     findings: Vec<Finding>,
@@ -16,7 +16,7 @@ pub(crate) struct KeptFindings {
 }
 
 impl KeptFindings {
-    /// Of findings, and the rules that passed.
+    /// Creates it from results and the rules that passed.
     pub(crate) fn new((findings, passed): (Vec<Finding>, RuleNumbers)) -> Self {
         let details = |finding: &Finding| finding.details.as_deref().map_or(0, |details| size(details.values()));
         let bytes = findings.iter().map(|finding| size_of::<Finding>() + finding.message.len() + details(finding));
@@ -24,13 +24,13 @@ impl KeptFindings {
         Self { findings, passed, bytes }
     }
 
-    /// Returns the memory that it takes, as estimated.
+    /// Returns its estimated memory usage.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the findings of the object with these names; `None` if two findings are the same then, which come from different
-    /// definitions of their rule, and only the rule knows which of them counts.
+    /// Returns the results for the object with these names; `None` if two results become equal that come from different
+    /// definitions of their rule: only an evaluation shows which of them applies.
     pub(crate) fn of(&self, placeholders: &Placeholders, names: Names<'_>) -> Option<Vec<Finding>> {
         let mut findings = self.findings.clone();
         let mut printed = false;
@@ -50,7 +50,7 @@ impl KeptFindings {
     }
 }
 
-/// Returns the bytes of values and their parts.
+/// Returns the size of values and their parts.
 fn size<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
     let of = |value: &Value| match value {
         Value::String(text) => text.len(),
@@ -63,7 +63,7 @@ fn size<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
     values.map(|value| size_of::<Value>() + of(value)).sum()
 }
 
-/// Whether there are placeholders in a value.
+/// Whether a value contains placeholders.
 fn holds(value: &Value, placeholders: &Placeholders) -> bool {
     match value {
         Value::String(text) => placeholders.are_in(text.as_bytes()),
@@ -73,7 +73,7 @@ fn holds(value: &Value, placeholders: &Placeholders) -> bool {
     }
 }
 
-/// Puts the names of an object into a value.
+/// Replaces the placeholders in a value by the names of an object.
 fn put_in(value: &mut Value, placeholders: &Placeholders, names: Names<'_>) {
     match value {
         Value::String(text) => {
@@ -87,7 +87,7 @@ fn put_in(value: &mut Value, placeholders: &Placeholders, names: Names<'_>) {
     }
 }
 
-/// Whether no two findings of a rule say the same.
+/// Whether no two results of a rule are equal.
 fn are_distinct(findings: &[Finding]) -> bool {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     let message = |finding: &Finding| {

@@ -1,4 +1,4 @@
-//! Placeholders for the names of an object in results that are shared.
+//! Placeholders for the names of an object in shared results.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::{
     model::object::ObjectKey,
 };
 
-/// The names that are replaced.
+/// The names that replace the placeholders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) key: &'a ObjectKey,
-    /// The volume of the Pod's token.
+    /// The name of the Pod's token volume.
     pub(crate) token: Option<&'a str>,
 }
 
-/// Texts in the place of the name and the namespace of an object, and of the volume of a Pod's token. They are random, so that
-/// no policy and no object has them.
+/// Placeholders for the name and the namespace of an object, and for its token volume. They are random, so that no
+/// policy and no object contains them.
 #[derive(Debug)]
 pub(crate) struct Placeholders {
     pub(crate) name: Arc<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) token: Arc<str>,
-    /// Finds what both begin with.
+    /// Finds the common prefix of all placeholders.
     start: Finder<'static>,
 }
 
@@ -32,17 +32,17 @@ impl Placeholders {
     pub(crate) fn new() -> Self {
         let start = format!("kaudit{:032x}", random());
         let [name, namespace] = ['n', 's'].map(|end| Arc::from(format!("{start}{end}")));
-        // It is sorted between others as the name is that it stands for.
+        // With the same prefix, it sorts like the name that it replaces.
         let token = format!("{TOKEN_VOLUME}{start}t").into();
         Self { name, namespace, token, start: Finder::new(&start).into_owned() }
     }
 
-    /// Whether one of them is in a text.
+    /// Whether a text contains a placeholder.
     pub(crate) fn are_in(&self, text: &[u8]) -> bool {
         self.start.find(text).is_some()
     }
 
-    /// Puts the names of an object into a text; `None` if there are none in it.
+    /// Replaces the placeholders in a text by the names of an object; `None` if there are none.
     pub(crate) fn replace(&self, text: &str, names: Names<'_>) -> Option<String> {
         self.are_in(text.as_bytes()).then(|| {
             let text = text.replace(&*self.name, &names.key.name);

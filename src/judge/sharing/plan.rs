@@ -1,4 +1,4 @@
-//! Which rules are shareable, kind by kind.
+//! Determines which rules are shareable, for each kind.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::judge::{
     unit::{Group, Unit},
 };
 
-/// What differs between replicas, though it may be no more than a scalar.
+/// Scalar fields that differ between replicas.
 const SCALARS: [&[&str]; 6] = [
     &["metadata", "name"],
     &["metadata", "uid"],
@@ -21,9 +21,9 @@ const SCALARS: [&[&str]; 6] = [
     &["metadata", "selfLink"],
     &["spec", "nodeName"],
 ];
-/// What differs between replicas, and has parts.
+/// Fields with parts that differ between replicas.
 const PARTS: [&[&str]; 2] = [&["metadata", "managedFields"], &["status"]];
-/// In each Pod, the volume of its token has a name of its own, which may be seen, but not looked into.
+/// Each Pod has its own name for the token volume, which rules may read but not inspect.
 const OF_PODS: [&[&str]; 4] = [
     &["spec", "volumes", "*", "name"],
     &["spec", "containers", "*", "volumeMounts", "*", "name"],
@@ -31,17 +31,17 @@ const OF_PODS: [&[&str]; 4] = [
     &["spec", "ephemeralContainers", "*", "volumeMounts", "*", "name"],
 ];
 
-/// How many rules have to be shareable for each that is not: to evaluate in two parts costs more than to evaluate at once.
+/// The required number of shareable rules for each other rule: an evaluation in two parts costs more than one.
 const SHAREABLE: usize = 2;
 
-/// What is shared between objects of one kind.
+/// The plan for sharing results between objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// What the shareable rules read together.
+    /// The sharing key: the fields that the shareable rules read.
     pub(crate) likeness: Likeness,
-    /// What all rules read, with the names.
+    /// The fields that all rules read, with the names.
     pub(crate) parts: Projection,
-    /// Whether there are other rules.
+    /// Whether there are rules that are not shareable.
     pub(crate) has_rest: bool,
     units: Vec<Shareable>,
 }
@@ -49,9 +49,9 @@ pub(crate) struct Plan {
 /// The shareable rules of one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Shareable {
-    /// By group, and there as they are counted, exceptions included; what is not asked is shareable, too.
+    /// By group and index of the rule, including exceptions; rules that do not apply to the kind count as shareable.
     pub(crate) groups: Vec<Vec<bool>>,
-    /// By number of the Constraint.
+    /// By index of the Constraint.
     pub(crate) constraints: Vec<bool>,
 }
 
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// What is shared, by kind.
+/// The plans by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
     named: BTreeMap<Arc<str>, Option<Plan>>,
@@ -70,8 +70,8 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// Finds what is shareable, for each of the kinds that the policies name; `names_tokens` if the volume of a token may be
-    /// named in the policies.
+    /// Creates the plans for each kind that the policies mention; `names_tokens` is whether the policies may refer to
+    /// token volumes.
     pub(crate) fn new<'k>(
         units: &[Unit],
         config: &Config,
@@ -81,17 +81,17 @@ impl Plans {
         let plan = |kind: &str| plan(units, config, kind, kind == "Pod" && !names_tokens);
         let kinds: BTreeSet<Arc<str>> = kinds.cloned().chain(["Pod", "Namespace"].map(Arc::from)).collect();
         let named = kinds.into_iter().map(|kind| (Arc::clone(&kind), plan(&kind))).collect();
-        // No kind has this name.
+        // No kind has an empty name.
         Self { named, other: plan("") }
     }
 
-    /// Returns what is shared between objects of a kind.
+    /// Returns the plan for objects of a kind.
     pub(crate) fn of(&self, kind: &str) -> Option<&Plan> {
         self.named.get(kind).unwrap_or(&self.other).as_ref()
     }
 }
 
-/// Returns what is shared between objects of a kind; `None` if that would not pay.
+/// Creates the plan for objects of a kind; `None` if sharing is not worthwhile.
 fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan> {
     let mut planner = Planner { kind, token, likeness: Tree::default(), parts: Tree::default(), asks: [0; 2] };
     let units: Vec<Shareable> = units
@@ -118,14 +118,14 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
     })
 }
 
-/// Collects what is read of objects of a kind.
+/// Collects the read sets for objects of a kind.
 struct Planner<'k> {
     kind: &'k str,
-    /// Whether the name of the token's volume is left open.
+    /// Whether the name of the token volume is replaced by a placeholder.
     token: bool,
     likeness: Tree,
     parts: Tree,
-    /// How many shareable rules are asked, and how many others.
+    /// The number of applicable rules: shareable ones and others.
     asks: [usize; 2],
 }
 
@@ -148,7 +148,7 @@ impl Planner<'_> {
             if shares[*rule] {
                 self.share(reads, group.dialect);
             }
-            // Exceptions are asked with all that they may be about.
+            // Exceptions are evaluated together with all rules that they may apply to.
             if !shares[*rule] || rests && *rule >= group.entrypoints.len() {
                 self.leave(reads, group.dialect);
             }
@@ -169,7 +169,7 @@ impl Planner<'_> {
                 return true;
             }
             let mut paths = matching.reads();
-            // A Namespace is in itself; of all others these are not about the name.
+            // A Namespace counts as being in itself; for other kinds, these paths do not include the name.
             if !matching.reads_name() && self.kind != "Namespace" {
                 paths.retain(|path| *path != ["metadata", "name"]);
             }
@@ -201,10 +201,10 @@ impl Planner<'_> {
         self.parts.merge(&reads.object(dialect));
     }
 
-    /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object: its changes
-    /// are not shared, and where it stands, its operation is always the same.
+    /// Whether replicas of the kind are likely to be equal to a rule, and the rule depends only on the object.
+    /// Transitions are not shared, and without one the operation is constant.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
-        // What is printed of an element is not followed to its object.
+        // Values of elements that are printed are not traced back to their object.
         if dialect.input == InputForm::Array {
             return false;
         }

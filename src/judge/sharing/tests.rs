@@ -47,7 +47,7 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
     let set = load("deny contains sprintf(\"%s is bad\", [input.metadata.name])");
     assert_eq!(judge(&set, &verdicts, object("a")).shared, None);
     assert_eq!(judge(&set, &verdicts, object("a")).shared, Some(Shared::Miss));
-    // What another policy says of it, under its fingerprint.
+    // Caches the results of another policy under this fingerprint.
     let wrong = load("deny contains sprintf(\"%s is good\", [input.metadata.name])");
     let plan = set.sharing.plan("Pod").unwrap();
     let fingerprint = |name: &str| {
@@ -68,7 +68,7 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
         let (what, shared) = if number < first { ("good", Some(Shared::Hit)) } else { ("bad", None) };
         assert_eq!((messages(verdict), verdict.shared), (vec![&*format!("web-{number} is {what}")], shared));
     }
-    // Other policies are not concerned.
+    // Other policies are not affected.
     judge(&wrong, &verdicts, object("b"));
     assert!(judge(&wrong, &verdicts, object("c")).shared.is_some());
 }
@@ -79,7 +79,7 @@ fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
     let endless = "some a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, 5000)\n\ta + b < 0";
     std::fs::write(root.path().join("p.rego"), format!("package p\n\ndeny contains \"x\" if {{\n\t{endless}\n}}\n"))
         .unwrap();
-    // So much that it runs out by computing, not by waiting for a busy machine.
+    // Enough computation to reach the limit even on an idle machine.
     let limits = Limits { evaluation: Duration::from_millis(200), ..Limits::default() };
     let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap());
     let (verdicts, a) = (SharedVerdicts::default(), object("a"));
@@ -100,13 +100,13 @@ fn what_is_likely_to_have_siblings_shares() {
     let alone = |name: &str| Object { controller: None, ..object(name) };
     assert_eq!([alone("a"), alone("b"), of("c", "1"), of("d", "2")].map(shared), [None; 4]);
     assert_eq!([of("e", "1"), of("f", "2")].map(shared), [Some(Shared::Miss), Some(Shared::Hit)]);
-    // Now siblings are to be expected, until most are alone again.
+    // Now siblings are likely, until most controllers have one object again.
     assert_eq!(shared(of("g", "3")), Some(Shared::Hit));
     let sharing = (10..30).filter_map(|number| shared(of("h", &number.to_string()))).count();
     assert_eq!(sharing, 5);
 }
 
-/// Once for the hash while it is received, once for the evaluation, whether findings are shared or not.
+/// Once for the hash when it is received and once for the evaluation, whether results are shared or not.
 #[test]
 fn the_json_of_an_object_is_read_twice() {
     let module = "deny_a contains \"a\"\n\ndeny_b contains \"b\"\n\n\
@@ -128,7 +128,7 @@ fn the_json_of_an_object_is_read_twice() {
     }
 }
 
-/// Where all objects differ, fingerprints are made of few.
+/// If all objects differ, few fingerprints are computed.
 #[test]
 fn fingerprints_that_find_nothing_become_few() {
     let (verdicts, set) = (SharedVerdicts::default(), load("deny contains input.metadata.labels.own"));
@@ -143,7 +143,7 @@ fn fingerprints_that_find_nothing_become_few() {
     let shared = |object| judge(&set, &verdicts, object).shared;
     let made = (0..4_000).filter(|number| shared(of(*number, &number.to_string())).is_some()).count();
     assert!((256..700).contains(&made), "{made}");
-    // Once they look the same, more and more find something.
+    // Once the objects are equal, the hit rate recovers.
     let found = (4_000..40_000).filter(|number| shared(of(*number, "same")) == Some(Shared::Hit)).count();
     assert!(found > 20_000, "{found}");
 }
@@ -167,7 +167,8 @@ fn what_is_kept_is_bounded() {
     assert!(verdicts.get(&set.sharing, 99_999).is_none());
 }
 
-/// Each such rule is evaluated for every Pod, and for all Pods of a namespace when what it looks up changes there.
+/// Each of these rules is evaluated for every Pod, and for all Pods of a namespace when an object that it looks up
+/// there changes.
 #[test]
 fn few_rules_of_the_library_look_something_up_for_pods_and_only_in_their_namespace() {
     let set = PolicySet::load(&[PolicySource::from("builtin")]).unwrap();

@@ -1,4 +1,4 @@
-//! Rules that relate elements of their input, and rules that do not: what is found is held against evaluations.
+//! Rules that relate elements of their input, and rules that do not: the analysis is compared with evaluations.
 
 use regorus::Value;
 
@@ -14,7 +14,7 @@ fn load(text: &str) -> PolicySet {
     PolicySet::load(&[root.path().to_owned()]).unwrap_or_else(|why| panic!("{why}\n{module}"))
 }
 
-/// They look at one element at a time.
+/// Rules that read one element at a time.
 const SINGLE: &[&str] = &[
     "deny contains o.name if o := input[_]",
     "deny contains o.name if some o in input",
@@ -26,7 +26,7 @@ const SINGLE: &[&str] = &[
     "deny contains o.name if { o := input[_]; every x in o.list { x == 1 } }",
     "deny contains o.name if { o := input[_]; count([x | x := o.list[_]; x == 1]) > 0 }",
     "deny contains o.name if { o := input[_]; f(o) }\nf(x) if x.a == 1\nf(x) if count(x.list) == 2",
-    // A list of elements, in which they are looked at one by one.
+    // A list of elements that are read one at a time.
     "deny contains o.name if { all := [o | o := input[_]; o.a == 1]; o := all[_] }",
     "deny contains o.name if { all := {o | some o in input}; some o in all; o.b }",
     "deny contains o.name if { all := [o | o := input[_]]; those := [o | o := all[_]; o.a]; o := those[_] }",
@@ -35,7 +35,7 @@ const SINGLE: &[&str] = &[
     "deny contains x.name if { x := input[_]; x.a }\ndeny contains y.b if { y := input[_]; y.b }",
 ];
 
-/// They relate two elements, or may as far as their code is understood.
+/// Rules that relate two elements, or may as far as the analysis can tell.
 const RELATING: &[&str] = &[
     "deny contains o.name if { o := input[_]; p := input[_]; o.a == p.b }",
     "deny contains o.name if { o := input[_]; not other(o) }\nother(o) if input[_].b == o.a",
@@ -68,7 +68,7 @@ const RELATING: &[&str] = &[
     "import input as all\n\ndeny contains o.name if { o := all[_]; p := all[_]; o != p }",
 ];
 
-/// Returns what a rule says of an array, sorted.
+/// Returns the results of a rule for an array, sorted.
 fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
     let unit = &set.units[0];
     let value = unit.rule(&unit.groups[0], 0, &Value::from(array.to_vec())).unwrap().value;
@@ -77,7 +77,8 @@ fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
     all
 }
 
-/// Returns whether a rule says of all subsets of some elements what it says of each element alone.
+/// Returns whether the results of a rule for every subset of the elements are the union of those for each element
+/// alone.
 fn comes_apart(set: &PolicySet, elements: &[Value]) -> bool {
     (1_usize..1 << elements.len()).all(|chosen| {
         let chosen = elements.iter().enumerate().filter(|(index, _)| chosen >> index & 1 == 1);
@@ -113,11 +114,12 @@ fn what_relates_no_two_elements_comes_apart() {
         assert!(relates(&set), "{text}");
         apart += usize::from(comes_apart(&set, &elements));
     }
-    // Most of them are there because something else comes out.
+    // Most of these rules have different results if they are split.
     assert!(apart < 6, "{apart} of {} rules would come apart", RELATING.len());
 }
 
-/// With `KAUDIT_TEST_REGOLIBRARY=DIR`, the same for each rule of Kubescape's library and the objects of its own cases.
+/// With `KAUDIT_TEST_REGOLIBRARY=DIR`, the same for each rule of Kubescape's library and the objects of its own test
+/// cases.
 #[test]
 fn rules_of_a_library_that_relate_no_two_elements_come_apart() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_REGOLIBRARY") else { return };

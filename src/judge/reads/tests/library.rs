@@ -1,5 +1,6 @@
-//! Trivy's library, each check by itself: what it does not read changes no verdict, of the examples that come with the checks
-//! and of objects altered at random. `KAUDIT_TEST_TRIVY_CHECKS` names a checkout; without it, nothing is run.
+//! Tests each check of Trivy's library alone: fields that it does not read do not change the verdict on the examples of
+//! the library and on randomly altered objects. `KAUDIT_TEST_TRIVY_CHECKS` is the path of a checkout; without it, the
+//! test is skipped.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::property::{Changes, Seen, Set, hold, rounds, seeds};
 use crate::judge::set::PolicySet;
 
-/// Returns the examples beside the checks: good and bad ones, each a manifest in a text.
+/// Returns the examples next to the checks: good and bad ones, each a manifest in a string.
 fn examples(folder: &Path) -> Vec<Value> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -1,8 +1,9 @@
-//! Random changes of objects: where the hash of what is read stays the same, so does the verdict; and a rule that is not
-//! asked about a kind says nothing about it. What is not read is not even made a value of: with it the verdict is the same.
+//! Random changes of objects: if the hash of the fields that are read stays the same, so does the verdict; and a rule
+//! that is not evaluated for a kind has no results for it. Fields that are not read are not converted to values; with
+//! them, the verdict is the same.
 //!
-//! `KAUDIT_READS_ROUNDS` makes it longer: the number of changes for each object and policy set. `KAUDIT_READS_POLICIES`
-//! adds policy sets of one's own: directories, separated by colons.
+//! `KAUDIT_READS_ROUNDS` sets the number of changes for each object and policy set. `KAUDIT_READS_POLICIES` adds policy
+//! sets: directories, separated by colons.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Objects of many kinds, most of them odd somewhere.
+/// Returns objects of many kinds, most of them with unusual values.
 pub(super) fn seeds() -> Vec<Value> {
     let container = json!({"name": "a", "image": "example.com/a:1", "ports": [{"hostPort": 80}, {"containerPort": 1}],
         "env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "n"}}}],
@@ -71,7 +72,7 @@ pub(super) fn seeds() -> Vec<Value> {
     objects
 }
 
-/// The object as a source would deliver it.
+/// Returns the object as a source would deliver it.
 fn object(value: &Value) -> Object {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let version = text("/apiVersion");
@@ -99,15 +100,15 @@ fn job(set: &Arc<PolicySet>, object: &Object) -> Job {
 pub(super) struct Set {
     name: String,
     pub(super) policies: Arc<PolicySet>,
-    /// Words of the rules, to make objects of.
+    /// Words of the rules, used to create objects.
     words: Vec<String>,
-    /// Whether its rules are about nothing but such words.
+    /// Whether its rules read only fields with these words.
     small: bool,
 }
 
 impl Set {
     pub(super) fn new(name: &str, policies: PolicySet, text: &str, small: bool) -> Self {
-        // Fields and texts: what stands behind a dot or a quote.
+        // Fields and strings: words after a dot or a quote.
         let words = text.split(['.', '"']).skip(1).filter_map(|rest| {
             let word = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
             (!word.is_empty() && word.parse::<u64>().is_err()).then(|| word.to_owned())
@@ -147,7 +148,7 @@ fn sets() -> Vec<Set> {
                     std::fs::write(path, text.as_str().unwrap()).unwrap();
                 }
             }
-            // What reads the clock is not the same twice anyway.
+            // Policies that read the clock have different results at different times.
             if let Ok(set) = PolicySet::load(&[directory.path().to_owned()])
                 && !set.policies.iter().any(|policy| policy.depends.clock)
             {
@@ -161,7 +162,7 @@ fn sets() -> Vec<Set> {
     sets
 }
 
-/// What random changes are made of.
+/// The building blocks of random changes.
 pub(super) struct Changes {
     random: fastrand::Rng,
     keys: Vec<String>,
@@ -187,7 +188,7 @@ impl Changes {
         Self { random: fastrand::Rng::with_seed(seed), keys: keys.into_iter().collect(), values }
     }
 
-    /// Returns objects made of a set's words.
+    /// Returns objects made of a policy set's words.
     fn small_objects(&mut self) -> Vec<Value> {
         let kinds = ["Pod", "Job", "Widget", "Pod", "Pod", "Widget"];
         let kinds = kinds.into_iter().map(|kind| {
@@ -223,7 +224,7 @@ impl Changes {
         self.random.choice(&self.values).cloned().unwrap_or_default()
     }
 
-    /// Changes one place, further down with each level. Name and type stay: they are another object's.
+    /// Changes one random field, recursively. Name and type stay the same, as they identify the object.
     fn change(&mut self, value: &mut Value, top: bool) {
         if !top && self.random.u8(0..5) == 0 {
             *value = self.tree(2);
@@ -295,7 +296,7 @@ fn projection_hash(set: &PolicySet, object: &Object) -> Option<u64> {
     set.projection(&object.key.kind).hash(&object.body.json().unwrap())
 }
 
-/// Asks the rules that are not asked about this object's kind.
+/// Checks that rules that are not evaluated for this object's kind have no results for it.
 fn assert_silent(name: &str, set: &Arc<PolicySet>, object: &Object, value: &Value) {
     let job = job(set, object);
     for unit in &set.units {
@@ -310,7 +311,7 @@ fn assert_silent(name: &str, set: &Arc<PolicySet>, object: &Object, value: &Valu
     }
 }
 
-/// How often what was seen.
+/// Counts of the changes made.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) verdicts: usize,
@@ -319,7 +320,7 @@ pub(super) struct Seen {
     pub(super) flipped: usize,
 }
 
-/// Changes an object so often, mostly on from the last change, and compares the verdicts.
+/// Changes an object `rounds` times, mostly cumulatively, and compares the verdicts.
 pub(super) fn hold(
     name: &str,
     set: &Arc<PolicySet>,
@@ -368,7 +369,7 @@ pub(super) fn hold(
         if random.random.u8(0..8) == 0 {
             assert_silent(name, set, &object_after, &after);
         }
-        // Mostly on from here, so that odd shapes grow; sometimes from the beginning.
+        // Mostly continues from here, so that unusual shapes accumulate; sometimes restarts.
         if random.random.u8(0..6) == 0 {
             before = original.clone();
             object_before = object(&before);
