@@ -22,7 +22,7 @@ pub struct Unjudged {
 /// A control of Kubescape's library.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ControlName {
-    /// Such as `C-0069`.
+    /// For example `C-0069`.
     pub id: String,
     /// Empty if the library does not define the control.
     #[serde(skip_serializing_if = "String::is_empty")]
