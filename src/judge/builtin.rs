@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_has_every_file_of_the_folder_that_is_no_test() {
+    fn every_policy_file_except_tests_is_embedded() {
         fn below(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_comes_with_what_it_uses_and_nothing_else() {
+    fn a_part_includes_only_the_packages_that_it_uses() {
         assert_eq!(paths("services"), ["services.rego"]);
         assert_eq!(paths("pod_security.baseline").last(), Some(&"pod_security/baseline.rego"));
         let both = ["lib/pod_security.rego", "lib/workload.rego"].map(str::to_owned);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn bundles_share_no_root() {
+    fn bundles_with_overlapping_roots_are_refused() {
         for (one, other, want) in [
             (Some(&["a"][..]), Some(&["b"][..]), 0),
             (Some(&["a"]), Some(&["ab", "c/a"]), 0),
@@ -213,7 +213,7 @@ mod tests {
         }
     }
     #[test]
-    fn an_older_bundle_judges_and_says_why() {
+    fn an_older_bundle_is_evaluated_and_its_problem_reported() {
         let mut older = bundle("one", None);
         let content = Ok(b"package a\n\ndeny contains \"x\" if input.a\n".to_vec());
         older.tree.files.push(TreeFile { path: vec!["a.rego".to_owned()], content });

@@ -13,12 +13,12 @@ use regorus::Value;
 use super::{
     dialect::Annotations,
     dialects::{self, KnownPackages},
-    entrypoints::{Purpose, Reading, companion, find_reads},
+    entrypoints::{CompilePurpose, ParsedModules, companion, find_reads},
     lint,
     metadata::{self, AnnotationScope},
     modules,
     policy::Policy,
-    reads::Rules,
+    reads::UnitRules,
     unit::{Group, Unit},
 };
 use crate::rego::{
@@ -66,12 +66,12 @@ pub(crate) fn compile<'f>(
     limits: &Limits,
     missing: Missing,
     problems: &mut Vec<Problem>,
-    purpose: Purpose<'_>,
+    purpose: CompilePurpose<'_>,
 ) -> Option<(Vec<Policy>, Unit)> {
     let UnitModules { own: mut files, imported } = modules.into();
     let names = imported.iter().map(|file| Arc::clone(&file.shown)).collect();
     files.extend(imported);
-    let is_one = matches!(purpose, Purpose::Single(_));
+    let is_one = matches!(purpose, CompilePurpose::Single(_));
     let written = modules::read(&files);
     let value = match value::from_tree(data.document.clone().into()) {
         Ok(value) => value,
@@ -122,7 +122,7 @@ struct Compiler<'a> {
     limits: &'a Limits,
     /// The definitions of refused files.
     missing: Missing,
-    purpose: Purpose<'a>,
+    purpose: CompilePurpose<'a>,
     /// The file names of modules of other sources.
     imported: BTreeSet<Arc<str>>,
     /// Whether no file has been left out yet.
@@ -149,7 +149,7 @@ impl<'a> Compiler<'a> {
             return Err(refused);
         }
         let program = compiled.map(|compiled| {
-            find_reads(&Rules::new(&compiled, graph, self.limits.strict), &mut policies, &mut groups);
+            find_reads(&UnitRules::new(&compiled, graph, self.limits.strict), &mut policies, &mut groups);
             self.program(&compiled, &groups)
         });
         let program = program.unwrap_or_default();
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
         compiled.plan(groups.iter().flat_map(Group::paths)).with_files(files)
     }
 
-    /// Checks the modules and reads their policies; `faults` are the compiler's findings.
+    /// Checks the modules and reads their policies; `faults` are problems found by the compiler.
     fn check(
         &self,
         (nodes, graph): (&[Node], &Graph<'_>),
@@ -184,8 +184,8 @@ impl<'a> Compiler<'a> {
         let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
         let annotations = self.annotations(&mut problems);
         let known = &match self.purpose {
-            Purpose::Directory(_) | Purpose::Test => dialects::packages(modules, &annotations, graph),
-            Purpose::Single(_) => KnownPackages::new(),
+            CompilePurpose::Directory(_) | CompilePurpose::Test => dialects::packages(modules, &annotations, graph),
+            CompilePurpose::Single(_) => KnownPackages::new(),
         };
         let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
@@ -193,7 +193,7 @@ impl<'a> Compiler<'a> {
         }
         let packages = &packages;
         let lines: &[Vec<&str>] = &files.iter().map(|file| file.text.lines().collect()).collect::<Vec<_>>();
-        let reading = Reading {
+        let parsed = ParsedModules {
             files,
             lines,
             modules,
@@ -205,8 +205,8 @@ impl<'a> Compiler<'a> {
             purpose: self.purpose,
             imported: &self.imported,
         };
-        let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
-        if self.purpose == Purpose::Test {
+        let mut entrypoints: BTreeSet<_> = parsed.entrypoints().into_values().flatten().collect();
+        if self.purpose == CompilePurpose::Test {
             entrypoints.extend(nodes.iter().filter(|node| node.is_test()).map(|node| node.path.clone()));
         }
         let checked = Checked {
@@ -217,18 +217,18 @@ impl<'a> Compiler<'a> {
             data: self.data,
             missing: &self.missing,
             entries: &entrypoints,
-            tests: self.purpose == Purpose::Test,
+            tests: self.purpose == CompilePurpose::Test,
             companion,
             limits: self.limits,
         };
         problems.extend(faults);
         problems.extend(checked.problems());
         match self.purpose {
-            Purpose::Directory(_) => problems.extend(lint::warnings(&checked)),
-            Purpose::Test => return (Vec::new(), Vec::new(), problems),
-            Purpose::Single(dialect) => problems.extend((dialect.check)(files, modules, nodes)),
+            CompilePurpose::Directory(_) => problems.extend(lint::warnings(&checked)),
+            CompilePurpose::Test => return (Vec::new(), Vec::new(), problems),
+            CompilePurpose::Single(dialect) => problems.extend((dialect.check)(files, modules, nodes)),
         }
-        let (policies, groups) = reading.policies();
+        let (policies, groups) = parsed.policies();
         (policies, groups, problems)
     }
 

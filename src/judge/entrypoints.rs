@@ -14,8 +14,8 @@ use super::{
     excusable::Excusability,
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
-    reads::{Matches, Projection, Queries, Reads, Rules},
-    rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleDescriptors, RuleText},
+    reads::{Matches, Projection, Queries, Reads, UnitRules},
+    rule::{Entrypoint, PackageException, ResultShape, Rule, RuleDefinition, RuleDescriptors, RuleText},
     rule_kinds::RuleKinds,
     rule_settings::RuleSelection,
     unit::Group,
@@ -38,7 +38,7 @@ use crate::{
 
 /// The purpose for which modules are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose<'r> {
+pub(crate) enum CompilePurpose<'r> {
     /// All `.rego` files together; entrypoints are found by name, unless they are switched off.
     Directory(&'r RuleSelection),
     /// As a directory, with tests included and runnable.
@@ -48,7 +48,7 @@ pub(crate) enum Purpose<'r> {
 }
 
 /// The parsed modules with everything read from them; each list is indexed by module.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ParsedModules<'a> {
     pub(crate) files: &'a [&'a File],
     /// The lines of each file.
     pub(crate) lines: &'a [Vec<&'a str>],
@@ -60,7 +60,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) graph: &'a Graph<'a>,
     /// The packages whose dialect is determined by more than the input that they read.
     pub(crate) known: &'a KnownPackages,
-    pub(crate) purpose: Purpose<'a>,
+    pub(crate) purpose: CompilePurpose<'a>,
     /// The names of files of other sources, whose rules are not entrypoints.
     pub(crate) imported: &'a BTreeSet<Arc<str>>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
     (judges(package) && conftest::outcome(rule).is_some()).then_some("exception")
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ParsedModules<'a> {
     /// Returns the paths of all entrypoints, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
@@ -87,8 +87,10 @@ impl<'a> Reading<'a> {
                 continue;
             }
             let wanted = match self.purpose {
-                Purpose::Directory(_) | Purpose::Test => judges(&package) && self.asks(&package, name),
-                Purpose::Single(_) => {
+                CompilePurpose::Directory(_) | CompilePurpose::Test => {
+                    judges(&package) && self.is_entrypoint(&package, name)
+                }
+                CompilePurpose::Single(_) => {
                     single.as_ref().is_some_and(|single| package == single[..1] && *name == single[1])
                 }
             };
@@ -101,7 +103,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether rules with this name are entrypoints in a package.
-    fn asks(&self, package: &Path, name: &str) -> bool {
+    fn is_entrypoint(&self, package: &Path, name: &str) -> bool {
         match self.known.get(package) {
             Some((dialect, kinds)) => kinds.is_some() && (dialect.outcome)(name).is_some(),
             None => conftest::outcome(name).is_some(),
@@ -111,7 +113,7 @@ impl<'a> Reading<'a> {
     /// Returns package and name of the entrypoint of a dialect with a single one: the rule with the dialect's name, or
     /// the only set, if the dialect accepts any rule whose value looks like results.
     fn single(&self) -> Option<[String; 2]> {
-        let Purpose::Single(dialect) = self.purpose else { return None };
+        let CompilePurpose::Single(dialect) = self.purpose else { return None };
         let single = dialect.single.as_ref()?;
         let is_set = |node: &&Node| {
             let own = node.package() == [single.package] && node.parameters.is_none();
@@ -134,7 +136,7 @@ impl<'a> Reading<'a> {
         for (package, paths) in self.entrypoints() {
             let known = self.known.get(&package);
             let dialect = match (self.purpose, known) {
-                (Purpose::Single(dialect), _) => dialect,
+                (CompilePurpose::Single(dialect), _) => dialect,
                 (_, Some((dialect, _))) => *dialect,
                 _ => dialects::find(&package, self.nodes, self.graph, &paths),
             };
@@ -183,7 +185,7 @@ impl<'a> Reading<'a> {
     /// Whether a rule is not switched off.
     fn is_on(&self, Entrypoint { policy, rule, .. }: &Entrypoint) -> bool {
         match self.purpose {
-            Purpose::Directory(selection) => selection.takes(policy, &rule.name, &rule.metadata),
+            CompilePurpose::Directory(selection) => selection.takes(policy, &rule.name, &rule.metadata),
             _ => true,
         }
     }
@@ -193,10 +195,10 @@ impl<'a> Reading<'a> {
         modules.map(|module| if module.is_v1() { Version::V1 } else { Version::V0 }).collect()
     }
 
-    fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<Exception> {
+    fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<PackageException> {
         let path: Path = package.iter().cloned().chain(["exception".to_owned()]).collect();
         let node = self.graph.at(&path).find(|node| node.parameters.is_none())?;
-        Some(Exception { policy: Arc::clone(policy), source: self.source(node), path })
+        Some(PackageException { policy: Arc::clone(policy), source: self.source(node), path })
     }
 
     fn entrypoint(
@@ -213,10 +215,10 @@ impl<'a> Reading<'a> {
         nodes.sort_by_key(|node| (node.module, node.rule));
         let around = self.around(package, name);
         let definition = |node: &&&Node| node.form != DefinitionForm::Default;
-        let definitions: Vec<Definition> = nodes
+        let definitions: Vec<RuleDefinition> = nodes
             .iter()
             .filter(definition)
-            .map(|node| Definition {
+            .map(|node| RuleDefinition {
                 at: location(node),
                 source: self.source(node),
                 metadata: Arc::new(self.metadata(&[node], &around)),
@@ -237,7 +239,7 @@ impl<'a> Reading<'a> {
             texts: nodes.iter().map(text).collect(),
             excusable: Excusability::default(),
         };
-        let described = definitions.iter().map(Definition::described);
+        let described = definitions.iter().map(RuleDefinition::described);
         let of_rule = (&rule.source, &*rule.metadata);
         let descriptors = RuleDescriptors::new([policy, &rule.name], &Arc::default(), of_rule, described);
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
@@ -321,7 +323,7 @@ fn location(node: &Node) -> SourceLocation {
 }
 
 /// Finds which rules to evaluate for which kind, and the read set of each policy.
-pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mut [Group]) {
+pub(crate) fn find_reads(rules: &UnitRules<'_>, policies: &mut [Policy], groups: &mut [Group]) {
     for group in groups.iter_mut() {
         let exceptions: Vec<&Path> = group.exceptions.iter().map(|exception| &exception.path).collect();
         group.queries = Queries::find(rules, group.dialect, &group.entrypoints, &exceptions);
@@ -359,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_and_tests_do_not_judge() {
+    fn libraries_and_tests_have_no_entrypoints() {
         let judges = |package: &str| judges(&package.split('.').map(str::to_owned).collect());
         assert!(judges("main") && judges("library.a") && judges("a_test.b"));
         assert!(!judges("lib") && !judges("lib.a") && !judges("a.lib.b") && !judges("main_test"));

@@ -26,8 +26,8 @@ pub(crate) use self::{
 };
 use self::{
     input::{Extent, JobValues, Operation, Review},
-    judge::Judge,
-    part::{Part, PartOfGroup},
+    judge::ObjectEvaluation,
+    part::{PartOfGroup, RulePart},
     results::Results,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     let began = Instant::now();
     let mut differences = Vec::new();
     match shared::judge(job, verdicts, &mut differences) {
-        Some((standing, shared)) => verdict(job, standing, Results::default(), (Some(shared), Vec::new()), began),
+        Some((current, shared)) => verdict(job, current, Results::default(), (Some(shared), Vec::new()), began),
         None => evaluate_extent(job, Extent::Read, differences),
     }
 }
@@ -82,38 +82,38 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
     // The time of an attempt to share is not deducted from the policies' limit.
     let spent = CpuTimer::start();
-    let mut standing = Results::default();
+    let mut current = Results::default();
     let mut transitions = Results::default();
     // An object to which no policy applies is not even parsed.
     if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
         match JobValues::read(job, extent) {
-            Err(why) => standing.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
+            Err(why) => current.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
                 if values.is_cut {
-                    standing.push(Finding::object_error(&too_deep()));
+                    current.push(Finding::object_error(&too_deep()));
                 }
-                let ask = |operation, transitions_only, results: &mut Results| {
+                let run = |operation, transitions_only, results: &mut Results| {
                     let namespace = job.object.key.namespace.as_deref();
-                    let judge = Judge { limits: &set.limits, namespace, spent, results };
-                    let part = if transitions_only { Part::Transitions } else { Part::All };
+                    let judge = ObjectEvaluation { limits: &set.limits, namespace, spent, results };
+                    let part = if transitions_only { RulePart::Transitions } else { RulePart::All };
                     judge_all(judge, job, part, &constraints, &values, operation);
                 };
                 // A deleted object has no open results; these only show which results its deletion did not add.
-                ask(Operation::Audit, job.deleted, &mut standing);
+                run(Operation::Audit, job.deleted, &mut current);
                 if let Some(change) = JobValues::change(job) {
-                    transitions.shared_time = standing.shared_time;
-                    ask(change, true, &mut transitions);
+                    transitions.shared_time = current.shared_time;
+                    run(change, true, &mut transitions);
                 }
             }
         }
     }
-    verdict(job, standing, transitions, (None, differences), began)
+    verdict(job, current, transitions, (None, differences), began)
 }
 
 /// Builds a verdict from the results on the present object and those on its change.
 fn verdict(
     job: &Job,
-    mut standing: Results,
+    mut current: Results,
     transitions: Results,
     (shared, shared_differences): (Option<Shared>, Vec<Arc<str>>),
     began: Instant,
@@ -126,17 +126,17 @@ fn verdict(
              please report it with both"
         );
     }
-    let unfinished = standing.unfinished || transitions.unfinished;
+    let unfinished = current.unfinished || transitions.unfinished;
     let (changes, namespace) = (&job.policies.rule_changes, job.object.key.own_namespace());
-    let mut undecided = std::mem::take(&mut standing.undecided);
+    let mut undecided = std::mem::take(&mut current.undecided);
     undecided.retain(|[policy, rule]| changes.applies(policy, rule, namespace));
-    let (mut results, mut passed) = standing.finish();
+    let (mut results, mut passed) = current.finish();
     let (mut transitions, _) = transitions.finish();
     for findings in [&mut results, &mut transitions] {
         changes.apply(findings, namespace);
     }
     changes.apply_to_passed(&mut passed, namespace);
-    transitions.retain(|finding| !results.iter().any(|standing| standing.is_same_result(finding)));
+    transitions.retain(|finding| !results.iter().any(|open| open.is_same_result(finding)));
     let source = |file: &str| job.policies.source_of(file);
     let (mut results, transitions) = (results::bounded(results, source), results::bounded(transitions, source));
     if job.deleted {
@@ -171,7 +171,7 @@ pub fn evaluate_review(
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
     let spent = CpuTimer::start();
-    let mut judge = Judge { limits: &policies.limits, namespace: None, spent, results: &mut results };
+    let mut judge = ObjectEvaluation { limits: &policies.limits, namespace: None, spent, results: &mut results };
     for unit in &policies.units {
         unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
@@ -209,9 +209,9 @@ fn too_deep() -> String {
 
 /// Evaluates a part of the policies for an operation; `constraints` are those that can match the kind.
 fn judge_all(
-    mut judge: Judge<'_>,
+    mut judge: ObjectEvaluation<'_>,
     job: &Job,
-    part: Part<'_>,
+    part: RulePart<'_>,
     constraints: &[(usize, usize)],
     values: &JobValues<'_>,
     operation: Operation,
@@ -219,7 +219,7 @@ fn judge_all(
     let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
     // If the results cannot be shared, the remaining rules need not be evaluated.
-    let in_vain = |results: &Results| matches!(part, Part::Shared(_)) && !results.can_be_kept();
+    let in_vain = |results: &Results| matches!(part, RulePart::Shared(_)) && !results.can_be_kept();
     for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
         for (number, group) in unit.groups.iter().enumerate() {
             let part = part.of_group(index, number);
@@ -234,8 +234,8 @@ fn judge_all(
                 InputForm::Review(_) => judge.group(unit, group, part, kind, &values.admission(operation)),
                 InputForm::Array => {
                     // An array represents the present state only, without transitions.
-                    let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
-                    if let Some(rule) = unit.kubescape().filter(|rule| standing && rule.matches(&job.object.key.kind)) {
+                    let is_audit = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
+                    if let Some(rule) = unit.kubescape().filter(|rule| is_audit && rule.matches(&job.object.key.kind)) {
                         judge.array_rule((unit, group, rule), &job.object.key, &values.object);
                     }
                 }

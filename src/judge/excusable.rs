@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_take_the_place_of_the_default_and_metadata_takes_precedence() {
+    fn patterns_override_the_default_and_metadata_takes_precedence() {
         assert_eq!(excusable(&["none"], "{}"), ["own/deny_b"]);
         assert_eq!(excusable(&["OWN-?"], "{}"), ["own/deny_a", "own/deny_b"]);
         assert_eq!(excusable(&["own"], "{}"), ["own/deny_a", "own/deny_b", "own/deny_d"]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_severity_that_settings_give_a_rule_counts() {
+    fn the_severity_from_settings_applies() {
         let settings = "{own/deny_a: {severity: critical}, own/deny_d: {severity: low}}";
         let own: Vec<_> = excusable(&["severity:medium"], settings);
         let own: Vec<_> = own.iter().filter(|name| name.starts_with("own/")).collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_also_holds_for_the_severity_of_a_result() {
+    fn a_threshold_applies_to_the_severity_of_a_result() {
         let from = Excusability::From(Severity::Medium);
         let allowed = [Some(Severity::High), Some(Severity::Medium), Some(Severity::Info), None];
         assert_eq!(allowed.map(|severity| from.allows(severity)), [false, true, true, false]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_patterns_are_named() {
+    fn invalid_patterns_are_errors() {
         let error = ExcusablePattern::parse("severity:mediun").unwrap_err();
         assert_eq!(error, "unknown severity \"mediun\": use critical, high, medium, low or info");
         assert!(ExcusablePattern::parse(" ").is_err());

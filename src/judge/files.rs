@@ -143,7 +143,7 @@ pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<
 }
 
 /// How to fix a wrong Rego version in a bundle's manifest.
-const MEND_VERSION: &str =
+const FIX_VERSION: &str =
     "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
 
 /// Adds the policy and data files of a tree, which may be that of a bundle.
@@ -167,7 +167,7 @@ fn from_memory(
                 let directories = path.split_last().map_or_else(Vec::new, |(_, directories)| directories.to_vec());
                 let version = bundle.and_then(|bundle| bundle.versions.get(path));
                 let declared =
-                    version.map(|version| Declared { version: *version, by: "the .manifest", help: MEND_VERSION });
+                    version.map(|version| Declared { version: *version, by: "the .manifest", help: FIX_VERSION });
                 files.push(File { directories, declared, ..File::new(shown, form, text) });
             }
             Err(why) => problems.push(Problem::refused(&shown, why)),
@@ -413,14 +413,14 @@ mod tests {
     }
 
     #[test]
-    fn links_to_the_same_directory_are_bounded() {
+    fn repeated_links_to_one_directory_are_limited() {
         for (depth, links, is_refused) in [(1, 1, false), (2, 20, false), (9, 10, true), (30, 2, true)] {
             let directory = tempfile::tempdir().unwrap();
             nested(directory.path(), depth, links);
             let sources = [PolicySource::Path(directory.path().to_owned())];
             let (files, problems) = read(&sources, &Limits::default());
-            let is_said = problems.iter().any(|problem| problem.message.contains("files and directories again"));
-            assert_eq!((is_said, problems.is_empty()), (is_refused, !is_refused), "{depth} {links}");
+            let is_reported = problems.iter().any(|problem| problem.message.contains("files and directories again"));
+            assert_eq!((is_reported, problems.is_empty()), (is_refused, !is_refused), "{depth} {links}");
             assert!(problems.len() <= depth * (links + 1), "{depth} {links}: {} problems", problems.len());
             assert!(!files.is_empty() && files.len() <= REPEATED, "{depth} {links}: {} files", files.len());
             assert_eq!(fingerprint(&sources), fingerprint(&sources));

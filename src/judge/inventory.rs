@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lays_objects_out_as_gatekeeper_and_kube_mgmt_do() {
+    fn objects_are_laid_out_as_in_gatekeeper_and_kube_mgmt() {
         let mut inventory = Inventory::default();
         let (pods, ingresses) =
             (Kind::sample("", "pods", "Pod"), Kind::sample("networking.k8s.io", "ingresses", "Ingress"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_stays_and_the_rest_is_shared() {
+    fn returned_documents_do_not_change_and_share_unchanged_parts() {
         let mut inventory = Inventory::default();
         let pods = Kind::sample("", "pods", "Pod");
         for name in ["a", "b"] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_leaves_nothing_behind() {
+    fn a_deleted_object_leaves_no_empty_entries() {
         let mut inventory = Inventory::default();
         let pods = Kind::sample("", "pods", "Pod");
         let key = key(&pods, Some("n"), "a");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plural_of_two_groups_is_that_of_kubernetes() {
+    fn a_plural_shared_by_two_groups_refers_to_the_built_in_kind() {
         let (own, other) =
             (Kind::sample("", "services", "Service"), Kind::sample("serving.example.com", "services", "Service"));
         let (own, other) = (key(&own, Some("n"), "own"), key(&other, Some("n"), "other"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_data_files_stand_before_objects() {
+    fn rules_and_data_files_take_precedence_over_objects() {
         let directory = tempfile::tempdir().unwrap();
         let admission = "package kubernetes.pods\nlimit := 3\nwarn contains input.request.namespace if false\n";
         let main = "package main\ndeny contains data.kubernetes.pods.limit\n\

@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     dependencies::Dependencies,
-    dialects::{gatekeeper::matching::Match, kubescape::rule::KubescapeRule},
-    reads::{InventoryReads, Projection, Segment, Tree},
+    dialects::{gatekeeper::matching::ConstraintMatch, kubescape::rule::KubescapeRule},
+    reads::{InventoryReads, Projection, ReadTree, Segment},
     unit::Unit,
 };
 
@@ -55,7 +55,7 @@ impl KindIndex {
 
     /// Merges the read sets of all units for objects of a kind, of any group.
     fn add(&mut self, units: &[Unit], kind: &str) -> KindDependencies {
-        let mut object = Tree::default();
+        let mut object = ReadTree::default();
         let mut dependencies = Dependencies::default();
         let mut lookups = InventoryReads::default();
         for unit in units {
@@ -65,7 +65,7 @@ impl KindIndex {
             if !unit.judges_everything() && matching.peek().is_none() || !unit.is_about(kind) {
                 continue;
             }
-            for path in matching.flat_map(Match::reads) {
+            for path in matching.flat_map(ConstraintMatch::reads) {
                 object.insert(&path.map(Segment::from), true);
             }
             for group in &unit.groups {
@@ -98,8 +98,8 @@ impl KindIndex {
 }
 
 /// Merges the read sets for the objects' Namespaces.
-fn namespace(units: &[Unit]) -> Tree {
-    let mut tree = Tree::default();
+fn namespace(units: &[Unit]) -> ReadTree {
+    let mut tree = ReadTree::default();
     for group in units.iter().flat_map(|unit| &unit.groups) {
         tree.merge(&group.queries.namespace(group.dialect));
     }

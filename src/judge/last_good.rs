@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_stands_for_itself() {
+    fn the_last_valid_version_of_each_file_stays_in_force() {
         let limits = Limits::default();
         let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
         let mut last_good = LastGood::default();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_rule_is_a_mistake() {
+    fn a_directory_without_a_rule_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let loaded = PolicySet::load_followed(&[directory.path().to_owned()], &Limits::default());
         assert!(loaded.unwrap_err().to_string().contains("no rule"));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_stands_as_a_whole() {
+    fn a_refused_bundle_is_replaced_as_a_whole() {
         let limits = Limits::default();
         let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
         let mut last_good = LastGood::default();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_stay_in_what_was_named_or_in_its_work_tree() {
+    fn links_must_stay_in_the_given_paths_or_their_work_tree() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for directory in ["repo/.git", "repo/policies/..data", "repo/shared", "repo/.hidden", "other", "named"] {

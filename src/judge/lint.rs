@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_names_are_seen() {
+    fn misspelled_rule_names_are_detected() {
         for (name, want) in [
             ("deny_", "deny"),
             ("deny__x", "deny_x"),

@@ -19,7 +19,7 @@ use super::{
         kubescape,
         trivy::{self, Sorted},
     },
-    entrypoints::Purpose,
+    entrypoints::CompilePurpose,
     kinds::KindIndex,
     lint,
     ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
@@ -231,7 +231,7 @@ fn compile_all(
         let data = owners.data(number, &all, &mut parsed, problems);
         let modules = UnitModules { own: modules, imported: foreign };
         let mut found = Vec::new();
-        let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory(selection));
+        let plain = compile(modules, &data, limits, missing, &mut found, CompilePurpose::Directory(selection));
         let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
         problems.extend(found);
         let (mut policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));

@@ -28,7 +28,7 @@ pub struct Policy {
     pub is_builtin: bool,
     /// The annotations of the package.
     pub metadata: Metadata,
-    /// What its results depend on besides the object.
+    /// The dependencies of its results besides the object.
     pub depends: Dependencies,
     /// The kinds that it can have results for.
     pub matches: Matches,

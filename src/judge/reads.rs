@@ -42,10 +42,10 @@ mod tests;
 pub(crate) use self::projection::VISITS;
 pub(crate) use self::{
     documents::Reads,
-    fingerprint::{Likeness, Look, TOKEN_VOLUME, random},
+    fingerprint::{SharingFields, SharingKey, TOKEN_VOLUME, random},
     inventory::LookupReach,
     queries::{KindQuery, Queries},
-    rules::Rules,
-    tree::{Segment, Tree},
+    rules::UnitRules,
+    tree::{ReadTree, Segment},
 };
 pub use self::{inventory::InventoryReads, matches::Matches, projection::Projection};

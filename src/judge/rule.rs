@@ -96,7 +96,7 @@ pub(crate) struct Entrypoint {
     pub(crate) path: Path,
     /// The index of the exceptions that may apply, and the name that they list it by: the part after `deny_`.
     pub(crate) exception: Option<(usize, Value)>,
-    pub(crate) definitions: Vec<Definition>,
+    pub(crate) definitions: Vec<RuleDefinition>,
     /// Whether it reads `oldObject` or `operation`.
     pub(crate) transition: bool,
     /// The kinds that it applies to, even if its code could match others.
@@ -105,21 +105,21 @@ pub(crate) struct Entrypoint {
 
 /// One definition of a rule, with its own position and annotations.
 #[derive(Clone)]
-pub(crate) struct Definition {
+pub(crate) struct RuleDefinition {
     /// Its position in the modules of its unit.
     pub(crate) at: SourceLocation,
     pub(crate) source: Source,
     pub(crate) metadata: Arc<Metadata>,
 }
 
-impl Definition {
+impl RuleDefinition {
     /// Returns its position and its annotations.
     pub(crate) fn described(&self) -> (&Source, &Metadata) {
         (&self.source, &self.metadata)
     }
 }
 
-impl fmt::Debug for Definition {
+impl fmt::Debug for RuleDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.source.file, self.source.line)
     }
@@ -127,7 +127,7 @@ impl fmt::Debug for Definition {
 
 /// The `exception` rule of one package.
 #[derive(Debug, Clone)]
-pub(crate) struct Exception {
+pub(crate) struct PackageException {
     pub(crate) policy: Arc<str>,
     pub(crate) path: Path,
     pub(crate) source: Source,

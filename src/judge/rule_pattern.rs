@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_policies_rules_and_ids() {
+    fn patterns_match_policies_rules_and_ids() {
         let matches =
             |pattern: &str| RulePattern::new(pattern).matches("images", "deny_latest_tag", &metadata("IMG-01"));
         for pattern in ["images", "deny_latest_tag", "IMG-01", "images/deny_latest_tag", "im*", "*/deny_*", "IMG-0?"] {

@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for RuleChange {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Mapping {
+        struct RuleChangeFields {
             off: Option<bool>,
             severity: Option<String>,
             namespaces: Option<Vec<String>>,
@@ -72,7 +72,8 @@ impl<'de> Deserialize<'de> for RuleChange {
         if !value.is_object() {
             return Err(D::Error::custom("expected off, or a mapping with severity, off or namespaces"));
         }
-        let Mapping { off, severity, namespaces } = Mapping::deserialize(value).map_err(D::Error::custom)?;
+        let RuleChangeFields { off, severity, namespaces } =
+            RuleChangeFields::deserialize(value).map_err(D::Error::custom)?;
         let severity = severity.map(|word| {
             Severity::from_word(&word).ok_or_else(|| {
                 D::Error::custom(format!("unknown severity {word:?}: use critical, high, medium, low or info"))
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn later_settings_take_precedence_and_mistakes_are_named() {
+    fn later_settings_take_precedence_and_invalid_ones_are_errors() {
         let mut settings = RuleSettings::parse(
             "{IMG-01: off, 'images/*': {severity: LOW, namespaces: [shop-*]}, other: {off: false}}",
         )

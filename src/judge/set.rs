@@ -163,8 +163,8 @@ impl PolicySet {
 
     /// Returns the widest scope in which policies look up objects of `kind` when evaluating objects of `judged`; `None`
     /// if they do not.
-    pub(crate) fn widest_reach(&self, judged: &Kind, kind: &Kind) -> Option<LookupReach> {
-        self.kinds.of(&judged.kind).lookups.widest_reach(kind)
+    pub(crate) fn widest_reach(&self, evaluated: &Kind, kind: &Kind) -> Option<LookupReach> {
+        self.kinds.of(&evaluated.kind).lookups.widest_reach(kind)
     }
 
     /// Whether policies look up kinds that are still being read when evaluating objects of a kind.

@@ -32,7 +32,7 @@ use quick_cache::{Weighter, sync::Cache};
 use self::{
     kept::KeptFindings,
     placeholders::Placeholders,
-    plan::{Plan, Plans},
+    plan::{Plans, SharingPlan},
 };
 use crate::model::object::Object;
 
@@ -80,7 +80,7 @@ impl Sharing {
     }
 
     /// Returns the plan for objects of a kind; `None` if nothing is shared.
-    pub(crate) fn plan(&self, kind: &str) -> Option<&Plan> {
+    pub(crate) fn plan(&self, kind: &str) -> Option<&SharingPlan> {
         self.plans.of(kind)
     }
 
@@ -139,7 +139,7 @@ impl fmt::Debug for SharedVerdicts {
 impl SharedVerdicts {
     /// Returns the plan to share an object's results with its siblings; `None` if none can be shared, or if it is not
     /// likely to have siblings.
-    pub(crate) fn plan<'s>(&self, sharing: &'s Sharing, object: &Object) -> Option<&'s Plan> {
+    pub(crate) fn plan<'s>(&self, sharing: &'s Sharing, object: &Object) -> Option<&'s SharingPlan> {
         let plan = sharing.plan(&object.key.kind.kind)?;
         if self.wrong.load(Ordering::Relaxed) == sharing.salt {
             return None;

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bare_name_is_the_library() {
+    fn sources_are_parsed_from_the_command_line() {
         for (text, want) in [
             ("builtin", PolicySource::builtin()),
             ("builtin:", PolicySource::builtin()),

@@ -13,7 +13,7 @@ use super::{
         kubescape,
         trivy::{self, Sorted},
     },
-    entrypoints::Purpose,
+    entrypoints::CompilePurpose,
     files, modules,
     sources::PolicySource,
     unit::Unit,
@@ -91,7 +91,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
         None
     } else {
         let (sources, problems) = (sources.iter().collect::<Vec<_>>(), &mut problems);
-        compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit)
+        compile(sources, &data, limits, Missing::default(), problems, CompilePurpose::Test).map(|(_, unit)| unit)
     };
     problems.sort();
     problems.dedup();

@@ -15,8 +15,8 @@ use super::{
         },
     },
     inventory::Inventory,
-    reads::{InventoryReads, Projection, Queries, Reads, Tree},
-    rule::{Entrypoint, Exception},
+    reads::{InventoryReads, Projection, Queries, ReadTree, Reads},
+    rule::{Entrypoint, PackageException},
 };
 use crate::rego::{
     Answer, Evaluator, Failure, File, RuleId,
@@ -30,7 +30,7 @@ use crate::rego::{
 pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entrypoints: Vec<Entrypoint>,
-    pub(crate) exceptions: Vec<Exception>,
+    pub(crate) exceptions: Vec<PackageException>,
     /// The rules to evaluate for each kind.
     pub(crate) queries: Queries,
     /// The rule of the unit's program for each entrypoint and exception.
@@ -173,7 +173,7 @@ impl Unit {
 
     /// Returns the read set of its rules in Kubescape's dialect.
     pub(crate) fn element_reads(&self) -> Projection {
-        let mut read = Tree::default();
+        let mut read = ReadTree::default();
         for group in &self.groups {
             (0..group.entrypoints.len()).for_each(|rule| read.merge(&group.queries.reads(rule).object(group.dialect)));
         }

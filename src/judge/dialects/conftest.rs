@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_judge_by_name() {
+    fn entrypoints_are_found_by_name() {
         for name in ["deny", "violation", "deny_a", "deny_a_B2", "violation_1"] {
             assert_eq!(outcome(name), Some(Outcome::Fail), "{name}");
         }

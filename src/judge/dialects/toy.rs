@@ -49,7 +49,7 @@ fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
 }
 
 #[test]
-fn a_dialect_is_its_description() {
+fn a_dialect_is_defined_by_its_description() {
     let directory = tempfile::tempdir().unwrap();
     let toy = "# METADATA\n# scope: package\n# custom:\n#   toy: true\npackage games\n\n\
         forbid[key] := false if some key, _ in input.spec\n\ndeny contains \"no rule of this dialect\"\n";

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use regorus::Value;
 
-use super::judge::{Judge, error};
+use super::judge::{ObjectEvaluation, error};
 use crate::{
     judge::{
         dialects::kubescape::{
@@ -19,7 +19,7 @@ use crate::{
     rego::{Answer, Failure, analysis::cpu_time::CpuTimer},
 };
 
-impl Judge<'_> {
+impl ObjectEvaluation<'_> {
     /// Evaluates a rule for an object of a kind that it matches.
     pub(super) fn array_rule(
         &mut self,

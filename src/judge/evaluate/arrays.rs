@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_has_the_order_of_match_and_is_evaluated_only_for_objects_in_it() {
+    fn an_array_is_ordered_by_match_and_evaluated_only_for_its_objects() {
         let directory = tempfile::tempdir().unwrap();
         library(directory.path());
         let loaded = PolicySet::load(&[directory.path().to_owned()]).unwrap();

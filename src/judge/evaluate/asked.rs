@@ -9,7 +9,7 @@ use super::{
     job::Job,
 };
 use crate::{
-    judge::{dialect::InputForm, dialects::kubescape::arrays::Identity, rule::Definition, unit::Unit},
+    judge::{dialect::InputForm, dialects::kubescape::arrays::Identity, rule::RuleDefinition, unit::Unit},
     model::object::ObjectKey,
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Question<'j> {
     pub(crate) input: Value,
     /// Keys that lead to the object in the input.
     pub(crate) object: &'static [&'static str],
-    pub(crate) definitions: &'j [Definition],
+    pub(crate) definitions: &'j [RuleDefinition],
 }
 
 /// Returns the input of a policy's rule for the object as it is now; `None` if there is no such rule.

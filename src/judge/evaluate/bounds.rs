@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_bounds_stays() {
+    fn results_within_the_limits_are_unchanged() {
         for (rules, results) in [(0, 0), (1, 1), (1, MOST_OF_RULE), (MOST_OF_OBJECT / MOST_OF_RULE, MOST_OF_RULE)] {
             let all = findings(rules, results);
             assert_eq!(by_object(by_rule(all.clone()), |_| 0), all);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_of_a_rule_are_bounded_and_the_others_counted() {
+    fn the_results_of_a_rule_are_limited_and_the_others_counted() {
         let short = by_rule(findings(2, 10_000));
         assert_eq!(short.len(), 2 * MOST_OF_RULE);
         let last = &short[MOST_OF_RULE - 1];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_of_an_object_are_bounded_and_the_most_severe_listed() {
+    fn the_results_of_an_object_are_limited_and_the_most_severe_listed() {
         let short = by_object(by_rule(findings(100, 40)), |_| 0);
         assert_eq!(short.len(), LISTED + 1);
         let [listed @ .., last] = short.as_slice() else { panic!("no results") };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_excused_results_crowd_out_no_violation() {
+    fn errors_and_excused_results_do_not_crowd_out_violations() {
         for (outcome, file) in [(Outcome::Error, "p.rego"), (Outcome::Skip, "first.rego")] {
             let others = |count| {
                 findings(count, 40)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_source_crowds_out_no_results_of_an_earlier_one() {
+    fn a_later_source_does_not_crowd_out_results_of_an_earlier_one() {
         let from = |file: &str, severity, finding: &Finding| {
             in_file(file, Finding { severity: Some(severity), ..finding.clone() })
         };

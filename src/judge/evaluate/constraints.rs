@@ -2,7 +2,7 @@
 
 use super::{
     input::{Review, fields},
-    judge::{Judge, error},
+    judge::{ObjectEvaluation, error},
     results::attribute,
 };
 use crate::judge::{
@@ -10,7 +10,7 @@ use crate::judge::{
     unit::Unit,
 };
 
-impl Judge<'_> {
+impl ObjectEvaluation<'_> {
     /// Evaluates one Constraint for one review; if `kind` is given, only if the template can have results for it.
     pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review, kind: Option<&str>) {
         match matches(constraint, review) {

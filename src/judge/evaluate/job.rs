@@ -15,5 +15,6 @@ pub struct Job {
     pub deleted: bool,
     /// The object's Namespace, if a policy reads it and it is known.
     pub namespace: Option<Object>,
+    /// The policies to evaluate.
     pub policies: Arc<PolicySet>,
 }

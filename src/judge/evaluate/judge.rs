@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The evaluation of one object, with its results so far.
-pub(super) struct Judge<'a> {
+pub(super) struct ObjectEvaluation<'a> {
     pub(super) limits: &'a Limits,
     /// The namespace of the object.
     pub(super) namespace: Option<&'a str>,
@@ -31,9 +31,8 @@ pub(super) struct Judge<'a> {
     pub(super) results: &'a mut Results,
 }
 
-impl Judge<'_> {
-    /// Evaluates the rules of a group that can have results for the kind: all by one query, or one by one if that fails
-    /// or only some of the rules are selected.
+impl ObjectEvaluation<'_> {
+    /// Evaluates the rules of a group that can have results for the kind: all by one query, or one by one if that fails.
     pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else { return };
         let answers = self.answers(unit, group, part, kind, query, input);
@@ -44,11 +43,12 @@ impl Judge<'_> {
                 self.fail(unit, &exception.policy, &rule, &exception.source, failure);
             }
         }
-        let judging = group.entrypoints.iter().zip(answers).enumerate();
+        let evaluated = group.entrypoints.iter().zip(answers).enumerate();
         // A rule that does not apply to the kind has not passed.
-        let is_asked = |rule: usize| part.judges(rule) && query.rules.binary_search(&rule).is_ok();
-        let judging = judging.filter(|(rule, (entrypoint, _))| is_asked(*rule) && entrypoint.kinds.contain(kind));
-        for (rule, (entrypoint, answer)) in judging {
+        let is_evaluated = |rule: usize| part.has_entrypoint(rule) && query.rules.binary_search(&rule).is_ok();
+        let evaluated =
+            evaluated.filter(|(rule, (entrypoint, _))| is_evaluated(*rule) && entrypoint.kinds.contain(kind));
+        for (rule, (entrypoint, answer)) in evaluated {
             if let Some(why) = self.unread(query, group, rule) {
                 let Entrypoint { policy, rule, .. } = entrypoint;
                 self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
@@ -75,7 +75,7 @@ impl Judge<'_> {
         input: &Value,
     ) -> Vec<Result<Answer, Failure>> {
         let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
-        let wanted = query.rules.iter().copied().filter(|index| part.asks(group, *index) && is_for(*index));
+        let wanted = query.rules.iter().copied().filter(|index| part.evaluates(group, *index) && is_for(*index));
         let wanted: Vec<usize> = wanted.filter(|index| query.unread(*index, self.namespace).is_none()).collect();
         if let Ok(all) = unit.rules(group, &wanted, input) {
             return all.into_iter().map(Ok).collect();

@@ -1,20 +1,20 @@
 //! Selects the rules to evaluate: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
 
-use crate::judge::{sharing::plan::Plan, unit::Group};
+use crate::judge::{sharing::plan::SharingPlan, unit::Group};
 
 /// A selection of the rules of a policy set.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part<'p> {
+pub(super) enum RulePart<'p> {
     All,
     /// Rules that read transitions.
     Transitions,
     /// Shareable rules.
-    Shared(&'p Plan),
+    Shared(&'p SharingPlan),
     /// Rules that are not shareable.
-    Rest(&'p Plan),
+    Rest(&'p SharingPlan),
 }
 
-impl<'p> Part<'p> {
+impl<'p> RulePart<'p> {
     /// Returns the selected rules of a group, given the indexes of unit and group.
     pub(super) fn of_group(self, unit: usize, group: usize) -> PartOfGroup<'p> {
         match self {
@@ -57,7 +57,7 @@ impl PartOfGroup<'_> {
     }
 
     /// Whether an entrypoint rule is selected.
-    pub(super) fn judges(self, index: usize) -> bool {
+    pub(super) fn has_entrypoint(self, index: usize) -> bool {
         match self {
             Self::All | Self::Transitions => true,
             Self::Shared(shared) => shared[index],
@@ -66,12 +66,12 @@ impl PartOfGroup<'_> {
     }
 
     /// Whether a rule is evaluated if it can have a result; the indexes of exceptions follow those of entrypoints.
-    pub(super) fn asks(self, group: &Group, index: usize) -> bool {
+    pub(super) fn evaluates(self, group: &Group, index: usize) -> bool {
         match (self, group.entrypoints.get(index)) {
             (Self::Transitions, Some(rule)) => rule.transition,
             // Exceptions may apply to any of the rules.
             (Self::Rest(_), None) => true,
-            _ => self.judges(index),
+            _ => self.has_entrypoint(index),
         }
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn attribute(
     findings: &mut [Finding],
     entrypoint: &Entrypoint,
     (descriptors, nearer): (&RuleDescriptors, Option<Severity>),
-    ask: impl Fn(usize) -> Option<Vec<Finding>>,
+    evaluate: impl Fn(usize) -> Option<Vec<Finding>>,
 ) {
     if let [only] = entrypoint.definitions.as_slice() {
         let descriptor = descriptors.definitions.first().unwrap_or(&descriptors.rule);
@@ -122,7 +122,7 @@ pub(super) fn attribute(
         if sure && number + 1 == entrypoint.definitions.len() {
             return open.into_iter().for_each(|finding| stamp(finding, descriptor, severity));
         }
-        let Some(own) = ask(number) else {
+        let Some(own) = evaluate(number) else {
             sure = false;
             continue;
         };
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_shortened_however_a_result_comes_and_are_not_shared() {
+    fn long_texts_of_all_results_are_shortened_and_not_shared() {
         let long = |end: &str| Finding::sample(&format!("{}{end}", "x".repeat(1_300_000)));
         let ways: [fn(Finding) -> Results; 4] = [
             Results::unfinished,

@@ -11,19 +11,19 @@ use regorus::Value;
 use super::{
     input::{JobValues, Operation},
     job::Job,
-    judge::Judge,
+    judge::ObjectEvaluation,
     judge_all,
-    part::Part,
+    part::RulePart,
     results::Results,
 };
 use crate::{
     judge::{
-        reads::Look,
+        reads::SharingKey,
         sharing::{
             SharedVerdicts, Sharing,
             kept::KeptFindings,
-            placeholders::{Names, Placeholders},
-            plan::Plan,
+            placeholders::{ObjectNames, Placeholders},
+            plan::SharingPlan,
         },
     },
     model::{
@@ -52,8 +52,8 @@ pub(super) fn judge(
         return None;
     }
     let values = &JobValues::read_parts(job, &json, &plan.parts).ok()?;
-    let Look { fingerprint, token } = plan.likeness.look(key, &values.object)?;
-    let names = Names { key, token: token.as_deref() };
+    let SharingKey { fingerprint, token } = plan.fields.sharing_key(key, &values.object)?;
+    let names = ObjectNames { key, token: token.as_deref() };
     let constraints = &set.constraints.candidates(&set.units, &key.kind);
     let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, values };
     let mut results = Results::default();
@@ -67,7 +67,7 @@ pub(super) fn judge(
         results.share(findings, &kept.passed);
         Shared::Hit
     } else {
-        let Some(kept) = parts.ask().map(Arc::new) else {
+        let Some(kept) = parts.evaluate_shareable().map(Arc::new) else {
             // A rule that takes too long would otherwise be evaluated twice for each of these objects.
             verdicts.part(sharing, &job.object);
             return None;
@@ -77,7 +77,7 @@ pub(super) fn judge(
         Shared::Miss
     };
     if plan.has_rest {
-        parts.part(Part::Rest(plan), values, &mut results);
+        parts.part(RulePart::Rest(plan), values, &mut results);
     }
     Some((results, shared))
 }
@@ -89,40 +89,40 @@ struct Parts<'a> {
     constraints: &'a [(usize, usize)],
     spent: CpuTimer,
     sharing: &'a Sharing,
-    plan: &'a Plan,
-    names: Names<'a>,
+    plan: &'a SharingPlan,
+    names: ObjectNames<'a>,
     /// All fields of the object that the rules read, read once.
     values: &'a JobValues<'a>,
 }
 
 impl Parts<'_> {
-    fn part(&self, part: Part<'_>, values: &JobValues<'_>, results: &mut Results) {
+    fn part(&self, part: RulePart<'_>, values: &JobValues<'_>, results: &mut Results) {
         let namespace = self.job.object.key.namespace.as_deref();
-        let judge = Judge { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
+        let judge = ObjectEvaluation { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
         judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
     }
 
     /// Evaluates the shareable rules; `None` if their results cannot be cached.
-    fn ask(&self) -> Option<KeptFindings> {
-        let Names { key, token: own_token } = self.names;
+    fn evaluate_shareable(&self) -> Option<KeptFindings> {
+        let ObjectNames { key, token: own_token } = self.names;
         let Placeholders { name, namespace, token, .. } = &self.sharing.placeholders;
-        let open = !self.plan.likeness.has_namespace();
+        let open = !self.plan.fields.has_namespace();
         let namespace = key.namespace.as_ref().map(|own| Arc::clone(if open { namespace } else { own }));
-        let stand_in = ObjectKey { name: Arc::clone(name), namespace, ..key.clone() };
+        let placeholder_key = ObjectKey { name: Arc::clone(name), namespace, ..key.clone() };
         let mut values = self.values.clone();
         if let Some(own) = own_token {
             values.object = replaced(&values.object, own, token);
         }
-        let values = values.renamed(&stand_in);
+        let values = values.renamed(&placeholder_key);
         let mut results = Results::default();
-        self.part(Part::Shared(self.plan), &values, &mut results);
+        self.part(RulePart::Shared(self.plan), &values, &mut results);
         results.can_be_kept().then(|| KeptFindings::new(results.finish()))
     }
 
     /// Evaluates the rules despite a cache hit. `None` if the results differ: sharing is then disabled.
     fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Vec<Arc<str>>) -> Option<()> {
         let mut own = Results::default();
-        self.part(Part::Shared(self.plan), self.values, &mut own);
+        self.part(RulePart::Shared(self.plan), self.values, &mut own);
         if !own.can_be_kept() {
             // A failure or timeout may not recur.
             return Some(());

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_within_the_limits_stay_as_they_are() {
+    fn texts_within_the_limits_are_unchanged() {
         let long = "x".repeat(MESSAGE_BYTES + 1);
         for whole in [
             Finding::sample(""),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_texts_are_shortened_wherever_they_are_and_once_is_as_good_as_twice() {
+    fn long_texts_are_shortened_at_any_depth_and_shortening_is_idempotent() {
         let long = "ä\u{1}".repeat(400_000);
         let many: Map<String, Value> = (0..5_000).map(|number| (format!("key {number:04}"), number.into())).collect();
         let nested = (0..90).fold(json!(long), |inner, _| json!([{"a": inner}]));

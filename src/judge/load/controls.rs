@@ -17,7 +17,7 @@ use crate::{
             rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE, RuleInput},
             sees_whole_cluster,
         },
-        entrypoints::Purpose,
+        entrypoints::CompilePurpose,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         reads::Matches,
@@ -112,7 +112,7 @@ fn compile_rule(
             limits,
             Missing::default(),
             &mut found,
-            Purpose::Single(kubescape::DIALECT),
+            CompilePurpose::Single(kubescape::DIALECT),
         );
         if let Some(why) = needs_builtin(&found) {
             loaded.unjudged.push(unjudged_rule(rule.named(), controls, why));

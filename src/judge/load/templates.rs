@@ -16,10 +16,10 @@ use crate::{
             document::{GatekeeperDocument, warning},
             template::{self, ENTRY, Template},
         },
-        entrypoints::Purpose,
+        entrypoints::CompilePurpose,
         metadata::Metadata,
         policy::Policy,
-        rule::{Definition, RuleDescriptors},
+        rule::{RuleDefinition, RuleDescriptors},
         unit::{Unit, UnitForm},
         unjudged::Unjudged,
     },
@@ -126,7 +126,7 @@ impl LoadedTemplates {
             limits,
             Missing::default(),
             &mut found,
-            Purpose::Single(gatekeeper::DIALECT),
+            CompilePurpose::Single(gatekeeper::DIALECT),
         );
         problems.extend(found.into_iter().map(|problem| template.in_file(document.file, problem)));
         let own = compiled.as_ref().and_then(|(policies, _)| policies.first());
@@ -151,12 +151,12 @@ impl LoadedTemplates {
         if own.is_none() {
             problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
         }
-        let judging = self.constraints(constraints, template, &of_rule, point, problems);
+        let active = self.constraints(constraints, template, &of_rule, point, problems);
         if let Some((policies, unit)) = compiled
             && let Some(own) = policies.first()
-            && !judging.is_empty()
+            && !active.is_empty()
         {
-            self.bind(own, unit, document, template, judging);
+            self.bind(own, unit, document, template, active);
         }
     }
 
@@ -169,10 +169,10 @@ impl LoadedTemplates {
         point: EnforcementPoint,
         problems: &mut Vec<Problem>,
     ) -> Vec<Constraint> {
-        let mut judging = Vec::new();
+        let mut active = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, of_rule, point, problems) {
-                Some(ReadConstraint::Judges(read)) => judging.push(*read),
+                Some(ReadConstraint::Judges(read)) => active.push(*read),
                 Some(ReadConstraint::Silent(reason)) => {
                     let message = format!("{} is not evaluated: {reason}", constraint.label());
                     problems.push(warning(constraint.whole(message)));
@@ -181,7 +181,7 @@ impl LoadedTemplates {
                 None => {}
             }
         }
-        judging
+        active
     }
 
     /// Joins a compiled template with its Constraints: creates a unit, and a policy for each Constraint.
@@ -211,7 +211,7 @@ impl LoadedTemplates {
             let (nearer, of_rule) = (&constraint.rule.metadata.info, (&rule.source, &*rule.metadata));
             let names = [&constraint.policy, &constraint.rule.name];
             let definitions = entrypoint.into_iter().flat_map(|entrypoint| &entrypoint.definitions);
-            let definitions = definitions.map(Definition::described);
+            let definitions = definitions.map(RuleDefinition::described);
             constraint.descriptors = RuleDescriptors::new(names, nearer, of_rule, definitions);
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {

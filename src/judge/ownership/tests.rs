@@ -174,7 +174,7 @@ fn of_two_sources_with_one_package_the_later_is_refused_and_says_so() {
 }
 
 #[test]
-fn a_source_uses_those_before_it_and_local_files() {
+fn a_source_sees_earlier_sources_and_local_files() {
     let library = source(SourceKind::Bundle, "oci://r/lib:1", &[("lib.rego", LIBRARY), ("data.json", DATA)]);
     let user = |kind| source(kind, "user", &[("a.rego", VICTIM)]);
     let parameters = source(SourceKind::Local, "parameters", &[("p.json", b"{\"allowed\": {\"pods\": true}}")]);
@@ -203,7 +203,7 @@ fn a_source_uses_those_before_it_and_local_files() {
     // Local data sets the Kubernetes release.
     let release = source(SourceKind::Local, "own", &[("r.json", b"{\"kaudit\": {\"kubernetes_version\": \"1.20\"}}")]);
     let budget = r#"{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"i"}}"#;
-    let judged = |sources: &[PolicySource]| {
+    let violated_rules = |sources: &[PolicySource]| {
         let policies = Arc::new(load(sources));
         let object = object("poddisruptionbudgets", "PodDisruptionBudget", budget);
         evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies })
@@ -212,11 +212,11 @@ fn a_source_uses_those_before_it_and_local_files() {
             .map(|finding| finding.rule.name.to_string())
             .collect::<Vec<_>>()
     };
-    assert_ne!(judged(&[PolicySource::builtin(), release]), judged(&[PolicySource::builtin()]));
+    assert_ne!(violated_rules(&[PolicySource::builtin(), release]), violated_rules(&[PolicySource::builtin()]));
 }
 
 #[test]
-fn config_maps_of_a_namespace_use_each_other() {
+fn config_maps_in_one_namespace_see_each_other() {
     let user = source(SourceKind::ConfigMap, "a", &[("a.rego", VICTIM)]);
     let library = source(SourceKind::ConfigMap, "b", &[("lib.rego", LIBRARY), ("d.json", DATA)]);
     let set = load(&[user, library]);
@@ -225,7 +225,7 @@ fn config_maps_of_a_namespace_use_each_other() {
 }
 
 #[test]
-fn a_copy_counts_once() {
+fn a_copy_of_a_module_is_ignored() {
     let one = source(SourceKind::Local, "one", &[("a.rego", VICTIM), ("lib.rego", LIBRARY)]);
     let copy = source(SourceKind::Bundle, "oci://r/copy:1", &[("x.rego", VICTIM), ("y.rego", LIBRARY)]);
     let set = load(&[one.clone(), copy]);
@@ -307,7 +307,7 @@ fn load_modules(modules: impl Iterator<Item = String>) -> (Vec<String>, Vec<Stri
 }
 
 #[test]
-fn many_modules_of_one_package_cost_no_more_each_than_few() {
+fn load_time_is_proportional_to_the_modules_of_one_package() {
     let load = |count: usize| {
         let module = |number: usize| format!("package large\n\ndeny_{number} contains \"x\" if input.a{number}\n");
         let timer = CpuTimer::start();
@@ -321,7 +321,7 @@ fn many_modules_of_one_package_cost_no_more_each_than_few() {
 }
 
 #[test]
-fn modules_that_use_what_is_refused_are_left_out_together() {
+fn modules_that_use_a_refused_module_are_left_out() {
     let chain = |count: usize| {
         let module = move |number: usize| match number + 1 {
             last if last == count => format!("package p{number}\n\ndeny contains \"x\" if unknown(1)\n\nok if true\n"),
@@ -339,7 +339,7 @@ fn modules_that_use_what_is_refused_are_left_out_together() {
 }
 
 #[test]
-fn modules_that_go_through_too_many_others_are_refused_together() {
+fn modules_with_too_long_chains_of_references_are_refused() {
     let chain = |count: usize| {
         let module = move |number: usize| match number + 1 {
             last if last == count => format!("package p{number}\n\nok if input.x\n"),
@@ -361,7 +361,7 @@ fn modules_that_go_through_too_many_others_are_refused_together() {
 }
 
 #[test]
-fn modules_that_refer_to_one_another_are_refused_in_time_in_proportion() {
+fn recursive_modules_are_refused_in_proportional_time() {
     let pairs = |count: usize| {
         let module = |number: usize| format!("package p{number}\n\na if b\n\nb if a\n");
         let timer = CpuTimer::start();

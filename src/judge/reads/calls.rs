@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     outcome::{Certainty, certain},
-    possible::{Possible, Scalar},
+    possible::{Possible, PossibleScalar},
     walk::{SIZE, Walker},
 };
 use crate::rego::analysis::{
@@ -275,7 +275,8 @@ impl<'a> Walker<'a> {
         // An error in strict evaluation unless it is an object.
         self.frame.risk = true;
         let one = |key: &Possible| {
-            key.is_scalar() && key.scalars.iter().all(|key| matches!(key, Scalar::Value(_) | Scalar::OtherKind))
+            key.is_scalar()
+                && key.scalars.iter().all(|key| matches!(key, PossibleScalar::Value(_) | PossibleScalar::OtherKind))
         };
         if !keys.iter().all(one) {
             // The key may be a path of any length.

@@ -2,7 +2,7 @@
 
 use super::{
     inventory::{self, InventoryReads},
-    tree::{Segment, Tree},
+    tree::{ReadTree, Segment},
 };
 use crate::judge::{
     dependencies::Dependencies,
@@ -13,14 +13,14 @@ use crate::judge::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     /// Paths starting at `input` and `data`; below `data`, only the documents with other objects.
-    documents: Tree,
+    documents: ReadTree,
     /// The subset of these that is inspected. All other fields are only passed on, compared with their like in sets,
     /// and printed: a string that differs from all others can be replaced in the object and in its results.
-    looked_into: Tree,
+    inspected: ReadTree,
     /// Paths of the object's name and namespace that are only printed, not even compared.
-    printed: Tree,
+    printed: ReadTree,
     /// Paths below `data` whose elements are iterated over.
-    loops: Tree,
+    loops: ReadTree,
     /// Whether the rules call `time.now_ns` or `uuid.rfc4122`.
     pub(super) clock: bool,
 }
@@ -29,7 +29,7 @@ impl Reads {
     /// Adds a path that is inspected.
     pub(super) fn insert(&mut self, place: &[Segment], whole: bool) {
         self.documents.insert(place, whole);
-        self.looked_into.insert(place, whole);
+        self.inspected.insert(place, whole);
     }
 
     /// Adds a path that is read but whose strings are not inspected.
@@ -50,7 +50,7 @@ impl Reads {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         self.documents.merge(&other.documents);
-        self.looked_into.merge(&other.looked_into);
+        self.inspected.merge(&other.inspected);
         self.printed.merge(&other.printed);
         self.loops.merge(&other.loops);
         self.clock |= other.clock;
@@ -65,12 +65,12 @@ impl Reads {
 
     /// Returns the read set of the review that contains the object; `None` if nothing is read or the dialect has no
     /// review.
-    fn review(&self, dialect: Dialect) -> Option<Tree> {
+    fn review(&self, dialect: Dialect) -> Option<ReadTree> {
         review(&self.documents, dialect)
     }
 
     /// Returns the read set of the object.
-    pub(crate) fn object(&self, dialect: Dialect) -> Tree {
+    pub(crate) fn object(&self, dialect: Dialect) -> ReadTree {
         let mut all = self.documents.clone();
         all.merge(&self.printed);
         object(&all, dialect)
@@ -78,17 +78,17 @@ impl Reads {
 
     /// Returns the read set of the object without names that are only printed. If these fields are the same in two
     /// objects, so are their results, after replacing the names in the objects and in the results.
-    pub(crate) fn unprinted(&self, dialect: Dialect) -> Tree {
+    pub(crate) fn unprinted(&self, dialect: Dialect) -> ReadTree {
         object(&self.documents, dialect)
     }
 
     /// Returns the inspected fields of the object.
-    pub(crate) fn looked_into(&self, dialect: Dialect) -> Tree {
-        object(&self.looked_into, dialect)
+    pub(crate) fn inspected(&self, dialect: Dialect) -> ReadTree {
+        object(&self.inspected, dialect)
     }
 
     /// Returns the read set of the object's Namespace.
-    pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
+    pub(crate) fn namespace(&self, dialect: Dialect) -> ReadTree {
         self.review(dialect).and_then(|review| review.field("namespaceObject")).unwrap_or_default()
     }
 
@@ -118,7 +118,7 @@ impl Reads {
     /// Removes the lookups.
     pub(super) fn forget_lookups(&mut self) {
         self.documents.remove_field("data");
-        self.looked_into.remove_field("data");
+        self.inspected.remove_field("data");
     }
 
     /// Whether the rules iterate over all objects of a kind, in all namespaces.
@@ -128,7 +128,7 @@ impl Reads {
 }
 
 /// Returns the read set of the review, given that of all documents.
-fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
+fn review(documents: &ReadTree, dialect: Dialect) -> Option<ReadTree> {
     match dialect.input {
         InputForm::Review(field) => documents.field("input")?.field(field),
         InputForm::Object | InputForm::Array => None,
@@ -136,15 +136,15 @@ fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
 }
 
 /// Returns the read set of the object, given that of all documents.
-fn object(documents: &Tree, dialect: Dialect) -> Tree {
+fn object(documents: &ReadTree, dialect: Dialect) -> ReadTree {
     match dialect.input {
         InputForm::Object => return documents.field("input").unwrap_or_default(),
         // The object is one of the elements.
         InputForm::Array => return documents.field("input").and_then(|input| input.parts()).unwrap_or_default(),
         InputForm::Review(_) => {}
     }
-    let Some(review) = review(documents, dialect) else { return Tree::default() };
-    let mut object = Tree::default();
+    let Some(review) = review(documents, dialect) else { return ReadTree::default() };
+    let mut object = ReadTree::default();
     for part in ["object", "oldObject"] {
         object.merge(&review.field(part).unwrap_or_default());
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::Rules;
+use super::rules::UnitRules;
 use crate::rego::analysis::{
     references::Path,
     resolved::{
@@ -25,7 +25,7 @@ const LONGEST: usize = 16;
 
 /// The collection whose elements a definition iterates over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+enum ElementOrigin {
     Input,
     /// A rule that is a set, below `data`.
     Rule(Path),
@@ -36,15 +36,15 @@ enum Origin {
 }
 
 /// Whether the rule at a path may relate two elements of the input; `false` only if it certainly reads one at a time.
-pub(super) fn relates(rules: &Rules<'_>, path: &Path) -> bool {
+pub(super) fn relates(rules: &UnitRules<'_>, path: &Path) -> bool {
     !are_single(rules, path, 0)
 }
 
 /// Whether each definition of a set iterates over the input once.
-fn are_single(rules: &Rules<'_>, path: &Path, depth: usize) -> bool {
+fn are_single(rules: &UnitRules<'_>, path: &Path, depth: usize) -> bool {
     let is_single = |rule: &&ResolvedRule| {
         let Outcome::Element(element) = &rule.result else { return false };
-        let definition = Definition { rules, depth, used: used(rule, element) };
+        let definition = DefinitionAnalysis { rules, depth, used: used(rule, element) };
         rule.otherwise.is_none() && definition.is_single(&rule.body, element)
     };
     depth < LONGEST && rules.at(path).iter().all(is_single)
@@ -62,14 +62,14 @@ fn used(rule: &ResolvedRule, element: &ResolvedTerm) -> BTreeMap<Variable, usize
 }
 
 /// One definition of a rule.
-struct Definition<'r, 'a> {
-    rules: &'r Rules<'a>,
+struct DefinitionAnalysis<'r, 'a> {
+    rules: &'r UnitRules<'a>,
     depth: usize,
     /// The number of occurrences of each variable.
     used: BTreeMap<Variable, usize>,
 }
 
-impl Definition<'_, '_> {
+impl DefinitionAnalysis<'_, '_> {
     fn is_single(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> bool {
         match self.origins(body, element).as_slice() {
             [] => true,
@@ -82,27 +82,29 @@ impl Definition<'_, '_> {
     }
 
     /// Returns the terms that read the input.
-    fn origins(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> Vec<Origin> {
+    fn origins(&self, body: &[ResolvedStatement], element: &ResolvedTerm) -> Vec<ElementOrigin> {
         let mut origins = Vec::new();
         visit::terms_of_body(body, [element], &mut |term| match &term.value {
-            ResolvedValue::Variable(INPUT) => origins.push(Origin::Input),
+            ResolvedValue::Variable(INPUT) => origins.push(ElementOrigin::Input),
             ResolvedValue::Ref(items) if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) => {
                 let path = ResolvedTerm::texts(&items[1..]);
                 let rule = (1..=path.len()).find(|length| !self.rules.at(&path[..*length]).is_empty());
                 if self.reads_input(&path) {
-                    origins.push(rule.map_or(Origin::Unclear, |length| Origin::Rule(path[..length].to_vec())));
+                    origins.push(
+                        rule.map_or(ElementOrigin::Unclear, |length| ElementOrigin::Rule(path[..length].to_vec())),
+                    );
                 }
             }
             _ => {}
         });
         visit::statements(body, &mut |statement| {
             // `with` may replace the input.
-            origins.extend(statement.with.iter().map(|_| Origin::Unclear));
+            origins.extend(statement.with.iter().map(|_| ElementOrigin::Unclear));
             if let ResolvedStatementKind::Call(call) = &statement.what
                 && matches!(call.function, Function::Rule(_))
                 && call.function.path().is_none_or(|path| self.reads_input(&path))
             {
-                origins.push(Origin::Unclear);
+                origins.push(ElementOrigin::Unclear);
             }
         });
         origins
@@ -117,8 +119,8 @@ impl Definition<'_, '_> {
     }
 
     /// Whether statements iterate over the elements of an origin, which occurs in them once, one at a time.
-    fn goes_through(&self, origin: &Origin, body: &[&ResolvedStatement]) -> bool {
-        if let Origin::Rule(path) = origin
+    fn goes_through(&self, origin: &ElementOrigin, body: &[&ResolvedStatement]) -> bool {
+        if let ElementOrigin::Rule(path) = origin
             && !are_single(self.rules, path, self.depth + 1)
         {
             return false;
@@ -140,7 +142,7 @@ impl Definition<'_, '_> {
 
     /// Whether a term contains the origin as `origin[_]`, where each element adds its own solutions: not in a
     /// comprehension, which is a single value.
-    fn is_iterated(&self, origin: &Origin, term: &ResolvedTerm) -> bool {
+    fn is_iterated(&self, origin: &ElementOrigin, term: &ResolvedTerm) -> bool {
         let mut found = false;
         visit::terms(term, &mut |term| {
             if let ResolvedValue::Ref(items) = &term.value
@@ -149,15 +151,15 @@ impl Definition<'_, '_> {
                 let head = head.as_variable();
                 let is_unused = || key.as_variable().is_some_and(|key| self.count(key) == 1);
                 found |= match origin {
-                    Origin::Input => head == Some(INPUT) && is_unused(),
-                    Origin::List(list) => head == Some(*list) && is_unused(),
+                    ElementOrigin::Input => head == Some(INPUT) && is_unused(),
+                    ElementOrigin::List(list) => head == Some(*list) && is_unused(),
                     // An element of a set is its own key.
-                    Origin::Rule(path) => {
+                    ElementOrigin::Rule(path) => {
                         head == Some(DATA)
                             && items.len() > path.len() + 1
                             && ResolvedTerm::texts(&items[1..]).starts_with(path)
                     }
-                    Origin::Unclear => false,
+                    ElementOrigin::Unclear => false,
                 };
             }
             !matches!(term.value, ResolvedValue::Comprehension(_))
@@ -167,7 +169,7 @@ impl Definition<'_, '_> {
 
     /// Whether a statement is `list = [x
     /// … origin[_] …]`, and the others iterate over the list one element at a time.
-    fn is_listed(&self, origin: &Origin, terms: &[&ResolvedTerm], others: &[&ResolvedStatement]) -> bool {
+    fn is_listed(&self, origin: &ElementOrigin, terms: &[&ResolvedTerm], others: &[&ResolvedStatement]) -> bool {
         let [
             ResolvedTerm { value: ResolvedValue::Variable(list), .. },
             ResolvedTerm { value: ResolvedValue::Comprehension(comprehension), .. },
@@ -182,7 +184,7 @@ impl Definition<'_, '_> {
             && self.goes_through(origin, &inner)
             && match self.count(*list) {
                 1 => true,
-                2 => self.goes_through(&Origin::List(*list), others),
+                2 => self.goes_through(&ElementOrigin::List(*list), others),
                 _ => false,
             }
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::rules::{Rules, constant_reference};
+use super::rules::{UnitRules, constant_reference};
 use crate::rego::analysis::{
     constant::Constant,
     references::Path,
@@ -21,10 +21,10 @@ const LONGEST: usize = 4;
 const STATEMENTS: usize = 10_000;
 
 /// A document and the keys of a path in it.
-type Place = (Variable, Path);
+type ConstantPath = (Variable, Path);
 
 /// Whether every two of a rule's definitions exclude each other, not counting its default.
-pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&ResolvedRule]) -> bool {
+pub(super) fn are_exclusive(rules: &UnitRules<'_>, definitions: &[&ResolvedRule]) -> bool {
     let mut left = STATEMENTS;
     let definitions = definitions.iter().filter(|rule| !rule.default);
     let conditions = definitions.map(|rule| Conditions::of(rules, rule, 0, &mut left));
@@ -37,15 +37,15 @@ pub(super) fn are_exclusive(rules: &Rules<'_>, definitions: &[&ResolvedRule]) ->
 #[derive(Default)]
 struct Conditions {
     /// Rules and fields of the input that must be true, or must not be.
-    hold: BTreeSet<Place>,
-    fail: BTreeSet<Place>,
+    hold: BTreeSet<ConstantPath>,
+    fail: BTreeSet<ConstantPath>,
     /// The strings that rules and fields of the input may be equal to.
-    texts: BTreeMap<Place, BTreeSet<Arc<str>>>,
+    texts: BTreeMap<ConstantPath, BTreeSet<Arc<str>>>,
 }
 
 impl Conditions {
     /// Returns the conditions of a definition; `None` if it has an `else`.
-    fn of(rules: &Rules<'_>, rule: &ResolvedRule, depth: usize, left: &mut usize) -> Option<Self> {
+    fn of(rules: &UnitRules<'_>, rule: &ResolvedRule, depth: usize, left: &mut usize) -> Option<Self> {
         if rule.otherwise.is_some() {
             return None;
         }
@@ -77,7 +77,7 @@ impl Conditions {
         Some(found)
     }
 
-    fn is_one_of(&mut self, texts: impl IntoIterator<Item = (Place, BTreeSet<Arc<str>>)>) {
+    fn is_one_of(&mut self, texts: impl IntoIterator<Item = (ConstantPath, BTreeSet<Arc<str>>)>) {
         for (place, texts) in texts {
             self.texts.entry(place).and_modify(|all| all.retain(|text| texts.contains(text))).or_insert(texts);
         }
@@ -92,7 +92,7 @@ impl Conditions {
 }
 
 /// Returns the path and the string that a statement compares for equality.
-fn compared(statement: &ResolvedStatement) -> Option<(Place, Arc<str>)> {
+fn compared(statement: &ResolvedStatement) -> Option<(ConstantPath, Arc<str>)> {
     let (left, right) = match &statement.what {
         ResolvedStatementKind::Unify(left, right) => (left, right),
         ResolvedStatementKind::Call(call) => call.as_equality()?,
@@ -105,11 +105,16 @@ fn compared(statement: &ResolvedStatement) -> Option<(Place, Arc<str>)> {
 
 /// Returns the strings that a rule requires, by path: each of its definitions requires one of them, so they hold
 /// wherever the rule is true as a statement.
-fn texts(rules: &Rules<'_>, path: &Path, depth: usize, left: &mut usize) -> BTreeMap<Place, BTreeSet<Arc<str>>> {
+fn texts(
+    rules: &UnitRules<'_>,
+    path: &Path,
+    depth: usize,
+    left: &mut usize,
+) -> BTreeMap<ConstantPath, BTreeSet<Arc<str>>> {
     if depth > LONGEST {
         return BTreeMap::new();
     }
-    let mut all: Option<BTreeMap<Place, BTreeSet<Arc<str>>>> = None;
+    let mut all: Option<BTreeMap<ConstantPath, BTreeSet<Arc<str>>>> = None;
     for rule in rules.only_at(path) {
         let own = match &rule.result {
             Outcome::Value(ResolvedTerm { value: ResolvedValue::Constant(Constant::Boolean(false)), .. })

@@ -7,7 +7,7 @@ use memchr::memmem;
 use regorus::Value;
 use siphasher::sip128::SipHasher13;
 
-use super::tree::{Segment, Tree};
+use super::tree::{ReadTree, Segment};
 use crate::{
     model::object::ObjectKey,
     rego::value::{self, Selection},
@@ -19,9 +19,9 @@ static HASHER: LazyLock<SipHasher13> = LazyLock::new(|| SipHasher13::new_with_ke
 
 /// The fields of an object that determine its fingerprint.
 #[derive(Debug, Clone)]
-pub(crate) struct Likeness {
-    /// See [`Tree::settle`].
-    tree: Tree,
+pub(crate) struct SharingFields {
+    /// See [`ReadTree::settle`].
+    tree: ReadTree,
     /// Whether the namespace is one of them.
     namespace: bool,
     /// Whether the name of the volume with the Pod's token is replaced by a placeholder as well.
@@ -33,15 +33,15 @@ pub(crate) const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// The sharing key of an object.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct SharingKey {
     pub(crate) fingerprint: u128,
     /// The name of the token volume, if it is replaced by a placeholder.
     pub(crate) token: Option<String>,
 }
 
-impl Likeness {
+impl SharingFields {
     /// Creates it from a tree that must not contain the name, nor the name of the token volume if `token` is set.
-    pub(crate) fn new(mut tree: Tree, token: bool) -> Self {
+    pub(crate) fn new(mut tree: ReadTree, token: bool) -> Self {
         for field in ["apiVersion", "kind"] {
             tree.insert(&[Segment::from(field)], true);
         }
@@ -60,7 +60,7 @@ impl Likeness {
     ///
     /// Returns `None` if the object's name and namespace are not those of the key or contain special characters, or if
     /// another field that is read contains the name of the token volume.
-    pub(crate) fn look(&self, key: &ObjectKey, object: &Value) -> Option<Look> {
+    pub(crate) fn sharing_key(&self, key: &ObjectKey, object: &Value) -> Option<SharingKey> {
         let namespace = key.namespace.as_deref();
         if !is_plain(&key.name) || !namespace.is_none_or(is_plain) {
             return None;
@@ -70,12 +70,12 @@ impl Likeness {
             return None;
         }
         let out = Vec::with_capacity(4 << 10);
-        let mut writer = Writer { out, key, likeness: self, token: None };
+        let mut writer = FingerprintWriter { out, key, fields: self, token: None };
         for text in [&key.kind.group, &key.kind.version, &key.kind.plural, &key.kind.kind] {
             writer.text(text);
         }
-        writer.part(Some(&self.tree), Place::Root, object)?;
-        Some(Look { fingerprint: HASHER.hash(&writer.out).as_u128(), token: writer.token })
+        writer.part(Some(&self.tree), ValuePosition::Root, object)?;
+        Some(SharingKey { fingerprint: HASHER.hash(&writer.out).as_u128(), token: writer.token })
     }
 }
 
@@ -86,7 +86,7 @@ fn is_plain(name: &str) -> bool {
 
 /// The position of a value in an object, as far as it matters for names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePosition {
     Root,
     Metadata,
     Name,
@@ -101,7 +101,7 @@ enum Place {
     Below,
 }
 
-impl Place {
+impl ValuePosition {
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (Self::Root, "metadata") => Self::Metadata,
@@ -132,7 +132,7 @@ fn is_token_volume(name: &str) -> bool {
 
 /// The type of a value, which is written before it.
 #[derive(Clone, Copy)]
-enum Tag {
+enum FingerprintTag {
     Null,
     False,
     True,
@@ -150,24 +150,24 @@ enum Tag {
 }
 
 /// Writes the fields that are read, so that different values produce different bytes.
-struct Writer<'k> {
+struct FingerprintWriter<'k> {
     out: Vec<u8>,
     key: &'k ObjectKey,
-    likeness: &'k Likeness,
+    fields: &'k SharingFields,
     /// The name of the token volume, once encountered, if it is replaced by a placeholder.
     token: Option<String>,
 }
 
-impl Writer<'_> {
-    fn tag(&mut self, tag: Tag) {
+impl FingerprintWriter<'_> {
+    fn tag(&mut self, tag: FingerprintTag) {
         self.out.push(tag as u8);
     }
 
     fn text(&mut self, text: &str) {
-        self.bytes(Tag::Text, text.as_bytes());
+        self.bytes(FingerprintTag::Text, text.as_bytes());
     }
 
-    fn bytes(&mut self, tag: Tag, bytes: &[u8]) {
+    fn bytes(&mut self, tag: FingerprintTag, bytes: &[u8]) {
         self.tag(tag);
         self.out.extend_from_slice(&(bytes.len() as u64).to_ne_bytes());
         self.out.extend_from_slice(bytes);
@@ -175,32 +175,34 @@ impl Writer<'_> {
 
     /// Writes the parts of a value that are in a tree, `None` if nothing is read; returns `None` if the object cannot
     /// have a fingerprint.
-    fn part(&mut self, tree: Option<&Tree>, place: Place, value: &Value) -> Option<()> {
-        let is_name = matches!(place, Place::Name | Place::Namespace);
+    fn part(&mut self, tree: Option<&ReadTree>, place: ValuePosition, value: &Value) -> Option<()> {
+        let is_name = matches!(place, ValuePosition::Name | ValuePosition::Namespace);
         let is_read = tree.is_some_and(|tree| tree.whole || tree.seen);
         match value {
             Value::String(text) if is_read || is_name => return self.text_at(place, text).then_some(()),
             _ if is_name => return None,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_read => self.tag(Tag::Scalar),
-            Value::Null => self.tag(Tag::Null),
-            Value::Bool(is_true) => self.tag(if *is_true { Tag::True } else { Tag::False }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_read => {
+                self.tag(FingerprintTag::Scalar);
+            }
+            Value::Null => self.tag(FingerprintTag::Null),
+            Value::Bool(is_true) => self.tag(if *is_true { FingerprintTag::True } else { FingerprintTag::False }),
             // A policy can distinguish `1e25` from a one with 25 zeros, although both are written the same way here.
             Value::Number(number) => {
                 let is_float = number.as_i64().is_none() && number.as_big().is_none();
-                let tag = if is_float { Tag::Float } else { Tag::Number };
+                let tag = if is_float { FingerprintTag::Float } else { FingerprintTag::Number };
                 self.bytes(tag, &serde_json::to_vec(value).ok()?);
             }
             Value::Array(items) => {
-                self.tag(Tag::Array);
+                self.tag(FingerprintTag::Array);
                 if let Some(element) = tree.and_then(Selection::of_elements) {
                     items.iter().try_for_each(|item| self.part(Some(element), place.element(), item))?;
                 }
-                self.tag(Tag::End);
+                self.tag(FingerprintTag::End);
             }
             Value::Object(fields) => {
-                self.tag(Tag::Object);
+                self.tag(FingerprintTag::Object);
                 fields.iter_sorted().try_for_each(|(key, value)| self.field(tree, place, key, value))?;
-                self.tag(Tag::End);
+                self.tag(FingerprintTag::End);
             }
             Value::String(_) | Value::Set(_) | Value::Undefined => return None,
         }
@@ -208,13 +210,14 @@ impl Writer<'_> {
     }
 
     /// Writes a field of an object, if some of it is read.
-    fn field(&mut self, tree: Option<&Tree>, place: Place, key: &Value, value: &Value) -> Option<()> {
+    fn field(&mut self, tree: Option<&ReadTree>, place: ValuePosition, key: &Value, value: &Value) -> Option<()> {
         let key = value::text(key)?;
         let (tree, place) = (tree.and_then(|tree| tree.of_field(key)), place.below(key));
-        if tree.is_none() && !matches!(place, Place::Metadata | Place::Name | Place::Namespace) {
+        if tree.is_none() && !matches!(place, ValuePosition::Metadata | ValuePosition::Name | ValuePosition::Namespace)
+        {
             return Some(());
         }
-        if self.likeness.token && has_token_volume(key) {
+        if self.fields.token && has_token_volume(key) {
             return None;
         }
         self.text(key);
@@ -222,18 +225,18 @@ impl Writer<'_> {
     }
 
     /// Writes a string; returns whether it is valid at its position.
-    fn text_at(&mut self, place: Place, text: &str) -> bool {
+    fn text_at(&mut self, place: ValuePosition, text: &str) -> bool {
         let (open, right) = match place {
-            Place::Name => (true, *text == *self.key.name),
-            Place::Namespace => (!self.likeness.namespace, self.key.namespace.as_deref() == Some(text)),
-            _ if !self.likeness.token => (false, true),
-            Place::VolumeName if is_token_volume(text) => {
+            ValuePosition::Name => (true, *text == *self.key.name),
+            ValuePosition::Namespace => (!self.fields.namespace, self.key.namespace.as_deref() == Some(text)),
+            _ if !self.fields.token => (false, true),
+            ValuePosition::VolumeName if is_token_volume(text) => {
                 (true, self.token.get_or_insert_with(|| text.to_owned()) == text)
             }
             _ => (false, !has_token_volume(text)),
         };
         if open {
-            self.tag(Tag::Name);
+            self.tag(FingerprintTag::Name);
         } else {
             self.text(text);
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     documents::Reads,
-    possible::{Place, Possible},
+    possible::{Possible, ReadPath},
 };
 use crate::rego::analysis::resolved::{ResolvedTerm, Variable};
 
@@ -17,7 +17,7 @@ pub(super) type Site = usize;
 /// The state of walking one definition.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-pub(super) struct Frame<'a> {
+pub(super) struct WalkFrame<'a> {
     /// The variables with a value, each with the term that it was unified with, if any.
     variables: BTreeMap<Variable, (Possible, Option<&'a ResolvedTerm>)>,
     /// The variables in the order in which they were bound.
@@ -34,14 +34,14 @@ pub(super) struct Frame<'a> {
     /// Whether each solution adds an element to a set, so that evaluation does not stop at the first one.
     pub(super) adds: bool,
     /// The paths in elements of sets that are iterated over there without having been compared with each other.
-    pub(super) apart: BTreeSet<Place>,
+    pub(super) apart: BTreeSet<ReadPath>,
     /// Positions where values may conflict, which is an error.
     pub(super) conflicts: BTreeSet<Site>,
     /// Whether this is in an array comprehension, where the number of elements of a set matters.
     pub(super) counts: bool,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> WalkFrame<'a> {
     /// Returns the possible values of a variable; `None` if it is not bound yet.
     pub(super) fn value(&self, variable: Variable) -> Option<&Possible> {
         self.variables.get(&variable).map(|(value, _)| value)

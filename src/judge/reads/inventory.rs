@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{projection::Projection, tree::Tree};
+use super::{projection::Projection, tree::ReadTree};
 use crate::{judge::resource_match::ResourceMatch, model::object::Kind};
 
 /// Placeholder for the namespace of the evaluated object. Not a valid name of a namespace.
@@ -39,7 +39,7 @@ impl KindReach {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ArrayReads {
     matching: Vec<ResourceMatch>,
-    read: Tree,
+    read: ReadTree,
     /// Whether the array contains all objects of the cluster, rather than those of one namespace and the cluster-scoped
     /// ones.
     whole_cluster: bool,
@@ -48,19 +48,19 @@ struct ArrayReads {
 /// The lookups of rules: the paths below `data` in the documents with other objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InventoryReads {
-    data: Tree,
+    data: ReadTree,
     /// The read sets of rules in Kubescape's dialect for the objects in their arrays, with the kinds of these objects.
     arrays: Vec<ArrayReads>,
 }
 
 impl InventoryReads {
-    pub(super) fn new(data: Tree) -> Self {
+    pub(super) fn new(data: ReadTree) -> Self {
         Self { data, arrays: Vec::new() }
     }
 
     /// Returns the lookups of a rule that relates objects to each other.
-    pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: Tree, whole_cluster: bool) -> Self {
-        Self { data: Tree::default(), arrays: vec![ArrayReads { matching, read, whole_cluster }] }
+    pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: ReadTree, whole_cluster: bool) -> Self {
+        Self { data: ReadTree::default(), arrays: vec![ArrayReads { matching, read, whole_cluster }] }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -99,7 +99,7 @@ impl InventoryReads {
         let levels = [Some(version.as_str()), Some(&kind.kind), None];
         let root = if kind.namespaced { "namespace" } else { "cluster" };
         if let Some(tree) = self.data.field("inventory").and_then(|tree| tree.field(root).or(seen(&tree))) {
-            let of = |tree: &Tree| {
+            let of = |tree: &ReadTree| {
                 below(tree, &levels)?;
                 let versions = tree.fields.iter().filter(|(name, _)| ***name == *version).map(|(_, tree)| tree);
                 Some(versions.chain(&tree.any).any(|tree| tree.fields.contains_key(&*kind.kind)))
@@ -130,7 +130,7 @@ impl InventoryReads {
 
     /// Whether kinds of a group are looked up by the group's name.
     pub(crate) fn names_group(&self, group: &str) -> bool {
-        let names = |tree: &Tree| {
+        let names = |tree: &ReadTree| {
             tree.fields.keys().any(|version| version.split_once('/').is_some_and(|(own, _)| own == group))
         };
         let inventory = self.data.field("inventory").unwrap_or_default();
@@ -146,11 +146,11 @@ impl InventoryReads {
         let inventory = self.data.field("inventory").unwrap_or_default();
         let namespaced = inventory.field("namespace").and_then(|tree| tree.parts()).unwrap_or_default();
         let cluster = inventory.field("cluster").unwrap_or_default();
-        let versions = |tree: &Tree| -> Vec<(Option<Arc<str>>, Arc<Tree>)> {
+        let versions = |tree: &ReadTree| -> Vec<(Option<Arc<str>>, Arc<ReadTree>)> {
             let named = tree.fields.iter().map(|(version, kinds)| (Some(Arc::clone(version)), Arc::clone(kinds)));
             named.chain(tree.any.clone().map(|kinds| (None, kinds))).collect()
         };
-        let is_other = |(version, kinds): (Option<Arc<str>>, Arc<Tree>)| {
+        let is_other = |(version, kinds): (Option<Arc<str>>, Arc<ReadTree>)| {
             let is_version = |kind: &Kind| version.as_ref().is_none_or(|version| kind.api_version() == **version);
             kinds.fields.keys().any(|name| !known.iter().any(|kind| kind.kind == **name && is_version(kind)))
         };
@@ -172,7 +172,7 @@ impl InventoryReads {
     }
 
     /// Returns the read sets for objects of a kind below `data`, for both documents.
-    fn documents(&self, kind: &Kind) -> impl Iterator<Item = Tree> {
+    fn documents(&self, kind: &Kind) -> impl Iterator<Item = ReadTree> {
         let data = &self.data;
         let version = kind.api_version();
         let gatekeeper = data.field("inventory").and_then(|tree| {
@@ -196,17 +196,17 @@ impl InventoryReads {
 }
 
 /// Returns an existence-only read below a root; `None` if existence is not read.
-fn seen(tree: &Tree) -> Option<Tree> {
-    tree.seen.then(|| Tree { seen: true, ..Tree::default() })
+fn seen(tree: &ReadTree) -> Option<ReadTree> {
+    tree.seen.then(|| ReadTree { seen: true, ..ReadTree::default() })
 }
 
 /// Adds the namespaces directly below a tree in which the kind is read. `of` returns whether a subtree reads the kind,
 /// and whether by name; `named` is whether the kind's name leads to the tree itself.
 fn reach_below(
     reach: &mut KindReach,
-    (tree, named): (&Tree, bool),
+    (tree, named): (&ReadTree, bool),
     namespaced: bool,
-    of: impl Fn(&Tree) -> Option<bool>,
+    of: impl Fn(&ReadTree) -> Option<bool>,
 ) {
     if !namespaced {
         if let Some(named) = of(tree) {
@@ -230,18 +230,18 @@ fn reach_below(
 
 /// Descends by names, or over all entries of a level (`None`); returns the read set at the end. A read on the way may
 /// depend on whether anything exists below it.
-fn below(tree: &Tree, levels: &[Option<&str>]) -> Option<Tree> {
+fn below(tree: &ReadTree, levels: &[Option<&str>]) -> Option<ReadTree> {
     let Some((level, rest)) = levels.split_first() else { return Some(tree.clone()) };
     let next = match level {
         Some(name) => tree.field(name),
         None => tree.parts(),
     };
     let found = next.and_then(|next| below(&next, rest));
-    found.or_else(|| tree.seen.then(Tree::default))
+    found.or_else(|| tree.seen.then(ReadTree::default))
 }
 
 /// Whether all objects of a kind are iterated over, given the iterated paths.
-pub(super) fn scans(loops: &Tree) -> bool {
+pub(super) fn scans(loops: &ReadTree) -> bool {
     let data = loops.field("data").unwrap_or_default();
     let inventory = data.field("inventory").unwrap_or_default();
     // namespace → (over namespaces) → version → kind → (over names)

@@ -10,18 +10,18 @@ use regorus::Value;
 use super::tree::Segment;
 
 /// A path in the documents: keys starting at `input` or `data`.
-pub(super) type Place = Vec<Segment>;
+pub(super) type ReadPath = Vec<Segment>;
 
 /// A scalar value, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scalar {
+pub(super) enum PossibleScalar {
     /// The name of the object's kind, if no policy mentions it.
     OtherKind,
     /// A literal of the policy.
     Value(Value),
 }
 
-impl Scalar {
+impl PossibleScalar {
     pub(super) fn text(text: &str) -> Self {
         Self::Value(Value::from(text))
     }
@@ -41,11 +41,11 @@ impl Scalar {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible {
     /// One of these.
-    pub(super) scalars: BTreeSet<Scalar>,
+    pub(super) scalars: BTreeSet<PossibleScalar>,
     /// The value at one of these paths.
-    pub(super) places: BTreeSet<Place>,
+    pub(super) places: BTreeSet<ReadPath>,
     /// The object's name or namespace at one of these paths, or a string in which they were printed.
-    pub(super) names: BTreeSet<Place>,
+    pub(super) names: BTreeSet<ReadPath>,
     /// An object with some of these fields, and those of `items`.
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
     /// An array, or an object with unknown keys, with these elements.
@@ -66,20 +66,20 @@ impl Possible {
     }
 
     pub(super) fn scalar(value: Value) -> Self {
-        Self { scalars: BTreeSet::from([Scalar::Value(value)]), sure: true, ..Self::default() }
+        Self { scalars: BTreeSet::from([PossibleScalar::Value(value)]), sure: true, ..Self::default() }
     }
 
-    pub(super) fn place(place: Place) -> Self {
+    pub(super) fn place(place: ReadPath) -> Self {
         Self { places: BTreeSet::from([place]), ..Self::default() }
     }
 
     /// The object's name or namespace, by its path.
-    pub(super) fn name(place: Place) -> Self {
+    pub(super) fn name(place: ReadPath) -> Self {
         Self { names: BTreeSet::from([place]), ..Self::default() }
     }
 
     /// A string in which the values at these paths were printed.
-    pub(super) fn printed(names: BTreeSet<Place>) -> Self {
+    pub(super) fn printed(names: BTreeSet<ReadPath>) -> Self {
         Self { names, other: true, ..Self::default() }
     }
 
@@ -93,7 +93,7 @@ impl Possible {
 
     /// One of these truth values.
     pub(super) fn truth(may: &BTreeSet<bool>, sure: bool) -> Self {
-        let scalars = may.iter().map(|truth| Scalar::Value(Value::from(*truth))).collect();
+        let scalars = may.iter().map(|truth| PossibleScalar::Value(Value::from(*truth))).collect();
         Self { scalars, sure, ..Self::default() }
     }
 
@@ -115,17 +115,17 @@ impl Possible {
     }
 
     /// Returns its only possible value, if there is one.
-    pub(super) fn only(&self) -> Option<&Scalar> {
+    pub(super) fn only(&self) -> Option<&PossibleScalar> {
         (self.is_scalar() && self.scalars.len() == 1).then(|| self.scalars.first()).flatten()
     }
 
     fn may_be_false(&self) -> bool {
-        self.other || !self.places.is_empty() || self.scalars.contains(&Scalar::Value(Value::from(false)))
+        self.other || !self.places.is_empty() || self.scalars.contains(&PossibleScalar::Value(Value::from(false)))
     }
 
     /// Whether a statement with this value certainly fails.
     pub(super) fn is_false(&self) -> bool {
-        let no = Scalar::Value(Value::from(false));
+        let no = PossibleScalar::Value(Value::from(false));
         self.is_scalar() && self.scalars.iter().all(|scalar| *scalar == no)
     }
 
@@ -184,13 +184,13 @@ impl Possible {
     }
 
     /// Returns all paths in it and its parts.
-    pub(super) fn all_places(&self) -> Vec<&Place> {
+    pub(super) fn all_places(&self) -> Vec<&ReadPath> {
         let mut places = self.all_names();
         self.collect(&|part| &part.places, &mut places);
         places
     }
 
-    fn collect<'a>(&'a self, of: &impl Fn(&'a Self) -> &'a BTreeSet<Place>, out: &mut Vec<&'a Place>) {
+    fn collect<'a>(&'a self, of: &impl Fn(&'a Self) -> &'a BTreeSet<ReadPath>, out: &mut Vec<&'a ReadPath>) {
         out.extend(of(self));
         let fields = self.fields.iter().flat_map(BTreeMap::values);
         for part in fields.chain(self.items.as_deref()).chain(self.members.as_deref()) {
@@ -199,7 +199,7 @@ impl Possible {
     }
 
     /// Returns all paths whose string may be in one of its strings, including those of its parts.
-    pub(super) fn all_names(&self) -> Vec<&Place> {
+    pub(super) fn all_names(&self) -> Vec<&ReadPath> {
         let mut places = Vec::new();
         self.collect(&|part| &part.names, &mut places);
         places

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    possible::{Place, Possible, Scalar},
+    possible::{Possible, PossibleScalar, ReadPath},
     tree::Segment,
     walk::Walker,
 };
@@ -77,7 +77,7 @@ impl<'a> Walker<'a> {
             return self.any_builtin("sprintf", arguments);
         };
         let format = self.term(format);
-        let verbs = format.only().and_then(Scalar::as_text).and_then(|format| plain_verbs(format));
+        let verbs = format.only().and_then(PossibleScalar::as_text).and_then(|format| plain_verbs(format));
         let verbs = verbs.filter(|verbs| verbs.len() == items.len()).unwrap_or_else(|| vec![false; items.len()]);
         let mut nothing = format.is_nothing();
         self.whole(format);
@@ -138,7 +138,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Reads an argument; one that is printed unchanged is not inspected yet.
-    fn take_in(&mut self, value: Possible, plain: bool, names: &mut BTreeSet<Place>) {
+    fn take_in(&mut self, value: Possible, plain: bool, names: &mut BTreeSet<ReadPath>) {
         if plain {
             self.alike(&value);
             names.extend(value.all_places().into_iter().cloned());
@@ -147,7 +147,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn text(&mut self, nothing: bool, names: BTreeSet<Place>) -> Possible {
+    fn text(&mut self, nothing: bool, names: BTreeSet<ReadPath>) -> Possible {
         if nothing {
             return Possible::default();
         }
@@ -186,7 +186,7 @@ mod tests {
     use super::plain_verbs;
 
     #[test]
-    fn a_verb_is_plain_or_not() {
+    fn plain_format_verbs_are_detected() {
         let (yes, no) = (true, false);
         for (format, want) in [
             ("", Some(vec![])),

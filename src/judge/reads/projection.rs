@@ -12,18 +12,18 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::tree::{Segment, Tree};
+use super::tree::{ReadTree, Segment};
 use crate::rego::value::{self, Selection, Skipped};
 
 /// The fields of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Projection {
     /// In the form that is displayed.
-    tree: Tree,
-    /// With the reads of any field merged into the named fields, see [`Tree::settle`].
-    settled: Tree,
+    tree: ReadTree,
+    /// With the reads of any field merged into the named fields, see [`ReadTree::settle`].
+    settled: ReadTree,
     /// `settled` with the identifying fields, which are the same in all states of an object.
-    named: Tree,
+    named: ReadTree,
 }
 
 /// The identifying fields of an object.
@@ -47,7 +47,7 @@ thread_local! {
 }
 
 impl Projection {
-    pub(crate) fn new(tree: Tree) -> Self {
+    pub(crate) fn new(tree: ReadTree) -> Self {
         let mut settled = tree.clone();
         settled.settle();
         let mut named = tree.clone();
@@ -104,7 +104,7 @@ impl fmt::Display for Projection {
     }
 }
 
-impl Selection for &Tree {
+impl Selection for &ReadTree {
     fn of_elements(self) -> Option<Self> {
         if self.whole { Some(self) } else { self.any.as_deref() }
     }
@@ -116,7 +116,7 @@ impl Selection for &Tree {
 
 /// The type of a value, which is hashed first.
 #[derive(Clone, Copy)]
-enum Tag {
+enum HashTag {
     Null,
     False,
     True,
@@ -129,22 +129,22 @@ enum Tag {
 }
 
 /// Hashes the parts of a value that are in a tree.
-struct HashedParts<'t>(&'t Tree);
+struct HashedParts<'t>(&'t ReadTree);
 
-fn hasher(tag: Tag) -> impl Hasher {
+fn hasher(tag: HashTag) -> impl Hasher {
     let mut hasher = KEY.build_hasher();
     hasher.write_u8(tag as u8);
     hasher
 }
 
-fn scalar(tag: Tag, bits: u64) -> u64 {
+fn scalar(tag: HashTag, bits: u64) -> u64 {
     let mut hasher = hasher(tag);
     hasher.write_u64(bits);
     hasher.finish()
 }
 
 fn text(text: &str) -> u64 {
-    let mut hasher = hasher(Tag::Text);
+    let mut hasher = hasher(HashTag::Text);
     hasher.write(text.as_bytes());
     hasher.finish()
 }
@@ -165,23 +165,23 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(scalar(Tag::Null, 0))
+        Ok(scalar(HashTag::Null, 0))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<u64, E> {
-        Ok(scalar(if value { Tag::True } else { Tag::False }, 0))
+        Ok(scalar(if value { HashTag::True } else { HashTag::False }, 0))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-        Ok(scalar(Tag::Unsigned, value))
+        Ok(scalar(HashTag::Unsigned, value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
-        Ok(scalar(Tag::Signed, value.cast_unsigned()))
+        Ok(scalar(HashTag::Signed, value.cast_unsigned()))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
-        Ok(scalar(Tag::Float, value.to_bits()))
+        Ok(scalar(HashTag::Float, value.to_bits()))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
@@ -189,7 +189,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
-        let mut hasher = hasher(Tag::Array);
+        let mut hasher = hasher(HashTag::Array);
         match self.0.of_elements() {
             Some(element) => {
                 let mut length = 0;
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
         let mut entries: Vec<(u64, u64)> = Vec::new();
-        while let Some(field) = map.next_key_seed(Field(self.0))? {
+        while let Some(field) = map.next_key_seed(HashedField(self.0))? {
             match field {
                 Some((key, tree)) => entries.push((key, map.next_value_seed(HashedParts(tree))?)),
                 None => {
@@ -218,7 +218,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
         if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(A::Error::custom("a key stands twice"));
         }
-        let mut hasher = hasher(Tag::Object);
+        let mut hasher = hasher(HashTag::Object);
         for (key, value) in entries {
             hasher.write_u64(key);
             hasher.write_u64(value);
@@ -228,18 +228,18 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
 }
 
 /// The hash of a field's key with the tree for its value, if anything of it is read.
-struct Field<'t>(&'t Tree);
+struct HashedField<'t>(&'t ReadTree);
 
-impl<'de, 't> DeserializeSeed<'de> for Field<'t> {
-    type Value = Option<(u64, &'t Tree)>;
+impl<'de, 't> DeserializeSeed<'de> for HashedField<'t> {
+    type Value = Option<(u64, &'t ReadTree)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl<'t> Visitor<'_> for Field<'t> {
-    type Value = Option<(u64, &'t Tree)>;
+impl<'t> Visitor<'_> for HashedField<'t> {
+    type Value = Option<(u64, &'t ReadTree)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")

@@ -13,8 +13,8 @@ use super::{
     lookups::{LookupState, UnreadLookups},
     matches::Matches,
     possible::Possible,
-    rules::Rules,
-    tree::Tree,
+    rules::UnitRules,
+    tree::ReadTree,
     walk::{KindIs, RuleSummary, Walker},
 };
 use crate::{
@@ -54,9 +54,9 @@ impl KindQuery {
 
     /// Creates a query from the walks of the rules that apply to the kind.
     fn new<'w>(walked: impl Iterator<Item = Option<&'w WalkedRule>>) -> Self {
-        let asked = walked.enumerate().filter_map(|(index, walked)| Some((index, walked?)));
-        let asked = asked.filter(|(_, walked)| walked.may_have_results);
-        let (rules, reads) = asked.map(|(index, walked)| (index, Arc::clone(&walked.reads))).unzip();
+        let included = walked.enumerate().filter_map(|(index, walked)| Some((index, walked?)));
+        let included = included.filter(|(_, walked)| walked.may_have_results);
+        let (rules, reads) = included.map(|(index, walked)| (index, Arc::clone(&walked.reads))).unzip();
         Self { rules, reads, unread: Vec::new() }
     }
 
@@ -84,7 +84,12 @@ pub(crate) struct Queries {
 
 impl Queries {
     /// Creates the queries of the entrypoints, followed by the exceptions, which are given by their paths.
-    pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
+    pub(crate) fn find(
+        rules: &UnitRules<'_>,
+        dialect: Dialect,
+        entrypoints: &[Entrypoint],
+        exceptions: &[&Path],
+    ) -> Self {
         let mut walker = Walker::new(rules, dialect);
         let mut found = Self {
             relates: dialect.input == InputForm::Array
@@ -98,24 +103,24 @@ impl Queries {
         let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
         let shapes: Vec<_> = shapes.chain(exceptions.iter().map(|path| (*path, None))).collect();
         // Rules are walked once for kinds that no policy mentions, and again for those that they compare the kind with.
-        let other = walk_each(&mut walker, AskedKind::Other, &shapes, entrypoints, &[]);
+        let other = walk_each(&mut walker, WalkedKind::Other, &shapes, entrypoints, &[]);
         let other: Vec<Option<WalkedRule>> = other.into_iter().map(|one| one.map(Cow::into_owned)).collect();
         found.all.push(KindQuery::new(other.iter().map(Option::as_ref)));
         let compared = other.iter().flatten().flat_map(|walked| &walked.compared);
         let known = entrypoints.iter().flat_map(|rule| rule.kinds.known());
         let named: BTreeSet<Arc<str>> = compared.chain(known).cloned().collect();
-        let asked: Vec<AskedKind<'_>> = if named.len() > KINDS {
+        let kinds: Vec<WalkedKind<'_>> = if named.len() > KINDS {
             found.all.clear();
-            vec![AskedKind::Any]
+            vec![WalkedKind::Any]
         } else {
-            named.iter().map(AskedKind::Named).collect()
+            named.iter().map(WalkedKind::Named).collect()
         };
-        for kind in asked {
+        for kind in kinds {
             walker.set_kind(kind.assumed());
             let each = walk_each(&mut walker, kind, &shapes, entrypoints, &other);
             let mut query = KindQuery::new(each.iter().map(Option::as_deref));
             query.keep_once(&found.all);
-            if let AskedKind::Named(kind) = kind {
+            if let WalkedKind::Named(kind) = kind {
                 found.named.insert(Arc::clone(kind), found.all.len());
             }
             found.all.push(query);
@@ -185,8 +190,8 @@ impl Queries {
     }
 
     /// Returns the read set of the objects' Namespaces, for all kinds.
-    pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
-        let mut all = Tree::default();
+    pub(crate) fn namespace(&self, dialect: Dialect) -> ReadTree {
+        let mut all = ReadTree::default();
         for reads in self.all.iter().flat_map(|query| &query.reads) {
             all.merge(&reads.namespace(dialect));
         }
@@ -200,11 +205,11 @@ impl Queries {
 
     /// Returns the kinds that a rule can have results for.
     pub(crate) fn matches(&self, index: usize) -> Matches {
-        let asks = |query: &KindQuery| query.rules.contains(&index);
-        if self.all.first().is_none_or(asks) {
+        let includes = |query: &KindQuery| query.rules.contains(&index);
+        if self.all.first().is_none_or(includes) {
             return Matches::All;
         }
-        let named = self.named.iter().filter(|(_, query)| asks(&self.all[**query]));
+        let named = self.named.iter().filter(|(_, query)| includes(&self.all[**query]));
         Matches::Kinds(named.map(|(kind, _)| Arc::clone(kind)).collect())
     }
 
@@ -223,14 +228,14 @@ impl Queries {
 
 /// A kind to walk rules for, as far as it matters to whether they apply.
 #[derive(Clone, Copy)]
-enum AskedKind<'k> {
+enum WalkedKind<'k> {
     Named(&'k Arc<str>),
     /// A kind that no rule mentions.
     Other,
     Any,
 }
 
-impl AskedKind<'_> {
+impl WalkedKind<'_> {
     fn concerns(self, rule: &Entrypoint) -> bool {
         match self {
             Self::Named(kind) => rule.kinds.contain(kind),
@@ -267,8 +272,8 @@ impl WalkedRule {
     }
 
     /// Whether the walk for kinds that no policy mentions is also valid for this kind.
-    fn holds_for(&self, kind: AskedKind<'_>) -> bool {
-        matches!(kind, AskedKind::Named(kind) if !self.compared.contains(kind))
+    fn holds_for(&self, kind: WalkedKind<'_>) -> bool {
+        matches!(kind, WalkedKind::Named(kind) if !self.compared.contains(kind))
     }
 }
 
@@ -276,7 +281,7 @@ impl WalkedRule {
 /// without a shape are exceptions, which follow the entrypoints.
 fn walk_each<'o>(
     walker: &mut Walker<'_>,
-    kind: AskedKind<'_>,
+    kind: WalkedKind<'_>,
     shapes: &[(&Path, Option<ResultShape>)],
     entrypoints: &[Entrypoint],
     other: &'o [Option<WalkedRule>],

@@ -1,14 +1,14 @@
 //! The reads that the use of a value causes.
 
 use super::{
-    possible::{Place, Possible},
+    possible::{Possible, ReadPath},
     tree::Segment,
     walk::Walker,
 };
 
 /// How a rule uses the value of another one, if that is a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SetUse {
     AsWhole,
     /// Its elements are matched with a pattern, one by one. If their strings are equal by coincidence, so are the
     /// bindings.
@@ -25,7 +25,7 @@ impl Walker<'_> {
     }
 
     /// Marks a path as read, but not inspected.
-    pub(super) fn see(&mut self, place: &Place, whole: bool) {
+    pub(super) fn see(&mut self, place: &ReadPath, whole: bool) {
         if self.names_object(place) {
             self.frame.reads.print(place, whole);
         } else {
@@ -53,15 +53,15 @@ impl Walker<'_> {
 
     /// Converts the value of a rule to one that another rule uses: the elements of a set were compared with each other,
     /// unless it cannot have two of them, or it makes no difference.
-    pub(super) fn looked_at(&mut self, mut value: Possible, look: Look) -> Possible {
+    pub(super) fn as_used(&mut self, mut value: Possible, set_use: SetUse) -> Possible {
         let Some(members) = value.members.take_if(|_| value.several) else { return value };
-        value.members = Some(match look {
-            Look::AsWhole => Box::new(self.member(*members)),
-            Look::ByPattern => {
+        value.members = Some(match set_use {
+            SetUse::AsWhole => Box::new(self.member(*members)),
+            SetUse::ByPattern => {
                 self.alike(&members);
                 members
             }
-            Look::OneByOne => {
+            SetUse::OneByOne => {
                 members.all_names().into_iter().for_each(|place| self.frame.reads.insert(place, true));
                 let members = members.without_names();
                 self.frame.apart.extend(members.all_places().into_iter().cloned());
@@ -86,7 +86,7 @@ impl Walker<'_> {
         keys.other = values.other || !value.places.is_empty() || value.items.is_some();
         value.names.iter().for_each(|place| self.frame.reads.insert(place, true));
         for place in &value.places {
-            let element: Place = place.iter().cloned().chain([Segment::Any]).collect();
+            let element: ReadPath = place.iter().cloned().chain([Segment::Any]).collect();
             self.frame.reads.loop_over(place);
             values.join(Possible::place(element));
         }

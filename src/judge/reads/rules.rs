@@ -10,7 +10,7 @@ use crate::rego::analysis::{
 };
 
 /// The definitions of a unit.
-pub(crate) struct Rules<'a> {
+pub(crate) struct UnitRules<'a> {
     compiled: &'a Compiled,
     definitions: BTreeMap<Path, Vec<&'a ResolvedRule>>,
     pub(super) graph: &'a Graph<'a>,
@@ -18,7 +18,7 @@ pub(crate) struct Rules<'a> {
     pub(super) strict: bool,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> UnitRules<'a> {
     pub(crate) fn new(compiled: &'a Compiled, graph: &'a Graph<'a>, strict: bool) -> Self {
         let mut definitions: BTreeMap<Path, Vec<&'a ResolvedRule>> = BTreeMap::new();
         for rule in compiled.rules() {

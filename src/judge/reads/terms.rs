@@ -10,8 +10,8 @@ use regorus::Value;
 use super::{
     inventory::OWN_NAMESPACE,
     outcome::Certainty,
-    possible::{Place, Possible, Scalar},
-    reading::Look,
+    possible::{Possible, PossibleScalar, ReadPath},
+    reading::SetUse,
     tree::Segment,
     walk::{KindIs, Walker},
 };
@@ -96,7 +96,7 @@ impl<'a> Walker<'a> {
                 return Possible::default();
             }
             sure &= key.sure && value.sure;
-            if let Some(name) = key.only().and_then(Scalar::as_text) {
+            if let Some(name) = key.only().and_then(PossibleScalar::as_text) {
                 fields.entry(Arc::clone(name)).or_default().join(value);
             } else {
                 self.whole(key);
@@ -153,7 +153,7 @@ impl<'a> Walker<'a> {
         let mut value = if head.as_variable() == Some(DATA) {
             let (value, used) = self.data(&ResolvedTerm::texts(keys));
             keys = &keys[used..];
-            self.looked_at(value, self.look(keys.first()))
+            self.as_used(value, self.set_use(keys.first()))
         } else {
             self.term(head)
         };
@@ -165,19 +165,19 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns how the next key of a reference uses the value of a rule.
-    fn look(&self, next: Option<&ResolvedTerm>) -> Look {
-        let Some(next) = next else { return Look::AsWhole };
+    fn set_use(&self, next: Option<&ResolvedTerm>) -> SetUse {
+        let Some(next) = next else { return SetUse::AsWhole };
         match next.value {
-            ResolvedValue::Object(_) if !self.frame.counts => Look::ByPattern,
-            ResolvedValue::Variable(_) if self.frame.adds && !self.is_known(next) => Look::OneByOne,
-            _ => Look::AsWhole,
+            ResolvedValue::Object(_) if !self.frame.counts => SetUse::ByPattern,
+            ResolvedValue::Variable(_) if self.frame.adds && !self.is_known(next) => SetUse::OneByOne,
+            _ => SetUse::AsWhole,
         }
     }
 
     /// Returns the possible value below `data` at a path of fields or at its longest known prefix, and the length of
     /// that prefix.
     pub(super) fn data(&mut self, path: &[String]) -> (Possible, usize) {
-        let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Segment::from).collect();
+        let place: ReadPath = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Segment::from).collect();
         let inventory = path.first().is_none_or(|first| INVENTORIES.contains(&first.as_str()));
         let all = self.rules;
         let is_rule = |path: &&[String]| all.at(path).iter().any(|rule| !rule.is_function());
@@ -203,15 +203,15 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the possible value at a path of a document.
-    fn at(&mut self, place: Place) -> Possible {
+    fn at(&mut self, place: ReadPath) -> Possible {
         if self.kind != KindIs::Unknown
             && let Some(sure) = self.names_kind(&place)
         {
             self.frame.reads.insert(&place, true);
             self.frame.sensitive = true;
             let kind = match &self.kind {
-                KindIs::Named(kind) => Scalar::text(kind),
-                KindIs::Other | KindIs::Unknown => Scalar::OtherKind,
+                KindIs::Named(kind) => PossibleScalar::text(kind),
+                KindIs::Other | KindIs::Unknown => PossibleScalar::OtherKind,
             };
             return Possible { scalars: BTreeSet::from([kind]), sure, ..Possible::default() };
         }
@@ -229,7 +229,7 @@ impl<'a> Walker<'a> {
     fn is_own_namespace(&self, value: &Possible) -> bool {
         let nothing_else = Possible { names: BTreeSet::new(), sure: value.sure, ..value.clone() }.is_nothing();
         let is_namespace =
-            |place: &Place| place.last() == Some(&Segment::from("namespace")) && self.names_object(place);
+            |place: &ReadPath| place.last() == Some(&Segment::from("namespace")) && self.names_object(place);
         nothing_else && !value.names.is_empty() && value.names.iter().all(is_namespace)
     }
 
@@ -301,7 +301,7 @@ impl<'a> Walker<'a> {
         let known = key.is_scalar();
         let own_namespace = self.is_own_namespace(&key);
         let key = self.whole(key);
-        let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(Scalar::as_text).collect();
+        let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(PossibleScalar::as_text).collect();
         let all_names = known && names.len() == key.scalars.len();
         // Only the kind is known to exist.
         let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
@@ -320,9 +320,9 @@ impl<'a> Walker<'a> {
             }
         }
         if let Some(fields) = &value.fields {
-            let listed: BTreeSet<Scalar> = fields.keys().map(|name| Scalar::text(name)).collect();
+            let listed: BTreeSet<PossibleScalar> = fields.keys().map(|name| PossibleScalar::text(name)).collect();
             let hit = if known { self.common(&key.scalars, &listed) } else { listed };
-            for name in hit.iter().filter_map(Scalar::as_text) {
+            for name in hit.iter().filter_map(PossibleScalar::as_text) {
                 found.join(fields[name].clone());
             }
         }
@@ -346,10 +346,14 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the scalars in both sets, and records the strings that the kind is compared with.
-    pub(super) fn common(&mut self, left: &BTreeSet<Scalar>, right: &BTreeSet<Scalar>) -> BTreeSet<Scalar> {
+    pub(super) fn common(
+        &mut self,
+        left: &BTreeSet<PossibleScalar>,
+        right: &BTreeSet<PossibleScalar>,
+    ) -> BTreeSet<PossibleScalar> {
         for (one, other) in [(left, right), (right, left)] {
-            if one.contains(&Scalar::OtherKind) {
-                self.frame.compared.extend(other.iter().filter_map(Scalar::as_text).cloned());
+            if one.contains(&PossibleScalar::OtherKind) {
+                self.frame.compared.extend(other.iter().filter_map(PossibleScalar::as_text).cloned());
             }
         }
         left.intersection(right).cloned().collect()
@@ -362,7 +366,7 @@ impl<'a> Walker<'a> {
         }
         let sure = left.sure && right.sure;
         if !(left.is_scalar() && right.is_scalar()) {
-            let null = |value: &Possible| value.only() == Some(&Scalar::Value(Value::Null));
+            let null = |value: &Possible| value.only() == Some(&PossibleScalar::Value(Value::Null));
             if null(&left) || null(&right) {
                 self.present(&left);
                 self.present(&right);

@@ -469,7 +469,7 @@ fn kinds_of_rules() {
 type Row = (&'static str, [Option<&'static str>; 3], bool);
 
 #[test]
-fn what_the_inventory_is_read_for() {
+fn lookups_of_each_kind_are_found() {
     let kind = |version: &str, kind: &str, namespaced| crate::model::object::Kind {
         group: version.split_once('/').map(|(group, _)| group).unwrap_or_default().to_owned(),
         version: version.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -518,7 +518,7 @@ fn what_the_inventory_is_read_for() {
 }
 
 #[test]
-fn where_objects_are_looked_up() {
+fn namespaces_of_lookups_are_found() {
     let own_input = "input.metadata.namespace";
     let rows: Vec<(String, &str, bool)> = vec![
         ("deny if data.kubernetes.pods[input.metadata.namespace].x.a == 1".into(), "own", true),
@@ -564,7 +564,7 @@ fn where_objects_are_looked_up() {
 }
 
 #[test]
-fn what_is_too_deep_or_too_much_counts_as_reading_everything() {
+fn code_beyond_the_analysis_limits_counts_as_reading_everything() {
     // As deep as loading allows.
     let chain = |length: usize| {
         let functions = (0..length).map(|n| format!("f{n}(x) := y if {{ y := [z | z := f{}(x)][_] }}\n", n + 1));

@@ -24,7 +24,7 @@ impl From<&str> for Segment {
 /// A node alone means that the type of the value is read, and the value itself if it is a scalar; its children are
 /// parts of the value, and `whole` means everything below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tree {
+pub(crate) struct ReadTree {
     pub(super) whole: bool,
     /// Whether existence is read by itself, not only for its parts.
     pub(super) seen: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Tree {
     pub(super) any: Option<Arc<Self>>,
 }
 
-impl Tree {
+impl ReadTree {
     /// Returns the tree of a value that is read completely.
     pub(crate) fn all() -> Self {
         Self { whole: true, seen: true, ..Self::default() }
@@ -185,13 +185,13 @@ impl Tree {
 }
 
 /// Adds all paths of another tree to one that may be shared.
-fn merge(own: &mut Arc<Tree>, other: &Arc<Tree>) {
+fn merge(own: &mut Arc<ReadTree>, other: &Arc<ReadTree>) {
     if !own.whole && !Arc::ptr_eq(own, other) {
         Arc::make_mut(own).merge(other);
     }
 }
 
-impl fmt::Display for Tree {
+impl fmt::Display for ReadTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.paths().join(" "))
     }
@@ -201,8 +201,8 @@ impl fmt::Display for Tree {
 mod tests {
     use super::*;
 
-    fn tree(paths: &[(&[&str], bool)]) -> Tree {
-        let mut tree = Tree::default();
+    fn tree(paths: &[(&[&str], bool)]) -> ReadTree {
+        let mut tree = ReadTree::default();
         for (path, whole) in paths {
             let keys: Vec<Segment> =
                 path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect();
@@ -212,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn shows_paths() {
+    fn paths_are_displayed() {
         let read = tree(&[
             (&["spec", "containers", "*", "image"], true),
             (&["metadata", "labels", "a/b"], true),
             (&["spec", "nodeName"], false),
         ]);
         assert_eq!(read.to_string(), r#"metadata.labels["a/b"] spec.containers[*].image spec.nodeName?"#);
-        assert_eq!(Tree::all().to_string(), "*");
-        assert_eq!(Tree::default().to_string(), "");
+        assert_eq!(ReadTree::all().to_string(), "*");
+        assert_eq!(ReadTree::default().to_string(), "");
     }
 
     #[test]
-    fn the_whole_takes_its_parts_in() {
+    fn a_whole_read_includes_its_parts() {
         let mut read = tree(&[(&["spec", "a"], true), (&["spec"], true), (&["spec", "b"], false)]);
         assert_eq!(read.to_string(), "spec");
         read.merge(&tree(&[(&["spec", "c"], false), (&["kind"], true)]));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_one_of_any() {
+    fn reads_of_any_field_include_named_fields() {
         let mut read = tree(&[(&["*", "a"], true), (&["x", "b"], true)]);
         assert_eq!(read.field("x").map(|tree| tree.to_string()).as_deref(), Some("a b"));
         assert_eq!(read.field("y").map(|tree| tree.to_string()).as_deref(), Some("a"));

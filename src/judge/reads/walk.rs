@@ -9,10 +9,10 @@ use std::{
 use super::{
     documents::Reads,
     exclusive::are_exclusive,
-    frame::{Frame, Site},
+    frame::{Site, WalkFrame},
     outcome::{Certainty, Definitions, Solutions, certain},
     possible::Possible,
-    rules::Rules,
+    rules::UnitRules,
 };
 use crate::{
     judge::dialect::{Dialect, InputForm},
@@ -62,10 +62,10 @@ pub(super) struct RuleSummary {
 
 /// Walks rules for one dialect and one kind.
 pub(super) struct Walker<'a> {
-    pub(super) rules: &'a Rules<'a>,
+    pub(super) rules: &'a UnitRules<'a>,
     pub(super) dialect: Dialect,
     pub(super) kind: KindIs,
-    pub(super) frame: Frame<'a>,
+    pub(super) frame: WalkFrame<'a>,
     memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
     contexts: BTreeMap<Path, usize>,
     /// Whether at most one definition of a rule has a value.
@@ -76,12 +76,12 @@ pub(super) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(rules: &'a Rules<'a>, dialect: Dialect) -> Self {
+    pub(super) fn new(rules: &'a UnitRules<'a>, dialect: Dialect) -> Self {
         Self {
             rules,
             dialect,
             kind: KindIs::Other,
-            frame: Frame::default(),
+            frame: WalkFrame::default(),
             memo: BTreeMap::new(),
             contexts: BTreeMap::new(),
             exclusive: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl<'a> Walker<'a> {
     /// Walks the rule at a path below `data`, and all rules below that path; `results` is whether its value is used as
     /// results.
     pub(super) fn entrypoint(&mut self, path: &Path, results: bool) -> RuleSummary {
-        self.frame = Frame::default();
+        self.frame = WalkFrame::default();
         let value = self.data(path).0;
         let value = if results {
             self.results(&value);
@@ -109,7 +109,7 @@ impl<'a> Walker<'a> {
         } else {
             self.whole(value)
         };
-        let Frame { reads, risk, sensitive, compared, .. } = std::mem::take(&mut self.frame);
+        let WalkFrame { reads, risk, sensitive, compared, .. } = std::mem::take(&mut self.frame);
         RuleSummary { value, reads, risk, sensitive, compared, ..RuleSummary::default() }
     }
 
@@ -185,7 +185,7 @@ impl<'a> Walker<'a> {
         let mut summary = RuleSummary::default();
         let mut found = Definitions::default();
         for rule in definitions {
-            self.frame = Frame::default();
+            self.frame = WalkFrame::default();
             self.definition(rule, path.len(), arguments, &mut found);
             let frame = std::mem::take(&mut self.frame);
             summary.reads.merge(&frame.reads);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::placeholders::{Names, Placeholders};
+use super::placeholders::{ObjectNames, Placeholders};
 use crate::model::{rule_numbers::RuleNumbers, verdict::Finding};
 
 /// The results of the shareable rules for an object, with placeholders for its names.
@@ -31,7 +31,7 @@ impl KeptFindings {
 
     /// Returns the results for the object with these names; `None` if two results become equal that come from different
     /// definitions of their rule: only an evaluation shows which of them applies.
-    pub(crate) fn of(&self, placeholders: &Placeholders, names: Names<'_>) -> Option<Vec<Finding>> {
+    pub(crate) fn of(&self, placeholders: &Placeholders, names: ObjectNames<'_>) -> Option<Vec<Finding>> {
         let mut findings = self.findings.clone();
         let mut printed = false;
         for finding in &mut findings {
@@ -74,7 +74,7 @@ fn holds(value: &Value, placeholders: &Placeholders) -> bool {
 }
 
 /// Replaces the placeholders in a value by the names of an object.
-fn put_in(value: &mut Value, placeholders: &Placeholders, names: Names<'_>) {
+fn put_in(value: &mut Value, placeholders: &Placeholders, names: ObjectNames<'_>) {
     match value {
         Value::String(text) => {
             if let Some(own) = placeholders.replace(text, names) {

@@ -11,7 +11,7 @@ use crate::{
 
 /// The names that replace the placeholders.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct ObjectNames<'a> {
     pub(crate) key: &'a ObjectKey,
     /// The name of the Pod's token volume.
     pub(crate) token: Option<&'a str>,
@@ -43,7 +43,7 @@ impl Placeholders {
     }
 
     /// Replaces the placeholders in a text by the names of an object; `None` if there are none.
-    pub(crate) fn replace(&self, text: &str, names: Names<'_>) -> Option<String> {
+    pub(crate) fn replace(&self, text: &str, names: ObjectNames<'_>) -> Option<String> {
         self.are_in(text.as_bytes()).then(|| {
             let text = text.replace(&*self.name, &names.key.name);
             let text = text.replace(&*self.namespace, names.key.namespace.as_deref().unwrap_or_default());

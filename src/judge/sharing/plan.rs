@@ -8,7 +8,7 @@ use std::{
 use crate::judge::{
     dialect::{Dialect, InputForm},
     dialects::gatekeeper::Config,
-    reads::{Likeness, Projection, Reads, Segment, Tree},
+    reads::{Projection, ReadTree, Reads, Segment, SharingFields},
     unit::{Group, Unit},
 };
 
@@ -36,9 +36,9 @@ const SHAREABLE: usize = 2;
 
 /// The plan for sharing results between objects of one kind.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    /// The sharing key: the fields that the shareable rules read.
-    pub(crate) likeness: Likeness,
+pub(crate) struct SharingPlan {
+    /// The fields that the shareable rules read, which determine the sharing key.
+    pub(crate) fields: SharingFields,
     /// The fields that all rules read, with the names.
     pub(crate) parts: Projection,
     /// Whether there are rules that are not shareable.
@@ -55,7 +55,7 @@ pub(crate) struct Shareable {
     pub(crate) constraints: Vec<bool>,
 }
 
-impl Plan {
+impl SharingPlan {
     /// Returns the shareable rules of a unit, by its index.
     pub(crate) fn unit(&self, unit: usize) -> &Shareable {
         &self.units[unit]
@@ -65,8 +65,8 @@ impl Plan {
 /// The plans by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    named: BTreeMap<Arc<str>, Option<Plan>>,
-    other: Option<Plan>,
+    named: BTreeMap<Arc<str>, Option<SharingPlan>>,
+    other: Option<SharingPlan>,
 }
 
 impl Plans {
@@ -86,21 +86,22 @@ impl Plans {
     }
 
     /// Returns the plan for objects of a kind.
-    pub(crate) fn of(&self, kind: &str) -> Option<&Plan> {
+    pub(crate) fn of(&self, kind: &str) -> Option<&SharingPlan> {
         self.named.get(kind).unwrap_or(&self.other).as_ref()
     }
 }
 
 /// Creates the plan for objects of a kind; `None` if sharing is not worthwhile.
-fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan> {
-    let mut planner = Planner { kind, token, likeness: Tree::default(), parts: Tree::default(), asks: [0; 2] };
+fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<SharingPlan> {
+    let mut planner =
+        SharingPlanner { kind, token, fields: ReadTree::default(), parts: ReadTree::default(), counts: [0; 2] };
     let units: Vec<Shareable> = units
         .iter()
         .map(|unit| {
             if unit.judges_everything() {
-                let asked = unit.is_about(kind);
+                let applies = unit.is_about(kind);
                 let groups = unit.groups.iter();
-                let groups = groups.map(|group| if asked { planner.group(group) } else { vec![true; group.len()] });
+                let groups = groups.map(|group| if applies { planner.group(group) } else { vec![true; group.len()] });
                 let groups = groups.collect();
                 Shareable { groups, ..Shareable::default() }
             } else {
@@ -108,52 +109,52 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
             }
         })
         .collect();
-    let Planner { likeness, parts, asks: [shares, rests], .. } = planner;
-    let pays = shares > 0 && shares >= SHAREABLE * rests;
-    pays.then(|| Plan {
-        likeness: Likeness::new(likeness, token),
+    let SharingPlanner { fields, parts, counts: [shareable, others], .. } = planner;
+    let pays = shareable > 0 && shareable >= SHAREABLE * others;
+    pays.then(|| SharingPlan {
+        fields: SharingFields::new(fields, token),
         parts: Projection::new(parts),
-        has_rest: rests > 0,
+        has_rest: others > 0,
         units,
     })
 }
 
 /// Collects the read sets for objects of a kind.
-struct Planner<'k> {
+struct SharingPlanner<'k> {
     kind: &'k str,
     /// Whether the name of the token volume is replaced by a placeholder.
     token: bool,
-    likeness: Tree,
-    parts: Tree,
+    fields: ReadTree,
+    parts: ReadTree,
     /// The number of applicable rules: shareable ones and others.
-    asks: [usize; 2],
+    counts: [usize; 2],
 }
 
-impl Planner<'_> {
+impl SharingPlanner<'_> {
     /// Returns which rules of a group are shareable.
     fn group(&mut self, group: &Group) -> Vec<bool> {
-        let mut shares = vec![true; group.len()];
-        let Some(query) = group.queries.of(self.kind) else { return shares };
+        let mut shareable = vec![true; group.len()];
+        let Some(query) = group.queries.of(self.kind) else { return shareable };
         for (rule, reads) in query.rules.iter().zip(&query.reads) {
-            shares[*rule] = self.is_shareable(reads, group.dialect);
+            shareable[*rule] = self.is_shareable(reads, group.dialect);
         }
         for (rule, entrypoint) in group.entrypoints.iter().enumerate() {
             if let Some((exception, _)) = entrypoint.exception {
-                shares[rule] &= shares[group.entrypoints.len() + exception];
+                shareable[rule] &= shareable[group.entrypoints.len() + exception];
             }
         }
-        let rests = shares.iter().any(|shares| !shares);
+        let others = shareable.iter().any(|shareable| !shareable);
         for (rule, reads) in query.rules.iter().zip(&query.reads) {
-            self.asks[usize::from(!shares[*rule])] += 1;
-            if shares[*rule] {
+            self.counts[usize::from(!shareable[*rule])] += 1;
+            if shareable[*rule] {
                 self.share(reads, group.dialect);
             }
             // Exceptions are evaluated together with all rules that they may apply to.
-            if !shares[*rule] || rests && *rule >= group.entrypoints.len() {
+            if !shareable[*rule] || others && *rule >= group.entrypoints.len() {
                 self.leave(reads, group.dialect);
             }
         }
-        shares
+        shareable
     }
 
     /// Returns which Constraints of a template are shareable.
@@ -176,24 +177,24 @@ impl Planner<'_> {
             if !config.is_empty() {
                 paths.push(["metadata", if self.kind == "Namespace" { "name" } else { "namespace" }]);
             }
-            let shares = all && !matching.needs_namespace() && !paths.contains(&["metadata", "name"]);
+            let shareable = all && !matching.needs_namespace() && !paths.contains(&["metadata", "name"]);
             for (_, reads) in &reads {
-                if shares { self.share(reads, group.dialect) } else { self.leave(reads, group.dialect) }
+                if shareable { self.share(reads, group.dialect) } else { self.leave(reads, group.dialect) }
             }
-            let likeness = shares.then_some(&mut self.likeness);
-            for tree in likeness.into_iter().chain([&mut self.parts]) {
+            let fields = shareable.then_some(&mut self.fields);
+            for tree in fields.into_iter().chain([&mut self.parts]) {
                 for path in &paths {
                     tree.insert(&path.map(Segment::from), true);
                 }
             }
-            self.asks[usize::from(!shares)] += 1;
-            shares
+            self.counts[usize::from(!shareable)] += 1;
+            shareable
         });
         constraints.collect()
     }
 
     fn share(&mut self, reads: &Reads, dialect: Dialect) {
-        self.likeness.merge(&reads.unprinted(dialect));
+        self.fields.merge(&reads.unprinted(dialect));
         self.parts.merge(&reads.object(dialect));
     }
 
@@ -208,11 +209,11 @@ impl Planner<'_> {
         if dialect.input == InputForm::Array {
             return false;
         }
-        let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));
+        let (object, inspected) = (reads.unprinted(dialect), reads.inspected(dialect));
         let place = |path: &&[&str]| -> Vec<Segment> {
             path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect()
         };
-        let named = if self.token { &looked_into } else { &object };
+        let named = if self.token { &inspected } else { &object };
         let differs = SCALARS.iter().any(|path| object.covers_scalar(&place(path)))
             || PARTS.iter().any(|path| object.covers(&place(path)))
             || self.kind == "Pod" && OF_PODS.iter().any(|path| named.covers_scalar(&place(path)));

@@ -42,7 +42,7 @@ fn messages(verdict: &Verdict) -> Vec<&str> {
 }
 
 #[test]
-fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any_more() {
+fn a_wrong_shared_verdict_is_reported_and_disables_sharing() {
     let verdicts = SharedVerdicts::default();
     let set = load("deny contains sprintf(\"%s is bad\", [input.metadata.name])");
     assert_eq!(judge(&set, &verdicts, object("a")).shared, None);
@@ -53,14 +53,14 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
     let fingerprint = |name: &str| {
         let object = object(name);
         let value = plan.parts.read(&object.body.json().unwrap()).unwrap();
-        plan.likeness.look(&object.key, &value).unwrap().fingerprint
+        plan.fields.sharing_key(&object.key, &value).unwrap().fingerprint
     };
     assert_eq!(fingerprint("a"), fingerprint("b"));
     let mut findings = judge(&wrong, &verdicts, object("a")).results;
     findings[0].message = format!("{} is good", set.sharing.placeholders.name).into();
     verdicts.keep(&set.sharing, fingerprint("a"), Arc::new(KeptFindings::new((findings, RuleNumbers::default()))));
-    let judged = |number| judge(&set, &verdicts, object(&format!("web-{number}")));
-    let all: Vec<Verdict> = (0..600).map(judged).collect();
+    let evaluated = |number| judge(&set, &verdicts, object(&format!("web-{number}")));
+    let all: Vec<Verdict> = (0..600).map(evaluated).collect();
     let first = all.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
     assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
     assert_eq!(all[first].shared_differences, ["p".into()]);
@@ -74,7 +74,7 @@ fn a_verdict_that_is_wrong_for_another_object_is_reported_and_none_is_shared_any
 }
 
 #[test]
-fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
+fn a_rule_that_times_out_disables_sharing_for_its_siblings() {
     let root = tempfile::tempdir().unwrap();
     let endless = "some a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, 5000)\n\ta + b < 0";
     std::fs::write(root.path().join("p.rego"), format!("package p\n\ndeny contains \"x\" if {{\n\t{endless}\n}}\n"))
@@ -90,7 +90,7 @@ fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
 }
 
 #[test]
-fn what_is_likely_to_have_siblings_shares() {
+fn objects_that_are_likely_to_have_siblings_share_verdicts() {
     let (verdicts, set) = (SharedVerdicts::default(), load("deny contains \"bad\""));
     let shared = |object| judge(&set, &verdicts, object).shared;
     let of = |name: &str, uid: &str| {
@@ -108,7 +108,7 @@ fn what_is_likely_to_have_siblings_shares() {
 
 /// Once for the hash when it is received and once for the evaluation, whether results are shared or not.
 #[test]
-fn the_json_of_an_object_is_read_twice() {
+fn the_json_of_an_object_is_parsed_twice() {
     let module = "deny_a contains \"a\"\n\ndeny_b contains \"b\"\n\n\
                   deny_node contains sprintf(\"on %s\", [input.spec.nodeName])";
     let (verdicts, set) = (SharedVerdicts::default(), load(module));
@@ -130,7 +130,7 @@ fn the_json_of_an_object_is_read_twice() {
 
 /// If all objects differ, few fingerprints are computed.
 #[test]
-fn fingerprints_that_find_nothing_become_few() {
+fn few_fingerprints_are_computed_if_they_have_no_hits() {
     let (verdicts, set) = (SharedVerdicts::default(), load("deny contains input.metadata.labels.own"));
     let of = |number: usize, own: &str| {
         let json = format!(
@@ -149,7 +149,7 @@ fn fingerprints_that_find_nothing_become_few() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn the_size_of_cached_results_is_limited() {
     let set = load("deny contains sprintf(\"%s has %s\", [input.metadata.name, input.metadata.labels.text])");
     let large = "x".repeat(1 << 10);
     let of = |number: usize| {
@@ -170,7 +170,7 @@ fn what_is_kept_is_bounded() {
 /// Each of these rules is evaluated for every Pod, and for all Pods of a namespace when an object that it looks up
 /// there changes.
 #[test]
-fn few_rules_of_the_library_look_something_up_for_pods_and_only_in_their_namespace() {
+fn few_builtin_rules_have_lookups_for_pods_and_only_in_their_namespace() {
     let set = PolicySet::load(&[PolicySource::from("builtin")]).unwrap();
     let groups = set.units.iter().flat_map(|unit| &unit.groups);
     let mut rules: Vec<String> = groups
@@ -198,14 +198,14 @@ fn few_rules_of_the_library_look_something_up_for_pods_and_only_in_their_namespa
 }
 
 #[test]
-fn numbers_that_a_policy_can_tell_apart_are_not_alike() {
+fn numbers_that_policies_can_distinguish_have_different_fingerprints() {
     let set = load("deny contains sprintf(\"%v\", [input.spec.x])");
     let plan = set.sharing.plan("Pod").unwrap();
     let fingerprint = |number: &str| {
         let object = object("a");
         let json = format!(r#"{{"metadata":{{"name":"a","namespace":"n"}},"spec":{{"x":{number}}}}}"#);
         let value = plan.parts.read(json.as_bytes()).unwrap();
-        plan.likeness.look(&object.key, &value).unwrap().fingerprint
+        plan.fields.sharing_key(&object.key, &value).unwrap().fingerprint
     };
     assert_eq!(fingerprint("7"), fingerprint("7"));
     for (whole, float) in [("10000000000000000000000000", "1e25"), ("18446744073709551616", "1.8446744073709551616e19")]

@@ -7,7 +7,7 @@ use regorus::Value;
 use super::{
     annotations,
     document::{GatekeeperDocument, warning},
-    matching::{Match, is_subdomain},
+    matching::{ConstraintMatch, is_subdomain},
     node::YamlNode,
     template::{BlockScalar, Template},
 };
@@ -50,7 +50,7 @@ pub(crate) struct Constraint {
     pub(crate) policy: Arc<str>,
     /// Its name and outcome; source and texts are copied from the template's rule when the two are joined.
     pub(crate) rule: Rule,
-    pub(crate) matching: Match,
+    pub(crate) matching: ConstraintMatch,
     /// `input.parameters`.
     pub(crate) parameters: Value,
     /// The parts that its violations share; complete once the Constraint is joined with its template.
@@ -93,7 +93,7 @@ pub(crate) fn read(
         problems.push(problem.help("Gatekeeper does not either; write `parameters: {}` under spec"));
     }
     let spec = document.node.get("spec");
-    let matching = Match::read(spec.get("match"));
+    let matching = ConstraintMatch::read(spec.get("match"));
     let matching =
         matching.map_err(|(node, why)| problems.push(document.problem(node, format!("{label}: {why}")))).ok()?;
     let outcome = action(document, point).map_err(|problem| problems.push(problem)).ok()?;
@@ -149,15 +149,15 @@ fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &m
 /// Returns the outcome of violations; `None` if no action is given for this enforcement point.
 fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
     let spec = document.node.get("spec");
-    let said = spec.get("enforcementAction");
-    match said.text() {
+    let enforcement = spec.get("enforcementAction");
+    match enforcement.text() {
         None | Some("deny") => Ok(Some(Outcome::Fail)),
         Some("warn" | "dryrun") => Ok(Some(Outcome::Warn)),
         Some("scoped") => {
             let scoped = spec.get("scopedEnforcementActions");
             if scoped.is_null() {
                 let message = format!("{}: enforcementAction scoped needs scopedEnforcementActions", document.label());
-                return Err(document.problem(said, message));
+                return Err(document.problem(enforcement, message));
             }
             let mut strongest = None;
             for action in scoped.items() {
@@ -174,7 +174,7 @@ fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<
             }
             Ok(strongest)
         }
-        Some(_) => Err(unknown_action(document, said)),
+        Some(_) => Err(unknown_action(document, enforcement)),
     }
 }
 

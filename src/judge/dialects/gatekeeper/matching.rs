@@ -70,7 +70,7 @@ fn text(value: &Value) -> &str {
 
 /// A label selector: all of `matchLabels` and `matchExpressions` must match.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Selector(Vec<Requirement>);
+pub(crate) struct ConstraintSelector(Vec<Requirement>);
 
 #[derive(Debug, Clone)]
 struct Requirement {
@@ -87,7 +87,7 @@ enum Operator {
     DoesNotExist,
 }
 
-impl Selector {
+impl ConstraintSelector {
     /// Reads a selector that fits the schema of a Constraint.
     ///
     /// # Errors
@@ -183,13 +183,13 @@ fn lists(list: &[String], word: &str) -> bool {
 
 /// `spec.match`; the default matches all objects.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Match {
+pub(crate) struct ConstraintMatch {
     kinds: Vec<GroupKinds>,
     scope: Option<MatchScope>,
     namespaces: Vec<Wildcard>,
     excluded_namespaces: Vec<Wildcard>,
-    label_selector: Option<Selector>,
-    namespace_selector: Option<Selector>,
+    label_selector: Option<ConstraintSelector>,
+    namespace_selector: Option<ConstraintSelector>,
     name: Option<Wildcard>,
     generated_only: bool,
 }
@@ -200,7 +200,7 @@ enum MatchScope {
     Namespaced,
 }
 
-impl Match {
+impl ConstraintMatch {
     /// Reads a `match` that fits the schema of a Constraint.
     ///
     /// # Errors
@@ -208,7 +208,8 @@ impl Match {
     pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
         let texts = |node: &YamlNode| node.texts().map(str::to_owned).collect();
         let wildcards = |node: &YamlNode| node.texts().map(Wildcard::new).collect();
-        let selector = |key| Some(node.get(key)).filter(|node| !node.is_null()).map(Selector::read).transpose();
+        let selector =
+            |key| Some(node.get(key)).filter(|node| !node.is_null()).map(ConstraintSelector::read).transpose();
         Ok(Self {
             kinds: node
                 .get("kinds")

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_knows_its_place() {
+    fn every_value_has_its_position() {
         let text = "kind: A\nb:\n  - c: |\n      x\n      y\n---\nkind: XList\nitems:\n- {a: 1}\n- {a: \"2\"}\n";
         let nodes = read(Form::Yaml, text);
         assert_eq!(nodes.len(), 3);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_no_yaml_is_read_too() {
+    fn json_that_is_not_yaml_is_parsed() {
         let nodes = read(Form::Json, "{\"a\": \"\\ud83d\\ude00\", \"b\": [1, 2.5]}");
         assert_eq!(nodes[0].json(), serde_json::json!({"a": "😀", "b": [1, 2.5]}));
     }

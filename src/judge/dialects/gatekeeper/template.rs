@@ -88,8 +88,8 @@ fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n Ya
         return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
     }
     if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(kind)) {
-        let name_said = name.text().unwrap_or_default();
-        let message = format!("ConstraintTemplate {name_said:?} must be named like its kind {kind}");
+        let given = name.text().unwrap_or_default();
+        let message = format!("ConstraintTemplate {given:?} must be named like its kind {kind}");
         let help = format!("metadata.name: {}", kind.to_lowercase());
         return Err(document.problem(if name.is_null() { node } else { name }, message).help(help));
     }

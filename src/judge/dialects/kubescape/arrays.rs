@@ -175,7 +175,7 @@ pub(crate) struct RuleArrays {
     /// The merged results of all scopes for cluster-scoped objects.
     cluster: OnceLock<ArrayResults>,
     /// The evaluations of scopes that no longer exist.
-    gone: Vec<Arc<EvaluatedArray>>,
+    removed: Vec<Arc<EvaluatedArray>>,
 }
 
 impl RuleArrays {
@@ -187,10 +187,10 @@ impl RuleArrays {
             (scope, array)
         };
         let scopes: BTreeMap<ArrayScope, LazyArray> = source.scopes().into_iter().map(array).collect();
-        let gone =
+        let removed =
             before.into_iter().flat_map(|before| &before.scopes).filter(|(scope, _)| !scopes.contains_key(*scope));
-        let gone = gone.filter_map(|(_, array)| array.last().cloned()).collect();
-        Self { whole: source.whole, scopes, cluster: OnceLock::new(), gone }
+        let removed = removed.filter_map(|(_, array)| array.last().cloned()).collect();
+        Self { whole: source.whole, scopes, cluster: OnceLock::new(), removed }
     }
 
     /// Returns the results for an object; empty if it is in no array. `evaluate` evaluates the rule on an array.
@@ -232,8 +232,8 @@ impl RuleArrays {
     /// that were never evaluated are skipped, as no verdict depends on them, except for their results for
     /// cluster-scoped objects.
     pub(crate) fn differing(&self, mut evaluate: impl FnMut(&ObjectArray) -> ArrayResults) -> BTreeSet<Identity> {
-        let mut all: BTreeSet<Identity> = self.gone.iter().flat_map(|gone| gone.concerned()).collect();
-        if self.gone.is_empty() && self.scopes.values().all(|array| array.before.is_none()) {
+        let mut all: BTreeSet<Identity> = self.removed.iter().flat_map(|removed| removed.concerned()).collect();
+        if self.removed.is_empty() && self.scopes.values().all(|array| array.before.is_none()) {
             return all;
         }
         for array in self.scopes.values() {

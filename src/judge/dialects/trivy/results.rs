@@ -43,13 +43,14 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
     let rule = &entrypoint.rule;
     let unnamed = || format!("Rego check rule: {}.{}", entrypoint.policy, rule.name).into();
     let fields = fields.and_then(value::object);
-    let told = fields.into_iter().flat_map(|fields| fields.iter_sorted()).filter(|(key, value)| tells(key, value));
+    let explicit =
+        fields.into_iter().flat_map(|fields| fields.iter_sorted()).filter(|(key, value)| is_explicit(key, value));
     Finding {
         rule: Arc::clone(&entrypoint.descriptors.rule),
         outcome: rule.outcome,
         severity: None,
         message: message.unwrap_or_else(unnamed),
-        details: details(told),
+        details: details(explicit),
         excused: None,
     }
 }
@@ -63,7 +64,7 @@ fn message(result: &Value) -> Option<Arc<str>> {
 }
 
 /// Whether a field differs from the default that `result.new` fills in.
-fn tells(key: &Value, value: &Value) -> bool {
+fn is_explicit(key: &Value, value: &Value) -> bool {
     match value::text(key).map_or("", |key| &**key) {
         "msg" => false,
         "startline" | "endline" => *value != Value::from(0),

@@ -17,14 +17,14 @@ const DEFAULT: &str = "default";
 #[derive(Debug)]
 pub(super) struct CheckScope {
     pub(super) library: bool,
-    selectors: Vec<Selector>,
+    selectors: Vec<InputSelector>,
     deprecated: bool,
     /// Whether it belongs only to frameworks other than the default.
     apart: bool,
 }
 
 #[derive(Debug)]
-struct Selector {
+struct InputSelector {
     of: String,
     /// Groups, versions and kinds: Trivy compares each of them with the kind.
     subtypes: Vec<Vec<String>>,
@@ -64,7 +64,12 @@ impl CheckScope {
             let frameworks = custom.get("frameworks").and_then(Value::as_object);
             Self {
                 library,
-                selectors: selectors.into_iter().flatten().filter_map(Value::as_object).map(Selector::read).collect(),
+                selectors: selectors
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_object)
+                    .map(InputSelector::read)
+                    .collect(),
                 deprecated: custom.get("deprecated") == Some(&Value::Bool(true)),
                 apart: frameworks.is_some_and(|names| {
                     // Trivy ignores a framework without entries.
@@ -98,7 +103,7 @@ impl CheckScope {
     }
 }
 
-impl Selector {
+impl InputSelector {
     fn read(selector: &Map<String, Value>) -> Self {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let subtypes = selector.get("subtypes").and_then(Value::as_array).into_iter().flatten();
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_spelt_as_kubernetes_does() {
+    fn kinds_are_spelled_as_in_kubernetes() {
         let found =
             selector(&json!([{"type": "kubernetes", "subtypes": [{"kind": "replicaset"}, {"kind": "gateway"}]}]));
         let found = found.unwrap();
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn without_subtypes_all_kinds_are_judged() {
+    fn checks_without_subtypes_apply_to_all_kinds() {
         assert_eq!(selector(&json!([{"type": "kubernetes"}])), Ok(RuleKinds::all()));
         assert_eq!(selector(&json!([])), Ok(RuleKinds::all()));
         assert_eq!(kinds(&json!({"input": {}})), Ok(RuleKinds::all()));
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_judges_nothing_says_why() {
+    fn checks_that_are_not_evaluated_have_a_reason() {
         let types = |types: &[&str]| Err(Reason::Types(types.iter().map(|name| (*name).to_owned()).collect()));
         assert_eq!(selector(&json!([{"type": "dockerfile"}])), types(&["dockerfile"]));
         assert_eq!(selector(&json!([{"type": "kubernetes"}, {"type": "rbac"}])), types(&["kubernetes", "rbac"]));

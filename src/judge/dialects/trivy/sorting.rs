@@ -223,7 +223,8 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
     kept
 }
 
-/// Returns the references of a text below `data`, including those in comments, but no words that only end with `data`.
+/// Returns the references of a text below `data`, including those in comments, but no fields, quoted
+/// strings or longer names that contain `data.`.
 pub(crate) fn uses(text: &str) -> BTreeSet<Path> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let path = |(at, _): (usize, &str)| {
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_of_other_types_go_with_what_only_they_use() {
+    fn checks_of_other_types_are_left_out_with_their_libraries() {
         let pods = check("builtin.pods", "{type: kubernetes}", "import data.lib.pods\n");
         let docker = check("builtin.docker", "{type: dockerfile}", "import data.lib.docker\n");
         let node = check("builtin.node", "{type: kubernetes, subtypes: [{kind: nodeinfo}]}", "");
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_are_named_from_anywhere() {
+    fn paths_of_examples_match_relative_to_any_directory() {
         let examples = Examples { named: ["checks/kubernetes/a.yaml".to_owned()].into(), ..Examples::default() };
         let file = |directories: &[&str], name: &str| File {
             directories: directories.iter().map(|name| (*name).to_owned()).collect(),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_kept_whatever_it_is_for() {
+    fn checks_of_other_types_are_kept_if_they_are_used() {
         let docker = check("builtin.docker", "{type: dockerfile}", "");
         let user = "package a\ndeny contains \"x\" if data.builtin.docker.helper\n";
         assert_eq!(sorted(&[("a.rego", user), ("d.rego", &docker)], false).0, ["a.rego", "d.rego"]);

@@ -69,7 +69,7 @@ const RELATING: &[&str] = &[
 ];
 
 /// Returns the results of a rule for an array, sorted.
-fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
+fn results(set: &PolicySet, array: &[Value]) -> Vec<String> {
     let unit = &set.units[0];
     let value = unit.rule(&unit.groups[0], 0, &Value::from(array.to_vec())).unwrap().value;
     let mut all: Vec<String> = value.as_set().unwrap().iter().map(ToString::to_string).collect();
@@ -79,14 +79,15 @@ fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
 
 /// Returns whether the results of a rule for every subset of the elements are the union of those for each element
 /// alone.
-fn comes_apart(set: &PolicySet, elements: &[Value]) -> bool {
+fn can_be_split(set: &PolicySet, elements: &[Value]) -> bool {
     (1_usize..1 << elements.len()).all(|chosen| {
         let chosen = elements.iter().enumerate().filter(|(index, _)| chosen >> index & 1 == 1);
         let array: Vec<Value> = chosen.map(|(_, element)| element.clone()).collect();
-        let mut each: Vec<String> = array.iter().flat_map(|element| said(set, std::slice::from_ref(element))).collect();
+        let mut each: Vec<String> =
+            array.iter().flat_map(|element| results(set, std::slice::from_ref(element))).collect();
         each.sort();
         each.dedup();
-        each == said(set, &array)
+        each == results(set, &array)
     })
 }
 
@@ -95,7 +96,7 @@ fn relates(set: &PolicySet) -> bool {
 }
 
 #[test]
-fn what_relates_no_two_elements_comes_apart() {
+fn arrays_of_rules_that_do_not_relate_elements_can_be_split() {
     let elements = [
         r#"{"name": "p", "a": 1, "list": [1, 1]}"#,
         r#"{"name": "q", "b": 1, "list": [1, 2]}"#,
@@ -106,13 +107,13 @@ fn what_relates_no_two_elements_comes_apart() {
     for text in SINGLE {
         let set = load(text);
         assert!(!relates(&set), "{text}");
-        assert!(comes_apart(&set, &elements), "{text}");
+        assert!(can_be_split(&set, &elements), "{text}");
     }
     let mut apart = 0;
     for text in RELATING {
         let set = load(text);
         assert!(relates(&set), "{text}");
-        apart += usize::from(comes_apart(&set, &elements));
+        apart += usize::from(can_be_split(&set, &elements));
     }
     // Most of these rules have different results if they are split.
     assert!(apart < 6, "{apart} of {} rules would come apart", RELATING.len());
@@ -121,7 +122,7 @@ fn what_relates_no_two_elements_comes_apart() {
 /// With `KAUDIT_TEST_REGOLIBRARY=DIR`, the same for each rule of Kubescape's library and the objects of its own test
 /// cases.
 #[test]
-fn rules_of_a_library_that_relate_no_two_elements_come_apart() {
+fn arrays_of_library_rules_that_do_not_relate_elements_can_be_split() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_REGOLIBRARY") else { return };
     let (mut single, mut arrays) = (0, 0);
     for rule in std::fs::read_dir(std::path::Path::new(&library).join("rules")).unwrap() {
@@ -143,7 +144,7 @@ fn rules_of_a_library_that_relate_no_two_elements_come_apart() {
         single += 1;
         for some in elements.chunks(6) {
             arrays += (1 << some.len()) - 1;
-            assert!(comes_apart(&set, some), "{}", rule.display());
+            assert!(can_be_split(&set, some), "{}", rule.display());
         }
     }
     eprintln!("{single} rules relate no two elements; {arrays} arrays came apart");

@@ -29,7 +29,7 @@ fn examples(folder: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_check_of_the_library_does_not_read_changes_no_verdict() {
+fn fields_that_a_library_check_does_not_read_do_not_change_verdicts() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_TRIVY_CHECKS").map(PathBuf::from) else { return };
     let folder = library.join("checks/kubernetes");
     let mut objects = examples(&folder);

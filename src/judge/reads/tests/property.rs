@@ -301,11 +301,11 @@ fn assert_silent(name: &str, set: &Arc<PolicySet>, object: &Object, value: &Valu
     let job = job(set, object);
     for unit in &set.units {
         for group in &unit.groups {
-            let asked = &group.queries.of(&object.key.kind.kind).unwrap().rules;
+            let evaluated = &group.queries.of(&object.key.kind.kind).unwrap().rules;
             let rules = group.entrypoints.iter().enumerate();
-            for (index, entrypoint) in rules.filter(|(index, _)| !asked.contains(index)) {
-                let said = has_results(&job, unit, group, index);
-                assert_eq!(said, Ok(false), "{name}: {} of {value}", entrypoint.rule.name);
+            for (index, entrypoint) in rules.filter(|(index, _)| !evaluated.contains(index)) {
+                let found = has_results(&job, unit, group, index);
+                assert_eq!(found, Ok(false), "{name}: {} of {value}", entrypoint.rule.name);
             }
         }
     }
@@ -386,7 +386,7 @@ pub(super) fn rounds() -> usize {
 }
 
 #[test]
-fn what_is_not_read_changes_no_verdict() {
+fn unread_fields_do_not_change_verdicts() {
     let seeds = seeds();
     let mut seen = Seen::default();
     for (number, set) in sets().into_iter().enumerate() {
