@@ -32,7 +32,7 @@ pub(super) struct ObjectEvaluation<'a> {
 }
 
 impl ObjectEvaluation<'_> {
-    /// Evaluates the rules of a group that can have results for the kind: all by one query, or one by one if that fails.
+    /// Evaluates the rules of a group that can have results for the kind: by one query, or one by one if that fails.
     pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else { return };
         let answers = self.answers(unit, group, part, kind, query, input);

@@ -223,8 +223,8 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
     kept
 }
 
-/// Returns the references of a text below `data`, including those in comments, but no fields, quoted
-/// strings or longer names that contain `data.`.
+/// Returns the references of a text below `data`, including those in comments, but no fields, quoted strings or
+/// longer names that contain `data.`.
 pub(crate) fn uses(text: &str) -> BTreeSet<Path> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let path = |(at, _): (usize, &str)| {
