@@ -8,6 +8,7 @@
 mod clean;
 pub mod counts;
 mod cover;
+mod delta;
 pub mod dependents;
 mod handover;
 mod lifecycle;
@@ -30,12 +31,14 @@ use jiff::Timestamp;
 use self::{
     clean::Clean,
     counts::{Counts, Totals},
+    delta::DeltaOwner,
     dependents::{Dependents, Labels, Owners},
     handover::Handovers,
     rule_tallies::RuleTallies,
 };
 pub use self::{
     cover::Cover,
+    delta::{Cause, Delta},
     handover::HANDOVER,
     lifecycle::Lifecycle,
     violation::{Id, Subject, Violation},
@@ -49,85 +52,7 @@ use crate::{
         rule_numbers::{RuleName, RuleNumbers},
         verdict::{Class, Finding, Outcome, Verdict},
     },
-    telemetry::Span,
 };
-
-/// What changed in the results of one object.
-#[derive(Debug, Clone)]
-pub struct Delta {
-    /// The object.
-    pub object: ObjectKey,
-    /// Its uid.
-    pub uid: Arc<str>,
-    /// Its topmost owner, if it has or had results.
-    pub owner: Option<Arc<ObjectRef>>,
-    /// Those labels of that owner that recorders need, or the object's own if it has no owner; `None` if they are not known.
-    pub labels: Option<Labels>,
-    /// Violations that are new, or were not reported before.
-    pub appeared: Vec<Violation>,
-    /// Violations that are no longer open.
-    pub resolved: Vec<Violation>,
-    /// Violations by the transition itself: reported once, never open.
-    pub transitions: Vec<Violation>,
-    /// All present results that no owner covers, errors and excused ones too; none if the object was deleted.
-    pub results: Vec<Violation>,
-    /// Whether it follows a change of one object, or comes with many others from a snapshot or new policies.
-    pub lane: Lane,
-    /// The span of the change that it follows, if that is traced.
-    pub span: Span,
-}
-
-/// Why there is a delta.
-#[derive(Debug)]
-pub struct Cause {
-    /// As in [`Delta::lane`].
-    pub lane: Lane,
-    /// As in [`Delta::span`].
-    pub span: Span,
-}
-
-impl From<Lane> for Cause {
-    fn from(lane: Lane) -> Self {
-        Self { lane, span: Span::default() }
-    }
-}
-
-/// The topmost owner of an object, and labels, as in a [`Delta`].
-type DeltaOwner = (Option<Arc<ObjectRef>>, Option<Labels>);
-
-impl Delta {
-    /// Makes a delta in which nothing changed, of an object without results.
-    fn new(object: ObjectKey, uid: Arc<str>, (owner, labels): DeltaOwner, cause: impl Into<Cause>) -> Self {
-        let Cause { lane, span } = cause.into();
-        Self {
-            object,
-            uid,
-            owner,
-            labels,
-            appeared: Vec::new(),
-            resolved: Vec::new(),
-            transitions: Vec::new(),
-            results: Vec::new(),
-            lane,
-            span,
-        }
-    }
-
-    /// Makes a delta in which nothing changed.
-    fn of(object: ObjectKey, known: &ObjectResults, results: Vec<Violation>) -> Self {
-        Self { results, ..Self::new(object, Arc::clone(&known.uid), known.ownership(), Lane::Snapshot) }
-    }
-}
-
-#[cfg(test)]
-impl Delta {
-    /// A change of a Pod from which nothing comes, to be filled in; violations are those of [`Violation::sample`].
-    pub(crate) fn sample() -> Self {
-        let kind = crate::model::object::Kind::sample("", "pods", "Pod");
-        let object = ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 };
-        Self::new(object, "u".into(), (None, None), Lane::Change)
-    }
-}
 
 #[cfg(test)]
 impl Violation {
@@ -157,6 +82,11 @@ pub struct ObjectResults {
 }
 
 impl ObjectResults {
+    /// Makes a delta in which nothing changed.
+    fn delta(&self, object: ObjectKey, results: Vec<Violation>) -> Delta {
+        Delta { results, ..Delta::new(object, Arc::clone(&self.uid), self.ownership(), Lane::Snapshot) }
+    }
+
     fn ownership(&self) -> DeltaOwner {
         (self.owner.clone(), self.labels.clone())
     }
@@ -471,7 +401,7 @@ impl Ledger {
         let violations = |(key, known): (&ObjectKey, &ObjectResults)| {
             let mut results = self.uncovered(known);
             results.retain(|result| result.finding.outcome.is_violation());
-            (!results.is_empty()).then(|| Delta::of(key.clone(), known, results))
+            (!results.is_empty()).then(|| known.delta(key.clone(), results))
         };
         self.objects.iter().filter_map(violations).collect()
     }

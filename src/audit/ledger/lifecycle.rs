@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use super::{Delta, Violation};
-
 /// What happened to a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -24,17 +22,6 @@ impl Lifecycle {
             Self::Resolved => "resolved",
             Self::Happened => "happened",
         }
-    }
-}
-
-impl Delta {
-    /// Returns what happened to which violation, in the order in which it is reported. Resolutions come first: where only the
-    /// outcome of a violation changes, the last report about its rule and message is that it is open.
-    pub fn changes(&self) -> impl Iterator<Item = (Lifecycle, &Violation)> {
-        let resolved = self.resolved.iter().map(|violation| (Lifecycle::Resolved, violation));
-        let transitions = self.transitions.iter().map(|violation| (Lifecycle::Happened, violation));
-        let appeared = self.appeared.iter().map(|violation| (Lifecycle::Appeared, violation));
-        resolved.chain(transitions).chain(appeared)
     }
 }
 

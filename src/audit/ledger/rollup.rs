@@ -107,7 +107,7 @@ impl Ledger {
         let deltas = changed.into_iter().filter_map(|(object, uid)| {
             let known = self.objects.get(&object).filter(|known| known.uid == uid)?;
             let results = self.uncovered(known);
-            (!results.is_empty()).then(|| Delta::of(object, known, results))
+            (!results.is_empty()).then(|| known.delta(object, results))
         });
         deltas.collect()
     }
