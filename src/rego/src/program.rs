@@ -340,6 +340,8 @@ pub(crate) enum Substitute {
     Function(Callable),
     /// The value of each call.
     Value(Operand),
+    /// An array with the value of a rule, empty if the rule is undefined. As in OPA, a call as a condition then always holds.
+    Rule(Operand),
 }
 
 /// The kind of collection that a comprehension builds.

@@ -3,7 +3,7 @@
 //! Strings that YAML 1.1 would parse as another type, and strings with unprintable characters, are double-quoted.
 //! Strings that resemble YAML syntax are single-quoted, and strings of several lines become a block.
 
-use std::{cmp::Ordering, fmt::Write as _};
+use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
 use regorus::Value;
 
@@ -33,8 +33,10 @@ fn write(out: &mut String, value: &Value, column: usize) -> Result<(), BuiltinFa
         Value::Array(items) if !items.is_empty() => sequence(out, items.iter(), column),
         Value::Set(items) if !items.is_empty() => sequence(out, order::items(items).into_iter(), column),
         Value::Object(fields) if !fields.is_empty() => {
-            let mut named: Vec<(String, &Value)> =
+            // Of a number and a string with the same text, the last one counts.
+            let named: BTreeMap<String, &Value> =
                 order::entries(fields).into_iter().map(|(key, value)| (key_text(key), value)).collect();
+            let mut named: Vec<_> = named.into_iter().collect();
             named.sort_by(|(left, _), (right, _)| natural_order(left, right));
             for (index, (key, value)) in named.into_iter().enumerate() {
                 begin(out, index, column);

@@ -19,6 +19,8 @@ pub(super) struct Substitutions {
 pub(super) enum FunctionSubstitute {
     Function(Callable),
     Value(Value),
+    /// The value of a rule.
+    Rule(Value),
 }
 
 impl Substitutions {

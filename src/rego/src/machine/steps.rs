@@ -61,14 +61,14 @@ impl<'v> Machine<'v, '_> {
             ProgramStep::Call { callee, arguments, into, at } => {
                 let made = match self.replaced.substitute(Callable::Builtin(*callee)) {
                     None => self.builtin(callee, arguments, base),
-                    Some(substitute) => self.substituted(substitute, arguments, base),
+                    Some(substitute) => self.substituted(substitute, arguments, into.is_none(), base),
                 };
                 self.result(made.map_err(|halt| halt.at(Some(*at)))?, *into, base)
             }
             ProgramStep::Invoke { function, arguments, into } => {
                 let made = match self.replaced.substitute(Callable::Rule(*function)) {
                     None => self.invoke(*function, arguments, base)?,
-                    Some(substitute) => self.substituted(substitute, arguments, base)?,
+                    Some(substitute) => self.substituted(substitute, arguments, into.is_none(), base)?,
                 };
                 self.result(made, *into, base)
             }

@@ -14,7 +14,10 @@ use super::{
     sink::ResultSink,
     slot::{self, Slot},
 };
-use crate::program::{Block, Callable, Operand, Register, Replacement, Substitute};
+use crate::{
+    program::{Block, Callable, Operand, Register, Replacement, Substitute},
+    value::array,
+};
 
 /// The documents and functions inside a `with`.
 struct WithEnvironment {
@@ -85,6 +88,10 @@ impl<'v> Machine<'v, '_> {
                     let value = self.value(by, base)?.cloned().unwrap_or(Value::Undefined);
                     functions.push((*function, FunctionSubstitute::Value(value)));
                 }
+                Replacement::Function(function, Substitute::Rule(by)) => {
+                    let first = self.value(by, base)?.and_then(|values| array(values)?.first().cloned());
+                    functions.push((*function, FunctionSubstitute::Rule(first.unwrap_or(Value::Undefined))));
+                }
             }
         }
         let functions = (!functions.is_empty()).then(|| Rc::new(functions));
@@ -96,10 +103,13 @@ impl<'v> Machine<'v, '_> {
         &mut self,
         by: FunctionSubstitute,
         arguments: &'v [Operand],
+        is_condition: bool,
         base: usize,
     ) -> Result<Value, Halt> {
+        let is_rule = matches!(by, FunctionSubstitute::Rule(_));
         match by {
-            FunctionSubstitute::Value(value) => {
+            FunctionSubstitute::Value(value) | FunctionSubstitute::Rule(value) => {
+                let value = if is_condition && is_rule { Value::Bool(true) } else { value };
                 let mut given = Vec::with_capacity(arguments.len());
                 Ok(if self.fill(&mut given, arguments, base)? { value } else { Value::Undefined })
             }

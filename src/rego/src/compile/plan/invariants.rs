@@ -213,7 +213,7 @@ fn operands(step: &ProgramStep) -> Vec<&Operand> {
 fn replacing(replacement: &Replacement) -> Vec<&Operand> {
     match replacement {
         Replacement::Input(keys, value) | Replacement::Data(keys, value) => keys.iter().chain([value]).collect(),
-        Replacement::Function(_, Substitute::Value(value)) => vec![value],
+        Replacement::Function(_, Substitute::Value(value) | Substitute::Rule(value)) => vec![value],
         Replacement::Function(_, Substitute::Function(_)) => Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         term::{DATA, ResolvedStatement, ResolvedTerm, ResolvedValue, ResolvedWith, VariableSet, WithTargetValue},
         visit,
     },
-    program::{Callable, Operand, ProgramStep, Replacement, RuleId, Substitute},
+    program::{Callable, Collection, Operand, ProgramStep, Replacement, RuleId, Substitute},
 };
 
 impl BodyPlanner<'_, '_> {
@@ -81,7 +81,7 @@ impl BodyPlanner<'_, '_> {
             ResolvedValue::Ref(items) if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) => {
                 match self.function(&items[1..]) {
                     Some(function) => Substitute::Function(Callable::Rule(function?)),
-                    None => Substitute::Value(self.operand(&with.value)?),
+                    None => Substitute::Rule(self.rule_value(&with.value)?),
                 }
             }
             _ => Substitute::Value(self.operand(&with.value)?),
@@ -98,6 +98,15 @@ impl BodyPlanner<'_, '_> {
             return Ok(Operand::Constant(regorus::Value::Undefined));
         }
         self.operand(&with.value)
+    }
+
+    /// Returns an array with the value of a rule, which need not be defined.
+    fn rule_value(&mut self, rule: &ResolvedTerm) -> Planned<Operand> {
+        let block =
+            self.inner(&[], |body| Ok(ProgramStep::Yield { keys: Box::default(), value: body.operand(rule)? }))?;
+        let (into, at) = (self.register(), self.location(rule.at));
+        self.push(ProgramStep::Comprehension { into, form: Collection::Array, block, at, memo: None });
+        Ok(Operand::Register(into))
     }
 
     fn builtin(&self, name: &str) -> Planned<Callee> {
