@@ -1,11 +1,11 @@
-//! Metrics about kaudit itself, as `OpenMetrics` text.
+//! Metrics about kaudit itself, in the `OpenMetrics` text format.
 //!
-//! A metric is one line in the table below and a method that sets or counts it, so that labels and units are in this file
-//! only. Every label has few values: kinds, policies, reasons, and as many namespaces as the options say. Names of objects are
-//! never labels.
+//! A metric is one line in the table below and a method that updates it, so that labels and units are defined in this
+//! file only. Every label has few values: kinds, policies, reasons, and a configurable number of namespaces. Names of
+//! objects are never labels.
 //!
-//! No label has a name that Prometheus gives to what it scrapes (`namespace`, `pod`, `job`): it would be renamed, or taken for
-//! that of kaudit itself.
+//! No label uses a name that Prometheus adds to scraped targets (`namespace`, `pod`, `job`): it would be renamed, or
+//! mistaken for that of kaudit itself.
 
 pub mod recent;
 mod table;
@@ -25,7 +25,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::{recent::RecentNamespaces, table::Table};
+use self::{recent::RecentNamespaces, table::SeriesTable};
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
@@ -34,7 +34,7 @@ use crate::model::{
     verdict::{Class, Finding, Severity, Shared},
 };
 
-/// Of a metric that is not there before it is set.
+/// Labels of a metric without labels that is absent until it is set.
 type NoLabels = [(&'static str, &'static str); 0];
 
 /// The content type of [`Metrics::encode`].
@@ -42,7 +42,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// 10 µs to 2.6 s: one evaluation.
 const EVALUATION_BUCKETS: [f64; 10] = [1e-5, 4e-5, 1.6e-4, 6.4e-4, 2.5e-3, 1e-2, 4e-2, 0.16, 0.64, 2.6];
-/// 0.5 ms to 60 s: from a change to what comes of it.
+/// 0.5 ms to 60 s: from a change to its verdict or Event.
 const LATENCY_BUCKETS: [f64; 12] = [5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,14 +81,14 @@ struct RuleLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToldLabels {
+struct ReportedLabels {
     policy: Arc<str>,
     severity: &'static str,
     result: &'static str,
     lane: &'static str,
 }
 
-/// The labels of new violations that say where they are.
+/// Labels of new violations with their namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct AppearedByRuleLabels {
     resource_namespace: Arc<str>,
@@ -135,18 +135,18 @@ struct ReloadLabels {
     result: &'static str,
 }
 
-/// Declares the metrics: what [`Metrics`] holds, what is registered and in which order they are written, all in one table. A
-/// name is that of the field, without the `kaudit_` before it and without what `OpenMetrics` puts behind it; what has
-/// buckets is a time in seconds.
+/// Declares the metrics: the fields of [`Metrics`], their registration and their order, all in one table. The name is
+/// that of the field, with the prefix `kaudit_` and the suffixes of `OpenMetrics`; a metric with buckets is a duration
+/// in seconds.
 macro_rules! metrics {
     ($($name:ident: $metric:ty, $help:literal $(, $buckets:expr)?;)*) => {
-        /// All metrics. Share it in an `Arc`; every method takes `&self` and is cheap.
+        /// All metrics. Share them in an `Arc`; all methods take `&self` and are cheap.
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            /// The reasons that were met, so that the series of a kind can be found again.
+            /// The restart reasons that occurred, so that the series of a kind can be removed.
             restart_reasons: Mutex<BTreeSet<&'static str>>,
-            /// The namespaces that new violations are counted by.
+            /// The namespaces that have series of new violations.
             recent_namespaces: Mutex<RecentNamespaces<AppearedByRuleLabels>>,
             $($name: $metric,)*
         }
@@ -179,23 +179,25 @@ metrics! {
     start_time_seconds: Gauge, "When this process began, in Unix time";
     gate_open: Gauge, "Whether the initial sync is over and evaluation has begun";
     complete: Gauge, "Whether everything in scope is known and every policy ran";
-    objects: Table<KindLabels>, "Objects known of a kind";
-    kind_state: Table<KindStateLabels>, "1 for the state that a kind is in, else 0";
-    watch_activity_timestamp_seconds: Table<KindLabels>, "When the server last said anything about a synced kind, were it that \
-        nothing has changed";
+    objects: SeriesTable<KindLabels>, "Objects known of a kind";
+    kind_state: SeriesTable<KindStateLabels>, "1 for the state that a kind is in, else 0";
+    watch_activity_timestamp_seconds: SeriesTable<KindLabels>, "When the server last said anything about a synced \
+        kind, were it that nothing has changed";
     last_change_timestamp_seconds: Gauge, "When an object was last seen to change, at first when this process began";
-    violations: Table<ViolationLabels>, "Open violations by the namespace of their objects, without those that a violation of \
-        their owner covers";
+    violations: SeriesTable<ViolationLabels>, "Open violations by the namespace of their objects, without those that a \
+        violation of their owner covers";
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
-    rule_objects: Table<RuleLabels>, "Objects that a rule applies to, by outcome; without objects whose results an owner covers";
-    violations_appeared: Family<ToldLabels, Counter>, "Violations that were reported as new, after a change of their object or \
-        when many objects were evaluated";
-    violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace of their \
-        objects; series begin with the first violation and end when others need their namespace's place";
-    violations_resolved: Family<ToldLabels, Counter>, "Violations that were reported as resolved, after a change of their object \
-        or when many objects were evaluated";
+    rule_objects: SeriesTable<RuleLabels>, "Objects that a rule applies to, by outcome; without objects whose results \
+        an owner covers";
+    violations_appeared: Family<ReportedLabels, Counter>, "Violations that were reported as new, after a change of \
+        their object or when many objects were evaluated";
+    violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace \
+        of their objects; series begin with the first violation and end when others need their namespace's place";
+    violations_resolved: Family<ReportedLabels, Counter>, "Violations that were reported as resolved, after a change \
+        of their object or when many objects were evaluated";
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
-    exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses something";
+    exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses \
+        something";
     policies: Gauge, "Policies in force";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
     bundles_stale: Gauge, "Bundles of policies that may not be the newest";
@@ -209,13 +211,14 @@ metrics! {
     evaluations: Counter, "Objects evaluated";
     evaluation: Histogram, "Time to evaluate one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
-    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was evaluated before, or like none";
+    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was evaluated before, or like \
+        none";
     shared_verdict_differences: Counter, "Objects whose results differ from those of one that looks the same";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
-    recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>, "When a recorder last wrote into the cluster, at \
-        first when it began";
+    recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>, "When a recorder last wrote into the \
+        cluster, at first when it began";
     recorder_drops: Family<DropLabels, Counter>, "What was not written, by reason";
     recorder_retries: Family<RecorderLabels, Counter>, "Writes into the cluster that failed and are tried again";
     events_superseded: Counter, "Events not written because the violation was over before";
@@ -238,7 +241,7 @@ impl Metrics {
         text
     }
 
-    /// Sets whether judging has begun, that is, whether the gate is open.
+    /// Sets whether the gate is open, that is, whether evaluation has started.
     pub fn set_gate_open(&self, open: bool) {
         self.gate_open.set(open.into());
     }
@@ -248,7 +251,7 @@ impl Metrics {
         self.complete.set(complete.into());
     }
 
-    /// Removes what was counted of a kind that is no longer served.
+    /// Removes the series of a kind that is no longer served.
     pub fn remove_kind(&self, group: &str, resource: &str) {
         self.unreadable_objects.remove(&kind(group, resource));
         for reason in self.restart_reasons.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -256,13 +259,13 @@ impl Metrics {
         }
     }
 
-    /// Sets how many results stand: for each namespace, policy, severity and outcome.
-    pub fn set_violations(&self, standing: impl IntoIterator<Item = (Arc<str>, Class, usize)>) {
+    /// Sets the number of open results by namespace, policy, severity and outcome.
+    pub fn set_violations(&self, open: impl IntoIterator<Item = (Arc<str>, Class, usize)>) {
         let row = |(resource_namespace, class, number): (_, Class, _)| {
             let (severity, result) = (severity(&class), class.outcome.word());
             (ViolationLabels { resource_namespace, policy: class.policy, severity, result }, gauge_value(number))
         };
-        self.violations.replace(standing.into_iter().map(row).collect());
+        self.violations.replace(open.into_iter().map(row).collect());
     }
 
     /// Sets how many results of dependents their owners cover.
@@ -270,7 +273,7 @@ impl Metrics {
         self.violations_covered.set(gauge_value(number));
     }
 
-    /// Sets how many objects rules apply to, by outcome.
+    /// Sets the number of objects that each rule applies to, by outcome.
     pub fn set_rule_objects(&self, rules: BTreeMap<RuleName, RuleCounts>) {
         let rows = |([policy, rule], counts): (RuleName, RuleCounts)| {
             let row = move |(outcome, number)| {
@@ -283,14 +286,15 @@ impl Metrics {
         self.rule_objects.replace(rules.into_iter().flat_map(rows).collect());
     }
 
-    /// Has series of violations that may be told, from 0 on: nobody sees that a counter grows which begins with 1.
+    /// Creates the series of violations that may be reported, with the value 0: Prometheus does not see the increase of
+    /// a counter that starts with 1.
     pub fn expect_violations(&self, class: &Class, lane: &'static str) {
         for counter in [&self.violations_appeared, &self.violations_resolved] {
-            drop(counter.get_or_create(&told(class, lane)));
+            drop(counter.get_or_create(&reported(class, lane)));
         }
     }
 
-    /// Sets how many namespaces new violations are counted by; with 0 none is named.
+    /// Sets the maximum number of namespaces with series of new violations; with 0 the namespace label is empty.
     pub fn limit_namespaces(&self, most: usize) {
         self.recent_namespaces.lock().unwrap_or_else(PoisonError::into_inner).limit(most);
     }
@@ -298,7 +302,7 @@ impl Metrics {
     /// Counts a violation that is reported as new, of an object in `namespace`.
     pub fn violation_appeared(&self, finding: &Finding, namespace: Option<&Arc<str>>, lane: &'static str) {
         let class = finding.class();
-        self.violations_appeared.get_or_create(&told(&class, lane)).inc();
+        self.violations_appeared.get_or_create(&reported(&class, lane)).inc();
         let labels = |resource_namespace| AppearedByRuleLabels {
             resource_namespace,
             policy: Arc::clone(&class.policy),
@@ -315,12 +319,12 @@ impl Metrics {
         self.violations_appeared_by_rule.get_or_create(&labels).inc();
     }
 
-    /// Counts a violation that is told to be resolved.
+    /// Counts a violation that is reported as resolved.
     pub fn violation_resolved(&self, class: &Class, lane: &'static str) {
-        self.violations_resolved.get_or_create(&told(class, lane)).inc();
+        self.violations_resolved.get_or_create(&reported(class, lane)).inc();
     }
 
-    /// Sets how many exceptions are in each state, and when the next one ends that excuses something.
+    /// Sets the number of exceptions by state, and when the next exception in use ends.
     pub fn set_exceptions(&self, exceptions: &[(ExceptionState, Option<Timestamp>)]) {
         use ExceptionState::{Active, Expiring};
         for state in ExceptionState::ALL {
@@ -334,7 +338,7 @@ impl Metrics {
         }
     }
 
-    /// Sets objects and state of all kinds that are not excluded.
+    /// Sets the number of objects and the state of all kinds that are not excluded.
     pub fn set_coverage(&self, coverage: &[Coverage]) {
         let covered = || coverage.iter().filter(|kind| kind.state != State::Excluded);
         let objects = covered().map(|known| (kind(&known.group, &known.resource), gauge_value(known.objects)));
@@ -348,66 +352,66 @@ impl Metrics {
         self.kind_state.replace(states.collect());
     }
 
-    /// Sets when the server last said anything about each synced kind, given as group and plural.
+    /// Sets when the server last sent anything about each synced kind, given as group and plural.
     pub fn set_watch_activity<'k>(&self, activity: impl IntoIterator<Item = (&'k str, &'k str, Timestamp)>) {
         let rows = activity.into_iter().map(|(group, resource, at)| (kind(group, resource), at.as_second()));
         self.watch_activity_timestamp_seconds.replace(rows.collect());
     }
 
-    /// Notes that an object changed.
+    /// Sets the time of the last change of an object.
     pub fn changed(&self, at: Timestamp) {
         self.last_change_timestamp_seconds.set(at.as_second());
     }
 
-    /// Counts an object that was judged.
+    /// Counts an evaluated object and the time it took.
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.inc();
         self.evaluation.observe(took.as_secs_f64());
     }
 
-    /// Counts a change that touches no field which a policy reads.
+    /// Counts a change of fields that no policy reads.
     pub fn change_skipped(&self) {
         self.changes_skipped.inc();
     }
 
-    /// Counts an update of the inventory, and how long it took.
+    /// Counts an update of the lookup inventory, and the time it took.
     pub fn inventory_updated(&self, took: Duration) {
         self.inventory_update.observe(took.as_secs_f64());
     }
 
-    /// Counts an evaluation of a policy that failed.
+    /// Counts a failed evaluation of a policy.
     pub fn policy_failed(&self, policy: &str) {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
     }
 
-    /// Counts an object whose verdict can be shared, by whether it was.
+    /// Counts an object whose verdict can be cached, by whether a cached result was used.
     pub fn verdict_shared(&self, shared: Shared) {
         self.shared_verdicts.get_or_create(&SharedLabels { result: shared.word() }).inc();
     }
 
-    /// Counts an object whose verdict is another one than that which was to be shared.
+    /// Counts an object whose verdict differs from the cached one that it would have shared.
     pub fn shared_verdict_differed(&self) {
         self.shared_verdict_differences.inc();
     }
 
-    /// Sets whether this replica records.
+    /// Sets whether this replica is the leader, which records.
     pub fn set_leader(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 
-    /// Notes that this replica begins to record.
+    /// Sets the time at which this replica started recording.
     pub fn recording_began(&self) {
         self.recording_start_time_seconds.get_or_create(&[]).set(Timestamp::now().as_second());
     }
 
-    /// Sets how much memory the container has and may have. Until then there are no such series.
+    /// Sets the memory usage and limit of the container. There are no such series before the first call.
     pub fn set_memory(&self, used: u64, limit: u64) {
         for (gauge, bytes) in [(&self.memory_bytes, used), (&self.memory_limit_bytes, limit)] {
             gauge.get_or_create(&[]).set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
 
-    /// Sets how many objects wait to be judged.
+    /// Sets how many objects wait to be evaluated.
     pub fn set_queue_length(&self, number: usize) {
         self.queue_length.set(gauge_value(number));
     }
@@ -433,7 +437,7 @@ impl Metrics {
         self.notifications_pending.get_or_create(&labels).set(gauge_value(number));
     }
 
-    /// Notes that a recorder begins, so that it has series before it writes.
+    /// Creates the series of a recorder that starts, before its first write.
     pub fn recorder_began(&self, recorder: impl Into<Cow<'static, str>>) {
         let labels = RecorderLabels { recorder: recorder.into() };
         drop(self.recorder_writes.get_or_create(&labels));
@@ -441,7 +445,7 @@ impl Metrics {
         self.recorder_last_write_timestamp_seconds.get_or_create(&labels).set(Timestamp::now().as_second());
     }
 
-    /// Counts a write of a recorder (`events`, `reports`, `status`), or a request of one that notifies (`notify/` and the name
+    /// Counts a write of a recorder (`events`, `reports`, `status`), or a request of a notifier (`notify/` and the name
     /// of the receiver).
     pub fn recorder_wrote(&self, recorder: impl Into<Cow<'static, str>>) {
         let labels = RecorderLabels { recorder: recorder.into() };
@@ -449,22 +453,22 @@ impl Metrics {
         self.recorder_last_write_timestamp_seconds.get_or_create(&labels).set(Timestamp::now().as_second());
     }
 
-    /// Counts what a recorder did not write, and why (`object_rate`, `forbidden`).
+    /// Counts records that a recorder dropped, by reason (`object_rate`, `forbidden`).
     pub fn recorder_dropped(&self, recorder: impl Into<Cow<'static, str>>, reason: &'static str, number: u64) {
         self.recorder_drops.get_or_create(&DropLabels { recorder: recorder.into(), reason }).inc_by(number);
     }
 
-    /// Counts a write of a recorder that failed and is tried again.
+    /// Counts a failed write of a recorder that will be retried.
     pub fn recorder_retries(&self, recorder: impl Into<Cow<'static, str>>) {
         self.recorder_retries.get_or_create(&RecorderLabels { recorder: recorder.into() }).inc();
     }
 
-    /// Counts Events that are not written because they are no longer true.
+    /// Counts Events that are not written because they are outdated.
     pub fn events_superseded(&self, number: u64) {
         self.events_superseded.inc_by(number);
     }
 
-    /// Counts a watch that had to start again, and why (`expired`, `closed`).
+    /// Counts a restart of a watch, by reason (`expired`, `closed`).
     pub fn watch_restarted(&self, group: &str, resource: &str, reason: &'static str) {
         self.restart_reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(reason);
         self.watch_restarts.get_or_create(&restart(group, resource, reason)).inc();
@@ -486,7 +490,7 @@ impl Metrics {
         self.policies_refused.set(gauge_value(number));
     }
 
-    /// Sets how many bundles of policies may not be the newest.
+    /// Sets how many policy bundles may be outdated.
     pub fn set_bundles_stale(&self, number: usize) {
         self.bundles_stale.set(gauge_value(number));
     }
@@ -509,8 +513,8 @@ fn severity(class: &Class) -> &'static str {
     class.severity.map_or("", Severity::word)
 }
 
-fn told(class: &Class, lane: &'static str) -> ToldLabels {
-    ToldLabels { policy: Arc::clone(&class.policy), severity: severity(class), result: class.outcome.word(), lane }
+fn reported(class: &Class, lane: &'static str) -> ReportedLabels {
+    ReportedLabels { policy: Arc::clone(&class.policy), severity: severity(class), result: class.outcome.word(), lane }
 }
 
 fn gauge_value(number: usize) -> i64 {

@@ -1,7 +1,7 @@
 //! Results for people and programs: one [`AuditResult`](crate::audit::result::AuditResult), many renderers.
 //!
-//! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes. Where they go is
-//! for [`write`](mod@write) to say, and what they mean for a pipeline for [`exit_code`].
+//! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes.
+//! [`write`](mod@write) writes them to their targets; [`exit_code`] is the verdict for a pipeline.
 
 mod csv;
 mod diff;

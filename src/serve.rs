@@ -1,4 +1,4 @@
-//! What kaudit serves about itself over HTTP.
+//! The HTTP servers: health, metrics, status and the page.
 
 pub mod access;
 pub mod admin;

@@ -1,7 +1,8 @@
-//! The namespaces that new violations are counted by.
+//! The namespaces with series of new violations.
 //!
-//! Invariant: at most [`RecentNamespaces::limit`] namespaces have series of their own, whatever a cluster holds. A namespace
-//! keeps its series for [`KEPT`] after its last new violation, so that no alert loses them while it looks back.
+//! Invariant: at most [`RecentNamespaces::limit`] namespaces have series of their own, whatever the size of the
+//! cluster. A namespace keeps its series for [`KEPT`] after its last new violation, so that alerts do not lose them
+//! while they look back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The name under which the namespaces are summed up that are not named; no namespace can have it.
+/// The label of all other namespaces; not a valid namespace name.
 pub const OTHER: &str = "_other";
 
 /// How long a namespace keeps its series; alerts look back 15 minutes.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// The namespaces that had a new violation last, each with the labels of its series.
+/// The namespaces with the most recent new violations, with the labels of their series.
 #[derive(Debug)]
 pub(super) struct RecentNamespaces<L> {
     most: usize,
@@ -35,14 +36,15 @@ impl<L> Default for RecentNamespaces<L> {
 }
 
 impl<L: Clone + Ord> RecentNamespaces<L> {
-    /// Sets how many namespaces have series of their own.
+    /// Sets the maximum number of namespaces with series of their own.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Returns the labels of the series in which a violation counts, and the series that end because their namespace gives
-    /// way. `labels` makes the labels from the name that the namespace has in them: its own, [`OTHER`] if too many others had
-    /// violations lately, and nothing if namespaces are not named or the object is in none.
+    /// Returns the labels of the series that counts a violation, and the series to remove because their namespace is
+    /// displaced. `labels` creates the labels from the namespace's label value: its name, [`OTHER`] if too many other
+    /// namespaces had recent violations, or an empty string if namespaces are not labelled or the object is
+    /// cluster-scoped.
     pub(super) fn label(
         &mut self,
         namespace: Option<&Arc<str>>,
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_keeps_its_series_for_an_hour_and_no_more_have_any() {
+    fn namespaces_keep_their_series_for_an_hour_within_the_limit() {
         let mut recent = RecentNamespaces::default();
         let begin = Instant::now();
         let mut label = |namespace: &str, rule: &str, minutes: u64, most: usize| {

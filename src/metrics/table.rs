@@ -1,4 +1,5 @@
-//! A gauge whose series are set all at once, so that none outlives what it is about, and no scrape sees half of them.
+//! A gauge whose series are replaced together, so that no series becomes stale and a scrape never sees a partial
+//! update.
 
 use std::{
     fmt,
@@ -12,28 +13,28 @@ use prometheus_client::{
 
 /// The series with their values. Clones share them.
 #[derive(Debug)]
-pub(super) struct Table<L>(Arc<Mutex<Vec<(L, i64)>>>);
+pub(super) struct SeriesTable<L>(Arc<Mutex<Vec<(L, i64)>>>);
 
-impl<L> Table<L> {
+impl<L> SeriesTable<L> {
     /// Replaces all series.
     pub(super) fn replace(&self, rows: Vec<(L, i64)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 }
 
-impl<L> Default for Table<L> {
+impl<L> Default for SeriesTable<L> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<L> Clone for Table<L> {
+impl<L> Clone for SeriesTable<L> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<L: EncodeLabelSet + fmt::Debug> EncodeMetric for Table<L> {
+impl<L: EncodeLabelSet + fmt::Debug> EncodeMetric for SeriesTable<L> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.iter().try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value))
@@ -48,6 +49,6 @@ impl<L: EncodeLabelSet + fmt::Debug> EncodeMetric for Table<L> {
     }
 }
 
-impl<L> TypedMetric for Table<L> {
+impl<L> TypedMetric for SeriesTable<L> {
     const TYPE: MetricType = MetricType::Gauge;
 }

@@ -25,7 +25,7 @@ fn finding(class: &Class) -> Finding {
     Finding { rule, outcome, severity, ..Finding::object_error("") }
 }
 
-/// Everything once.
+/// Updates each metric at least once.
 fn sample() -> Metrics {
     let metrics = Metrics::default();
     metrics.set_gate_open(true);
@@ -74,7 +74,7 @@ fn sample() -> Metrics {
 fn names_and_labels_are_a_contract() {
     let mut text = sample().encode().replace(env!("CARGO_PKG_VERSION"), "VERSION");
     assert!(text.ends_with("# EOF\n"));
-    // The series of a family have no order of their own.
+    // The series of a family are unordered.
     let states = |line: &&str| line.starts_with("kaudit_exceptions{");
     let mut exceptions: Vec<&str> = text.lines().filter(states).collect();
     exceptions.sort_unstable();
@@ -84,7 +84,7 @@ fn names_and_labels_are_a_contract() {
 }
 
 #[test]
-fn what_is_gone_leaves_no_series() {
+fn removed_kinds_and_exceptions_leave_no_series() {
     let metrics = sample();
     metrics.set_coverage(&[deployments(State::Excluded)]);
     metrics.set_watch_activity([]);

@@ -1,13 +1,13 @@
-//! Results for spreadsheets: one row a result, with a head.
+//! Results for spreadsheets: a header row, then one row per result.
 //!
-//! Each cell is one line without control characters. A cell that a spreadsheet would take for a formula begins with an apostrophe, as
-//! OWASP recommends, since names and messages are written by others.
+//! Each cell is one line without control characters. A cell that a spreadsheet would evaluate as a formula is prefixed
+//! with an apostrophe, as OWASP recommends, because users and policies choose the names and messages.
 
 use std::io;
 
 use csv::Writer;
 
-use super::{names::worst_first, rules::Rules, safe::shown_line};
+use super::{names::worst_first, rules::RuleCatalog, safe::shown_line};
 use crate::{audit::result::AuditResult, model::verdict::Severity};
 
 const HEAD: [&str; 15] = [
@@ -27,12 +27,12 @@ const HEAD: [&str; 15] = [
     "id",
     "cluster",
 ];
-/// What formulas begin with.
+/// The first characters of formulas.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
-/// Writes all results, the worst first.
+/// Writes all results, the most severe first.
 pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    let rules = Rules::of(result);
+    let rules = RuleCatalog::of(result);
     let mut rows = Writer::from_writer(Vec::new());
     rows.write_record(HEAD)?;
     for entry in worst_first(&result.results) {
@@ -75,7 +75,7 @@ mod tests {
     };
 
     #[test]
-    fn cells_are_quoted_and_no_formulas() {
+    fn cells_are_quoted_and_formulas_disarmed() {
         let pod = resource("v1", "Pod", "shop", "web");
         let results = ["=HYPERLINK(\"x\")", "a, \"b\"\n::error::c", "plain"]
             .map(|message| entry(pod.clone(), "images", "deny", Outcome::Fail, message));

@@ -1,4 +1,4 @@
-//! What two results differ in, for people, programs and pull requests: one [`AuditDiff`], three renderers.
+//! The comparison of two results, for people, programs and pull requests: one [`AuditDiff`], three renderers.
 
 mod markdown;
 mod text;
@@ -10,7 +10,7 @@ use clap::ColorChoice;
 use super::{
     exit::FailOn,
     format::{Format, RenderOptions, Target},
-    names::Names,
+    names::ObjectNames,
     safe::{Guarded, shown_line, write_json_pretty},
     style::{Paint, count},
     summary::unread,
@@ -24,13 +24,13 @@ use crate::{
     model::verdict::{Outcome, Severity},
 };
 
-/// Rules that are named.
+/// Number of rules listed by name.
 const RULES: usize = 10;
 
-/// Writes `diff` to every target. Formats that a comparison is not written in are refused when options are read.
+/// Writes `diff` to every target. Formats that a comparison does not support are rejected when the options are parsed.
 ///
 /// # Errors
-/// When a file or standard output cannot be written to.
+/// If a file or standard output cannot be written.
 pub fn write_diff(targets: &[Target], diff: &AuditDiff, color: ColorChoice) -> anyhow::Result<()> {
     write_targets(targets, color, |format, options, out| render(format, diff, options, out))
 }
@@ -46,8 +46,8 @@ fn render(format: Format, diff: &AuditDiff, options: &RenderOptions, out: &mut d
     }
 }
 
-/// Returns the exit code of a comparison: 1 if something counts by `fail_on` that did not before, else 3 where not all that
-/// appears is known, else 0.
+/// Returns the exit code of a comparison: 1 if a result counts by `fail_on` that did not count before, else 3 if the
+/// comparison is incomplete, else 0.
 pub fn diff_exit_code(diff: &AuditDiff, fail_on: FailOn) -> u8 {
     let counts = |entry: &Entry| fail_on.counts(entry.result, entry.severity);
     let counted = |changed: &ChangedEntry| fail_on.counts(changed.before.result, changed.before.severity);
@@ -61,7 +61,7 @@ pub fn diff_exit_code(diff: &AuditDiff, fail_on: FailOn) -> u8 {
     }
 }
 
-/// Returns the classes that are not empty, as `2 appear (1 fail, 1 warn)`; what stays is always named.
+/// Returns the non-empty classes, such as `2 appear (1 fail, 1 warn)`; the unchanged violations are always included.
 fn counts(diff: &AuditDiff) -> Vec<String> {
     let Tally { appears, changes, resolves, stays, incomparable } = diff.summary;
     let verb = |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
@@ -82,10 +82,10 @@ fn counts(diff: &AuditDiff) -> Vec<String> {
     counts
 }
 
-/// Returns the classes of what is new in a few words.
+/// Returns the classes that differ, in a few words.
 fn headline(diff: &AuditDiff) -> String {
     let mut counts = counts(diff);
-    // That something stays is no news.
+    // Unchanged violations are not worth a headline.
     if counts.len() > 1 {
         counts.retain(|count| !count.ends_with(" stay") && !count.ends_with(" stays"));
         return counts.join(", ");
@@ -100,7 +100,7 @@ fn outcomes(entries: &[Entry]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns everything as one sentence.
+/// Returns all counts as one sentence.
 fn sentence(diff: &AuditDiff) -> String {
     let [old, new] = [&diff.before, &diff.after].map(|result: &DiffedResult| {
         format!("{} ({}, {})", result.name, count(result.summary.objects, "object"), count(result.rules, "rule"))
@@ -108,7 +108,7 @@ fn sentence(diff: &AuditDiff) -> String {
     format!("{old} to {new}: {}", counts(diff).join(", "))
 }
 
-/// Returns what there is to say beside violations: rules that come and go, and what was not judged.
+/// Returns remarks other than violations: added and removed rules, and what was not evaluated.
 fn notes(diff: &AuditDiff, paint: Paint) -> Vec<String> {
     let rules = [("new", &diff.added_rules), ("removed", &diff.removed_rules)];
     let rules = rules.into_iter().filter(|(_, rules)| !rules.is_empty()).map(|(word, rules)| {
@@ -118,7 +118,7 @@ fn notes(diff: &AuditDiff, paint: Paint) -> Vec<String> {
         format!("{word} {}: {}{more}", if rules.len() == 1 { "rule" } else { "rules" }, named.join(", "))
     });
     let mut notes: Vec<String> = rules.collect();
-    // Where both judged the same objects they have the same gaps.
+    // Two results of the same objects have the same gaps.
     for (result, other) in [(&diff.after, &diff.before), (&diff.before, &diff.after)] {
         let gaps = unread(&result.coverage, &result.refused, paint);
         let same = unread(&other.coverage, &other.refused, paint);
@@ -132,15 +132,15 @@ fn notes(diff: &AuditDiff, paint: Paint) -> Vec<String> {
     notes
 }
 
-/// Looks at all objects that are named.
-fn names(diff: &AuditDiff) -> Names<'_> {
+/// Collects the names of all objects in the comparison.
+fn names(diff: &AuditDiff) -> ObjectNames<'_> {
     let changes = diff.changes.iter().map(|changed| &changed.after);
     let errors = diff.errors.iter().map(|failed| &failed.entry);
     let incomparable = diff.incomparable.iter().map(|one| &one.entry);
-    Names::of(diff.appears.iter().chain(&diff.resolves).chain(changes).chain(errors).chain(incomparable))
+    ObjectNames::of(diff.appears.iter().chain(&diff.resolves).chain(changes).chain(errors).chain(incomparable))
 }
 
-/// Returns the name of a side as its report calls it.
+/// Returns the word for a side.
 fn side(side: Side) -> &'static str {
     match side {
         Side::Before => "before",
@@ -155,13 +155,13 @@ fn reason(diff: &AuditDiff, one: &OneSidedEntry) -> String {
     format!("in {}, {}", other.name, one.reason)
 }
 
-/// A column of a table of counts.
+/// A column of a count table.
 struct Column {
     title: &'static str,
     count: fn(&Tally) -> usize,
 }
 
-/// Returns the columns of a table of counts; what is not compared has one where there is such a thing.
+/// Returns the columns of a count table; "not compared" only if there are such violations.
 fn columns(diff: &AuditDiff) -> Vec<Column> {
     let mut columns = vec![
         Column { title: "appears", count: |tally| tally.appears },
@@ -175,25 +175,25 @@ fn columns(diff: &AuditDiff) -> Vec<Column> {
     columns
 }
 
-/// Returns the rows of a table of counts: what differs somewhere, where most appears first.
+/// Returns the rows of a count table that contain a difference, those with the most new violations first.
 fn rows(all: impl Iterator<Item = (String, Tally)>) -> Vec<(String, Tally)> {
     let mut rows: Vec<(String, Tally)> = all.filter(|(_, tally)| tally.differs()).collect();
     rows.sort_by_key(|(_, tally)| (Reverse(tally.appears), Reverse(tally.changes)));
     rows
 }
 
-/// Returns the counts of each rule.
+/// Returns the counts by rule.
 fn by_rule(diff: &AuditDiff) -> Vec<(String, Tally)> {
     rows(diff.rules.iter().map(|rule| (format!("{}/{}", rule.policy, rule.rule), rule.tally)))
 }
 
-/// Returns the counts of each namespace.
+/// Returns the counts by namespace.
 fn by_namespace(diff: &AuditDiff) -> Vec<(String, Tally)> {
     let name = |namespace: Option<&str>| namespace.unwrap_or("(none)").to_owned();
     rows(diff.namespaces.iter().map(|one| (name(one.namespace.as_deref()), one.tally)))
 }
 
-/// Returns what changed of a violation, as `warn → fail`; its message if nothing else did.
+/// Returns what changed in a violation, such as `warn → fail`; `None` if only its message changed.
 fn change(changed: &ChangedEntry) -> Option<String> {
     let (before, after) = (&changed.before, &changed.after);
     let word = |severity: Option<Severity>| severity.map_or("no severity", Severity::word);

@@ -1,6 +1,6 @@
-//! Drafts of exceptions for the violations that there are.
+//! Drafts of exceptions for the current violations.
 //!
-//! What is left to write is the reason: a draft without one is refused.
+//! The user must add a reason: a draft without one is rejected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,22 +18,23 @@ use crate::{
     source::selection::KindPattern,
 };
 
-/// How long a draft is for.
+/// How long a drafted exception is valid.
 const TERM: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Above the draft of an exception that only the operator of kaudit can make.
+/// The comment above a draft that only the operator of kaudit can use.
 const FOR_OPERATOR: &str = "# Only for --exceptions: a namespace cannot excuse this\n";
-/// Longest readable part of a name, in bytes: the rest of the 253 that the API server takes is for a hash.
+/// Maximum length of the readable part of a name, in bytes; the rest of the 253 allowed by the API server is left for a
+/// hash.
 const READABLE_NAME_BYTES: usize = 200;
 
-/// What one draft is about, apart from the names of the objects: never several kinds, as an exception for kinds and names is
-/// for every pair of them, also for objects that do not exist yet.
+/// The scope of one draft, without the names of the objects. It has exactly one kind, because an exception with several
+/// kinds and names covers every combination of them, including objects that do not exist yet.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct DraftScope<'a> {
     policy: &'a str,
     rule: &'a str,
     namespace: Option<&'a str>,
     kind: String,
-    /// The namespace may not excuse it, so that the draft applies only as a file of the operator's.
+    /// The namespace may not excuse this violation, so the draft only works in a file of the operator.
     for_operator: bool,
 }
 
@@ -50,8 +51,8 @@ impl<'a> DraftScope<'a> {
         }
     }
 
-    /// Returns a name that the API server takes, an RFC 1123 subdomain, and that no draft about other objects has: applying
-    /// one must not replace another.
+    /// Returns a name that is a valid RFC 1123 subdomain and unique to these objects, so that applying one draft does
+    /// not replace another.
     fn name(&self, objects: &BTreeSet<&str>) -> String {
         let parts = [self.policy, self.rule, self.namespace.unwrap_or_default(), &self.kind];
         let hash = Digest::of_parts(u64::to_be_bytes, parts.into_iter().chain(objects.iter().copied())).half();
@@ -64,10 +65,10 @@ impl<'a> DraftScope<'a> {
         format!("{readable}-{:08x}", hash >> 96)
     }
 
-    /// Returns the exception for some objects as YAML.
+    /// Returns the exception for these objects as YAML.
     fn draft(&self, objects: &BTreeSet<&str>, last_day: &str) -> anyhow::Result<String> {
         if self.kind.parse::<KindPattern>().is_err() {
-            // One exception that cannot be read would make the whole file unusable.
+            // One invalid exception would make the whole file unusable.
             let Self { policy, rule, kind, .. } = self;
             let note = format!("# No draft for {policy}/{rule}: {kind:?} is not a valid kind");
             return Ok(shown_line(&note) + "\n");
@@ -92,11 +93,11 @@ impl<'a> DraftScope<'a> {
     }
 }
 
-/// Returns an exception for each rule, namespace and kind of results, as YAML documents, valid for 30 days from `now`. Those
-/// that the namespace may not make itself say so.
+/// Returns one exception per rule, namespace and kind as YAML documents, valid for 30 days from `now`. A comment marks
+/// those that only the operator can use.
 ///
 /// # Errors
-/// When it cannot be written as YAML, which no result makes happen.
+/// If the YAML cannot be serialized, which no result causes.
 pub(crate) fn drafts(result: &AuditResult, entries: &[&Entry], now: Timestamp) -> anyhow::Result<String> {
     let mut scopes: BTreeMap<DraftScope<'_>, BTreeSet<&str>> = BTreeMap::new();
     for entry in entries {
@@ -105,7 +106,7 @@ pub(crate) fn drafts(result: &AuditResult, entries: &[&Entry], now: Timestamp) -
     let last_day = now.saturating_add(TERM)?.strftime("%Y-%m-%d").to_string();
     let mut documents = Vec::new();
     for (scope, objects) in &scopes {
-        // One with more names is invalid in a cluster.
+        // The CRD rejects an exception with more names.
         let objects: Vec<_> = objects.iter().copied().collect();
         for part in objects.chunks(MOST_ITEMS) {
             documents.push(scope.draft(&part.iter().copied().collect(), &last_day)?);
@@ -134,7 +135,7 @@ mod tests {
         serde_json::from_value(entry).unwrap()
     }
 
-    /// The documents of one draft of all entries.
+    /// Returns the documents drafted for all entries.
     fn documents(entries: &[&Entry]) -> Vec<serde_json::Value> {
         let text = drafts(&AuditResult::sample(0), entries, Timestamp::UNIX_EPOCH).unwrap();
         let documents = text.split("---\n").filter(|document| !document.starts_with("# No draft"));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_has_as_many_names_as_an_exception_of_a_cluster_may_have() {
+    fn drafts_respect_the_maximum_number_of_names_of_an_exception() {
         let entries: Vec<_> = (0..250).map(|number| entry("p", "deny", "Pod", &format!("{number:03}"))).collect();
         let drafts = documents(&entries.iter().collect::<Vec<_>>());
         let names: Vec<_> = drafts.iter().map(|draft| draft["spec"]["match"]["names"].as_array().unwrap()).collect();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn no_draft_replaces_another() {
+    fn drafts_have_unique_names() {
         let long = "x".repeat(300);
         let longer = format!("{long}y");
         let policies = ["a.b", "a_b", "A.b", "политика", "規則", &long, &longer, "a"];
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_that_a_namespace_cannot_apply_say_so() {
+    fn drafts_for_the_operator_only_are_marked() {
         let entries = [("open", "a"), ("fixed", "b")].map(|(policy, name)| entry(policy, "deny", "Pod", name));
         let summary = |name: &str, excusable| PolicySummary {
             name: name.to_owned(),
@@ -212,7 +213,7 @@ mod tests {
         let (fixed, open) = text.split_once("---\n").unwrap();
         assert!(fixed.starts_with(FOR_OPERATOR) && fixed.contains("name: fixed\n"), "{text}");
         assert!(!open.contains('#') && open.contains("name: open\n"), "{text}");
-        // What is in no namespace is excused by no object of one.
+        // A cluster-scoped object cannot be excused by a PolicyException in a namespace.
         let mut node = entry("open", "deny", "Node", "a");
         node.resource =
             std::sync::Arc::new(crate::model::object::ObjectRef { namespace: None, ..(*node.resource).clone() });
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_in_a_name_is_shown_and_stays_the_same() {
+    fn hidden_characters_in_a_name_are_escaped_and_preserved() {
         let name = "we\u{202e}b\u{e0041}\u{200b}";
         let entry = entry("p\u{2066}", "deny\u{feff}", "Pod", name);
         let text = drafts(&AuditResult::sample(0), &[&entry], Timestamp::UNIX_EPOCH).unwrap();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_none_spoils_no_other_draft() {
+    fn an_invalid_kind_does_not_spoil_other_drafts() {
         let entries = [entry("p", "deny", "Pod", "a"), entry("p", "deny", "no kind\nat all", "b")];
         let text = drafts(&AuditResult::sample(0), &entries.each_ref(), Timestamp::UNIX_EPOCH).unwrap();
         assert!(text.lines().any(|line| line.starts_with("# No draft for p/deny: ")), "{text}");

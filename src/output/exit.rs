@@ -7,7 +7,7 @@ use crate::{
     model::verdict::{Outcome, Severity},
 };
 
-/// The least violation that makes the exit code 1.
+/// The least severe violation that makes the exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     /// Fail and warn, if critical
@@ -29,8 +29,8 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether a result is reason enough for the exit code 1. By severity, a fail without one counts, and a warn without one does
-    /// not.
+    /// Whether a result makes the exit code 1. With a severity threshold, a fail without a severity counts, and a warn
+    /// without one does not.
     pub fn counts(self, result: Outcome, severity: Option<Severity>) -> bool {
         let from = |least: Severity| {
             let is_severe = severity.map_or(result == Outcome::Fail, |severity| severity <= least);
@@ -49,8 +49,8 @@ impl FailOn {
     }
 }
 
-/// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`, else 3 where something was not judged,
-/// not compared with the baseline, or not `recorded` that was to be, else 0.
+/// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`; else 3 if the audit is
+/// incomplete, a policy failed, the baseline could not be compared completely, or results were not `recorded`; else 0.
 pub fn exit_code(result: &AuditResult, fail_on: FailOn, recorded: bool) -> u8 {
     let summary = &result.summary;
     let is_incomparable = result.baseline.as_ref().is_some_and(|baseline| !baseline.incomparable.is_empty());

@@ -1,4 +1,4 @@
-//! How results are written, and where to.
+//! Output formats and targets.
 
 use std::path::PathBuf;
 
@@ -11,25 +11,25 @@ use super::tree::WorkTree;
 pub enum Format {
     /// For people: grouped by object.
     Text,
-    /// One document: the [`AuditResult`].
+    /// One document: the [`AuditResult`](crate::audit::result::AuditResult).
     Json,
-    /// One line a result, and a last line with everything else.
+    /// One line per result, then one line with the summary.
     Ndjson,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
     /// `JUnit` XML.
     Junit,
-    /// One row a result.
+    /// One row per result.
     Csv,
-    /// Workflow commands of GitHub.
+    /// GitHub workflow commands.
     Github,
-    /// Code quality of GitLab.
+    /// GitLab code quality report.
     Gitlab,
-    /// A summary of a job, or a comment on a pull request.
+    /// For a job summary or a comment on a pull request.
     Markdown,
-    /// One page that needs no network.
+    /// A self-contained page that needs no network.
     Html,
-    /// The reports that the long run would write.
+    /// The reports that the long run writes.
     Openreport,
 }
 
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// Whether the format has a line for each violation that comes or goes.
+    /// Whether the format can be streamed: one line for each new or resolved violation.
     pub fn streams(self) -> bool {
         matches!(self, Self::Text | Self::Ndjson)
     }
@@ -66,7 +66,7 @@ pub struct Target {
     pub file: Option<PathBuf>,
 }
 
-/// Where Markdown goes, which says how much of it there may be.
+/// Where Markdown is published, which limits its size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Place {
     /// The summary of a job
@@ -77,8 +77,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns how many bytes fit. A summary of GitHub's may have 1 MiB a step, and one that has more fails to be shown while
-    /// the job succeeds; for a comment 65,536 characters are reported.
+    /// Returns the maximum size in bytes. GitHub allows a summary 1 MiB per step; it does not show a larger one, and
+    /// the job still succeeds. A comment may have 65,536 characters.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::Summary => 900 * 1_024,
@@ -87,28 +87,28 @@ impl Place {
     }
 }
 
-/// What a reader takes: colours and width of a terminal are for text, the place is for Markdown.
+/// Options of the renderers: colours and width apply to text, the place to Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Whether text has ANSI colours.
     pub color: bool,
     /// Columns to wrap at; `usize::MAX` does not wrap.
     pub width: usize,
-    /// Whether text has titles and links of rules.
+    /// Whether text includes titles and links of rules.
     pub verbose: bool,
-    /// Whether text has tables only.
+    /// Whether text consists of tables only.
     pub summary: bool,
-    /// Where Markdown goes.
+    /// Where Markdown is published.
     pub place: Place,
-    /// The repository that files are in, where a format names files as it does.
+    /// The work tree, for formats that name files relative to the repository.
     pub tree: Option<WorkTree>,
-    /// The id of the run in SARIF.
+    /// The run id in SARIF.
     pub sarif_id: Option<String>,
     /// The name of reports.
     pub report_name: Option<String>,
 }
 
-/// Plain and unwrapped, as for a file or a pipe.
+/// Plain and unwrapped, for a file or a pipe.
 impl Default for RenderOptions {
     fn default() -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! Results in the forms that the tools of pipelines and clusters take.
+//! Results in the formats that CI and cluster tools read.
 //!
-//! Each is a pure function of the [`AuditResult`](crate::audit::result::AuditResult), within the limits of what reads it:
-//! what is beyond them is cut by severity, and the form says how much that is. What was not judged is in each.
+//! Each renderer is a pure function of the [`AuditResult`](crate::audit::result::AuditResult) and respects the limits
+//! of its consumer: the least severe results are cut first, and the output says how many. Each format includes what was
+//! not evaluated.
 
 mod anchor;
 mod github;

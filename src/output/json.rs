@@ -1,9 +1,9 @@
-//! Results for programs: `json`, one document, and `ndjson`, one line a result.
+//! Results for programs: `json`, one document, and `ndjson`, one line per result.
 //!
-//! `ndjson` of a finished audit is one [`Entry`] a line, each complete in itself, and a last line that has `kind:
-//! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. A reader that has not seen
-//! the last line has not seen everything. In the long run there is no last line: each line is an `Entry` with `event`
-//! (`appeared`, `resolved` or `happened`) and `time`.
+//! `ndjson` of a finished audit is one [`Entry`] per line, each complete in itself, and a last line that has `kind:
+//! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. Output without the last
+//! line is truncated. In the long run there is no last line: each line is an `Entry` with `event` (`appeared`,
+//! `resolved` or `happened`) and `time`.
 
 use std::io;
 
@@ -67,7 +67,7 @@ pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     out.write_all(b"\n")
 }
 
-/// Writes one line a result, and the last line.
+/// Writes one line per result, and the last line.
 pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     for entry in &result.results {
         line(entry, out)?;
@@ -92,7 +92,7 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     line(&last, out)
 }
 
-/// Writes what happened to one violation.
+/// Writes one lifecycle event of a violation.
 pub(super) fn stream_line(
     event: Lifecycle,
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! The names of rules and objects, and the order of results, as people read them.
+//! Readable names of rules and objects, and the order of results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,14 @@ use crate::{
     model::{object::ObjectRef, text::dependents},
 };
 
-/// Names objects so that two of one kind's name and different groups are told apart.
-pub(super) struct Names<'r> {
-    /// Kinds that more than one group has, so that their name alone says too little.
+/// ObjectNames objects so that kinds with the same name in different groups are distinguished.
+pub(super) struct ObjectNames<'r> {
+    /// Kinds that occur in more than one group, so that their names need the group.
     ambiguous: BTreeSet<&'r str>,
 }
 
-impl<'r> Names<'r> {
-    /// Looks at all objects that will be named.
+impl<'r> ObjectNames<'r> {
+    /// Collects the kinds of all objects that will be named.
     pub(super) fn of(entries: impl IntoIterator<Item = &'r Entry>) -> Self {
         let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for resource in entries.into_iter().map(|entry| &*entry.resource) {
@@ -38,7 +38,7 @@ pub(super) fn rule_name(entry: &Entry) -> String {
     shown_line(&format!("{}/{}", entry.policy, entry.rule))
 }
 
-/// Returns the name of an object alone.
+/// Returns the name of an object, with or without the group of its kind.
 pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
     let mut name = resource.cluster_prefix() + &resource.kind;
     if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
@@ -49,8 +49,8 @@ pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
     shown_line(&format!("{name} {namespace}{slash}{}", resource.name))
 }
 
-/// Returns the message of a result, which may have several lines and is never empty, for how many dependents it stands, and
-/// what excuses it.
+/// Returns the message of a result with the number of dependents it covers and its excuse. It may have several lines
+/// and is never empty.
 pub(super) fn message(entry: &Entry) -> String {
     let message = shown(&entry.message);
     let mut message = if message.trim().is_empty() { "(no message)" } else { message.trim_end() }.to_owned();
@@ -63,17 +63,17 @@ pub(super) fn message(entry: &Entry) -> String {
     message
 }
 
-/// Whether a result is in the baseline: whoever has one wants to see what is new.
+/// Whether a result is in the baseline, and so is left out: a baseline is used to see new results only.
 pub(super) fn is_known(entry: &Entry) -> bool {
     entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline())
 }
 
-/// Returns what sorts the worst results first.
+/// Returns a key that sorts the most severe results first.
 pub(super) fn urgency(entry: &Entry) -> impl Ord + use<> {
     (entry.result, entry.severity.is_none(), entry.severity)
 }
 
-/// Returns the results that are not in the baseline, the worst first and otherwise in their order.
+/// Returns the results that are not in the baseline, the most severe first and otherwise in their order.
 pub(super) fn worst_first(entries: &[Entry]) -> Vec<&Entry> {
     let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_known(entry)).collect();
     sorted.sort_by_key(|entry| urgency(entry));

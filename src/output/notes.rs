@@ -1,4 +1,4 @@
-//! Notes to the user on standard error, beside the results and the log.
+//! Notes to the user on standard error, separate from the results and the log.
 
 use std::{
     io::{self, Write as _},
@@ -7,10 +7,10 @@ use std::{
 
 use super::safe::shown_lines;
 
-/// Whether notes are left out: the option `--quiet` of this process.
+/// Whether notes are suppressed: the option `--quiet` of this process.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Leaves out all further notes.
+/// Suppresses all further notes.
 pub fn silence() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -18,7 +18,7 @@ pub fn silence() {
 /// Writes a line for the user to standard error.
 pub fn note(text: &str) {
     if !QUIET.load(Ordering::Relaxed) {
-        // Nothing is left to report to where standard error is closed.
+        // If standard error is closed, there is nowhere to report the failure.
         let _closed = writeln!(io::stderr(), "note: {}", shown_lines(text));
     }
 }

@@ -1,9 +1,9 @@
-//! The page: what stands and what changed, for whoever leaves a browser open.
+//! The page: open violations and recent changes, for a browser.
 //!
-//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](PageQuery). Out: HTML, or JSON; or one file
-//! that holds everything, for the audit of a pipeline. Every view
-//! is a URL, works without the script, and shows text from policies and objects as text. The order is that of the questions:
-//! may I trust it, what is new, how bad is it, whose is it, what is to be done.
+//! Input: one [`AuditResult`], its [context](PageContext) and a [query](PageQuery). Output: HTML or JSON, or one
+//! self-contained file for the audit of a pipeline. Every view has a URL, works without the script, and escapes text
+//! from policies and objects. The order of the sections follows the reader's questions: can I trust it, what is new,
+//! how severe is it, who owns it, and what is to be done.
 
 mod document;
 mod file;
@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(super) use self::file::render;
-use self::owners::Owner;
+use self::owners::OwnerResults;
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
     filter::PageQuery,
@@ -34,48 +34,48 @@ use crate::audit::{
     result::{AuditResult, Entry, Summary},
 };
 
-/// The script of the page, which fetches it again when the result has changed.
+/// The script of the page, which reloads it when the result has changed.
 pub const SCRIPT: &str = include_str!("page/script.js");
 
-/// What there is to know about a result beside the result.
+/// Data about a result that is not part of it.
 #[derive(Debug, Clone)]
-pub struct About {
-    /// When the result was so.
+pub struct PageContext {
+    /// When the result was read.
     pub at: Timestamp,
-    /// When this process began: what ended before is not known.
+    /// When this process started; violations that were resolved earlier are unknown.
     pub began: Timestamp,
     /// When an object was last seen to change.
     pub changed: Option<Timestamp>,
-    /// Whether judging has begun; if not, how many lists were read, and of how many.
+    /// Before evaluation starts, the number of lists that were read, and their total; then `None`.
     pub syncing: Option<(usize, usize)>,
     /// Objects that wait to be evaluated.
     pub waiting: usize,
     /// The revision of the policies in force.
     pub policies: String,
-    /// Why newer policies are not in force, and the like.
+    /// Problems that the result does not contain, for example why newer policies are not in force.
     pub problems: Vec<String>,
 }
 
-/// Where results are: namespaces, and `None` for what is in none.
+/// Places of results: namespaces, and `None` for cluster-scoped objects.
 pub type Places = BTreeSet<Option<Arc<str>>>;
 
-/// A result that is ready to be shown, again and again.
+/// A result prepared for rendering many views.
 #[derive(Debug)]
 pub struct Page {
-    /// Without what an owner stands for, the worst first.
+    /// Without results covered by an owner, the most severe first.
     result: AuditResult,
-    about: About,
-    /// Where anything is that it tells of.
+    about: PageContext,
+    /// The places of all results, resolved violations and exceptions.
     places: Places,
-    /// Whether results of other places were left out.
+    /// Whether results in other places were left out.
     is_part: bool,
 }
 
 impl Page {
-    /// Prepares a result, which takes as long as sorting it.
-    pub fn new(mut result: AuditResult, about: About) -> Self {
+    /// Prepares a result; costs a sort of its entries.
+    pub fn new(mut result: AuditResult, about: PageContext) -> Self {
         result.roll_up();
-        // What is not judged yet must not be called clean.
+        // Objects that are not evaluated yet must not count as clean.
         result.complete &= about.syncing.is_none() && about.waiting == 0;
         result.results.sort_by(|a, b| (urgency(a), a.order()).cmp(&(urgency(b), b.order())));
         let ended = result.ended.iter().map(|ended| &ended.entry);
@@ -84,13 +84,13 @@ impl Page {
         Self { result, about, places, is_part: false }
     }
 
-    /// Returns where anything is that the page tells of.
+    /// Returns the places of all results, resolved violations and exceptions.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Returns the page of what is in these places, for somebody who may not see all: their results, and counts of them. How
-    /// many objects were judged, and what could not be, is said of the whole, as in the status of the `Audit`.
+    /// Returns the page for a reader who may only see these places: their results, and counts of them. The number of
+    /// evaluated objects and the gaps are those of the whole, as in the status of the `Audit`.
     #[must_use]
     pub fn part(&self, places: &Places) -> Self {
         let sees = |entry: &Entry| places.contains(&place(entry));
@@ -124,7 +124,7 @@ impl Page {
         Self { result, about: self.about.clone(), places: places.clone(), is_part: true }
     }
 
-    /// Returns the HTML of all that the query asks for, and for whom, if somebody has signed in.
+    /// Returns the HTML of the view that the query selects; `reader` is the name of the user who has signed in.
     pub fn html(&self, query: &PageQuery, reader: Option<&str>) -> String {
         match self.object(query) {
             Some(owner) => html::object(self, &owner, query, reader).into_string(),
@@ -132,13 +132,13 @@ impl Page {
         }
     }
 
-    /// Returns the JSON of what the query asks for: the counts of everything, and the results that are left.
+    /// Returns the JSON of the view that the query selects: the summary of everything, and the selected results.
     ///
     /// # Errors
     /// None in practice: it is written to memory.
     pub fn json(&self, query: &PageQuery) -> io::Result<Vec<u8>> {
         #[derive(Serialize)]
-        struct Left<'p> {
+        struct SelectedResults<'p> {
             complete: bool,
             summary: &'p Summary,
             results: Vec<&'p Entry>,
@@ -148,24 +148,24 @@ impl Page {
             None => self.entries(query).collect(),
         };
         let mut json = Vec::new();
-        write_json(&mut json, &Left { complete: self.result.complete, summary: &self.result.summary, results })?;
+        write_json(&mut json, &SelectedResults { complete: self.result.complete, summary: &self.result.summary, results })?;
         Ok(json)
     }
 
-    /// Returns the entries that the query asks for.
+    /// Returns the entries that the query selects.
     fn entries<'p>(&'p self, query: &'p PageQuery) -> impl Iterator<Item = &'p Entry> {
-        let mut is_asked_for = query.filter();
-        self.result.results.iter().filter(move |entry| is_asked_for(entry))
+        let mut is_selected = query.filter();
+        self.result.results.iter().filter(move |entry| is_selected(entry))
     }
 
-    /// Returns the one object that is asked for; it need not have results any more.
-    fn object(&self, query: &PageQuery) -> Option<Owner<'_>> {
+    /// Returns the object that the query selects; it may have no results any more.
+    fn object(&self, query: &PageQuery) -> Option<OwnerResults<'_>> {
         let wanted = query.object.as_deref()?;
         let entries = self.result.results.iter().filter(|entry| owners::name(owners::of(entry)) == wanted);
-        Some(Owner { name: wanted.to_owned(), entries: entries.collect() })
+        Some(OwnerResults { name: wanted.to_owned(), entries: entries.collect() })
     }
 
-    /// Returns the violations that are as new as those that ended, the newest first.
+    /// Returns the violations first seen within the period for which resolved ones are kept, the newest first.
     fn new_since(&self) -> Vec<&Entry> {
         let since = self.about.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
         let is_new = |entry: &&Entry| {
@@ -177,7 +177,7 @@ impl Page {
     }
 }
 
-/// Returns where an entry belongs.
+/// Returns the place of an entry.
 fn place(entry: &Entry) -> Option<Arc<str>> {
     entry.resource.place()
 }

@@ -1,4 +1,4 @@
-//! The [`PolicyList`]: what is loaded, and what is wrong with it.
+//! The [`PolicyList`]: the loaded policies, and the problems of their files.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     rego::{LoadError, Problem, Version},
 };
 
-/// Everything that is known of the policies; the contract of `kaudit policies -o json` and `/policies`.
+/// All data about the policies; the contract of `kaudit policies -o json` and `/policies`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyList {
@@ -26,57 +26,56 @@ pub struct PolicyList {
     pub kind: &'static str,
     /// The digest of the files; empty if nothing was loaded.
     pub digest: String,
-    /// Whether the files as they are now are what is judged by. Where they were refused as a whole, what was loaded
-    /// before stays in force.
+    /// Whether the current files are in force. If they are invalid as a whole, the last valid version stays in force.
     pub up_to_date: bool,
     /// Counts.
     pub summary: PolicyCounts,
-    /// The policies that are judged by; sorted by name.
+    /// The policies in force; sorted by name.
     pub policies: Vec<ListedPolicy>,
-    /// The bundles that policies come from, in the order in which they were named.
+    /// The bundles that policies come from, in the order in which they were configured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bundles: Vec<Edition>,
-    /// Policies that would judge if kaudit had what they need, such as templates in CEL; sorted by name.
+    /// Unsupported policies, for example templates in CEL; sorted by name.
     pub not_judged: Vec<Unjudged>,
-    /// Policies that are not meant to judge here, such as checks of Dockerfiles; sorted by name.
+    /// Policies that do not apply to Kubernetes objects, for example checks of Dockerfiles; sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<Unjudged>,
-    /// What is wrong; sorted by file and line.
+    /// Problems of the files; sorted by file and line.
     pub problems: Vec<Problem>,
 }
 
 /// Counts of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PolicyCounts {
-    /// Policies that are judged by.
+    /// Policies in force.
     pub policies: usize,
     /// Their rules.
     pub rules: usize,
-    /// Files that are not judged by.
+    /// Refused files.
     pub refused: usize,
     /// Warnings.
     pub warnings: usize,
-    /// The controls that were chosen of Kubescape's library; `None` without such a library.
+    /// The selected controls of Kubescape's library; `None` without such a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controls: Option<ControlCounts>,
 }
 
-/// Counts of controls. Those that are not judged, or in part only, are named in [`PolicyList::not_judged`].
+/// Counts of controls. Those that are evaluated in part or not at all are named in [`PolicyList::not_judged`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlCounts {
-    /// All their rules are judged.
+    /// Controls of which all rules are evaluated.
     pub judged: usize,
-    /// Some of their rules are judged.
+    /// Controls of which some rules are evaluated.
     pub partly_judged: usize,
-    /// None of their rules is.
+    /// Controls of which no rule is evaluated.
     pub not_judged: usize,
 }
 
 impl ControlCounts {
     fn of(policies: &[ListedPolicy], not_judged: &[Unjudged]) -> Option<Self> {
         let of_library = |policy: &&ListedPolicy| policy.dialect == kubescape::DIALECT.name;
-        // A rule that no control names is a policy without an id.
+        // A rule without a control is a policy without an id.
         let judged = policies.iter().filter(of_library).filter_map(|policy| policy.about.id.as_deref());
         let judged: BTreeSet<&str> = judged.collect();
         let controls = not_judged.iter().flat_map(|policy| &policy.controls);
@@ -94,41 +93,41 @@ impl ControlCounts {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedPolicy {
-    /// Package without `data.`, a Constraint's kind, or the id of a control.
+    /// Package without `data.`, the kind of a Constraint, or the id of a control.
     pub name: String,
     /// `conftest`, `trivy`, `admission`, `gatekeeper`, `kubescape`.
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,
-    /// Where its first rule stands, or the Constraint.
+    /// Location of its first rule, or of the Constraint.
     pub source: Source,
-    /// What it says of itself.
+    /// Its annotations.
     #[serde(flatten)]
     pub about: About,
-    /// The kinds that it can say anything about, by name; `*` is all.
+    /// Names of the kinds that it applies to; `*` is all.
     pub kinds: Vec<String>,
-    /// What its results depend on beside the object: `inventory`, `namespace`, `clock`, `transition`.
+    /// What its results depend on besides the object: `inventory`, `namespace`, `clock`, `transition`.
     pub depends_on: Vec<&'static str>,
-    /// What it reads of the object: a change of anything else changes none of its results.
+    /// The fields it reads of the object; changes of other fields do not change its results.
     pub reads: Vec<String>,
-    /// Whether it goes through all objects of a kind for each object that it checks.
+    /// Whether it iterates over all objects of a kind for each object that it checks.
     pub scans_inventory: bool,
-    /// The rules that judge, sorted by name.
+    /// The rules in force, sorted by name.
     pub rules: Vec<ListedRule>,
 }
 
-/// One rule that judges.
+/// One rule in force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedRule {
     /// Name of the rule's head, or of a Constraint.
     pub name: String,
-    /// What its results are: `fail` or `warn`.
+    /// The outcome of its results: `fail` or `warn`.
     pub result: Outcome,
     /// Whether a namespace may excuse its violations.
     pub excusable: bool,
-    /// Where its first definition stands.
+    /// Location of its first definition.
     pub source: Source,
-    /// What it says of itself, and its policy of all of its rules.
+    /// Its annotations, and those of its policy that apply to all rules.
     #[serde(flatten)]
     pub about: About,
 }
@@ -139,10 +138,10 @@ impl PolicyList {
         Self::in_force(policies, None)
     }
 
-    /// Lists the set in force, and why newer files are not.
+    /// Lists the set in force, and why newer files are not in force.
     pub fn in_force(policies: &PolicySet, newer: Option<&LoadError>) -> Self {
         let listed = policies.policies.iter().map(ListedPolicy::from).collect();
-        // What is wrong with the files as they are now; what was wrong before has no place in them.
+        // The problems of the current files; those of the previous version do not apply to them.
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
         let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
@@ -151,7 +150,7 @@ impl PolicyList {
         Self { digest, up_to_date: newer.is_none(), bundles, not_judged, left_out, summary, ..list }
     }
 
-    /// Lists what is wrong where nothing was loaded.
+    /// Lists the problems if nothing could be loaded.
     pub fn failed(why: &LoadError) -> Self {
         Self::of(Vec::new(), why.problems.clone())
     }

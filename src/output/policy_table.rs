@@ -21,7 +21,7 @@ use crate::{
     model::verdict::{Outcome, Severity, Source},
 };
 
-/// Writes a table with one line a rule, and below each policy what it is about. Problems are not in it.
+/// Writes a table with one line per rule, and details below each policy. Problems are not included.
 pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
     let rows: Vec<Vec<Row>> = list.policies.iter().map(rows).collect();
@@ -74,7 +74,7 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     writeln!(out, "{}", closing_line(&list.summary, paint))
 }
 
-/// Writes a line for each control that is not judged, or in part only, with its rules that do not judge.
+/// Writes a line for each control that is evaluated in part or not at all, with its rules that are not evaluated.
 fn controls(
     list: &PolicyList,
     rules: &[&Unjudged],
@@ -88,7 +88,7 @@ fn controls(
     for (control, rules) in controls {
         let is_judged = list.policies.iter().any(|policy| policy.name == control.id);
         let words = if is_judged { "partly evaluated:" } else { "not evaluated:" };
-        // A control without rules has an entry of its own.
+        // A control without rules has an entry of its own name.
         let rule = |rule: &&Unjudged| {
             if rule.name == control.id { rule.reason.clone() } else { format!("{} ({})", rule.name, rule.reason) }
         };
@@ -99,7 +99,7 @@ fn controls(
     Ok(())
 }
 
-/// Writes a text behind coloured words.
+/// Writes a wrapped text after coloured words.
 fn wrapped(words: &str, text: &str, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let painted = Paint(options.color).with(style_of(Outcome::Warn), words);
     let text = format!("{words} {}", shown_line(text));
@@ -110,7 +110,7 @@ fn wrapped(words: &str, text: &str, options: &RenderOptions, out: &mut dyn io::W
     Ok(())
 }
 
-/// Returns policies that judge nothing by the reason for it.
+/// Groups policies that are not evaluated by the reason.
 fn by_reason<'l>(policies: &[&'l Unjudged]) -> BTreeMap<&'l str, Vec<&'l Unjudged>> {
     let mut reasons: BTreeMap<&str, Vec<&Unjudged>> = BTreeMap::new();
     for policy in policies {
@@ -119,7 +119,7 @@ fn by_reason<'l>(policies: &[&'l Unjudged]) -> BTreeMap<&'l str, Vec<&'l Unjudge
     reasons
 }
 
-/// Joins names; of many, the first.
+/// Joins names; if there are many, only the first.
 fn names(policies: &[&Unjudged]) -> String {
     let shown = policies.iter().take(PATHS).map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");
     match policies.len().saturating_sub(PATHS) {
@@ -128,29 +128,29 @@ fn names(policies: &[&Unjudged]) -> String {
     }
 }
 
-/// So many policies that judge nothing for the same reason have a line each.
+/// Up to this many policies that are not evaluated for the same reason get a line each.
 const SEPARATE: usize = 3;
-/// Where the text of a line about a policy begins.
+/// Column at which the text of a detail line begins.
 const DETAIL: usize = 10;
-/// Kinds that take more have a line of their own.
+/// Kinds that are wider than this get a line of their own.
 const KINDS_WIDTH: usize = 24;
-/// Paths and names that are shown one by one.
+/// Maximum number of paths and names that are listed.
 const PATHS: usize = 8;
 /// Columns are not made narrower than this.
 const NARROWEST: usize = 12;
-/// Between two columns.
+/// Space between two columns.
 const GAP: usize = 2;
 const HEAD: [&str; 9] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERITY", "KINDS", "DEPENDS ON", "SOURCE"];
-/// Those that may be wrapped.
+/// Columns that may be wrapped.
 const WRAPPED: [usize; 5] = [0, 3, 6, 7, 8];
 
-/// One line of the table; wrapped to several where a column is too narrow.
+/// One row of the table; wrapped to several lines where a column is too narrow.
 struct Row {
     cells: [String; HEAD.len()],
     styles: [Style; HEAD.len()],
 }
 
-/// Returns one row a rule; what concerns the whole policy stands in the first.
+/// Returns one row per rule; the cells about the policy are in the first row only.
 fn rows(policy: &ListedPolicy) -> Vec<Row> {
     let rego: Vec<String> = policy.rego.iter().map(ToString::to_string).collect();
     let rule = |(index, rule): (usize, &ListedRule)| {
@@ -172,7 +172,7 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
     policy.rules.iter().enumerate().map(rule).collect()
 }
 
-/// Returns what else there is to say of a policy, by name.
+/// Returns further details of a policy, by name.
 fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
     let title = title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned()));
@@ -189,13 +189,13 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     [title, template, kinds, excusable, reads, cost].into_iter().flatten().collect()
 }
 
-/// Returns the kinds of a policy if they have room in a column.
+/// Returns the kinds of a policy if they fit into a column.
 fn short_kinds(policy: &ListedPolicy) -> Option<String> {
     let kinds = if policy.kinds.is_empty() { "none".to_owned() } else { policy.kinds.join(", ") };
     Some(kinds).filter(|kinds| columns_of(kinds) <= KINDS_WIDTH)
 }
 
-/// Joins paths; where there are many, their beginnings.
+/// Joins paths; if there are too many, only their first segments.
 fn short_paths(paths: &[String]) -> String {
     let cut = |path: &String, parts: usize| {
         let mut quoted = false;
@@ -211,7 +211,7 @@ fn short_paths(paths: &[String]) -> String {
     shown.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// A Constraint stands elsewhere than the rule of its template.
+/// Whether the policy is a Constraint, which has another location than the rule of its template.
 fn is_constraint(policy: &ListedPolicy) -> bool {
     policy.dialect == gatekeeper::DIALECT.name
 }
@@ -231,7 +231,7 @@ impl TableColumns {
                 *width = (*width).max(columns_of(cell));
             }
         }
-        // The widest gives way first.
+        // Narrow the widest column first.
         while widths.iter().sum::<usize>() + GAP * (HEAD.len() - 1) > width {
             let Some(widest) =
                 WRAPPED.into_iter().filter(|column| widths[*column] > NARROWEST).max_by_key(|c| widths[*c])
@@ -264,7 +264,7 @@ impl TableColumns {
     }
 }
 
-/// Cuts names and paths behind what joins their parts, where they are too long for one line.
+/// Wraps names and paths after separators if they are too long for one line.
 fn wrap_name(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for part in text.split_inclusive(['.', '/', '_', '-', ' ']) {
@@ -362,18 +362,18 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_where_it_is_shown() {
+    fn the_table_fits_into_the_width() {
         for width in [100, 120] {
             let text = text(width);
             assert!(text.lines().all(|line| columns_of(line) <= width), "{text}");
         }
         insta::assert_snapshot!("list_100_columns", text(100));
-        // Nothing is lost of what cannot be made narrower.
+        // Text that cannot be made narrower is still complete.
         insta::assert_snapshot!("list_20_columns", text(20));
     }
 
     #[test]
-    fn many_paths_become_their_beginnings() {
+    fn many_paths_are_shortened_to_their_first_segments() {
         let paths = |count: usize| (0..count).map(|n| format!("spec.a[\"x.y\"].b{n}.c")).collect::<Vec<_>>();
         assert_eq!(short_paths(&paths(2)), "spec.a[\"x.y\"].b0.c, spec.a[\"x.y\"].b1.c");
         assert_eq!(short_paths(&paths(9)), "spec.a[\"x.y\"].…");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_of_files() {
+    fn refused_policies_are_counted_by_file() {
         assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1, controls: None });
     }
 }

@@ -7,10 +7,10 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::audit::overview::Progress;
 
-/// Shorter syncs show nothing.
+/// No progress bar is shown for syncs shorter than this.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Shows how far the sync is, and then how much is left to judge, until the pipeline ends.
+/// Shows the progress of the sync, then of the evaluation, until the pipeline ends.
 pub async fn show(mut progress: watch::Receiver<Progress>) {
     if !std::io::stderr().is_terminal() {
         return;

@@ -1,4 +1,4 @@
-//! What the policies of an audit say of their rules.
+//! The annotations, counts and sources of an audit's rules.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 /// The policies of an audit, by name.
-pub(super) struct Rules<'r>(BTreeMap<&'r str, &'r PolicySummary>);
+pub(super) struct RuleCatalog<'r>(BTreeMap<&'r str, &'r PolicySummary>);
 
-impl<'r> Rules<'r> {
+impl<'r> RuleCatalog<'r> {
     pub(super) fn of(result: &'r AuditResult) -> Self {
         Self(result.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect())
     }
@@ -21,29 +21,29 @@ impl<'r> Rules<'r> {
         Some(self.0.get(policy)?.about_rule(rule))
     }
 
-    /// Returns on how many objects a rule was evaluated, if that is known.
+    /// Returns the counts of the objects that a rule applies to, if known.
     pub(super) fn objects(&self, policy: &str, rule: &str) -> Option<RuleCounts> {
         self.0.get(policy)?.objects.get(rule).copied()
     }
 
-    /// Returns the definitions of a rule, as far as they are known.
+    /// Returns the definitions of a rule, if known.
     pub(super) fn texts(&self, policy: &str, rule: &str) -> &'r [RuleText] {
         self.0.get(policy).and_then(|policy| policy.texts.get(rule)).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the definition that a result comes from; of a Constraint, the first of its template.
+    /// Returns the definition that a result comes from; for a Constraint, the first of its template.
     pub(super) fn text(&self, entry: &Entry) -> Option<&'r str> {
         let texts = self.texts(&entry.policy, &entry.rule);
         texts.iter().find(|text| text.source == entry.source).or(texts.first()).map(|text| &*text.text)
     }
 }
 
-/// Returns the first link to a page of the web, in which nothing has to be escaped.
+/// Returns the first web link that needs no escaping in any format.
 pub(super) fn page(about: &About) -> Option<&str> {
     about.links.iter().map(|link| &*link.reference).find(|url| is_page(url))
 }
 
-/// Whether this is a URL of the web; brackets and what may end a link in any form are left to nobody.
+/// Whether this is a web URL without brackets or other characters that could end a link in some format.
 fn is_page(url: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#@!$&+,;=%".contains(&byte);
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_to_pages() {
+    fn only_web_links_are_accepted() {
         for url in ["https://example.com", "http://example.com/a%20b?c=d&e#f"] {
             assert!(is_page(url), "{url}");
         }

@@ -1,9 +1,9 @@
 //! Untrusted text, escaped for terminals and logs.
 //!
-//! Messages and names come from policies and from everybody who may create objects. A terminal would obey their control
-//! characters, an editor their bidirectional marks, and the runner of a CI job lines that are commands to it: GitHub's runner
-//! obeys `::command::` at the beginning of a line and `##[command]` anywhere in it, the agent of Azure `##vso[…]` and the
-//! server of `TeamCity` `##teamcity[…]` anywhere. [`Guarded`] keeps them out of whatever people read.
+//! Messages and names come from policies and from everyone who may create objects. Terminals interpret their control
+//! characters, editors their bidirectional marks, and CI runners lines that are commands: GitHub's runner executes
+//! `::command::` at the beginning of a line and `##[command]` anywhere in it, the Azure agent `##vso[…]` and the
+//! `TeamCity` server `##teamcity[…]` anywhere. [`Guarded`] disarms them in all output for people.
 
 use std::{
     borrow::Cow,
@@ -14,8 +14,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::DoubleQuoted;
 
-/// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
-/// control and bidi characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
+/// Returns `text` with everything escaped that a terminal would interpret or that would hide text: control and bidi
+/// characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
 pub(crate) fn shown(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -31,40 +31,40 @@ pub(crate) fn shown(text: &str) -> String {
     safe
 }
 
-/// As [`shown`], on one line.
+/// As [`shown`], with line breaks escaped.
 pub(crate) fn shown_line(text: &str) -> String {
     shown(text.trim_end()).replace('\n', "\\n")
 }
 
-/// As [`shown`], for standard error: none of the lines is a command.
+/// As [`shown`], for standard error: no line is a command to a CI runner.
 pub fn shown_lines(text: &str) -> String {
-    // Tabs align what is ours.
+    // Tabs align kaudit's own text, so they stay.
     let shown = text.split('\t').map(shown).collect::<Vec<_>>().join("\t");
     let mut guarded = Guarded::new(Vec::new());
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _written = guarded.write_all(shown.as_bytes());
     String::from_utf8_lossy(&guarded.to).into_owned()
 }
 
-/// Takes text for people, and writes it with a backslash in what is a command to a runner: `##\[`, `##vso\[`, and `:\:` at
-/// the beginning of a line.
+/// Writes text for people, with a backslash inserted into everything that is a command to a CI runner: `##\[`,
+/// `##vso\[`, and `:\:` at the beginning of a line.
 pub(crate) struct Guarded<W> {
     to: W,
     /// The last bytes that were written, in lower case.
     tail: Vec<u8>,
     start: LineStart,
-    /// Commands at the beginning of a line are meant.
+    /// Whether commands at the beginning of a line are intended.
     has_commands: bool,
 }
 
-/// What of a line was written so far.
+/// What was written of the current line so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineStart {
-    /// Nothing that a runner does not skip.
+    /// Only characters that a runner skips.
     Blank,
     /// One colon.
     Colon,
-    /// More.
+    /// Other text.
     Text,
 }
 
@@ -74,12 +74,12 @@ const MARKS: [&[u8]; 3] = [b"##", b"##vso", b"##teamcity"];
 const LONGEST_MARK: usize = 10;
 
 impl<W: io::Write> Guarded<W> {
-    /// Takes text without commands.
+    /// Guards text that contains no intended commands.
     pub(crate) fn new(to: W) -> Self {
         Self { to, tail: Vec::new(), start: LineStart::Blank, has_commands: false }
     }
 
-    /// Takes text that has commands of its own at the beginning of lines, and no others.
+    /// Guards text with intended commands at the beginning of lines, and nowhere else.
     pub(crate) fn with_commands(to: W) -> Self {
         Self { has_commands: true, ..Self::new(to) }
     }
@@ -96,7 +96,7 @@ impl<W: io::Write> Guarded<W> {
             self.start = match (byte, self.start) {
                 (b'\n' | b'\r', _) => LineStart::Blank,
                 (b':', LineStart::Blank) => LineStart::Colon,
-                // Other white space than that of ASCII is skipped as well.
+                // Non-ASCII white space is skipped as well.
                 (byte, LineStart::Blank) if byte.is_ascii_whitespace() || !byte.is_ascii() => LineStart::Blank,
                 _ => LineStart::Text,
             };
@@ -121,7 +121,7 @@ impl<W: io::Write> io::Write for Guarded<W> {
     }
 }
 
-/// Joiners (U+200C, U+200D) are left alone: scripts and emoji need them.
+/// Whether a character must be escaped. Joiners (U+200C, U+200D) stay, because scripts and emoji need them.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -139,11 +139,11 @@ pub(crate) fn write_json_pretty(out: impl io::Write, value: &impl Serialize) -> 
     buffered(out, |out| serde_json::to_writer_pretty(out, value))
 }
 
-/// Returns a value as YAML that people review: a string with characters that [`shown`] shows is in double quotes, with escapes
-/// for them.
+/// Returns a value as YAML for review: strings with unsafe characters are in double quotes, with the characters
+/// escaped.
 ///
 /// # Errors
-/// When it cannot be written as YAML, which no text makes happen.
+/// If the YAML cannot be serialized, which no text causes.
 pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let text = serde_saphyr::to_string(&Quoted(&serde_json::to_value(value)?))?;
     let mut yaml = Vec::with_capacity(text.len());
@@ -151,7 +151,7 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(String::from_utf8(yaml)?)
 }
 
-/// A value whose strings are in double quotes where they have to be escaped.
+/// A value whose strings are written in double quotes if they need escapes.
 struct Quoted<'v>(&'v Value);
 
 impl Serialize for Quoted<'_> {
@@ -165,31 +165,31 @@ impl Serialize for Quoted<'_> {
     }
 }
 
-/// Gathers the pieces that serde writes, which are small, so that each is not looked through on its own.
+/// Buffers the small pieces that serde writes, so that they are not escaped one by one.
 fn buffered<W: io::Write>(
     out: W,
     fill: impl FnOnce(&mut io::BufWriter<Escaping<W>>) -> serde_json::Result<()>,
 ) -> io::Result<()> {
     let mut buffer = io::BufWriter::new(Escaping::json(out));
     fill(&mut buffer)?;
-    // Flushing would go on to what is behind `out`, too.
+    // Flushing would also flush `out`.
     buffer.into_inner().map(drop).map_err(io::IntoInnerError::into_error)
 }
 
-/// Takes a document in a language that has escapes, and writes the same document with those characters escaped that
-/// [`shown`] shows, and in JSON the second of two `#`, with which commands to runners begin. Each write must hold whole
+/// Writes a JSON, YAML or markup document with all unsafe characters escaped, so that its meaning stays the same. In
+/// JSON it also escapes the second of two `#`, with which commands to CI runners begin. Each write must contain whole
 /// characters, as those of serde do.
 pub(crate) struct Escaping<W> {
     to: W,
     escape: fn(char) -> String,
-    /// Whether `#` is escaped, too.
+    /// Whether `#` is escaped as well.
     hashes: bool,
-    /// The last character was `#`.
+    /// Whether the last character was `#`.
     after_hash: bool,
 }
 
 impl<W: io::Write> Escaping<W> {
-    /// Takes JSON.
+    /// Escapes JSON.
     pub(crate) fn json(to: W) -> Self {
         let escape = |c: char| {
             let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>();
@@ -198,7 +198,7 @@ impl<W: io::Write> Escaping<W> {
         Self { to, escape, hashes: true, after_hash: false }
     }
 
-    /// Takes YAML in which characters to be escaped are in double quotes only.
+    /// Escapes YAML in which unsafe characters occur in double quotes only.
     fn yaml(to: W) -> Self {
         let escape = |c: char| {
             let c = u32::from(c);
@@ -207,10 +207,10 @@ impl<W: io::Write> Escaping<W> {
         Self { to, escape, hashes: false, after_hash: false }
     }
 
-    /// Takes XML or HTML.
+    /// Escapes XML or HTML.
     pub(crate) fn markup(to: W) -> Self {
         let escape = |c: char| match c {
-            // XML has no way to write them.
+            // XML cannot express them.
             '\u{fffe}' | '\u{ffff}' => c.escape_unicode().to_string(),
             c => format!("&#x{:x};", u32::from(c)),
         };
@@ -225,7 +225,7 @@ impl<W: io::Write> Escaping<W> {
         if text.is_ascii() && !text.contains(&b'\x7f') && !hashes {
             return Cow::Borrowed(text);
         }
-        // ASCII is escaped already where it has to be; what is left are line breaks between strings.
+        // Serde has already escaped ASCII where necessary; what remains are line breaks between strings.
         let to_escape = |c: char| is_unsafe(c) && (!c.is_ascii() || c == '\u{7f}');
         match str::from_utf8(text) {
             Ok(text) if hashes || text.contains(to_escape) => {
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_stays_the_same_json() {
+    fn escaping_keeps_json_equivalent() {
         let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0001}ä\u{200d}😀\n";
         let mut out = Vec::new();
         write_json(&mut out, &text).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_stays_the_same_yaml_and_hides_nothing() {
+    fn escaping_keeps_yaml_equivalent_and_shows_hidden_characters() {
         let hidden: String = ('\0'..=char::MAX).filter(|c| is_unsafe(*c)).collect();
         for text in [
             &*hidden,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_a_command() {
+    fn commands_to_runners_are_disarmed() {
         for (text, want) in [
             ("a\n ::error::b\r\n##[x]\u{1b}", "a\n :\\:error::b\n##\\[x]\\u{1b}"),
             ("see ##[add-mask]a", "see ##\\[add-mask]a"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_pieces_is_guarded_like_the_whole() {
+    fn text_written_in_pieces_is_guarded_like_the_whole() {
         let text = "ä ##[a]\n::b\n  ::c ##vso[d] ##teamcity[e]\n###[f]";
         let of = |size: usize| {
             let mut guarded = Guarded::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Where the long run writes its lines, and what is left of a line that could not be written.
+//! The streamed output of the long run: appends lines to its targets and recovers from partial writes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,30 +18,30 @@ use crate::audit::{ledger::Lifecycle, result::Entry};
 
 /// The targets of the long run: each violation is written when it appears and when it is resolved.
 pub struct Streams {
-    sinks: Vec<Sink>,
+    sinks: Vec<StreamSink>,
 }
 
-struct Sink {
+struct StreamSink {
     target: Target,
     options: RenderOptions,
-    /// Without a buffer: what a failure leaves in one would be written later.
+    /// Unbuffered: a failed write would leave its rest in a buffer, to be written later.
     out: File,
-    /// What was written last is not the end of a line.
+    /// Whether the last write ended within a line.
     torn: bool,
 }
 
 impl Streams {
-    /// Opens all targets; files are continued, not replaced.
+    /// Opens all targets; appends to files.
     pub fn open(targets: &[Target], color: ColorChoice) -> anyhow::Result<Self> {
-        Ok(Self { sinks: targets.iter().map(|target| Sink::open(target, color)).collect::<Result<_, _>>()? })
+        Ok(Self { sinks: targets.iter().map(|target| StreamSink::open(target, color)).collect::<Result<_, _>>()? })
     }
 
     /// Writes one line to every target.
     ///
-    /// Returns whether anyone still listens: a closed pipe is given up on without an error.
+    /// Returns whether any target is left: a closed pipe is dropped without an error.
     ///
     /// # Errors
-    /// When a target does not take the line; the others have it.
+    /// If a target cannot be written; the others have the line.
     pub fn line(&mut self, event: Lifecycle, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
         let mut failure = None;
         let mut line = Vec::new();
@@ -63,7 +63,7 @@ impl Streams {
     }
 }
 
-impl Sink {
+impl StreamSink {
     fn open(target: &Target, color: ColorChoice) -> anyhow::Result<Self> {
         let (out, options, torn) = match &target.file {
             None => {
@@ -73,14 +73,14 @@ impl Sink {
             Some(path) => {
                 let opened = OpenOptions::new().create(true).append(true).open(path);
                 let file = opened.with_context(|| format!("opening {}", path.display()))?;
-                // Whoever wrote it before may have been killed in the middle of a line.
+                // A previous writer may have been killed in the middle of a line.
                 (file, RenderOptions::default(), ends_within_a_line(path))
             }
         };
         Ok(Self { target: target.clone(), options, out, torn })
     }
 
-    /// Writes a line, on a line of its own. What a failure leaves of it is taken back, or else ended before the next one.
+    /// Writes one whole line. A partly written line is removed again, or else terminated before the next one.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.torn {
             self.out.write_all(b"\n")?;
@@ -101,8 +101,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes the last bytes of a file; returns false where that is not possible. What others opened is not shortened: they
-    /// would go on to write behind its end.
+    /// Removes the last bytes of a file; returns false if that is not possible. Standard output is not truncated: other
+    /// processes that share it would continue to write beyond its end.
     fn take_back(&self, bytes: usize) -> bool {
         let shorten = || {
             let length = self.out.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
@@ -112,10 +112,10 @@ impl Sink {
     }
 }
 
-/// Whether there is a file whose last byte is no line break.
+/// Whether there is a file that does not end with a line break.
 fn ends_within_a_line(path: &Path) -> bool {
     let last_byte = || {
-        // A pipe is not opened: whoever reads it would not be missed any more.
+        // A pipe must not be opened for reading: kaudit would no longer notice that its reader has closed it.
         let length = path.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
         let mut byte = [0];
         File::open(path).ok()?.read_exact_at(&mut byte, length.checked_sub(1)?).ok()?;
@@ -134,7 +134,7 @@ mod tests {
         output::Format,
     };
 
-    /// Names the file that [`within_a_limit`] writes to.
+    /// The environment variable with the path that [`within_a_limit`] writes to.
     const FILE: &str = "KAUDIT_TEST_STREAM";
 
     fn entry(message: &str) -> Entry {
@@ -153,7 +153,7 @@ mod tests {
         streams.line(Lifecycle::Appeared, &entry(message), jiff::Timestamp::UNIX_EPOCH)
     }
 
-    /// Returns the messages in a file, all of whose lines are whole.
+    /// Returns the messages in a file, and asserts that all lines are complete.
     fn messages(path: &Path) -> Vec<String> {
         let text = fs::read_to_string(path).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_others_tore_is_ended() {
+    fn a_line_torn_by_another_process_is_terminated() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "{\"message\":\"to").unwrap();
         let mut streams = open(file.path());
@@ -204,7 +204,7 @@ mod tests {
         assert!((2..1_000).contains(&written), "{written}");
         assert!(write(&mut streams, "too much").is_err());
         assert_eq!(messages(&path), (0..written).map(|number| number.to_string()).collect::<Vec<_>>());
-        // Somebody makes room.
+        // Free some space.
         File::create(&path).unwrap();
         assert!(write(&mut streams, "again").unwrap());
     }

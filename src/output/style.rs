@@ -1,4 +1,4 @@
-//! Text on a terminal: colours, columns, and lines that fit.
+//! Terminal text: colours, widths and wrapping.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -9,7 +9,7 @@ pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const GREEN: Style = AnsiColor::Green.on_default();
 
-/// Adds colours, where they are wanted.
+/// Adds colours, if enabled.
 #[derive(Clone, Copy)]
 pub(super) struct Paint(pub(super) bool);
 
@@ -28,7 +28,7 @@ pub(super) fn style_of(outcome: Outcome) -> Style {
     }
 }
 
-/// Returns the style of a severity; `None` is that of none.
+/// Returns the style of a severity, or of none.
 pub(super) fn severity_style(severity: Option<Severity>) -> Style {
     match severity {
         Some(Severity::Critical) => AnsiColor::Red.on_default().bold(),
@@ -39,18 +39,18 @@ pub(super) fn severity_style(severity: Option<Severity>) -> Style {
     }
 }
 
-/// Returns a number with its noun, whose plural is regular.
+/// Returns a number with its noun, which must have a regular plural.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Cuts `text` into lines of at most `width` columns, at spaces where it can.
+/// Wraps `text` into lines of at most `width` columns, at spaces where possible.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.split('\n') {
         let mut line = String::new();
         let mut used = 0;
-        // Each word has its leading spaces with it, so that indented lists in messages stay indented.
+        // Each word includes its leading spaces, so that indented lists in messages stay indented.
         for word in words(paragraph) {
             let wide = columns_of(word);
             if used + wide <= width {
@@ -65,7 +65,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
                 used = 0;
             }
             if is_colored {
-                // A colour must not be cut.
+                // An escape sequence must not be split.
                 line.push_str(word);
                 used = columns_of(word);
                 continue;
@@ -96,7 +96,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the columns that a text takes; colours take none.
+/// Returns the display width of a text, without colours.
 pub(super) fn columns_of(text: &str) -> usize {
     if text.contains('\u{1b}') { anstream::adapter::strip_str(text).to_string().width() } else { text.width() }
 }

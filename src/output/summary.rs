@@ -1,4 +1,4 @@
-//! What stands below all results: the counts, what was not judged, and what to do about it.
+//! The summary below the results: the counts, what was not evaluated, and how to fix that.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ use crate::{
     rego::Problem,
 };
 
-/// Rules that are named in the summary.
+/// Maximum number of rules named in the summary.
 const NAMED_RULES: usize = 10;
-/// Files that are named in the summary.
+/// Maximum number of files named in the summary.
 const NAMED: usize = 3;
-/// Violations of a baseline that are named in the summary.
+/// Maximum number of baseline violations named in the summary.
 const NAMED_OF_BASELINE: usize = 10;
 
-/// Returns the summary, every kind that was not judged, and what to do about it.
+/// Returns the summary, everything that was not evaluated, and how to fix that.
 pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let mut lines = unjudged(result, paint);
     lines.extend(remarks(result, paint));
@@ -53,7 +53,7 @@ fn is_compared(result: &AuditResult) -> bool {
     result.baseline.as_ref().is_none_or(|baseline| baseline.incomparable.is_empty())
 }
 
-/// Returns the verdict in a few words.
+/// Returns the overall result in a few words.
 pub(super) fn headline(result: &AuditResult) -> String {
     let summary = &result.summary;
     let counts = [(summary.fail, "fail"), (summary.warn, "warn"), (summary.error, "error")];
@@ -120,7 +120,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Returns what the user has left out: rules, namespaces and severities.
+/// Returns what the user has excluded: rules, namespaces and severities.
 pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let mut choices = Vec::new();
     let rules = &result.skipped_rules;
@@ -142,13 +142,13 @@ pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     choices
 }
 
-/// Returns the kinds of the objects that were evaluated. One that can be read in one of two namespaces only has objects, and
-/// is a gap, too.
+/// Returns the kinds of the evaluated objects. A kind that is readable in only some namespaces has objects and is a gap
+/// as well.
 pub(super) fn kinds_with_objects(coverage: &[Coverage]) -> impl Iterator<Item = &Coverage> + Clone {
     coverage.iter().filter(|kind| kind.objects > 0 && kind.group != OWN_GROUP)
 }
 
-/// Returns a line about everything that was not judged, judged by or compared.
+/// Returns a line for everything that was not evaluated, not in force, or not compared.
 pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
     let unread = unread(&result.coverage, &result.refused, paint).into_iter();
     let incomparable = result.baseline.iter().flat_map(|baseline| &baseline.incomparable).map(|known| {
@@ -160,20 +160,20 @@ pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
     unread.chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
 }
 
-/// Returns a line about every kind and document that was not read, and every file that was not judged by.
+/// Returns a line for every kind and document that was not read, and every refused policy file.
 pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -> Vec<String> {
     let gaps = coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
     gaps.chain(refused.iter().map(|problem| refused_line(problem, paint))).collect()
 }
 
-/// Names the kinds that may not be read and are not needed.
+/// Names the kinds that are forbidden and not needed.
 fn unneeded_line(coverage: &[Coverage]) -> Option<String> {
     let unneeded = coverage.iter().filter(|kind| kind.message.starts_with(UNNEEDED));
     let names: Vec<String> = unneeded.map(|kind| shown_line(&kind.name())).collect();
     (!names.is_empty()).then(|| format!("may not be read, and not needed: {}", names.join(", ")))
 }
 
-/// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
+/// Returns lines about things that need attention although the audit itself is complete.
 pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
     let fixed = result.baseline.iter().flat_map(|baseline| &baseline.fixed).map(named);
@@ -188,7 +188,7 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
 }
 
-/// Points at an exception that somebody should look at.
+/// Returns a line about an exception that needs attention.
 fn exception_line(exception: &ExceptionSummary, paint: Paint) -> Option<String> {
     let place = exception.location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
     let words = paint.with(AnsiColor::Yellow.on_default(), "exception:");
@@ -207,13 +207,13 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
     shown.chain((more > 0).then(|| format!("{words} {more} more"))).collect()
 }
 
-/// Counts what was not judged as it is over.
+/// Counts the inactive objects, which were not evaluated.
 fn inactive(coverage: &[Coverage]) -> Option<String> {
     let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
     (number > 0).then(|| format!("{} skipped", count(number, "inactive object")))
 }
 
-/// Names the first files in which tools have their settings, and counts the others.
+/// Names the first settings files of tools, and counts the others.
 fn left_out(coverage: &[Coverage]) -> Option<String> {
     let files: Vec<String> = coverage.iter().filter_map(Coverage::settings_file).map(shown_line).collect();
     match files.len().checked_sub(NAMED) {
@@ -256,7 +256,7 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }
 
-/// Returns one line for each sort of gap, with all kinds that it concerns.
+/// Returns advice for each type of gap, with all kinds concerned.
 fn advice(result: &AuditResult) -> Vec<String> {
     let all = |state: State| {
         let gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents() && gap.state == state);
@@ -285,7 +285,7 @@ fn advice(result: &AuditResult) -> Vec<String> {
     lines
 }
 
-/// Quotes what a shell would expand.
+/// Quotes a name that a shell would expand.
 fn quoted(name: &str) -> String {
     if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
 }

@@ -1,10 +1,10 @@
-//! Tables that sum up results: by severity, namespace and rule.
+//! Summary tables of results by severity, namespace and rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     names::{rule_name, urgency},
-    rules::Rules,
+    rules::RuleCatalog,
     safe::shown_line,
     style::{BOLD, Paint, columns_of, severity_style},
 };
@@ -16,12 +16,12 @@ use crate::{
     },
 };
 
-/// Namespaces and rules that a table has at most; the others are counted.
+/// Maximum number of namespaces and rules in a table; the others are counted.
 const ROWS: usize = 20;
-/// What results without a severity are counted under.
+/// The label of results without a severity.
 const NO_SEVERITY: &str = "none";
 
-/// Returns the lines of all tables, each with an empty line behind, for results of which none is in a baseline.
+/// Returns the lines of all tables, each followed by an empty line. `entries` must not contain baseline results.
 pub(super) fn tables(result: &AuditResult, entries: &[&Entry], width: usize, paint: Paint) -> Vec<String> {
     let open: Vec<&Entry> = entries.iter().copied().filter(|entry| entry.result != Outcome::Skip).collect();
     if open.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn tables(result: &AuditResult, entries: &[&Entry], width: usize, pai
     tables.iter().flat_map(|table| table.lines(width)).collect()
 }
 
-/// Returns the severities that results have, the worst first and `None` last.
+/// Returns the severities of the results, the most severe first and `None` last.
 fn severities(entries: &[&Entry]) -> Vec<Option<Severity>> {
     let found: BTreeSet<(bool, Option<Severity>)> =
         entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).collect();
@@ -48,12 +48,12 @@ fn painted(severity: Option<Severity>, paint: Paint) -> String {
     paint.with(severity_style(severity), word(severity))
 }
 
-fn by_severity(entries: &[&Entry], paint: Paint) -> Table {
+fn by_severity(entries: &[&Entry], paint: Paint) -> SummaryTable {
     let outcomes = [Outcome::Fail, Outcome::Warn, Outcome::Error];
     let has = |outcome: &Outcome| entries.iter().any(|entry| entry.result == *outcome);
     let outcomes: Vec<Outcome> = outcomes.into_iter().filter(has).collect();
     let head = [vec!["SEVERITY".to_owned()], outcomes.iter().map(|one| one.word().to_uppercase()).collect()].concat();
-    let mut table = Table::new(&head, paint);
+    let mut table = SummaryTable::new(&head, paint);
     for severity in severities(entries) {
         let count = |outcome: &Outcome| {
             let counted = entries.iter().filter(|entry| entry.result == *outcome && entry.severity == severity);
@@ -64,13 +64,13 @@ fn by_severity(entries: &[&Entry], paint: Paint) -> Table {
     table
 }
 
-/// Returns the namespace that an object is in, as it is shown.
+/// Returns the namespace of an object as displayed.
 pub(super) fn namespace(resource: &ObjectRef) -> String {
     resource.place().map_or_else(|| NO_NAMESPACE.to_owned(), |place| shown_line(&place))
 }
 
-/// Returns the table, unless there is one namespace only.
-fn by_namespace(entries: &[&Entry], paint: Paint) -> Option<Table> {
+/// Returns the table by namespace, or `None` if there is only one namespace.
+fn by_namespace(entries: &[&Entry], paint: Paint) -> Option<SummaryTable> {
     let mut namespaces: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
         namespaces.entry(namespace(&entry.resource)).or_default().push(entry);
@@ -85,10 +85,10 @@ fn by_namespace(entries: &[&Entry], paint: Paint) -> Option<Table> {
     };
     let mut rows: Vec<(Vec<usize>, String)> =
         namespaces.iter().map(|(namespace, entries)| (counts(entries), namespace.clone())).collect();
-    // Most of the worst first.
+    // Sort by the number of the most severe results, descending.
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let head = [vec!["NAMESPACE".to_owned()], severities.iter().map(|one| word(*one).to_uppercase()).collect()];
-    let mut table = Table::new(&head.concat(), paint);
+    let mut table = SummaryTable::new(&head.concat(), paint);
     table.more = rows.len().saturating_sub(ROWS);
     for (counts, namespace) in rows.into_iter().take(ROWS) {
         table.rows.push([vec![namespace], counts.iter().map(ToString::to_string).collect()].concat());
@@ -96,8 +96,8 @@ fn by_namespace(entries: &[&Entry], paint: Paint) -> Option<Table> {
     Some(table)
 }
 
-fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> Table {
-    let about = Rules::of(result);
+fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> SummaryTable {
+    let about = RuleCatalog::of(result);
     let mut rules: BTreeMap<(&str, &str), Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
         rules.entry((&entry.policy, &entry.rule)).or_default().push(entry);
@@ -108,7 +108,7 @@ fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> Table {
         (worst, std::cmp::Reverse(entries.len()))
     });
     let head = ["RULE", "SEVERITY", "RESULTS", "OBJECTS", "TITLE"].map(str::to_owned);
-    let mut table = Table::new(&head, paint);
+    let mut table = SummaryTable::new(&head, paint);
     table.is_text = vec![1, 4];
     table.more = rules.len().saturating_sub(ROWS);
     for entries in rules.iter().take(ROWS) {
@@ -132,22 +132,22 @@ fn by_rule(result: &AuditResult, entries: &[&Entry], paint: Paint) -> Table {
     table
 }
 
-/// Rows of columns, of which the first is text and the others are numbers, if not said otherwise.
-struct Table {
+/// A table whose first column is text; the other columns are numbers unless listed in `is_text`.
+struct SummaryTable {
     rows: Vec<Vec<String>>,
-    /// The other columns that are text.
+    /// Further text columns.
     is_text: Vec<usize>,
-    /// Rows that are left out.
+    /// Number of rows that are left out.
     more: usize,
 }
 
-impl Table {
+impl SummaryTable {
     fn new(head: &[String], paint: Paint) -> Self {
         let head = head.iter().map(|word| paint.with(BOLD, word)).collect();
         Self { rows: vec![head], is_text: Vec::new(), more: 0 }
     }
 
-    /// Returns the lines, none wider than `width` as far as only text has to be cut.
+    /// Returns the lines, shortened to `width` if that only cuts text.
     fn lines(&self, width: usize) -> Vec<String> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let wide = |column: usize| self.rows.iter().map(|row| columns_of(&row[column])).max().unwrap_or(0);
@@ -172,7 +172,7 @@ impl Table {
     }
 }
 
-/// Cuts a line that is too wide; its last column is text without colour.
+/// Cuts a line that is too wide; its last column must be text without colour.
 fn cut(line: &str, width: usize) -> String {
     let excess = columns_of(line).saturating_sub(width);
     if excess == 0 {

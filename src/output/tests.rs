@@ -70,7 +70,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
     }
 }
 
-/// Counts the entries, so that a sample can't contradict itself.
+/// Builds a result with counts that match its entries.
 pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
     let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
     AuditResult {
@@ -145,7 +145,7 @@ pub(super) fn cluster_with_gaps() -> AuditResult {
     audit(results, kinds, 1)
 }
 
-/// What a policy or whoever may create objects could send to confuse a terminal or a reader.
+/// Returns a result with texts that could confuse a terminal or a reader, as policies or users could create.
 pub(super) fn hostile() -> AuditResult {
     let object = resource("v1", "ConfigMap", "shop", "a\u{1b}[2Jb\u{202e}c\nDeployment shop/innocent");
     let messages = [
@@ -183,7 +183,7 @@ fn text_is_for_people() {
     insta::assert_snapshot!("text_60_columns", text(&manifests(), 60));
     insta::assert_snapshot!("text_gaps", text(&cluster_with_gaps(), 100));
     insta::assert_snapshot!("text_clean", text(&empty(), 100));
-    // Whatever the width, it is still text.
+    // Any width works.
     for width in 0..20 {
         text(&manifests(), width);
     }
@@ -200,7 +200,7 @@ fn text_in_colour_says_the_same() {
 }
 
 #[test]
-fn text_disarms_what_others_wrote() {
+fn text_output_escapes_foreign_text() {
     let text = text(&hostile(), 100);
     let kept: BTreeSet<char> = text.chars().filter(|c| c.is_control()).collect();
     assert_eq!(kept, BTreeSet::from(['\n']));
@@ -208,7 +208,7 @@ fn text_disarms_what_others_wrote() {
 }
 
 #[test]
-fn programs_get_everything() {
+fn json_formats_are_complete() {
     for (name, result) in [("manifests", manifests()), ("gaps", cluster_with_gaps()), ("empty", empty())] {
         insta::assert_snapshot!(format!("json_{name}"), shown(Format::Json, &result, &RenderOptions::default()));
         insta::assert_snapshot!(format!("ndjson_{name}"), shown(Format::Ndjson, &result, &RenderOptions::default()));
@@ -240,7 +240,7 @@ fn streams_have_one_line_for_each_change() {
 }
 
 #[test]
-fn exit_codes_follow_the_worst() {
+fn exit_codes_follow_the_most_severe_result() {
     let code = |(fail, warn, error, skip, complete), fail_on| {
         let mut result = empty();
         result.summary = Summary { fail, warn, error, skip, ..result.summary };
@@ -286,7 +286,7 @@ fn files_are_replaced_as_a_whole() {
 
 #[cfg(unix)]
 #[test]
-fn devices_and_links_stay_what_they_are() {
+fn devices_and_links_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let (file, link) = (folder.path().join("file"), folder.path().join("link"));
     std::fs::write(&file, "old").unwrap();
@@ -297,14 +297,14 @@ fn devices_and_links_stay_what_they_are() {
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&file).unwrap().contains("clean"));
     assert!(!std::fs::metadata(null).unwrap().is_file());
-    // One that leads to a file that is not there yet.
+    // A link to a file that does not exist yet.
     std::fs::remove_file(&file).unwrap();
     write_all(&[target(&link)], &empty(), clap::ColorChoice::Auto, &RenderOptions::default()).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink() && file.exists());
 }
 
 #[test]
-fn the_long_run_continues_its_files() {
+fn the_long_run_appends_to_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("violations.ndjson");
     let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];

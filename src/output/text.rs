@@ -1,7 +1,7 @@
-//! Results for people: by namespace and object, the worst first, then tables, and a sentence that sums up.
+//! Results for people: by namespace and object, the most severe first, then tables and a closing sentence.
 //!
-//! Messages and names come from policies and from everybody who may create objects, so nothing in them that could move a
-//! cursor or reverse text reaches a terminal: see [`safe`](super::safe).
+//! Messages and names come from policies and from everyone who may create objects, so control characters in them are
+//! escaped before they reach a terminal: see [`safe`](super::safe).
 
 use std::{
     cmp::Reverse,
@@ -12,8 +12,8 @@ use std::{
 
 use super::{
     format::{RenderOptions, shown_time},
-    names::{Names, is_known, message, object_name, rule_name},
-    rules::Rules,
+    names::{ObjectNames, is_known, message, object_name, rule_name},
+    rules::RuleCatalog,
     safe::shown_line,
     style::{BOLD, DIM, GREEN, Paint, columns_of, severity_style, style_of, wrap},
     summary::closing_lines,
@@ -30,14 +30,14 @@ use crate::{
     },
 };
 
-/// Longer names of rules do not push the messages of all others to the right.
+/// Rule names longer than this do not push the messages of other rules to the right.
 const WIDEST_RULE: usize = 40;
-/// A message that has fewer columns than this goes below its rule.
+/// If fewer columns than this are left for a message, it goes below its rule.
 const NARROWEST_MESSAGE: usize = 30;
-/// Fewer results than this are seen at a glance, and not summed up in tables.
+/// Fewer results than this need no summary tables.
 const TABLES_FROM: usize = 30;
 
-/// Writes all results, tables, the summary, and what to do about what was not checked.
+/// Writes all results, tables, the summary, and advice about what was not checked.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
     let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_known(entry)).collect();
@@ -62,23 +62,23 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     Ok(())
 }
 
-/// The list of all results by namespace and object, the worst first.
+/// The list of all results by namespace and object, the most severe first.
 struct List<'r> {
-    names: Names<'r>,
-    rules: Rules<'r>,
+    names: ObjectNames<'r>,
+    rules: RuleCatalog<'r>,
     columns: Columns,
     paint: Paint,
 }
 
-/// An object with its results, the worst first.
+/// An object with its results, the most severe first.
 type Listed<'r> = ((&'r ObjectRef, Option<&'r Location>), Vec<&'r Entry>);
 
 impl<'r> List<'r> {
     fn new(result: &'r AuditResult, options: &RenderOptions) -> Self {
-        let rules = Rules::of(result);
+        let rules = RuleCatalog::of(result);
         Self {
             columns: Columns::of(&result.results, &rules, options.width),
-            names: Names::of(&result.results),
+            names: ObjectNames::of(&result.results),
             rules,
             paint: Paint(options.color),
         }
@@ -105,7 +105,7 @@ impl<'r> List<'r> {
         Ok(())
     }
 
-    /// Writes the name of a namespace, and how many violations of each severity it has.
+    /// Writes the name of a namespace and its number of violations by severity.
     fn heading(&self, objects: &[Listed<'_>], out: &mut dyn io::Write) -> io::Result<()> {
         let Some(((resource, _), _)) = objects.first() else { return Ok(()) };
         let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
@@ -134,7 +134,7 @@ impl<'r> List<'r> {
     }
 }
 
-/// Sorts the results of objects, and objects by their worst result, their number of results, and their name.
+/// Sorts the results of each object, and the objects by their most severe result, number of results, and name.
 fn sorted<'r>(objects: BTreeMap<(&'r ObjectRef, Option<&'r Location>), Vec<&'r Entry>>) -> Vec<Listed<'r>> {
     let mut objects: Vec<Listed<'r>> = objects.into_iter().collect();
     for (_, entries) in &mut objects {
@@ -148,18 +148,18 @@ fn worst(entries: &[&Entry]) -> Option<impl Ord + use<>> {
     entries.iter().map(|entry| severest(entry)).min()
 }
 
-/// Returns what sorts results by severity, then by outcome; skipped ones are last.
+/// Returns a key that sorts results by severity, then by outcome; excused ones are last.
 fn severest(entry: &Entry) -> impl Ord + use<> {
     (entry.result == Outcome::Skip, entry.severity.is_none(), entry.severity, entry.result)
 }
 
-/// Returns the id of a result's rule, or else its policy and name.
-fn short_name(entry: &Entry, rules: &Rules<'_>) -> String {
+/// Returns the id of a result's rule, or else `policy/rule`.
+fn short_name(entry: &Entry, rules: &RuleCatalog<'_>) -> String {
     let id = rules.about(&entry.policy, &entry.rule).and_then(|about| about.id.as_deref());
     id.map_or_else(|| rule_name(entry), shown_line)
 }
 
-/// Writes one line about one violation; a message of several lines becomes one.
+/// Writes one line about one violation; line breaks in the message are escaped.
 pub(super) fn stream_line(
     event: Lifecycle,
     entry: &Entry,
@@ -190,13 +190,13 @@ pub(super) fn stream_line(
 struct Columns {
     severity: usize,
     rule: usize,
-    /// Columns for a message beside its rule; `None` puts messages below.
+    /// Width of a message next to its rule; with `None`, messages are written below the rule.
     message: Option<usize>,
     width: usize,
 }
 
 impl Columns {
-    fn of(entries: &[Entry], rules: &Rules<'_>, width: usize) -> Self {
+    fn of(entries: &[Entry], rules: &RuleCatalog<'_>, width: usize) -> Self {
         let severities = entries.iter().filter_map(|entry| entry.severity.map(Severity::word));
         let severity = severities.map(|name| name.len() + 2).max().unwrap_or(0);
         let names = entries.iter().map(|entry| columns_of(&short_name(entry, rules)));
@@ -206,7 +206,7 @@ impl Columns {
         Self { severity, rule, message, width }
     }
 
-    /// Two to indent, the severity, the outcome and two of space.
+    /// Indent of two, the severity, the outcome and a gap of two.
     fn before_rule(severity: usize) -> usize {
         2 + severity + 5 + 2
     }
@@ -239,11 +239,11 @@ impl Columns {
     }
 }
 
-/// Returns a line about each rule that has results and says more of itself than its name, and an empty one behind.
+/// Returns a line for each rule that has results and annotations, followed by an empty line.
 fn about_rules(result: &AuditResult) -> Vec<String> {
     let shown = result.results.iter().filter(|entry| !is_known(entry));
     let violated: BTreeSet<(&str, &str)> = shown.map(|entry| (&*entry.policy, &*entry.rule)).collect();
-    let rules = Rules::of(result);
+    let rules = RuleCatalog::of(result);
     let line = |(policy, rule): (&str, &str)| {
         let about = rules.about(policy, rule)?;
         let parts = [about.title.as_deref(), about.id.as_deref(), about.links.first().map(|link| &*link.reference)];

@@ -1,23 +1,25 @@
-//! The work tree that a job runs in: formats of forges name files as the repository does, wherever the job runs in it.
+//! The work tree that a job runs in: GitHub and GitLab formats need file names relative to the repository, whatever the
+//! working directory.
 
 use std::{
     env,
     path::{Component, Path, PathBuf},
 };
 
-/// Where CI systems say that the repository is.
+/// Environment variables of CI systems with the path of the repository.
 const VARIABLES: [&str; 2] = ["GITHUB_WORKSPACE", "CI_PROJECT_DIR"];
 
-/// A work tree, and the folder in it that relative paths are of.
+/// A work tree, and the working directory in it, which relative paths refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkTree {
-    /// Its root, as the system names it and as it was given.
+    /// Its root, in canonical form and as given.
     roots: Vec<PathBuf>,
     folder: PathBuf,
 }
 
 impl WorkTree {
-    /// Finds that of the current directory: the nearest one above with `.git`, or else what the CI system names.
+    /// Finds the work tree of the current directory: the nearest ancestor with `.git`, or else the directory that the
+    /// CI system names.
     pub fn here() -> Option<Self> {
         let folder = env::current_dir().ok()?.canonicalize().ok()?;
         if let Some(root) = folder.ancestors().find(|folder| folder.join(".git").exists()) {
@@ -30,9 +32,9 @@ impl WorkTree {
         Some(Self { roots: roots.next()?, folder })
     }
 
-    /// Returns a path as the repository names it; `None` if it is elsewhere.
+    /// Returns a path relative to the repository; `None` if it is outside.
     pub(super) fn relative(&self, path: &str) -> Option<String> {
-        // An absolute path takes the place of the folder.
+        // An absolute path replaces the folder.
         let path = plain(&self.folder.join(path));
         let inside = self.roots.iter().find_map(|root| path.strip_prefix(root).ok())?;
         inside.to_str().map(str::to_owned)

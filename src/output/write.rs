@@ -1,4 +1,4 @@
-//! Where a whole result goes: standard output and files.
+//! Writes whole results to standard output and files.
 
 use std::{
     fs, io,
@@ -16,11 +16,11 @@ use super::{
 };
 use crate::audit::result::AuditResult;
 
-/// Columns of a terminal that does not say how wide it is.
+/// Width of a terminal that does not report its width.
 const DEFAULT_WIDTH: usize = 100;
 
 impl RenderOptions {
-    /// Returns what standard output can show; text is wrapped only on a terminal.
+    /// Returns the options for standard output; text is wrapped only on a terminal.
     pub fn for_stdout(color: ColorChoice) -> Self {
         use io::IsTerminal as _;
 
@@ -28,7 +28,7 @@ impl RenderOptions {
         let color = match color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            // Looks at the terminal, NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM.
+            // Considers the terminal, NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM.
             ColorChoice::Auto => anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never,
         };
         Self { color, width: if stdout.is_terminal() { terminal_width() } else { usize::MAX }, ..Self::default() }
@@ -39,8 +39,8 @@ fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
-/// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there. Colour
-/// and width are those of the target.
+/// Writes `result` to every target, files first, so that they are complete when standard output ends. Colour and width
+/// depend on the target.
 pub fn write_all(
     targets: &[Target],
     result: &AuditResult,
@@ -52,7 +52,7 @@ pub fn write_all(
     })
 }
 
-/// Writes something that `render` renders to every target, in the same order.
+/// Writes the output of `render` to every target, in the same order.
 pub(super) fn write_targets(
     targets: &[Target],
     color: ColorChoice,
@@ -71,22 +71,22 @@ pub(super) fn write_targets(
     Ok(())
 }
 
-/// Writes text for people, or JSON, to standard output; no line of it is a command to the runner of a job.
+/// Writes text for people, or JSON, to standard output, with commands to CI runners disarmed.
 ///
 /// # Errors
-/// When standard output cannot be written to.
+/// If standard output cannot be written.
 pub fn print(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
     print_formatted(|out| fill(&mut Guarded::new(out)))
 }
 
 /// Writes to standard output.
 ///
-/// A reader that closes it early has seen enough, so that is no error.
+/// A reader that closes it early is not an error.
 fn print_formatted(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match fill(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            // What is still buffered must not be tried again when the buffer is dropped.
+            // The rest of the buffer must not be written again when the buffer is dropped.
             drop(out.into_parts());
             Ok(())
         }
@@ -94,14 +94,14 @@ fn print_formatted(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> a
     }
 }
 
-/// Fills a file next to `path` and moves it there, so that nobody reads half a result and a failure leaves the old
-/// one. What can't be replaced (a device, a pipe, a mounted file) is written to directly.
+/// Fills a temporary file next to `path` and renames it, so that readers never see a partial result and a failure keeps
+/// the old file. Targets that cannot be replaced (devices, pipes, mounted files) are written directly.
 pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let known = fs::metadata(path);
     if known.as_ref().is_ok_and(|known| !known.is_file()) {
         return write_to(fs::OpenOptions::new().write(true).open(path)?, &fill);
     }
-    // A link stays a link: what it points to is replaced, or made.
+    // A symbolic link stays: its target is replaced or created.
     let Ok(target) = fs::canonicalize(path).or_else(|_| absent(path)) else {
         return write_to(fs::File::create(path)?, &fill);
     };
@@ -123,7 +123,7 @@ pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io:
     Ok(())
 }
 
-/// Returns the path of a file that does not exist yet. A link that leads nowhere has one of its own.
+/// Returns the path of a file that does not exist yet; an error for a dangling link, which exists itself.
 fn absent(path: &Path) -> io::Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(_) => Err(io::ErrorKind::NotFound.into()),

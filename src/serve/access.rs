@@ -1,8 +1,8 @@
-//! Who may see the page: the API server says whom a token is of and what they may read (`TokenReview`,
-//! `SubjectAccessReview`), as it does for its own aggregated servers.
+//! PageAccess control of the page. The API server authenticates tokens and authorizes reads (`TokenReview`,
+//! `SubjectAccessReview`), as it does for its aggregated servers.
 //!
-//! Who may get the `Audit` may see the page. It names objects and has the messages of violations, as the reports have, so of
-//! each namespace it shows as much as the reader may list reports in.
+//! Users who may get the `Audit` may see the page. The page names objects and contains the messages of violations, as
+//! the reports do, so readers see the results of the namespaces in which they may list reports.
 
 use std::{
     fmt::Debug,
@@ -26,82 +26,82 @@ use crate::{
     record::{events::bucket::Bucket, reports},
 };
 
-/// How long an answer of the API server holds at most: what was granted or withdrawn shows within that.
+/// How long an answer of the API server is cached: changes of rights take effect within this time.
 const HOLDS: Duration = Duration::from_mins(1);
-/// Readers, and namespaces of all readers, of which answers are kept.
+/// Maximum number of cached readers, and of cached namespaces of all readers.
 const READERS: usize = 256;
 const NAMESPACES: usize = 16_384;
-/// How many tokens are reviewed at once, and then in a second.
+/// Maximum number of token reviews: the burst, and then the rate per second.
 const REVIEWS: f64 = 10.0;
-/// The audience of tokens that are for kaudit alone: `kubectl create token NAME --audience kaudit`.
+/// The audience of tokens restricted to kaudit: `kubectl create token NAME --audience kaudit`.
 const AUDIENCE: &str = "kaudit";
-/// Namespaces that are asked for at a time.
+/// Number of namespaces reviewed concurrently.
 const AT_ONCE: usize = 8;
-/// Longer than any token that an API server takes; browsers keep cookies of up to 4,096 bytes.
+/// Maximum length of a token, longer than any that an API server accepts; browsers keep cookies of up to 4,096 bytes.
 pub(super) const TOKEN_BYTES: usize = 3_000;
 
-/// What the permission to see something is asked for.
+/// Settings of access control.
 #[derive(Clone)]
 pub struct AccessSettings {
-    /// Asks for others what they may do, which takes the rights of `system:auth-delegator`.
+    /// Client for token and access reviews, which need the rights of `system:auth-delegator`.
     pub client: Client,
     /// Namespace and name of the `Audit`.
     pub audit: (String, String),
-    /// The API of the reports that stand for what is shown.
+    /// The report API; the right to list its reports is required to see results.
     pub reports: reports::Api,
 }
 
-/// Asks the API server, and keeps for a while what it says.
-pub(super) struct Access {
+/// Asks the API server for reviews, and caches the answers for [`HOLDS`].
+pub(super) struct PageAccess {
     settings: AccessSettings,
     began: Instant,
-    readers: Cache<Session, Arc<Reader>>,
-    /// Tokens that the API server did not know.
+    readers: Cache<Session, Arc<PageReader>>,
+    /// Tokens that the API server rejected.
     unknown: Cache<Session, ()>,
-    /// How many more tokens may be reviewed at present.
+    /// Rate limit of token reviews.
     reviews: Mutex<Bucket>,
     lists: Cache<(Session, Reports), bool>,
 }
 
-/// A token and when it was used, in the length that answers hold.
+/// A token hash and the [`HOLDS`] period in which it was used, so that cached answers expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Session {
     token: [u8; 32],
     span: u64,
 }
 
-/// Somebody who may see the page.
+/// A user who may see the page.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct PageReader {
     session: Session,
     user: UserInfo,
 }
 
-/// What may be listed or not.
+/// A set of reports whose list permission is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Reports {
     /// The reports on namespaced objects, everywhere.
     Everywhere,
-    /// Those in this namespace.
+    /// The reports in this namespace.
     Of(Arc<str>),
     /// The reports on cluster-scoped objects.
     Cluster,
 }
 
-/// Why somebody may see nothing.
+/// Why access was denied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// The token is nobody's.
+    /// The token is not valid.
     Unknown,
     /// This user may not get this `Audit`, as `namespace/name`.
     Forbidden { user: String, audit: String },
-    /// Too many tokens were reviewed a moment ago.
+    /// Too many tokens were reviewed recently.
     Busy,
-    /// The API server does not say.
+    /// The review failed.
     Unavailable(String),
 }
 
-impl Access {
+impl PageAccess {
     pub(super) fn new(settings: AccessSettings) -> Self {
         Self {
             settings,
@@ -113,11 +113,11 @@ impl Access {
         }
     }
 
-    /// Returns whom a token is of, if they may see the page.
+    /// Returns the user of a token, if they may see the page.
     ///
-    /// Tokens of any form reach this, so the API server is not asked about those that cannot be one, nor about one twice, nor
-    /// more often than [`REVIEWS`].
-    pub(super) async fn reader(&self, token: &str) -> Result<Arc<Reader>, Denied> {
+    /// Clients can send any token, so malformed tokens are not reviewed, rejected ones are not reviewed again, and the
+    /// rate is limited to [`REVIEWS`].
+    pub(super) async fn reader(&self, token: &str) -> Result<Arc<PageReader>, Denied> {
         if !has_token_form(token) {
             return Err(Denied::Unknown);
         }
@@ -144,16 +144,16 @@ impl Access {
                 ..ResourceAttributes::default()
             };
             if self.may(&user, audit).await? {
-                return Ok(Arc::new(Reader { session, user }));
+                return Ok(Arc::new(PageReader { session, user }));
             }
             Err(Denied::Forbidden { user: user.username.unwrap_or_default(), audit: format!("{namespace}/{name}") })
         };
         self.readers.get_or_insert_async(&session, admit).await
     }
 
-    /// Returns the places in which a reader may see results, out of these; `None` if that is everywhere. A place is a
-    /// namespace, or `None` for what is in none.
-    pub(super) async fn seen(&self, reader: &Reader, places: &Places) -> Result<Option<Places>, Denied> {
+    /// Returns those of these places in which a reader may see results; `None` if it is all of them. A place is a
+    /// namespace, or `None` for cluster-scoped objects.
+    pub(super) async fn seen(&self, reader: &PageReader, places: &Places) -> Result<Option<Places>, Denied> {
         let everywhere = self.may_list(reader, Reports::Everywhere).await?;
         let seen = stream::iter(places.iter().cloned()).map(|place| async {
             let reports = place.clone().map_or(Reports::Cluster, Reports::Of);
@@ -165,7 +165,7 @@ impl Access {
         Ok((seen.len() < places.len()).then_some(seen))
     }
 
-    /// Returns whom a token is of: one for the audience [`AUDIENCE`], or for the API server's own.
+    /// Returns the user of a token for the audience [`AUDIENCE`] or for that of the API server.
     async fn user(&self, token: &str) -> Result<UserInfo, Denied> {
         for audiences in [Some(vec![AUDIENCE.to_owned()]), None] {
             let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
@@ -178,7 +178,7 @@ impl Access {
         Err(Denied::Unknown)
     }
 
-    async fn may_list(&self, reader: &Reader, reports: Reports) -> Result<bool, Denied> {
+    async fn may_list(&self, reader: &PageReader, reports: Reports) -> Result<bool, Denied> {
         let api = self.settings.reports;
         let what = ResourceAttributes {
             group: Some(api.group().to_owned()),
@@ -204,7 +204,7 @@ impl Access {
         Ok(review.status.is_some_and(|status| status.allowed))
     }
 
-    /// Asks the API server for a review.
+    /// Creates a review.
     async fn ask<R>(&self, review: &R) -> Result<R, Denied>
     where
         R: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -220,8 +220,8 @@ fn has_token_form(text: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte))
 }
 
-impl Reader {
-    /// The name of the user.
+impl PageReader {
+    /// Returns the name of the user.
     pub(super) fn name(&self) -> &str {
         self.user.username.as_deref().unwrap_or_default()
     }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn made_up_tokens_are_reviewed_at_a_bounded_rate_and_once_each() {
+    async fn invalid_tokens_are_reviewed_once_each_at_a_bounded_rate() {
         let reviews = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&reviews);
         let server = service_fn(move |_: http::Request<Body>| {
@@ -250,7 +250,7 @@ mod tests {
             audit: ("kaudit".to_owned(), "kaudit".to_owned()),
             reports: reports::Api::OpenReports,
         };
-        let access = Access::new(settings);
+        let access = PageAccess::new(settings);
         for text in ["", "==", "a b", "a\u{e9}", "<script>"] {
             assert_eq!(access.reader(text).await.unwrap_err(), Denied::Unknown, "{text}");
         }

@@ -1,7 +1,8 @@
-//! The HTTP side: `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and people.
+//! The HTTP server with `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and
+//! people.
 //!
-//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the state from the pipeline, which [`Status`]
-//! asks and which may take its time.
+//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the result from the pipeline via
+//! [`Status`], which may take a while.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,26 +27,27 @@ use crate::{
     output::{PolicyList, safe::write_json},
 };
 
-/// How long the pipeline may take to answer.
+/// Timeout for an answer of the pipeline.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the server reads from.
+/// The data sources of the server.
 #[derive(Debug, Clone)]
 pub struct Admin {
-    /// Whether the pipeline is ready. When its sender is gone, so is the pipeline, and neither probe succeeds.
+    /// Progress of the pipeline. When the sender is dropped, the pipeline has stopped, and both probes fail.
     pub progress: watch::Receiver<Progress>,
-    /// What `/metrics` shows.
+    /// The metrics for `/metrics`.
     pub metrics: Arc<Metrics>,
     /// Answers `/status`.
     pub status: Arc<Status>,
-    /// What `/policies` shows.
+    /// The policies for `/policies`.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
 }
 
-/// What is served at one address. The status names objects and has the messages of violations; the rest has counts.
+/// The pages served at one address. The status names objects and contains the messages of violations; the others only
+/// contain counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// All pages, where there is one address.
+    /// All pages, if there is only one address.
     All,
     /// `/livez`, `/readyz` and `/metrics`.
     Health,
@@ -53,21 +55,21 @@ pub enum Pages {
     Status,
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens but does not accept connections yet.
 #[derive(Debug)]
 pub struct Server {
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
 }
 
-/// Listens at `HOST:PORT`, or at `:PORT` of all addresses of both families.
+/// Listens at `HOST:PORT`, or at `:PORT` of all IPv4 and IPv6 addresses.
 ///
 /// # Errors
 ///
-/// If the address is taken or not of this host; the message has it.
+/// If the address is in use or not an address of this host; the message contains it.
 pub async fn bind(address: &str) -> anyhow::Result<Server> {
     let bound = match address.strip_prefix(':') {
-        // A machine may have no IPv6 at all.
+        // The host may not support IPv6.
         Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
             Ok(listener) => Ok(listener),
             Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
@@ -80,12 +82,12 @@ pub async fn bind(address: &str) -> anyhow::Result<Server> {
 }
 
 impl Server {
-    /// Returns the address that it listens at, with the port that was chosen for port 0.
+    /// Returns the address of the listener, with the port that was chosen for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `shutdown`, then finishes the requests that are open.
+    /// Serves until `shutdown`, then finishes open requests.
     pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) {
         let what = match pages {
             Pages::All => "Serving health, metrics and status",
@@ -105,7 +107,7 @@ impl Server {
     }
 }
 
-/// `on_loopback`: whether the server can be reached from this machine only, which is asked of browsers, too.
+/// Returns the routes. With `on_loopback`, only this machine can connect, and requests must name a loopback host.
 fn router(admin: Admin, pages: Pages, on_loopback: bool) -> Router {
     let health =
         Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics));
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_lists_what_is_missing() {
+    async fn readiness_lists_missing_kinds() {
         let running = start().await;
         let response = get(running.address, "/readyz").await;
         assert!(response.starts_with("HTTP/1.1 503"), "{response}");
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_and_status_have_their_types() {
+    async fn metrics_and_status_have_content_types() {
         let mut running = start().await;
         let response = get(running.address, "/metrics").await;
         assert!(response.contains("content-type: application/openmetrics-text; version=1.0.0"), "{response}");
@@ -269,7 +271,7 @@ mod tests {
         assert!(response.contains("content-type: application/json"), "{response}");
         assert!(response.contains("\"kind\":\"AuditResult\""), "{response}");
         answering.await.unwrap();
-        // Now that the pipeline is gone.
+        // The pipeline has stopped.
         assert!(get(running.address, "/status").await.starts_with("HTTP/1.1 503"));
         assert!(get(running.address, "/other").await.starts_with("HTTP/1.1 404"));
     }
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_can_have_an_address_of_its_own() {
+    async fn the_status_can_have_a_separate_address() {
         let (health, status) = (start_with(Pages::Health).await, start_with(Pages::Status).await);
         for (path, here, there) in [
             ("/livez", &health, &status),
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_hosts_see_no_objects_on_loopback() {
+    async fn requests_for_other_hosts_are_rejected_on_loopback() {
         for pages in [Pages::All, Pages::Status] {
             let running = start_with(pages).await;
             for path in ["/status", "/policies"] {
@@ -308,7 +310,7 @@ mod tests {
                 assert!(!answer.starts_with("HTTP/1.1 421"), "{answer}");
             }
         }
-        // The kubelet and Prometheus name the address of the pod.
+        // The kubelet and Prometheus use the address of the pod.
         let running = start().await;
         assert!(get_as("10.0.0.1:8080", running.address, "/livez").await.starts_with("HTTP/1.1 200"));
     }

@@ -1,8 +1,8 @@
-//! Connections of the HTTP server: how many there may be, and how long each may take. No client, slow or hostile, keeps the probes
-//! from being answered.
+//! Limits the number of HTTP connections and the duration of each, so that slow or hostile clients cannot block the
+//! probes.
 //!
-//! When all places are taken, further connections get one answer each, and only to the probes; the others are asked to end after
-//! their current answer.
+//! When the limit is reached, further connections get one answer each, and only to the probes; the others are closed
+//! after their current answer.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -27,22 +27,22 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// Connections at a time that are answered in full.
+/// Maximum number of concurrent connections for all requests.
 const CONNECTIONS: usize = 64;
-/// Connections at a time beyond that, which are only for the probes; more wait until one ends.
+/// Maximum number of further concurrent connections, for the probes only; more must wait until one ends.
 const PROBES: usize = 448;
-/// How long the head of a request may take, from the connection's begin or the last answer.
+/// Timeout for the head of a request, from the start of the connection or the last answer.
 const HEAD: Duration = Duration::from_secs(5);
-/// The same while places are short.
+/// The same while the connection limit is reached.
 const SHORT_HEAD: Duration = Duration::from_secs(1);
-/// How long a connection may live, however slowly answers are read. Prometheus and the kubelet open another.
+/// Maximum lifetime of a connection, however slowly the client reads. Prometheus and the kubelet reconnect.
 const LIFE: Duration = Duration::from_mins(1);
-/// How long open requests may take after that, or after a signal.
+/// How long open requests may continue after that, or after a signal.
 const DRAIN: Duration = Duration::from_secs(3);
-/// The wait after a connection could not be accepted, for want of file descriptors.
+/// Pause after accepting a connection failed for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers until `shutdown`, then finishes the requests that are open.
+/// Serves until `shutdown`, then finishes open requests.
 pub(super) async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let (full, probes) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(PROBES)));
     let probe_router = router.clone().layer(middleware::from_fn(only_probes));
@@ -57,16 +57,16 @@ pub(super) async fn serve(listener: TcpListener, router: Router, shutdown: Cance
     {
         while open.try_join_next().is_some() {}
         let place = Arc::clone(&full).try_acquire_owned();
-        let (router, manner) = if place.is_ok() {
-            (router.clone(), Manner::Full(Arc::clone(&crowded)))
+        let (router, mode) = if place.is_ok() {
+            (router.clone(), ConnectionMode::Full(Arc::clone(&crowded)))
         } else {
             crowded.notify_waiters();
-            (probe_router.clone(), Manner::Probe)
+            (probe_router.clone(), ConnectionMode::Probe)
         };
         let probe = probe.ok().filter(|_| place.is_err());
         let shutdown = shutdown.clone();
         open.spawn(async move {
-            converse(stream, router, manner, shutdown).await;
+            serve_one(stream, router, mode, shutdown).await;
             drop((place, probe));
         });
     }
@@ -86,14 +86,14 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// An extension of each request: cancelled when its connection is about to be closed. An answer without an end of its own ends
-/// then, so that the client receives all of it.
+/// An extension of each request: cancelled when its connection is about to be closed. Endless responses must then end,
+/// so that the client receives a complete response.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionClosing(pub CancellationToken);
 
-/// How a connection is answered.
-enum Manner {
-    /// Any number of requests, until it is notified that places are short.
+/// Which requests of a connection are answered.
+enum ConnectionMode {
+    /// Any number of requests, until notified that the limit is reached.
     Full(Arc<Notify>),
     /// One request.
     Probe,
@@ -108,22 +108,22 @@ async fn only_probes(request: Request, next: Next) -> Response {
 }
 
 /// Answers the requests of one connection.
-async fn converse(stream: TcpStream, router: Router, manner: Manner, shutdown: CancellationToken) {
+async fn serve_one(stream: TcpStream, router: Router, mode: ConnectionMode, shutdown: CancellationToken) {
     let mut protocol = http1::Builder::new();
-    let is_probe = matches!(manner, Manner::Probe);
+    let is_probe = matches!(mode, ConnectionMode::Probe);
     protocol.timer(TokioTimer::new()).keep_alive(!is_probe);
     protocol.header_read_timeout(if is_probe { SHORT_HEAD } else { HEAD });
     let crowded = async {
-        match &manner {
-            Manner::Full(crowded) => crowded.notified().await,
-            Manner::Probe => std::future::pending().await,
+        match &mode {
+            ConnectionMode::Full(crowded) => crowded.notified().await,
+            ConnectionMode::Probe => std::future::pending().await,
         }
     };
     let closing = ConnectionClosing::default();
     let router = router.layer(Extension(closing.clone()));
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     tokio::select! {
-        // The client has gone away, or took too long.
+        // The client disconnected or exceeded a timeout.
         _ended = connection.as_mut() => return,
         () = shutdown.cancelled() => {}
         () = crowded => {}
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Beyond this a test has failed.
+    /// Timeout of a test.
     const PATIENCE: Duration = Duration::from_mins(1);
 
     async fn start() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
@@ -162,7 +162,7 @@ mod tests {
         (address, shutdown, serving)
     }
 
-    /// Connects and sends the beginning of a request.
+    /// Connects and sends the start of a request.
     fn begin(address: SocketAddr, text: &str) -> Client {
         let mut stream = Client::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -172,13 +172,13 @@ mod tests {
 
     fn rest(mut stream: Client) -> String {
         let mut text = String::new();
-        // A reset is an end, too.
+        // A reset also ends the connection.
         let _reset = stream.read_to_string(&mut text);
         text
     }
 
     #[tokio::test]
-    async fn half_a_head_is_cut() {
+    async fn an_incomplete_request_head_times_out() {
         let (address, ..) = start().await;
         let waited = spawn_blocking(move || {
             let began = Instant::now();
@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn held_connections_that_ask_in_time_do_not_stop_the_probes() {
+    async fn held_connections_do_not_stop_the_probes() {
         const CLOSE: &str = "Host: a\r\nConnection: close\r\n\r\n";
         let (address, ..) = start().await;
         let answers = spawn_blocking(move || {
-            // Each has been answered and keeps its place.
+            // Each has been answered and stays open.
             let held: Vec<Client> = (0..CONNECTIONS)
                 .map(|_| {
                     let mut stream = begin(address, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_without_an_end_is_complete_when_its_connection_is_closed() {
+    async fn an_endless_response_is_complete_when_its_connection_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let endless = |Extension(closing): Extension<ConnectionClosing>| async move {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_does_not_read_ends_with_the_server() {
+    async fn a_client_that_does_not_read_ends_with_the_server() {
         let (address, shutdown, serving) = start().await;
         let stream = spawn_blocking(move || {
             let mut stream = begin(address, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");

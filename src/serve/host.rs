@@ -1,5 +1,6 @@
-//! Which requests a server on loopback answers: those that name it as a loopback host. A website whose name resolves to
-//! 127.0.0.1 (DNS rebinding) could otherwise read what is served to the browser of anybody who uses `kubectl port-forward`.
+//! Host check of servers on loopback: only requests that name a loopback host are answered. A website whose name
+//! resolves to 127.0.0.1 (DNS rebinding) could otherwise read the pages through the browser of a user of `kubectl
+//! port-forward`.
 
 use axum::{
     extract::Request,
@@ -8,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Refuses requests for other hosts with 421.
+/// Rejects requests for other hosts with 421.
 pub(super) async fn only_loopback(request: Request, next: Next) -> Response {
     if names_loopback(request.headers()) { next.run(request).await } else { misdirected() }
 }
@@ -18,7 +19,7 @@ pub(super) fn names_loopback(headers: &HeaderMap) -> bool {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).is_some_and(is_loopback)
 }
 
-/// Returns the answer to a request for another host.
+/// Returns the response to a request for another host.
 pub(super) fn misdirected() -> Response {
     let why = "This is served for http://localhost and http://127.0.0.1, for example by kubectl port-forward.\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()

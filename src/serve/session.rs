@@ -1,8 +1,8 @@
-//! The token of a request: that of a program, or of somebody who has signed in.
+//! Sessions: the token of a request, from a program or from a user who has signed in.
 //!
-//! A session is the token, encrypted with a key of this process, in a cookie that no script can read. Cookies are not bound to a
-//! port: another server on the same host, such as one that is forwarded to localhost, receives the cookie, and must not learn the
-//! token. Each replica has a cookie of its own, so none needs to share a key.
+//! A session is the token, encrypted with a key of this process, in a cookie that scripts cannot read. Cookies are not
+//! bound to a port: other servers on the same host, for example one forwarded to localhost, receive the cookie and must
+//! not be able to read the token. Each replica uses its own cookie, so replicas do not share a key.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use ring::{
 };
 use serde::Deserialize;
 
-use super::access::{Access, Denied, TOKEN_BYTES};
+use super::access::{PageAccess, Denied, TOKEN_BYTES};
 use crate::output::page::{PageQuery, refusal, sign_in_page};
 
-/// What the names of cookies begin with.
+/// Prefix of the cookie names.
 const COOKIE: &str = "kaudit-session";
-/// How long a browser keeps a cookie, in seconds; tokens mostly expire before.
+/// How long a browser keeps a cookie, in seconds; tokens usually expire earlier.
 const COOKIE_SECONDS: u32 = 12 * 60 * 60;
 
 /// Encrypts and decrypts the cookies of this process.
 pub(super) struct Sessions {
     key: LessSafeKey,
     random: SystemRandom,
-    /// Tells the cookie of this process from those of others.
+    /// Distinguishes the cookie of this process from those of others.
     id: String,
 }
 
 impl Sessions {
-    /// Makes a new key; `None` if the system has no random numbers.
+    /// Generates a new key; `None` if the system has no random numbers.
     pub(super) fn new() -> Option<Self> {
         let random = SystemRandom::new();
         let (mut key, mut id) = ([0; 32], [0; 4]);
@@ -46,7 +46,7 @@ impl Sessions {
         Some(Self { key, random, id: HEXLOWER.encode(&id) })
     }
 
-    /// Returns the token that a request comes with: as a bearer, or of the session.
+    /// Returns the token of a request, from its `Authorization` header or its session cookie.
     pub(super) fn token(&self, headers: &HeaderMap) -> Option<String> {
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
@@ -58,7 +58,7 @@ impl Sessions {
     fn of_cookie(&self, headers: &HeaderMap) -> Option<String> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        // Behind TLS the name has a prefix.
+        // With TLS the name has a prefix.
         let (_, value) = pairs.find(|(name, _)| name.strip_prefix("__Host-").unwrap_or(name) == self.name())?;
         self.open(value)
     }
@@ -88,8 +88,8 @@ impl Sessions {
     }
 }
 
-/// Whether a request was made by this page, or by no page at all. A form of another site could sign somebody in as somebody
-/// else, or out.
+/// Whether a request comes from this page or from no page at all. A form on another site could otherwise sign a user
+/// out, or in with another token.
 fn is_own(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match (text("sec-fetch-site"), text("origin")) {
@@ -99,32 +99,32 @@ fn is_own(headers: &HeaderMap) -> bool {
     }
 }
 
-/// What the handlers of the forms need.
+/// State of the form handlers.
 #[derive(Clone)]
-struct Door {
-    access: Option<Arc<Access>>,
+struct SessionState {
+    access: Option<Arc<PageAccess>>,
     sessions: Arc<Sessions>,
 }
 
-/// What the form of [`sign_in_page`] sends.
+/// The fields of the form of [`sign_in_page`].
 #[derive(Deserialize)]
 struct SignIn {
     token: String,
 }
 
-/// Returns the routes to sign in and out, where anybody is asked who they are.
+/// Returns the routes to sign in and out; without `access`, sign-in answers 404.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(
-    access: Option<Arc<Access>>,
+    access: Option<Arc<PageAccess>>,
     sessions: Arc<Sessions>,
 ) -> Router<S> {
     Router::new()
         .route("/login", post(sign_in))
         .route("/logout", post(sign_out))
         .layer(DefaultBodyLimit::max(4 * TOKEN_BYTES))
-        .with_state(Door { access, sessions })
+        .with_state(SessionState { access, sessions })
 }
 
-/// Says why somebody may not see the page, and lets who is not known sign in.
+/// Returns the response for a denied request; with an unknown token, the sign-in form.
 pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
     match denied {
         Denied::Unknown => {
@@ -147,9 +147,9 @@ pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
     }
 }
 
-/// Keeps a token in the browser if it is somebody's who may see the page.
+/// Stores a token in a cookie if its user may see the page.
 async fn sign_in(
-    State(Door { access, sessions }): State<Door>,
+    State(SessionState { access, sessions }): State<SessionState>,
     UrlQuery(query): UrlQuery<PageQuery>,
     headers: HeaderMap,
     Form(SignIn { token }): Form<SignIn>,
@@ -176,16 +176,16 @@ async fn sign_in(
     }
 }
 
-async fn sign_out(State(Door { sessions, .. }): State<Door>, headers: HeaderMap) -> Response {
+async fn sign_out(State(SessionState { sessions, .. }): State<SessionState>, headers: HeaderMap) -> Response {
     if !is_own(&headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
     go("./", &sessions, "; Max-Age=0", &headers)
 }
 
-/// Sets the cookie and leads to a view.
+/// Sets the cookie and redirects to a view.
 fn go(location: &str, sessions: &Sessions, value: &str, headers: &HeaderMap) -> Response {
-    // Each proxy that ended TLS adds what the client spoke with it; on loopback there is none.
+    // Each proxy adds the protocol of its client; on loopback there is no proxy.
     let protocols = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_secure = protocols.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("https"));
     let (prefix, secure) = if is_secure { ("__Host-", "; Secure") } else { ("", "") };
@@ -206,7 +206,7 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    /// Returns the cookie that a sign-in sets, without its attributes, and the attributes.
+    /// Returns the cookie set by a sign-in, and its attributes.
     fn cookie_of(sessions: &Sessions, token: &str, request: &HeaderMap) -> (String, String) {
         let response = go("./", sessions, &sessions.seal(token).unwrap(), request);
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_a_bearer_s_or_in_the_cookie() {
+    fn tokens_come_from_the_bearer_header_or_the_cookie() {
         let sessions = Sessions::new().unwrap();
         let of = |name: &str, value: &str| sessions.token(&headers(&[(name, value)]));
         let (cookie, _) = cookie_of(&sessions, "a b", &headers(&[]));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_does_not_show_the_token_and_is_of_one_process() {
+    fn cookies_are_encrypted_and_bound_to_one_process() {
         let (sessions, other) = (Sessions::new().unwrap(), Sessions::new().unwrap());
         let (cookie, _) = cookie_of(&sessions, "secret-token", &headers(&[]));
         let value = cookie.split_once('=').unwrap().1;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_secure_behind_tls() {
+    fn cookies_are_secure_behind_tls() {
         let sessions = Sessions::new().unwrap();
         for (protocol, is_secure) in
             [("https", true), ("https,http", true), ("http, HTTPS", true), ("http", false), ("", false)]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_other_sites_are_refused() {
+    fn forms_of_other_sites_are_rejected() {
         for (request, own) in [
             (&[("sec-fetch-site", "same-origin")][..], true),
             (&[("sec-fetch-site", "none")], true),

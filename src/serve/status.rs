@@ -1,7 +1,8 @@
-//! `/status`: the whole result as JSON, made once for all who ask while nothing changes.
+//! `/status`: the whole result as JSON, cached while nothing changes.
 //!
-//! The pipeline is asked by one request at a time; those that came meanwhile get the same answer. So many who ask at once
-//! cost no more than two, and the pipeline only copies what it has: sorting and writing happen on a blocking thread.
+//! Only one request at a time queries the pipeline; those that arrive meanwhile get the same answer. So any number of
+//! concurrent requests cost at most two queries, and the pipeline only copies its state: sorting and serializing happen
+//! on a blocking thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,32 +18,32 @@ use crate::{
     output::safe::write_json,
 };
 
-/// How long an answer is kept for others: a large one is a good part of what kaudit holds.
+/// How long an answer is cached; a large one takes a considerable part of kaudit's memory.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// Answers `/status`.
 #[derive(Debug)]
 pub struct Status {
     pipeline: mpsc::Sender<Command>,
-    kept: Arc<Mutex<Option<Kept>>>,
+    kept: Arc<Mutex<Option<KeptAnswer>>>,
 }
 
-/// The latest answer.
+/// The cached answer.
 #[derive(Debug)]
-struct Kept {
+struct KeptAnswer {
     revision: u64,
-    /// When the pipeline was asked whether this is the newest.
+    /// When the pipeline was queried for this revision.
     asked: Instant,
     json: Bytes,
 }
 
 impl Status {
-    /// Makes one that asks this pipeline.
+    /// Creates a status that queries this pipeline.
     pub fn new(pipeline: mpsc::Sender<Command>) -> Self {
         Self { pipeline, kept: Arc::default() }
     }
 
-    /// Returns the result as it was after the call; `None` if the pipeline is gone or takes longer than `patience`.
+    /// Returns the result as of this call or later; `None` if the pipeline has stopped or takes longer than `patience`.
     pub(super) async fn json(&self, patience: Duration) -> Option<Bytes> {
         let began = Instant::now();
         let mut kept = timeout_at(began + patience, Arc::clone(&self.kept).lock_owned()).await.ok()?;
@@ -63,13 +64,13 @@ impl Status {
             (None, Some(known)) => (known.revision, known.json),
             (None, None) => return None,
         };
-        *kept = Some(Kept { revision, asked, json: json.clone() });
+        *kept = Some(KeptAnswer { revision, asked, json: json.clone() });
         self.forget_later(kept, asked);
         Some(json)
     }
 
-    /// Drops the answer when nobody has asked again for some time.
-    fn forget_later(&self, kept: OwnedMutexGuard<Option<Kept>>, asked: Instant) {
+    /// Drops the answer if there is no further request for [`KEEP`].
+    fn forget_later(&self, kept: OwnedMutexGuard<Option<KeptAnswer>>, asked: Instant) {
         drop(kept);
         let kept = Arc::clone(&self.kept);
         tokio::spawn(async move {
@@ -87,13 +88,13 @@ mod tests {
     use super::*;
     use crate::audit::{command::ResultQuery, result::AuditResult};
 
-    /// Answers with the number of the revision; counts the questions, and the results that had to be made.
+    /// Answers with the given revision; returns the number of queries, and of results that had to be created.
     fn pipeline(mut commands: mpsc::Receiver<Command>, revision: u64) -> tokio::task::JoinHandle<(usize, usize)> {
         tokio::spawn(async move {
             let (mut asked, mut made) = (0, 0);
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
                 asked += 1;
-                // All who ask at once have asked by then.
+                // Let all concurrent requests arrive.
                 tokio::task::yield_now().await;
                 let result = || AuditResult::sample(7);
                 let is_newer = known != Some(revision);
@@ -108,7 +109,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_mins(1);
 
     #[tokio::test]
-    async fn many_who_ask_at_once_cost_as_much_as_two() {
+    async fn concurrent_requests_cost_at_most_two_queries() {
         let (sender, commands) = mpsc::channel(1);
         let (status, pipeline) = (Status::new(sender), pipeline(commands, 3));
         let answers = futures::future::join_all((0..20).map(|_| status.json(PATIENCE))).await;
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_made_again_while_nothing_changes() {
+    async fn an_unchanged_result_is_serialized_once() {
         let (sender, commands) = mpsc::channel(1);
         let (status, pipeline) = (Status::new(sender), pipeline(commands, 3));
         for _ in 0..5 {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_dropped_when_nobody_asks() {
+    async fn the_cached_answer_is_dropped_without_requests() {
         let (sender, commands) = mpsc::channel(1);
         let (status, _pipeline) = (Status::new(sender), pipeline(commands, 3));
         assert!(status.json(PATIENCE).await.is_some());
@@ -141,11 +142,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_pipeline_is_not_waited_for_for_ever() {
+    async fn a_silent_pipeline_times_out() {
         let (sender, commands) = mpsc::channel(1);
         let status = Status::new(sender);
         assert_eq!(status.json(Duration::from_millis(10)).await, None);
-        // Nor one that does not even take the question.
+        // The channel is full now, so the query cannot even be sent.
         assert_eq!(status.json(Duration::from_millis(10)).await, None);
         drop(commands);
         assert_eq!(status.json(PATIENCE).await, None);

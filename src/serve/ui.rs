@@ -1,12 +1,12 @@
-//! The page over HTTP, from a result that is kept while somebody looks.
+//! The page over HTTP, from a result that is kept up to date while the page is used.
 //!
-//! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, at once after some quiet, for
-//! a large one seldom, and never while nobody looks. Who has the page open learns by server-sent events that there is a newer
-//! one.
+//! Requests do not query the pipeline: [`follow`] fetches the result when it has changed, immediately after a quiet
+//! period, less often if it is large, and never while the page is not used. Open pages learn of a newer version by
+//! server-sent events.
 //!
-//! The page names objects and has the messages of violations. Whoever wants to see it [says who they are](Access), or it is
-//! served on loopback only, to browsers that ask for loopback: a name of another site that leads here (DNS rebinding) is
-//! refused.
+//! The page names objects and contains the messages of violations. Readers must [authenticate](PageAccess), or the page
+//! is served on loopback only, to requests that name a loopback host: others could come from a website whose name
+//! resolves to loopback (DNS rebinding).
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    access::{Access, AccessSettings, Denied, Reader},
+    access::{PageAccess, AccessSettings, Denied, PageReader},
     admin::Server,
     connections::{self, ConnectionClosing},
     host,
@@ -42,56 +42,56 @@ use crate::{
         overview::{Overview, Progress},
     },
     blocking::spawn_blocking,
-    output::page::{About, Page, PageQuery, SCRIPT, STYLE},
+    output::page::{PageContext, Page, PageQuery, SCRIPT, STYLE},
 };
 
 /// How long the result is kept up to date after the last request.
 const INTEREST: Duration = Duration::from_mins(1);
-/// The least time between two results, and how many times as long as making one takes.
+/// The pause between two results: at least the first, and a multiple of the time that the last one took.
 const REST: (Duration, u32) = (Duration::from_millis(50), 4);
-/// How soon after a violation what belongs to it is told as well, such as that of the Pod in place of another.
+/// How long to wait after a change for related ones, for example when a violation moves from one Pod to another.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// How often the page is made while lists are read or objects wait.
+/// How often the page is updated during the initial sync and while objects wait.
 const UNSETTLED: Duration = Duration::from_millis(500);
-/// How long the first result may take.
+/// Timeout for the first result.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a page may load and do: nothing from elsewhere, no inline script or style, no frame around it.
+/// Content Security Policy of the page: only own resources, no inline script or style, no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action \
                       'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// What the page is made from.
+/// The data sources of the page.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    /// Answers with the result.
+    /// The pipeline, which returns the result.
     pub pipeline: mpsc::Sender<Command>,
-    /// How far the initial sync is.
+    /// Progress of the initial sync.
     pub progress: watch::Receiver<Progress>,
-    /// Changes with all that a result shows, after a while; names the policies, and what is wrong with them.
+    /// The policies and their problems; changes, with a delay, on every change of the result.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Changes as soon as a violation appears or ends.
+    /// Notifies as soon as a violation is new or resolved.
     pub told: watch::Receiver<()>,
 }
 
-/// A page and the revision of its result.
-type Kept = Option<(u64, Arc<Page>)>;
+/// The current page and the revision of its result.
+type KeptPage = Option<(u64, Arc<Page>)>;
 
 #[derive(Clone)]
 struct Ui {
-    kept: watch::Receiver<Kept>,
-    /// When somebody asked last.
+    kept: watch::Receiver<KeptPage>,
+    /// When the last request arrived.
     asked: watch::Sender<Option<Instant>>,
-    /// Says who may see what; without it everybody sees everything.
-    access: Option<Arc<Access>>,
+    /// PageAccess control; without it everyone sees everything.
+    access: Option<Arc<PageAccess>>,
     sessions: Arc<Sessions>,
 }
 
-/// Serves the page until `shutdown`, to everybody or to those who may see it.
+/// Serves the page until `shutdown`, to everyone or to those whom `access` allows.
 pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettings>, shutdown: CancellationToken) {
     tracing::info!(address = %server.address, "Serving the page");
     let (keep, kept) = watch::channel(None);
     let (asked, interest) = watch::channel(None);
     let following = follow(sources, interest, keep);
-    let access = access.map(|settings| Arc::new(Access::new(settings)));
+    let access = access.map(|settings| Arc::new(PageAccess::new(settings)));
     let Some(sessions) = Sessions::new().map(Arc::new) else {
         tracing::error!("The page is not served: the system has no random numbers");
         return;
@@ -114,7 +114,7 @@ fn router(ui: Ui) -> Router {
         .with_state(ui)
 }
 
-/// Refuses requests for other hosts where nobody is asked who they are, and has browsers keep to the page.
+/// Rejects requests for other hosts if there is no access control, and adds security headers.
 async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
     if ui.access.is_none() && !host::names_loopback(request.headers()) {
         return host::misdirected();
@@ -156,13 +156,13 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, header
                 Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
                 Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
             },
-            _ => Html(page.html(&query, reader.as_deref().map(Reader::name))).into_response(),
+            _ => Html(page.html(&query, reader.as_deref().map(PageReader::name))).into_response(),
         }
     });
     answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
-/// Says at once that there is another page than the one that the client has seen, and then whenever there is.
+/// Sends an event if the page is newer than the one that the client has seen, and then on each update.
 async fn events(
     State(ui): State<Ui>,
     Extension(closing): Extension<ConnectionClosing>,
@@ -202,14 +202,14 @@ fn changes(
 }
 
 impl Ui {
-    /// Returns who sends these headers, where that is asked.
-    async fn reader(&self, headers: &HeaderMap) -> Result<Option<Arc<Reader>>, Denied> {
+    /// Returns the authenticated reader; `None` without access control.
+    async fn reader(&self, headers: &HeaderMap) -> Result<Option<Arc<PageReader>>, Denied> {
         let Some(access) = &self.access else { return Ok(None) };
         let token = self.sessions.token(headers).ok_or(Denied::Unknown)?;
         access.reader(&token).await.map(Some)
     }
 
-    /// Returns the newest page; `None` if there is none in time.
+    /// Returns the current page; `None` if there is none in time.
     async fn latest(&self) -> Option<Arc<Page>> {
         self.asked.send_replace(Some(Instant::now()));
         let mut kept = self.kept.clone();
@@ -218,8 +218,8 @@ impl Ui {
     }
 }
 
-/// Keeps the page up to date while somebody looks, until the pipeline is gone.
-async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Instant>>, keep: watch::Sender<Kept>) {
+/// Keeps the page up to date while it is used, until the pipeline stops.
+async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Instant>>, keep: watch::Sender<KeptPage>) {
     let began = Timestamp::now();
     let mut known = None;
     loop {
@@ -231,7 +231,7 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         let settled = sources.progress.borrow().is_settled();
         sources.overview.mark_unchanged();
         sources.told.mark_unchanged();
-        // Until then what is left to do changes, and perhaps not the result.
+        // Before that, the progress changes even if the result does not.
         match ask(&sources.pipeline, known.filter(|_| settled)).await {
             Some(Some(snapshot)) => {
                 let (revision, about) = (snapshot.revision, sources.about(began, snapshot.changed));
@@ -263,10 +263,10 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
 }
 
 impl Sources {
-    fn about(&self, began: Timestamp, changed: Option<Timestamp>) -> About {
+    fn about(&self, began: Timestamp, changed: Option<Timestamp>) -> PageContext {
         let Progress { open, scopes_done, scopes, queue, .. } = self.progress.borrow().clone();
         let overview = self.overview.borrow().clone();
-        let mut about = About {
+        let mut about = PageContext {
             at: Timestamp::now(),
             began,
             changed,
@@ -298,7 +298,7 @@ mod tests {
         result::AuditResult,
     };
 
-    /// A pipeline that has judged as many objects as it was asked.
+    /// A pipeline whose number of evaluated objects equals its number of queries.
     struct Pipeline {
         progress: watch::Sender<Progress>,
         overview: watch::Sender<Option<Arc<Overview>>>,
@@ -327,7 +327,7 @@ mod tests {
         (Pipeline { progress, overview, told, asked, _answering: answering }, sources)
     }
 
-    /// A server of the page.
+    /// Starts the page's state and its updates.
     fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
         let (keep, kept) = watch::channel(None);
         let (asked, interest) = watch::channel(None);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_cost_the_pipeline_nothing() {
+    async fn requests_do_not_query_the_pipeline() {
         let (pipeline, sources) = pipeline();
         let (ui, _following) = ui(sources);
         for _ in 0..20 {
@@ -352,7 +352,7 @@ mod tests {
             assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY);
         }
         assert_eq!(*pipeline.asked.borrow(), 1);
-        // A form sends all its fields.
+        // A form sends all its fields, including empty ones.
         for path in ["/style.css", "/script.js", "/?format=json&q=&namespace="] {
             assert_eq!(ask(&ui, "127.0.0.1", path).await.0, StatusCode::OK, "{path}");
         }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_loopback_is_answered() {
+    async fn only_requests_for_loopback_hosts_are_answered() {
         let (_pipeline, sources) = pipeline();
         let (ui, _following) = ui(sources);
         for host in ["localhost", "localhost:8082", "127.0.0.1:1", "[::1]:8082", "[::1]"] {
@@ -372,14 +372,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_made_while_nobody_looks() {
+    async fn the_page_is_not_updated_without_requests() {
         let (mut pipeline, sources) = pipeline();
         let (ui, following) = ui(sources);
         pipeline.overview.send_replace(None);
         advance(INTEREST).await;
         assert_eq!(*pipeline.asked.borrow_and_update(), 0);
         assert!(ui.latest().await.is_some());
-        // Each change of the result brings a new page.
+        // Each change of the result updates the page.
         for asked in 2..5 {
             pipeline.overview.send_replace(None);
             assert_eq!(*pipeline.asked.wait_for(|count| *count == asked).await.unwrap(), asked);
@@ -396,11 +396,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_change_after_some_quiet_is_shown_at_once_and_many_together() {
+    async fn the_first_change_after_a_quiet_period_shows_at_once_and_bursts_together() {
         let (mut pipeline, sources) = pipeline();
         let (ui, _following) = ui(sources);
         let mut kept = ui.kept.clone();
-        let is = |asked: u64| move |kept: &Kept| kept.as_ref().is_some_and(|(revision, _)| *revision == asked);
+        let is = |asked: u64| move |kept: &KeptPage| kept.as_ref().is_some_and(|(revision, _)| *revision == asked);
         assert!(ui.latest().await.is_some());
         for asked in 2..5 {
             advance(Duration::from_secs(1)).await;
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_left_to_do_is_shown() {
+    async fn remaining_work_is_shown() {
         let (mut pipeline, sources) = pipeline();
         pipeline.progress.send_replace(Progress { open: true, queue: 3, ..Progress::default() });
         let (ui, _following) = ui(sources);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn events_tell_of_newer_pages() {
+    async fn events_announce_newer_pages() {
         let (pipeline, sources) = pipeline();
         let (ui, _following) = ui(sources);
         assert!(ui.latest().await.is_some());

@@ -1,5 +1,5 @@
-//! A comparison for a comment on a pull request: the counts, by rule and namespace, then what differs, as far as there is
-//! room.
+//! A comparison for a comment on a pull request: the counts by rule and namespace, then the differences, as far as
+//! there is space.
 
 use std::{fmt::Write as _, io};
 
@@ -13,16 +13,16 @@ use crate::{
     output::{
         format::Place,
         forms::{MESSAGE_BYTES, code},
-        names::{Names, message, rule_name, urgency},
+        names::{ObjectNames, message, rule_name, urgency},
         style::{Paint, count},
     },
 };
 
-/// The first line of a comment, by which a job finds the comment to write again.
+/// The first line of a comment; a job finds the comment by it and updates it.
 const MARK: &str = "<!-- kaudit diff -->\n";
-/// Rows of a table of counts, and lines of notes.
+/// Maximum number of rows in a count table and of notes.
 const ROWS: usize = 20;
-/// Room for the last sentence.
+/// Bytes reserved for the last sentence.
 const LAST_BYTES: usize = 256;
 
 pub(super) fn render(diff: &AuditDiff, out: &mut dyn io::Write) -> io::Result<()> {
@@ -46,7 +46,7 @@ pub(super) fn render(diff: &AuditDiff, out: &mut dyn io::Write) -> io::Result<()
     out.write_all(document.as_bytes())
 }
 
-/// Returns a table of counts.
+/// Returns a count table.
 fn table(diff: &AuditDiff, head: &str, rows: &[(String, Tally)]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -65,7 +65,7 @@ fn table(diff: &AuditDiff, head: &str, rows: &[(String, Tally)]) -> String {
     table
 }
 
-/// Adds what differs, the worst of what appears first, and what was left out.
+/// Adds the differences, the most severe new violations first, and the number of rows that were left out.
 fn details(diff: &AuditDiff, document: &mut String) {
     let names = super::names(diff);
     let mut appears: Vec<&Entry> = diff.appears.iter().collect();
@@ -99,7 +99,7 @@ fn details(diff: &AuditDiff, document: &mut String) {
     }
 }
 
-fn row(class: &str, entry: &Entry, names: &Names<'_>, remark: Option<&str>) -> String {
+fn row(class: &str, entry: &Entry, names: &ObjectNames<'_>, remark: Option<&str>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(", {}", severity.word()));
     let place = entry
         .location

@@ -1,4 +1,4 @@
-//! A comparison for people: what differs, rule by rule with examples, then the counts.
+//! A comparison for people: the differences by rule with examples, then the counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use crate::{
     model::object::Location,
     output::{
         format::RenderOptions,
-        names::{Names, message, rule_name},
+        names::{ObjectNames, message, rule_name},
         safe::shown_line,
         style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of},
     },
 };
 
-/// Violations of one rule that are shown.
+/// Maximum number of violations shown per rule.
 const EXAMPLES: usize = 5;
-/// Lines of a table.
+/// Maximum number of rows in a table.
 const LINES: usize = 20;
 
 pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let page = Page { diff, names: super::names(diff), paint: Paint(options.color) };
+    let page = DiffText { diff, names: super::names(diff), paint: Paint(options.color) };
     let yellow = AnsiColor::Yellow.on_default();
     let appears = diff.appears.iter().map(|entry| (entry, None));
     let mut lines = page.class("appears", AnsiColor::Red.on_default().bold(), appears);
@@ -59,24 +59,24 @@ pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io
     Ok(())
 }
 
-/// A violation, and a remark about it.
-type Told<'d> = (&'d Entry, Option<String>);
+/// A violation with an optional remark.
+type RemarkedEntry<'d> = (&'d Entry, Option<String>);
 
-struct Page<'d> {
+struct DiffText<'d> {
     diff: &'d AuditDiff,
-    names: Names<'d>,
+    names: ObjectNames<'d>,
     paint: Paint,
 }
 
-impl<'d> Page<'d> {
-    /// Returns a block for each rule with violations of a class; each with a remark, if there is one.
+impl<'d> DiffText<'d> {
+    /// Returns a block for each rule that has violations of this class, with their remarks.
     fn class(
         &self,
         word: &str,
         style: Style,
         entries: impl Iterator<Item = (&'d Entry, Option<String>)>,
     ) -> Vec<String> {
-        let mut rules: BTreeMap<(&str, &str), Vec<Told<'_>>> = BTreeMap::new();
+        let mut rules: BTreeMap<(&str, &str), Vec<RemarkedEntry<'_>>> = BTreeMap::new();
         for (entry, remark) in entries {
             rules.entry((&entry.policy, &entry.rule)).or_default().push((entry, remark));
         }
@@ -151,7 +151,7 @@ impl<'d> Page<'d> {
         lines
     }
 
-    /// Returns a table of counts.
+    /// Returns a count table.
     fn table(&self, head: &str, rows: &[(String, Tally)]) -> Vec<String> {
         let number = rows.len();
         if number == 0 {

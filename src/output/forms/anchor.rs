@@ -1,4 +1,4 @@
-//! Where a form that needs a file and a line points to.
+//! The file and line of a result, for formats that require them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,12 +13,12 @@ use crate::{
     output::{safe::shown_line, tree::WorkTree},
 };
 
-/// Stands for a file where there is none; forms refuse an empty name.
+/// The file name where there is none; consumers reject an empty one.
 const NO_FILE: &str = "kaudit";
-/// What a path keeps in a URI: unreserved characters and its separators (RFC 3986, sections 2.3 and 3.3).
+/// Characters escaped in a URI: all but unreserved characters and the path separator (RFC 3986, sections 2.3 and 3.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// A line of a file in the repository that a pipeline runs for.
+/// A line of a file in the repository of the pipeline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     path: String,
@@ -27,8 +27,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Returns the line of the field in the manifest, or else of the object. An object of a cluster, or of standard input, is in no file: for it that is the line
-    /// of the rule, which is in the repository of the policies.
+    /// Returns the line of the field in the manifest, or of the object if the field is unknown. For an object of a
+    /// cluster or of standard input, returns the line of the rule, which is in the repository of the policies.
     pub(super) fn of(entry: &Entry, tree: Option<&WorkTree>) -> Self {
         let manifest = entry.location.as_ref().filter(|location| &*location.file != "-");
         match manifest {
@@ -37,25 +37,25 @@ impl Anchor {
         }
     }
 
-    /// Returns the first line of a file of policies. The library inside kaudit, commits and bundles are in no work tree.
+    /// Returns the first line of a policy file. The builtin library, commits and bundles are not in the work tree.
     pub(super) fn of_policies(file: &str, tree: Option<&WorkTree>) -> Self {
         let elsewhere = file.starts_with("builtin") || file.contains(':') || file.is_empty();
         Self::new(&if elsewhere { file.to_owned() } else { in_tree(file, tree) }, 1)
     }
 
-    /// Makes one of a path as the user wrote it.
+    /// Creates an anchor from a path as the user wrote it.
     pub(super) fn new(path: &str, line: usize) -> Self {
         let path = plain(path);
         Self { path: if path.is_empty() { NO_FILE.to_owned() } else { path }, line: line.max(1) }
     }
 
-    /// Returns the path as people read it.
+    /// Returns the path with unsafe characters escaped.
     pub(super) fn file(&self) -> String {
         let shown = shown_line(&self.path);
         if shown.is_empty() { NO_FILE.to_owned() } else { shown }
     }
 
-    /// Returns a relative reference, or a URI if the path is absolute.
+    /// Returns a relative reference, or a `file:` URI if the path is absolute.
     pub(super) fn uri(&self) -> String {
         let path = utf8_percent_encode(&self.path, ESCAPED);
         if self.path.starts_with('/') { format!("file://{path}") } else { path.to_string() }
@@ -66,7 +66,7 @@ fn in_tree(path: &str, tree: Option<&WorkTree>) -> String {
     tree.and_then(|tree| tree.relative(path)).unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns a path without `.`, `..` and doubled separators, as far as it can be without a look at the files.
+/// Returns a path without `.`, `..` and repeated separators, without reading the file system.
 fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
@@ -79,8 +79,8 @@ fn plain(path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// Tells results of one id apart: those that differ in numbers alone by their number, and those of an object that is in
-/// several files by the file. So one that is fixed does not change the fingerprint of the same result in another file.
+/// Distinguishes results with the same id: by a counter if they differ only in numbers, and by the file if the object
+/// is in several files. So fixing one does not change the fingerprint of the same result in another file.
 pub(super) struct Occurrences<'r> {
     result: &'r AuditResult,
     /// Objects that are in several files.
@@ -89,7 +89,7 @@ pub(super) struct Occurrences<'r> {
 }
 
 impl<'r> Occurrences<'r> {
-    /// Looks at all results.
+    /// Finds the objects that are in several files.
     pub(super) fn of(result: &'r AuditResult) -> Self {
         let mut files: BTreeMap<&ObjectRef, &str> = BTreeMap::new();
         let located =
@@ -99,7 +99,7 @@ impl<'r> Occurrences<'r> {
         Self { result, repeated, numbers: HashMap::new() }
     }
 
-    /// Returns the fingerprint of a result, and how many results had it so far, this one included.
+    /// Returns the fingerprint of a result, and how many results had it so far, including this one.
     pub(super) fn next(&mut self, entry: &Entry) -> (Fingerprint, usize) {
         let object = entry.resource.as_name();
         let is_repeated = self.result.repeated.contains(&object) || self.repeated.contains(&object);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_have_nothing_that_means_something_in_them() {
+    fn special_characters_in_uris_are_escaped() {
         assert_eq!(Anchor::new("a b/ä:#?%[1]\\.yaml", 1).uri(), "a%20b/%C3%A4%3A%23%3F%25%5B1%5D%5C.yaml");
         assert_eq!(Anchor::new("/a b", 1).uri(), "file:///a%20b");
     }

@@ -1,6 +1,7 @@
-//! Annotations of GitHub: workflow commands in the log of a step, and the summary below them.
+//! GitHub annotations: workflow commands in the log of a step, with the summary below.
 //!
-//! A step may have ten errors and ten warnings; what is more is dropped without a word, so the last one counts the others.
+//! GitHub shows ten errors and ten warnings per step and silently drops the rest, so the last annotation counts the
+//! others.
 
 use std::io::{self, Write as _};
 
@@ -10,21 +11,21 @@ use crate::{
     model::{text::shortened, verdict::Outcome},
     output::{
         format::RenderOptions,
-        names::{Names, message, rule_name, worst_first},
+        names::{ObjectNames, message, rule_name, worst_first},
         safe::Guarded,
         style::{Paint, count},
         summary::{closing_lines, unjudged},
     },
 };
 
-/// Annotations of a level that a step may have.
+/// Maximum number of annotations per level and step.
 const ANNOTATIONS: usize = 10;
-/// Longest message.
+/// Maximum length of a message.
 const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes the annotations and the summary.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = Names::of(&result.results);
+    let names = ObjectNames::of(&result.results);
     let worst = worst_first(&result.results);
     let of = |level: &str, outcomes: [Outcome; 2]| -> Vec<String> {
         let entries = worst.iter().filter(|entry| outcomes.contains(&entry.result));
@@ -40,7 +41,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
             writeln!(out, "{line}")?;
         }
     }
-    // Only the annotations are commands.
+    // The summary must not contain commands.
     let mut out = Guarded::new(out);
     for line in closing_lines(result, Paint(false)) {
         writeln!(out, "{line}")?;
@@ -48,7 +49,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     Ok(())
 }
 
-/// Keeps as many annotations as are shown.
+/// Keeps as many annotations as GitHub shows.
 fn limited(level: &str, mut annotations: Vec<String>) -> Vec<String> {
     if annotations.len() > ANNOTATIONS {
         let more = annotations.len() - (ANNOTATIONS - 1);
@@ -58,7 +59,7 @@ fn limited(level: &str, mut annotations: Vec<String>) -> Vec<String> {
     annotations
 }
 
-fn annotation(level: &str, entry: &Entry, anchor: &Anchor, names: &Names<'_>) -> String {
+fn annotation(level: &str, entry: &Entry, anchor: &Anchor, names: &ObjectNames<'_>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(" ({})", severity.word()));
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let (file, title) = (property(&anchor.file()), property(&(rule_name(entry) + &severity)));
@@ -70,12 +71,12 @@ fn command(level: &str, properties: &str, message: &str) -> String {
     format!("::{level} {properties}::{}", data(shortened(message, MESSAGE_BYTES).as_ref()))
 }
 
-/// Escapes what ends a command, as the runner's `ActionCommand` reads it.
+/// Escapes the characters that end a command, as the runner's `ActionCommand` decodes them.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Escapes what ends a property, too.
+/// Also escapes the characters that end a property.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

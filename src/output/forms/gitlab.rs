@@ -1,4 +1,4 @@
-//! Code quality of GitLab: an array of issues, each with a fingerprint that no other has.
+//! GitLab code quality report: an array of issues, each with a unique fingerprint.
 
 use std::io;
 
@@ -14,23 +14,23 @@ use crate::{
     },
     output::{
         format::RenderOptions,
-        names::{Names, message, rule_name, worst_first},
+        names::{ObjectNames, message, rule_name, worst_first},
         safe::write_json_pretty,
         style::Paint,
         summary::unjudged,
     },
 };
 
-/// Longest description.
+/// Maximum length of a description.
 const DESCRIPTION_BYTES: usize = 4_096;
 
-/// Writes all results that stand, the worst first, and what was not judged.
+/// Writes all results that are not excused, the most severe first, and what was not evaluated.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = Names::of(&result.results);
+    let names = ObjectNames::of(&result.results);
     let mut occurrences = Occurrences::of(result);
     let tree = options.tree.as_ref();
     let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);
-    // There is no file to blame; whoever opens this one sees what was to be judged by.
+    // A gap has no file of its own; point to the first policy, which would have been evaluated.
     let file = result.policies.first().map_or("", |policy| &policy.source);
     let gaps = unjudged(result, Paint(false)).into_iter().map(|gap| {
         let fingerprint = format!("{:032x}", Digest::of(&gap).half());
@@ -43,7 +43,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     out.write_all(b"\n")
 }
 
-fn result_issue(entry: &Entry, occurrences: &mut Occurrences<'_>, anchor: &Anchor, names: &Names<'_>) -> Value {
+fn result_issue(entry: &Entry, occurrences: &mut Occurrences<'_>, anchor: &Anchor, names: &ObjectNames<'_>) -> Value {
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let description = format!("{}: {error}{}", names.object(&entry.resource), message(entry));
     let fingerprint = match occurrences.next(entry) {

@@ -1,7 +1,7 @@
-//! `JUnit` XML: a suite for each policy, a case for each rule and object that it has a result about.
+//! `JUnit` XML: one suite per policy, one case per rule and object with results.
 //!
-//! Servers drop a case whose name they have seen (GitLab), so the results of one rule about one object are one case. A warning
-//! is a failure as in conftest, of another type; whether the job fails is for the exit code to say.
+//! GitLab drops cases with a duplicate name, so the results of one rule for one object form one case. A warning is a
+//! failure of another type, as in conftest; the exit code decides whether the job fails.
 
 use std::{collections::BTreeMap, io};
 
@@ -12,21 +12,22 @@ use crate::{
     audit::result::{AuditResult, Entry},
     model::{text::shortened, verdict::Outcome},
     output::{
-        names::{Names, message, urgency},
+        names::{ObjectNames, message, urgency},
         safe::{Escaping, Guarded, shown_line},
         style::Paint,
         summary::{sentence, unjudged},
     },
 };
 
-/// The suite about the audit itself; no policy is named so, as a package of this name would be `kaudit` with rules.
+/// The suite about the audit itself. It cannot collide with a policy: a package named `kaudit` would need to have
+/// rules.
 const OWN: &str = "kaudit";
-/// Longest message; a file may have 30 MB.
+/// Maximum length of a message; a file may have 30 MB.
 const MESSAGE_BYTES: usize = 4_096;
 
-/// Writes all results, and a suite of what was judged and what was not.
+/// Writes all results, and a suite that says what was evaluated and what was not.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = Names::of(&result.results);
+    let names = ObjectNames::of(&result.results);
     let mut policies: BTreeMap<&str, BTreeMap<(&str, String), Vec<&Entry>>> = BTreeMap::new();
     for entry in &result.results {
         let cases = policies.entry(&entry.policy).or_default();
@@ -47,12 +48,12 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     write_junit(&report, out)
 }
 
-/// Passes are known in all only, not by policy.
+/// Returns the suite about the audit. Passes are only known in total, not by policy.
 fn own_suite(result: &AuditResult) -> TestSuite {
     let mut suite = TestSuite::new(OWN);
-    let mut judged = TestCase::new("checked", TestCaseStatus::success());
-    judged.set_classname(OWN).set_system_out(legal(&sentence(result, Paint(false))));
-    suite.add_test_case(judged);
+    let mut checked = TestCase::new("checked", TestCaseStatus::success());
+    checked.set_classname(OWN).set_system_out(legal(&sentence(result, Paint(false))));
+    suite.add_test_case(checked);
     let mut gaps = unjudged(result, Paint(false));
     gaps.sort();
     gaps.dedup();
@@ -66,7 +67,7 @@ fn own_suite(result: &AuditResult) -> TestSuite {
     suite
 }
 
-/// Returns the status of one case: that of the first result, which is the worst, with the messages of all.
+/// Returns the status of one case: the outcome of the first result, which is the most severe, with all messages.
 fn status(entries: &[&Entry]) -> TestCaseStatus {
     let worst = entries.first().map_or(Outcome::Skip, |entry| entry.result);
     let mut status = match worst {
@@ -88,14 +89,14 @@ fn described(entry: &Entry, message: &str) -> String {
     format!("{}:{}: {}{severity}: {message}", anchor.file(), anchor.line, entry.result.word())
 }
 
-/// Writes a report, once it is made: a reader that closes a pipe is no error of the report.
+/// Serializes the report first and then writes it, so that a closed pipe is not a serialization error.
 pub(crate) fn write_junit(report: &Report, out: &mut dyn io::Write) -> io::Result<()> {
     let mut xml = Vec::new();
     report.serialize(Escaping::markup(Guarded::new(&mut xml))).map_err(io::Error::other)?;
     out.write_all(&without_skipped(xml))
 }
 
-/// Removes the attribute `skipped` of the root, which the schemas of `JUnit` do not have.
+/// Removes the attribute `skipped` of the root element, which the `JUnit` schemas do not allow.
 fn without_skipped(xml: Vec<u8>) -> Vec<u8> {
     const NAME: &[u8] = b" skipped=\"";
     let attribute = || {
@@ -109,7 +110,7 @@ fn without_skipped(xml: Vec<u8>) -> Vec<u8> {
     [&xml[..attribute.start], &xml[attribute.end..]].concat()
 }
 
-/// Leaves out what XML 1.0 cannot express (its production `Char`); control characters are shown before.
+/// Removes characters that XML 1.0 cannot express (its production `Char`); control characters were escaped before.
 fn legal(text: &str) -> String {
     shortened(text, MESSAGE_BYTES).replace(['\u{fffe}', '\u{ffff}'], "")
 }

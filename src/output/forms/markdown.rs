@@ -1,7 +1,7 @@
-//! Markdown for a job's summary or for a comment on a pull request: the counts, then the results, the worst first.
+//! Markdown for a job summary or a comment on a pull request: the counts, then the results, the most severe first.
 //!
-//! Whatever is not kaudit's own stands in `<code>`, with its punctuation as character references: so it is no markup, and a
-//! forge looks in it for no `@mention`, `#1` or address either.
+//! Text from objects and policies is put into `<code>`, with punctuation as character references: it cannot be markup,
+//! and GitHub and GitLab do not turn it into an `@mention`, `#1` or a link.
 
 use std::{fmt::Write as _, io};
 
@@ -10,28 +10,28 @@ use crate::{
     model::text::shortened,
     output::{
         format::{Place, RenderOptions},
-        names::{Names, message, rule_name, worst_first},
-        rules::{Rules, page},
+        names::{ObjectNames, message, rule_name, worst_first},
+        rules::{RuleCatalog, page},
         safe::shown,
         style::{Paint, count},
         summary::{headline, remarks, sentence, unjudged},
     },
 };
 
-/// Longest message; who wants all of it reads another form.
+/// Maximum length of a message; other formats have all of it.
 pub(crate) const MESSAGE_BYTES: usize = 1_024;
-/// Lines about what was not judged.
+/// Maximum number of lines about what was not evaluated.
 const UNJUDGED: usize = 20;
-/// Room for the last sentence.
+/// Bytes reserved for the last sentence.
 const LAST_BYTES: usize = 256;
-/// The first line of a comment, by which a job finds the comment to write again.
+/// The first line of a comment; a job finds the comment by it and updates it.
 const MARK: &str = "<!-- kaudit -->\n";
 
-/// Writes as much as the place takes.
+/// Writes as many results as fit.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let mark = if options.place == Place::Comment { MARK } else { "" };
     let mut document = format!("{mark}{}", head(result));
-    let (names, rules) = (Names::of(&result.results), Rules::of(result));
+    let (names, rules) = (ObjectNames::of(&result.results), RuleCatalog::of(result));
     let worst = worst_first(&result.results);
     if !worst.is_empty() {
         document.push_str("\n| Result | Object | Rule | Message |\n|---|---|---|---|\n");
@@ -57,7 +57,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     out.write_all(document.as_bytes())
 }
 
-/// Returns a title, the counts, and what was not judged.
+/// Returns the title, the counts, and what was not evaluated.
 fn head(result: &AuditResult) -> String {
     let mut head = format!("### kaudit: {}\n\n{}\n", headline(result), code(&sentence(result, Paint(false))));
     let mut gaps = unjudged(result, Paint(false));
@@ -74,7 +74,7 @@ fn head(result: &AuditResult) -> String {
     head
 }
 
-fn row(entry: &Entry, names: &Names<'_>, rules: &Rules<'_>) -> String {
+fn row(entry: &Entry, names: &ObjectNames<'_>, rules: &RuleCatalog<'_>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(", {}", severity.word()));
     let place = entry
         .location
@@ -90,13 +90,13 @@ fn row(entry: &Entry, names: &Names<'_>, rules: &Rules<'_>) -> String {
     format!("| {}{severity} | {object}{place} | {rule} | {message} |\n", entry.result.word())
 }
 
-/// Returns text that is nothing but text, whatever stands in it.
+/// Returns text that is not interpreted as markup, whatever it contains.
 pub(crate) fn code(text: &str) -> String {
     let mut code = String::from("<code>");
     for c in shown(text).chars() {
         match c {
             '\n' => code.push_str("</code><br><code>"),
-            // In one piece with what stands before and after, it would be an address of mail to some.
+            // A word break, as some renderers would otherwise link it as a mail address.
             '@' => code.push_str("&#64;<wbr>"),
             c if c.is_ascii_punctuation() && !"-,;/='\"".contains(c) => {
                 let _ = write!(code, "&#{};", u32::from(c));

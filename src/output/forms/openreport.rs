@@ -1,5 +1,5 @@
-//! The reports that the long run would write, as one list for `kubectl apply -f -`. A namespace without results has one as well:
-//! it takes the place of an earlier report.
+//! The reports that the long run writes, as one list for `kubectl apply -f -`. Namespaces without results get a report
+//! as well, which replaces an earlier one.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::{
     record::reports,
 };
 
-/// Writes a `List`, whose items have fail, warn and error.
+/// Writes a `List` of reports with the results that are fail, warn or error.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let items = reports::of_results(&result.results, result.namespaces.keys(), options.report_name.as_deref());
     write_json_pretty(&mut *out, &serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}))?;

@@ -1,9 +1,9 @@
-//! SARIF 2.1.0, as code scanning takes it.
+//! SARIF 2.1.0 for GitHub code scanning.
 //!
-//! The limits are those of GitHub ("SARIF support for code scanning" in its documentation), which refuses a whole file for
-//! one result without a line or one empty text. Each result has a file and a line: that of its manifest, or that of the rule
-//! for an object of a cluster. What is excused is no result but a notification, since code scanning opens an alert for
-//! suppressed results, too.
+//! The limits are those of GitHub ("SARIF support for code scanning" in its documentation), which rejects a whole file
+//! for one result without a line or one empty text. Each result has a file and a line: that of its manifest, or, for an
+//! object of a cluster, that of the rule. Excused results are written as notifications, because code scanning opens
+//! alerts for suppressed results as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,8 +26,8 @@ use crate::{
     },
     output::{
         format::RenderOptions,
-        names::{Names, message, rule_name, worst_first},
-        rules::{Rules, page},
+        names::{ObjectNames, message, rule_name, worst_first},
+        rules::{RuleCatalog, page},
         safe::{shown, shown_line, write_json_pretty},
         style::{Paint, count},
         summary::{by_choice, unjudged},
@@ -35,40 +35,40 @@ use crate::{
 };
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-/// Results that are kept of a run.
+/// Maximum number of results that GitHub keeps per run.
 const RESULTS: usize = 5_000;
-/// Rules that a run may have.
+/// Maximum number of rules per run.
 const RULES: usize = 25_000;
-/// Longest description of a rule.
+/// Maximum length of a rule's description.
 const DESCRIPTION_BYTES: usize = 1_024;
-/// Longest message; 5,000 of them, compressed, are far below the 10 MB that a file may have.
+/// Maximum length of a message; 5,000 of them, compressed, are far below the limit of 10 MB per file.
 const MESSAGE_BYTES: usize = 4_096;
-/// Notifications of one sort; a last one counts the others.
+/// Maximum number of notifications per level and source; a last one counts the others.
 const NOTIFIED: usize = 100;
 
 /// Writes one log with one run.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    write_json_pretty(&mut *out, &Run::new(result, options).log())?;
+    write_json_pretty(&mut *out, &SarifRun::new(result, options).log())?;
     out.write_all(b"\n")
 }
 
-/// What the parts of a run refer to.
-struct Run<'r> {
+/// The data that the parts of a run refer to.
+struct SarifRun<'r> {
     result: &'r AuditResult,
     options: &'r RenderOptions,
-    names: Names<'r>,
-    /// Position of each rule among all.
+    names: ObjectNames<'r>,
+    /// Index of each rule in the list of rules.
     rules: BTreeMap<(&'r str, &'r str), usize>,
 }
 
-impl<'r> Run<'r> {
+impl<'r> SarifRun<'r> {
     fn new(result: &'r AuditResult, options: &'r RenderOptions) -> Self {
         let found: BTreeSet<_> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
         let in_force =
             |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
         let more = result.policies.iter().flat_map(in_force).filter(|rule| !found.contains(rule));
         let rules: BTreeSet<_> = found.iter().copied().chain(more).take(RULES).collect();
-        Self { result, options, names: Names::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
+        Self { result, options, names: ObjectNames::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
     }
 
     fn log(&self) -> Value {
@@ -103,7 +103,7 @@ impl<'r> Run<'r> {
     }
 
     fn descriptors(&self) -> Vec<Value> {
-        let about = Rules::of(self.result);
+        let about = RuleCatalog::of(self.result);
         self.rules.keys().map(|(policy, rule)| descriptor(&about, policy, rule)).collect()
     }
 
@@ -142,12 +142,12 @@ impl<'r> Run<'r> {
         notifications.extend(limited("error", unjudged(result, Paint(false))));
         notifications.extend(limited("note", by_choice(result)));
         let of = |outcome| result.results.iter().filter(move |entry| entry.result == outcome);
-        let told = |entry: &Entry, what: &str| {
+        let notice = |entry: &Entry, what: &str| {
             format!("{}: {} {what}: {}", self.names.object(&entry.resource), rule_name(entry), message(entry))
         };
         notifications
-            .extend(limited("error", of(Outcome::Error).map(|entry| told(entry, "could not be evaluated")).collect()));
-        notifications.extend(limited("note", of(Outcome::Skip).map(|entry| told(entry, "is excepted")).collect()));
+            .extend(limited("error", of(Outcome::Error).map(|entry| notice(entry, "could not be evaluated")).collect()));
+        notifications.extend(limited("note", of(Outcome::Skip).map(|entry| notice(entry, "is excepted")).collect()));
         json!({
             "executionSuccessful": result.complete && result.summary.error == 0,
             "toolExecutionNotifications": notifications,
@@ -155,13 +155,13 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Returns what there is to know of a rule.
-fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
+/// Returns the descriptor of a rule.
+fn descriptor(rules: &RuleCatalog<'_>, policy: &str, rule: &str) -> Value {
     let id = shown_line(&format!("{policy}/{rule}"));
     let about = rules.about(policy, rule);
-    let said = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(str::to_owned);
-    let title = said(about.and_then(|about| about.title.as_deref())).unwrap_or_else(|| id.clone());
-    let description = said(about.and_then(|about| about.description.as_deref())).unwrap_or_else(|| title.clone());
+    let filled = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let title = filled(about.and_then(|about| about.title.as_deref())).unwrap_or_else(|| id.clone());
+    let description = filled(about.and_then(|about| about.description.as_deref())).unwrap_or_else(|| title.clone());
     let page = about.and_then(page);
     let help = page.map_or_else(|| description.clone(), |page| format!("{description}\n{page}"));
     let mut descriptor = json!({
@@ -180,7 +180,7 @@ fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
     let score = about.and_then(|about| about.severity).and_then(score);
     let own = about.and_then(|about| about.id.as_deref()).map(shown_line);
     let category = about.and_then(|about| about.category.as_deref()).map(shown_line);
-    // Only with the tag "security" does code scanning look at the score.
+    // Code scanning reads the score only if the rule has the tag "security".
     let tags = [category, own, score.map(|_| "security".to_owned())].into_iter().flatten();
     let tags: BTreeSet<String> = tags.filter(|tag| !tag.is_empty()).collect();
     if !tags.is_empty() {
@@ -192,13 +192,13 @@ fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
     descriptor
 }
 
-/// Returns `DenyLatestTag` for `deny_latest_tag`, as rules are named for people.
+/// Returns `DenyLatestTag` for `deny_latest_tag`, the readable form of a rule name.
 fn pascal_case(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(String::new(), |name, word| name + &word[..1].to_ascii_uppercase() + &word[1..])
 }
 
-/// Returns a score in the middle of what code scanning calls by the same word; it has none below low.
+/// Returns a score in the middle of the range that code scanning maps to the same word; it has none below low.
 fn score(severity: Severity) -> Option<&'static str> {
     match severity {
         Severity::Critical => Some("9.5"),
@@ -222,7 +222,7 @@ fn location(entry: &Entry, anchor: &Anchor) -> Value {
     json!({
         "physicalLocation": {
             "artifactLocation": {"uri": anchor.uri()},
-            // All four are required; this is the beginning of the line.
+            // All four are required; this is the start of the line.
             "region": {"startLine": anchor.line, "startColumn": 1, "endLine": anchor.line, "endColumn": 1},
         },
         "logicalLocations": [{"fullyQualifiedName": qualified_name(object), "kind": "resource"}],
@@ -248,7 +248,7 @@ fn fix(entry: &Entry, edit: &LineEdit, anchor: &Anchor) -> Value {
     })
 }
 
-/// Returns `group/Kind/namespace/name`, without what the object has not.
+/// Returns `group/Kind/namespace/name`, without empty parts.
 fn qualified_name(object: &ObjectRef) -> String {
     let ObjectRef { kind, namespace, name, .. } = object;
     let parts = [object.group(), kind, namespace.as_deref().unwrap_or_default(), name];
@@ -256,7 +256,7 @@ fn qualified_name(object: &ObjectRef) -> String {
     if parts.is_empty() { "object".to_owned() } else { shown_line(&parts.join("/")) }
 }
 
-/// Returns notifications of one sort, and one that counts those that are too many.
+/// Returns the first notifications, and one that counts the rest.
 fn limited(level: &str, mut texts: Vec<String>) -> Vec<Value> {
     let more = texts.len().saturating_sub(NOTIFIED);
     if more > 0 {
@@ -270,14 +270,14 @@ fn notification(level: &str, message: &str) -> Value {
     json!({"level": level, "message": text(message, MESSAGE_BYTES)})
 }
 
-/// Returns a message object. Viewers make a link of `[…](…)`, which no policy is to write, and put arguments in the place of
-/// `{0}`.
+/// Returns a message object. Viewers render `[…](…)` as a link, which policies must not create, and replace `{0}` with
+/// arguments.
 fn text(text: &str, bytes: usize) -> Value {
     let text = shown(text).replace("](", "] (");
     json!({"text": without_placeholders(&shortened(&text, bytes))})
 }
 
-/// Doubles the braces around numbers.
+/// Escapes placeholders: doubles the braces around numbers.
 fn without_placeholders(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Each form of each sample, and what its reader requires of it.
+//! Renders each sample in each format, and checks what consumers of the format require.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,11 +21,11 @@ mod markup;
 mod programs;
 mod sarif;
 
-/// The forms of this module.
+/// The formats of this module.
 const FORMS: [Format; 7] =
     [Format::Sarif, Format::Junit, Format::Github, Format::Gitlab, Format::Markdown, Format::Html, Format::Openreport];
 
-/// Manifests, a rule that says all there is to say of itself, a refused file, and two results of one fingerprint.
+/// Manifests, a rule with all annotations, a refused file, and two results with the same fingerprint.
 fn described() -> AuditResult {
     let mut result = manifests();
     let link = |url: &str| RelatedResource { reference: url.into(), description: None };
@@ -49,7 +49,7 @@ fn described() -> AuditResult {
     result
 }
 
-/// So many results of all sorts and severities, the worst neither first nor last.
+/// Returns this many results of all outcomes and severities, with the most severe neither first nor last.
 fn large(number: usize) -> AuditResult {
     let outcomes = [Outcome::Warn, Outcome::Fail, Outcome::Skip, Outcome::Error, Outcome::Fail];
     let severities = [None, Some(Severity::Low), Some(Severity::Critical), Some(Severity::High), Some(Severity::Info)];
@@ -63,8 +63,8 @@ fn large(number: usize) -> AuditResult {
     audit((0..number).map(result).collect(), vec![coverage("", "Pod", "pods", State::Synced, number, "")], number)
 }
 
-/// Everything that there are texts of is this text.
-fn saying(text: &str) -> AuditResult {
+/// Returns a result in which every text field is this text.
+fn with_text(text: &str) -> AuditResult {
     let mut object = resource(text, text, text, text);
     object.uid = text.into();
     let mut entries = Vec::new();
@@ -107,7 +107,7 @@ fn shown(format: Format, result: &AuditResult) -> String {
 }
 
 #[test]
-fn forms_are_as_their_readers_want_them() {
+fn formats_are_as_their_consumers_require() {
     for (name, result) in
         [("manifests", described()), ("cluster", cluster_with_gaps()), ("clean", empty()), ("hostile", hostile())]
     {
@@ -119,14 +119,14 @@ fn forms_are_as_their_readers_want_them() {
 }
 
 #[test]
-fn a_form_depends_on_the_result_alone() {
+fn formats_depend_only_on_the_result() {
     for format in FORMS {
         assert_eq!(shown(format, &described()), shown(format, &described()), "{}", format.name());
     }
 }
 
 #[test]
-fn a_page_has_the_worst_results_and_says_how_many_are_left_out() {
+fn the_page_file_has_the_most_severe_results_and_counts_the_rest() {
     let page = shown(Format::Html, &large(10_070));
     assert_eq!(page.matches("<article ").count(), 10_000);
     assert!(page.contains("70 of 10070 results are left out, the least severe: -o json has all."));
@@ -135,7 +135,7 @@ fn a_page_has_the_worst_results_and_says_how_many_are_left_out() {
 }
 
 #[test]
-fn reports_count_what_the_other_forms_count() {
+fn reports_have_the_same_counts_as_other_formats() {
     let report: serde_json::Value = serde_json::from_str(&shown(Format::Openreport, &described())).unwrap();
     let reports = report["items"].as_array().unwrap().iter();
     let fails: u64 = reports.clone().map(|report| report["summary"]["fail"].as_u64().unwrap()).sum();
@@ -145,7 +145,7 @@ fn reports_count_what_the_other_forms_count() {
     assert_eq!(doubles(ids), [""; 0]);
 }
 
-/// Returns what is in an iterator twice.
+/// Returns the items that occur more than once.
 fn doubles<T: Ord + Clone>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = BTreeSet::new();
     all.into_iter().filter(|one| !seen.insert(one.clone())).collect()

@@ -1,4 +1,4 @@
-//! The frame of each view, and the views of whom is shown nothing else.
+//! The frame of each view, the sign-in form and the refusal.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -8,7 +8,7 @@ use crate::output::safe::shown_line;
 /// The style of the page.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Returns the form in which somebody says who they are, to see this view; `problem` is why that was refused before.
+/// Returns the sign-in form for a view; `problem` is why the previous attempt failed.
 pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
     let content = html! {
         h2 { "Sign in" }
@@ -22,7 +22,7 @@ pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
     document("sign in", None, &content).into_string()
 }
 
-/// Returns what is shown to whom may see nothing.
+/// Returns the page for a user who has no access.
 pub fn refusal(why: &str) -> String {
     let content = html! {
         h2 { "Not for you" }
@@ -32,7 +32,7 @@ pub fn refusal(why: &str) -> String {
     document("not allowed", None, &content).into_string()
 }
 
-/// Returns a page with this title; without a header there is nothing to keep up to date.
+/// Returns a page with this title; without a header it does not update itself.
 pub(super) fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -1,6 +1,6 @@
-//! The page as one file that needs no network: to keep, to send, to print, and to search in.
+//! The page as one file that needs no network, to archive, send, print and search.
 //!
-//! The only style and script that a browser runs are those whose hashes the page's policy names ([`STYLE`], [`SCRIPT`]).
+//! Browsers only apply the style and script whose hashes are in the page's policy ([`STYLE`], [`SCRIPT`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,14 @@ use sha2::{Digest as _, Sha256};
 use super::{
     document::STYLE,
     filter::{NO_NAMESPACE, severity},
-    owners::{Owner, grouped},
+    owners::{OwnerResults, grouped},
     parts::{article, badge, choice, lines, place, search, severities, trust, words},
 };
 use crate::{
     audit::result::{AuditResult, Entry},
     output::{
         names::{message, rule_name, worst_first},
-        rules::Rules,
+        rules::RuleCatalog,
         safe::shown_line,
         style::count,
         summary::headline,
@@ -29,13 +29,14 @@ use crate::{
 };
 
 const SCRIPT: &str = include_str!("file.js");
-/// Results that are written: a browser shows and searches these in a moment. 10,000 are about 4 MB.
+/// Maximum number of results: a browser shows and searches this many quickly. 10,000 are about 4 MB.
 const RESULTS: usize = 10_000;
 
-/// The rules that found something, each with its place among them.
-type Found<'r> = BTreeMap<(&'r str, &'r str), usize>;
+/// The rules that have results, each with the number of its anchor.
+type RuleAnchors<'r> = BTreeMap<(&'r str, &'r str), usize>;
 
-/// Writes the counts, what was not judged, the results by owner, the worst first, and what the rules say of themselves.
+/// Writes the counts, what was not evaluated, the results by owner, the most severe first, and the annotations of the
+/// rules.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let policy = format!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'",
@@ -47,7 +48,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     let all = entries.len();
     entries.truncate(RESULTS);
     let rules: BTreeSet<_> = entries.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
-    let found: Found<'_> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
+    let found: RuleAnchors<'_> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
     let owners = grouped(entries.iter().copied());
     let page = html! {
         (DOCTYPE)
@@ -83,7 +84,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     writeln!(out, "{}", page.into_string())
 }
 
-/// Returns what only the script makes something of, and shows.
+/// Returns the filter, which is hidden until the script shows it.
 fn filter(entries: &[&Entry]) -> Markup {
     let namespaces: BTreeSet<String> = entries.iter().map(|entry| namespace(entry)).collect();
     let policies: BTreeSet<String> = entries.iter().map(|entry| shown_line(&entry.policy)).collect();
@@ -102,7 +103,7 @@ fn filter(entries: &[&Entry]) -> Markup {
     }
 }
 
-fn results(owner: &Owner<'_>, found: &Found<'_>) -> Markup {
+fn results(owner: &OwnerResults<'_>, found: &RuleAnchors<'_>) -> Markup {
     let Some(worst) = owner.entries.first() else { return Markup::default() };
     html! {
         details.owner data-namespace=(namespace(worst)) {
@@ -124,9 +125,9 @@ fn results(owner: &Owner<'_>, found: &Found<'_>) -> Markup {
     }
 }
 
-/// Returns title, description, page and source of each rule that found something.
-fn about(result: &AuditResult, found: &Found<'_>) -> Markup {
-    let rules = Rules::of(result);
+/// Returns title, description, page and source of each rule that has results.
+fn about(result: &AuditResult, found: &RuleAnchors<'_>) -> Markup {
+    let rules = RuleCatalog::of(result);
     html! {
         @if !found.is_empty() {
             section #rules aria-labelledby="rules-title" {
@@ -147,7 +148,7 @@ fn namespace(entry: &Entry) -> String {
     shown_line(entry.resource.place().as_deref().unwrap_or(NO_NAMESPACE))
 }
 
-/// Returns the source expression of an inline text, as Content Security Policy Level 3 has it.
+/// Returns the source expression of an inline text, as defined by Content Security Policy Level 3.
 fn hash(inline: &str) -> String {
     format!("sha256-{}", BASE64.encode(&Sha256::digest(inline)))
 }

@@ -1,4 +1,4 @@
-//! What a view shows: the query of its URL.
+//! The query of a page's URL, which selects what a view shows.
 
 use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer};
@@ -9,16 +9,16 @@ use crate::{audit::result::Entry, model::verdict::Severity};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PageQuery {
-    /// Only what is in this namespace; `-` is what is in none.
+    /// Only results in this namespace; `-` selects cluster-scoped objects.
     #[serde(deserialize_with = "filled")]
     pub namespace: Option<String>,
-    /// Only what this policy found.
+    /// Only results of this policy.
     #[serde(deserialize_with = "filled")]
     pub policy: Option<String>,
-    /// Only results of this severity; `none` is those without.
+    /// Only results of this severity; `none` selects those without a severity.
     #[serde(deserialize_with = "filled")]
     pub severity: Option<String>,
-    /// Words that are all in the object's name, the rule or the message.
+    /// Words that must all occur in the object's name, the rule or the message.
     #[serde(deserialize_with = "filled")]
     pub q: Option<String>,
     /// The page of a long table, from 1.
@@ -31,18 +31,18 @@ pub struct PageQuery {
     pub format: Option<String>,
 }
 
-/// The value of `namespace` for what is in none.
+/// The value of `namespace` for cluster-scoped objects.
 pub(super) const NO_NAMESPACE: &str = "-";
-/// The value of `severity` for results without.
+/// The value of `severity` for results without a severity.
 pub(super) const NO_SEVERITY: &str = "none";
 
 impl PageQuery {
-    /// Returns what tells of each result whether it is asked for.
+    /// Returns a predicate that selects results.
     pub(super) fn filter(&self) -> impl FnMut(&Entry) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         let words = self.q.as_deref().unwrap_or_default().to_lowercase();
         let words: Vec<Finder<'_>> = words.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
-        // One for all of the many results.
+        // One buffer, reused for all results.
         let mut text = String::new();
         move |entry| {
             is(&self.namespace, entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
@@ -55,12 +55,12 @@ impl PageQuery {
         }
     }
 
-    /// Whether it leaves anything out.
+    /// Whether the query leaves out any result.
     pub(super) fn filters(&self) -> bool {
         [&self.namespace, &self.policy, &self.severity, &self.q].into_iter().any(Option::is_some)
     }
 
-    /// Returns the URL of the same view with something else in it.
+    /// Returns the URL of this view with a change, on its first page.
     pub(super) fn with(&self, change: impl FnOnce(&mut Self)) -> String {
         let mut query = self.clone();
         query.page = None;
@@ -87,7 +87,7 @@ impl PageQuery {
     }
 }
 
-/// Reads a field; a form sends those that nobody has filled in as empty.
+/// Reads a field; a form sends empty fields as empty strings.
 fn filled<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
     Ok(Some(String::deserialize(field)?).filter(|text| !text.is_empty()))
 }
@@ -97,7 +97,7 @@ pub(super) fn severity(severity: Option<Severity>) -> &'static str {
     severity.map_or(NO_SEVERITY, Severity::word)
 }
 
-/// Writes what is searched in of a result, which is what is shown, in small letters.
+/// Writes the searchable text of a result, which is the visible text, in lower case.
 fn write_searched(entry: &Entry, text: &mut String) {
     let Entry { policy, rule, message, resource, owner, .. } = entry;
     let owner = owner.as_ref().map_or("", |owner| &*owner.name);

@@ -1,4 +1,4 @@
-//! The HTML of the views. maud escapes all text; control characters are shown before.
+//! The HTML of the views. maud escapes all text; control characters are escaped before.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    About, Page,
+    PageContext, Page,
     document::{document, sign_out},
     filter::{NO_NAMESPACE, PageQuery},
-    owners::{self, Owner},
+    owners::{self, OwnerResults},
     parts::{self, article, badge, choice, lines, place, search, severities, words},
 };
 use crate::{
@@ -17,21 +17,21 @@ use crate::{
     output::{
         draft::drafts,
         names::{message, object_name, rule_name},
-        rules::Rules,
+        rules::RuleCatalog,
         safe::shown_line,
         style::count,
         summary::headline,
     },
 };
 
-/// Owners in one table.
+/// Number of owners per page of the table.
 const OWNERS: usize = 100;
-/// Results in one view of an object.
+/// Number of results per page of an object.
 const RESULTS: usize = 50;
-/// Violations in each list of changes.
+/// Maximum number of violations in each list of changes.
 const CHANGES: usize = 5;
 
-/// Returns the first view: everything, or what a query leaves.
+/// Returns the overview: everything, or what a query selects.
 pub(super) fn overview(page: &Page, query: &PageQuery, reader: Option<&str>) -> Markup {
     let owners = owners::grouped(page.entries(query));
     document(
@@ -49,10 +49,10 @@ pub(super) fn overview(page: &Page, query: &PageQuery, reader: Option<&str>) -> 
     )
 }
 
-/// Returns the view of one object with what it owns.
-pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &PageQuery, reader: Option<&str>) -> Markup {
-    let rules = Rules::of(&page.result);
-    let pages = Pages::of(owner.entries.len(), RESULTS, query);
+/// Returns the view of one object and its dependents.
+pub(super) fn object(page: &Page, owner: &OwnerResults<'_>, query: &PageQuery, reader: Option<&str>) -> Markup {
+    let rules = RuleCatalog::of(&page.result);
+    let pages = Pagination::of(owner.entries.len(), RESULTS, query);
     let name = shown_line(&owner.name);
     let content = html! {
         p { a href="?" { "All objects" } }
@@ -82,11 +82,11 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &PageQuery, reader: 
     document(&name, Some(&header(page, reader)), &content)
 }
 
-/// Returns how far the result is, and who looks at it.
+/// Returns the state of the result, and the user who has signed in.
 fn header(page: &Page, reader: Option<&str>) -> Markup {
     let (class, state) = match page.about {
-        About { syncing: Some((read, all)), .. } => ("error", format!("not checking yet: {read} of {all} lists read")),
-        About { waiting: waiting @ 1.., .. } => ("error", format!("checking: {} to go", count(waiting, "object"))),
+        PageContext { syncing: Some((read, all)), .. } => ("error", format!("not checking yet: {read} of {all} lists read")),
+        PageContext { waiting: waiting @ 1.., .. } => ("error", format!("checking: {} to go", count(waiting, "object"))),
         _ if !page.result.complete => ("error", "incomplete".to_owned()),
         _ => ("pass", "complete".to_owned()),
     };
@@ -97,9 +97,9 @@ fn header(page: &Page, reader: Option<&str>) -> Markup {
     }
 }
 
-/// Says whether the results can be trusted.
+/// Returns the section that says whether the results can be trusted.
 fn trust(page: &Page) -> Markup {
-    let About { at, changed, syncing, .. } = page.about;
+    let PageContext { at, changed, syncing, .. } = page.about;
     let more = html! {
         dl {
             dt { "Gate" }
@@ -119,12 +119,12 @@ fn trust(page: &Page) -> Markup {
     parts::trust(&page.result, problems, Some(&page.about.policies), &more)
 }
 
-/// Returns how long before `at` something was, in whole seconds, such as `1m 3s`.
+/// Returns the time from `then` to `at` in whole seconds, for example `1m 3s`.
 fn age(at: Timestamp, then: Timestamp) -> String {
     format!("{:#}", SignedDuration::from_secs(at.duration_since(then).as_secs().max(0)))
 }
 
-/// Says what is new and what has ended, and how far back that is known.
+/// Returns the section with new and resolved violations, and since when they are known.
 fn changes(page: &Page) -> Markup {
     let new = page.new_since();
     let ended = &page.result.ended;
@@ -182,8 +182,8 @@ fn filter(page: &Page, query: &PageQuery) -> Markup {
     }
 }
 
-fn table(owners: &[Owner<'_>], query: &PageQuery) -> Markup {
-    let pages = Pages::of(owners.len(), OWNERS, query);
+fn table(owners: &[OwnerResults<'_>], query: &PageQuery) -> Markup {
+    let pages = Pagination::of(owners.len(), OWNERS, query);
     html! {
         section #owners aria-labelledby="owners-title" {
             h2 #owners-title {
@@ -203,21 +203,21 @@ fn table(owners: &[Owner<'_>], query: &PageQuery) -> Markup {
     }
 }
 
-/// The pages of something long, and the one that is shown.
-struct Pages {
+/// The pages of a long list, and the current one.
+struct Pagination {
     all: usize,
     size: usize,
     number: usize,
     last: usize,
 }
 
-impl Pages {
+impl Pagination {
     fn of(all: usize, size: usize, query: &PageQuery) -> Self {
         let last = all.div_ceil(size).max(1);
         Self { all, size, number: query.page.unwrap_or(1).clamp(1, last), last }
     }
 
-    /// Returns the places of what is on the page.
+    /// Returns the indices of the items on the current page.
     fn shown(&self) -> Range<usize> {
         let begin = (self.number - 1) * self.size;
         begin..self.all.min(begin + self.size)
@@ -238,7 +238,7 @@ impl Pages {
     }
 }
 
-fn row(owner: &Owner<'_>) -> Markup {
+fn row(owner: &OwnerResults<'_>) -> Markup {
     let worst = owner.entries.first();
     html! {
         tr class=(worst.map_or("", |worst| worst.result.word())) {

@@ -1,4 +1,5 @@
-//! What the page over HTTP and the page in a file have in common. maud escapes all text; control characters are shown before.
+//! Parts shared by the page over HTTP and the page in a file. maud escapes all text; control characters are escaped
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use maud::{Markup, html};
 
 use super::{
     filter::{NO_NAMESPACE, NO_SEVERITY, severity},
-    owners::{self, Owner},
+    owners::{self, OwnerResults},
 };
 use crate::{
     audit::result::{About, AuditResult, Entry},
@@ -20,11 +21,12 @@ use crate::{
     },
 };
 
-/// Characters of the policies' revision that are shown: enough to tell two apart.
+/// Number of characters shown of the policies' revision: enough to distinguish two.
 const REVISION: usize = 12;
 
-/// Says whether the results can be trusted: what is clean and what was not judged must not look the same. `problems` are
-/// gaps that the result does not know, `revision` is that of the policies, and `more` is said beside.
+/// Returns the section that says whether the results can be trusted: a clean result must not look like an incomplete
+/// one. `problems` are gaps that the result does not contain, `revision` is that of the policies, and `more` is further
+/// content of the section.
 pub(super) fn trust<'p>(
     result: &AuditResult,
     problems: impl Iterator<Item = &'p str>,
@@ -72,7 +74,7 @@ pub(super) fn trust<'p>(
     }
 }
 
-/// Counts violations by severity, each with a link to where they are if there is one.
+/// Counts violations by severity, each with a link to its view if there is one.
 pub(super) fn severities(entries: &[Entry], link: impl Fn(&str) -> Option<String>) -> Markup {
     let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.result.is_violation()) {
@@ -97,9 +99,9 @@ pub(super) fn search(words: Option<&str>) -> Markup {
     html! { label { "Search " input type="search" name="q" value=[words] autocomplete="off"; } }
 }
 
-/// Returns a choice of one of these values or all.
+/// Returns a drop-down list of these values and "all".
 pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
-    // What is chosen stays so, also when it has no results any more.
+    // The chosen value stays, even if it has no results any more.
     let lost = chosen.filter(|chosen| !values.contains(chosen));
     html! {
         label {
@@ -116,8 +118,8 @@ pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&s
     }
 }
 
-/// Shows a result of an owner or of what it owns; `more` is what is known of it beside.
-pub(super) fn article(entry: &Entry, owner: &Owner<'_>, more: &Markup) -> Markup {
+/// Shows a result of an owner or its dependents; `more` is further content.
+pub(super) fn article(entry: &Entry, owner: &OwnerResults<'_>, more: &Markup) -> Markup {
     html! {
         article class=(entry.result.word()) data-policy=(shown_line(&entry.policy)) data-severity=(severity(entry.severity)) {
             h3 { (badge(entry)) " " (rule_name(entry)) }
@@ -128,7 +130,7 @@ pub(super) fn article(entry: &Entry, owner: &Owner<'_>, more: &Markup) -> Markup
     }
 }
 
-/// Returns what a rule says of itself, as items of a list of descriptions.
+/// Returns the annotations of a rule, as items of a description list.
 pub(super) fn words(about: &About) -> Markup {
     let texts = [("Rule", about.title.as_deref()), ("About it", about.description.as_deref())];
     html! {
@@ -151,7 +153,8 @@ pub(super) fn place(source: &Source) -> String {
     shown_line(&format!("{}:{}", source.file, source.line))
 }
 
-/// Shows a text in its lines, none of which is one of the HTML: that could be a command to the log of a pipeline.
+/// Shows text with `<br>` between lines, so that no line of it starts a line of the HTML: in the log of a pipeline that
+/// could be a command.
 pub(super) fn lines(text: &str) -> Markup {
     let text = shown(text.trim_end());
     html! { @for (number, line) in text.split('\n').enumerate() { @if number > 0 { br; } (line) } }

@@ -11,8 +11,8 @@ use crate::{
     rego::Problem,
 };
 
-fn about() -> About {
-    About {
+fn about() -> PageContext {
+    PageContext {
         at: "2026-11-23T10:00:00Z".parse().unwrap(),
         began: "2026-11-23T08:00:00Z".parse().unwrap(),
         changed: Some("2026-11-23T09:58:57Z".parse().unwrap()),
@@ -27,7 +27,7 @@ fn html(result: &AuditResult, query: &PageQuery) -> String {
     Page::new(result.clone(), about()).html(query, None)
 }
 
-/// Two Pods of a Deployment and a ConfigMap with this many entries each.
+/// Returns results for two Pods of a Deployment and for a ConfigMap.
 fn owned() -> AuditResult {
     let owner = Arc::new(resource("apps/v1", "Deployment", "shop", "web"));
     let mut results: Vec<Entry> = ["web-1", "web-2"]
@@ -52,13 +52,13 @@ fn names(result: &AuditResult, query: &PageQuery) -> Vec<String> {
 #[test]
 fn a_page_says_all() {
     let mut result = owned();
-    let mended = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
-    result.ended = vec![Ended { at: about().at, entry: mended }];
+    let fixed = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
+    result.ended = vec![Ended { at: about().at, entry: fixed }];
     insta::assert_snapshot!(html(&result, &PageQuery::default()).replace("><", ">\n<"));
 }
 
 #[test]
-fn rules_say_how_many_objects_they_are_about() {
+fn rules_show_their_object_counts() {
     let mut result = owned();
     let counts = RuleCounts { applicable: 6, failing: 2, excused: 1, error: 0 };
     result.policies[0].objects.insert("deny_latest".to_owned(), counts);
@@ -74,7 +74,7 @@ fn an_object_has_a_view_of_its_own() {
 }
 
 #[test]
-fn filters_leave_what_is_asked_for() {
+fn filters_select_results() {
     let query = |field: fn(&mut PageQuery) -> &mut Option<String>, value: &str| {
         let mut query = PageQuery::default();
         *field(&mut query) = Some(value.to_owned());
@@ -103,11 +103,11 @@ fn links_keep_the_filters() {
 }
 
 #[test]
-fn a_part_says_nothing_of_other_places() {
+fn a_restricted_page_shows_nothing_of_other_places() {
     let mut result = owned();
     result.results.push(entry(resource("v1", "Namespace", "", "blog"), "image", "deny_latest", Outcome::Fail, "bad"));
-    let mended = entry(resource("v1", "Pod", "bank", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
-    result.ended = vec![Ended { at: about().at, entry: mended }];
+    let fixed = entry(resource("v1", "Pod", "bank", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
+    result.ended = vec![Ended { at: about().at, entry: fixed }];
     let page = Page::new(result, about());
     let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
@@ -146,7 +146,7 @@ fn an_object_with_many_results_has_pages() {
 }
 
 #[test]
-fn text_from_others_is_text() {
+fn foreign_text_is_escaped() {
     for query in
         [PageQuery::default(), PageQuery { q: Some("\"><script>alert(1)</script>".to_owned()), ..PageQuery::default() }]
     {
@@ -157,13 +157,13 @@ fn text_from_others_is_text() {
 }
 
 #[test]
-fn clean_and_not_judged_do_not_look_the_same() {
+fn clean_and_incomplete_pages_differ() {
     let clean = audit(Vec::new(), Vec::new(), 3);
     let text = html(&clean, &PageQuery::default());
     assert!(text.contains("Everything in scope is checked.") && text.contains(">complete<"), "{text}");
     let gaps = html(&cluster_with_gaps(), &PageQuery::default());
     assert!(gaps.contains("Not everything is checked.") && gaps.contains(">incomplete<"), "{gaps}");
-    for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
+    for about in [PageContext { waiting: 7, ..about() }, PageContext { syncing: Some((2, 9)), ..about() }] {
         let text = Page::new(clean.clone(), about).html(&PageQuery::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("checking: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
@@ -171,11 +171,11 @@ fn clean_and_not_judged_do_not_look_the_same() {
 }
 
 #[test]
-fn what_trust_rests_on_is_said() {
+fn the_trust_section_shows_gate_changes_and_gaps() {
     let text = html(&clean(), &PageQuery::default());
     assert!(text.contains("<dt>Gate</dt><dd>open</dd>") && text.contains(", 1m 3s before this page"), "{text}");
     assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
-    let mut shut = About { syncing: Some((2, 9)), changed: None, ..about() };
+    let mut shut = PageContext { syncing: Some((2, 9)), changed: None, ..about() };
     shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
     let mut gaps = cluster_with_gaps();
     gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
@@ -196,7 +196,7 @@ fn clean() -> AuditResult {
 }
 
 #[test]
-fn json_has_what_the_view_shows() {
+fn json_contains_the_results_of_the_view() {
     let json = |query: &PageQuery| -> serde_json::Value {
         serde_json::from_slice(&Page::new(owned(), about()).json(query).unwrap()).unwrap()
     };

@@ -1,4 +1,4 @@
-//! XML, Markdown and HTML: well-formed, within their limits, and nothing in them that a message put there.
+//! XML, Markdown and HTML are well-formed, within their limits, and free of markup from messages.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use quick_xml::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, saying, shown, shown_for};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown, shown_for};
 use crate::{
     audit::result::AuditResult,
     output::{Format, Place},
 };
 
-/// Whether XML 1.0 has a character (its production `Char`).
+/// Whether XML 1.0 allows a character (its production `Char`).
 fn is_legal(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
@@ -36,10 +36,10 @@ impl Element {
     }
 }
 
-/// The elements of HTML that have no end.
+/// The void elements of HTML.
 const VOID: [&[u8]; 4] = [b"meta", b"link", b"br", b"input"];
 
-/// Reads a document of XML, or one of HTML that closes all its other elements, to its end; returns its elements.
+/// Parses an XML document, or an HTML document that closes all its non-void elements, to its end; returns its elements.
 fn elements(what: &str, text: &str) -> Vec<Element> {
     let is_html = text.starts_with("<!DOCTYPE html>");
     let mut reader = Reader::from_str(text);
@@ -85,15 +85,15 @@ fn samples() -> Vec<(String, AuditResult)> {
         ("clean", empty()),
         ("hostile", hostile()),
         ("large", large(1_000)),
-        ("nothing", saying("")),
-        ("illegal", saying("a\u{fffe}b\u{ffff}\u{0}\u{1b}[31mc")),
-        ("markup", saying("</td><script>alert(1)</script>]]><!--\"'&lt;")),
+        ("nothing", with_text("")),
+        ("illegal", with_text("a\u{fffe}b\u{ffff}\u{0}\u{1b}[31mc")),
+        ("markup", with_text("</td><script>alert(1)</script>]]><!--\"'&lt;")),
     ];
     samples.into_iter().map(|(name, result)| (name.to_owned(), result)).collect()
 }
 
 #[test]
-fn test_cases_have_names_of_their_own() {
+fn test_cases_have_unique_names() {
     for (what, result) in samples() {
         let text = shown(Format::Junit, &result);
         elements(&what, &text);
@@ -121,7 +121,7 @@ fn test_cases_have_names_of_their_own() {
     }
 }
 
-/// Reads Markdown as a forge does, and checks that everything but kaudit's own is text.
+/// Parses Markdown as GitHub and GitLab do, and checks that everything from others is plain text.
 fn assert_inert(what: &str, markdown: &str) -> String {
     let mut text = String::new();
     let mut code = false;
@@ -139,7 +139,7 @@ fn assert_inert(what: &str, markdown: &str) -> String {
             },
             Event::Html(html) => assert_eq!(&*html, comment, "{what}"),
             Event::Text(part) => {
-                // In code, a forge makes nothing of these.
+                // Inside code these are not turned into links.
                 assert!(code || !part.contains(['@', '#']), "{what}: {part}");
                 text.push_str(&part);
             }
@@ -183,13 +183,13 @@ fn markdown_has_counts_first_and_fits() {
 }
 
 #[test]
-fn a_message_is_no_markdown() {
+fn messages_are_not_interpreted_as_markdown() {
     let message = "@team #1 a@example.com https://example.com www.example.com [a](b) ![a](b) `c` **d** ~~e~~ _f_ <b> | x\\| :g: $h$ [^1] \\";
-    let text = assert_inert("message", &shown(Format::Markdown, &saying(message)));
+    let text = assert_inert("message", &shown(Format::Markdown, &with_text(message)));
     assert!(text.contains(message), "{text}");
     let links =
         |markdown: &str| Parser::new(markdown).filter(|event| matches!(event, Event::Start(Tag::Link { .. }))).count();
-    assert_eq!(links(&shown(Format::Markdown, &saying(message))), 0);
+    assert_eq!(links(&shown(Format::Markdown, &with_text(message))), 0);
     assert_eq!(
         links(&shown(Format::Markdown, &described())),
         3,
@@ -198,7 +198,7 @@ fn a_message_is_no_markdown() {
 }
 
 #[test]
-fn the_page_needs_nothing_and_obeys_nothing() {
+fn the_page_file_loads_nothing_and_runs_no_foreign_script() {
     for (what, result) in samples() {
         let text = shown(Format::Html, &result);
         let elements = elements(&what, &text);
@@ -231,8 +231,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_is_markup(text in prop_oneof![any::<String>(), "[ -~\n\t]{0,30}", "[@#<>&|`*_~\\[\\]()!:$\\\\ a\n]{0,30}"]) {
-        let result = saying(&text);
+    fn texts_are_not_interpreted_as_markup(text in prop_oneof![any::<String>(), "[ -~\n\t]{0,30}", "[@#<>&|`*_~\\[\\]()!:$\\\\ a\n]{0,30}"]) {
+        let result = with_text(&text);
         let what = format!("{text:?}");
         for place in [Place::Summary, Place::Comment] {
             assert_inert(&what, &shown_for(Format::Markdown, &result, place));

@@ -1,20 +1,20 @@
-//! What GitHub, GitLab and viewers of reports require.
+//! Requirements of GitHub, GitLab and report viewers.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, saying, shown};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown};
 use crate::{audit::result::AuditResult, output::Format};
 
-/// A workflow command as the runner reads it.
+/// A workflow command as the runner parses it.
 struct Command {
     level: String,
     properties: BTreeMap<String, String>,
     message: String,
 }
 
-/// Reads a line of a log as `ActionCommand.TryParseV2` of the runner does.
+/// Parses a line of a log as `ActionCommand.TryParseV2` of the runner does.
 fn command(line: &str) -> Option<Command> {
     let unescape = |text: &str| text.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%");
     let (head, data) = line.trim_start().strip_prefix("::")?.split_once("::")?;
@@ -35,7 +35,7 @@ fn commands(result: &AuditResult) -> Vec<Command> {
 }
 
 #[test]
-fn annotations_are_what_the_runner_reads() {
+fn annotations_are_valid_workflow_commands() {
     let annotations = commands(&described());
     let Command { level, properties, message } = &annotations[0];
     assert_eq!(level, "error");
@@ -46,7 +46,7 @@ fn annotations_are_what_the_runner_reads() {
     let size = annotations.iter().find(|one| one.message.contains("image is large")).unwrap();
     assert!(size.message.contains("\n  - nginx: 1.2 GB\n"), "{}", size.message);
     let all = "a:b,c=d%0A%25\n::error::e";
-    let odd = commands(&saying(all));
+    let odd = commands(&with_text(all));
     assert_eq!(odd.len(), 4, "two errors, a warning and one about what was not judged");
     for one in odd.iter().filter(|one| one.properties.contains_key("file")) {
         assert!(one.properties["title"].starts_with("a:b,c=d%0A%25\\n::error::e/"), "{}", one.properties["title"]);
@@ -55,7 +55,7 @@ fn annotations_are_what_the_runner_reads() {
 }
 
 #[test]
-fn a_step_has_ten_annotations_of_a_level() {
+fn at_most_ten_annotations_of_a_level_are_written() {
     let annotations = commands(&large(1_000));
     for (level, more) in [("error", "and 591 more errors"), ("warning", "and 191 more warnings")] {
         let of: Vec<_> = annotations.iter().filter(|one| one.level == level).collect();
@@ -69,15 +69,15 @@ fn a_step_has_ten_annotations_of_a_level() {
 }
 
 #[test]
-fn issues_of_gitlab_have_fingerprints_of_their_own() {
+fn gitlab_issues_have_unique_fingerprints() {
     for (what, result) in [
         ("described", described()),
         ("gaps", cluster_with_gaps()),
         ("clean", empty()),
         ("hostile", hostile()),
         ("large", large(6_000)),
-        ("odd", saying("./\n")),
-        ("nothing", saying("")),
+        ("odd", with_text("./\n")),
+        ("nothing", with_text("")),
     ] {
         let text = shown(Format::Gitlab, &result);
         let issues: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -94,13 +94,13 @@ fn issues_of_gitlab_have_fingerprints_of_their_own() {
             assert!(issue["location"]["lines"]["begin"].as_u64().unwrap() > 0, "{what}: {issue}");
         }
         let gaps = issues.iter().filter(|issue| issue["check_name"] == "kaudit/coverage").count();
-        let standing = result.summary.fail + result.summary.warn + result.summary.error;
-        assert_eq!(issues.len(), standing + gaps, "{what}");
+        let open = result.summary.fail + result.summary.warn + result.summary.error;
+        assert_eq!(issues.len(), open + gaps, "{what}");
     }
 }
 
 #[test]
-fn reports_list_what_stands_in_parts_of_bounded_size() {
+fn reports_list_all_results_in_parts_of_bounded_size() {
     for (result, parts) in [(empty(), 0), (described(), 2), (large(5_000), 7)] {
         let list: Value = serde_json::from_str(&shown(Format::Openreport, &result)).unwrap();
         let items = list["items"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! SARIF against its schema, and what code scanning requires beyond it.
+//! Checks SARIF against its schema, and the further requirements of code scanning.
 
 use std::{fs, path::Path};
 
@@ -6,13 +6,13 @@ use jsonschema::Validator;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, saying, shown};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown};
 use crate::{audit::result::AuditResult, output::Format};
 
 fn schema() -> Validator {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas/sarif-2.1.0.json");
     let mut schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    // It has a bracket that closes nothing, and kaudit writes no such field.
+    // The pattern has an unmatched bracket, and kaudit does not write this field.
     for part in ["run", "toolComponent"] {
         schema["definitions"][part]["properties"]["language"].as_object_mut().unwrap().remove("pattern").unwrap();
     }
@@ -28,7 +28,7 @@ fn texts<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
     }
 }
 
-/// Returns the one run of a log that upload takes.
+/// Returns the run of a log, after checking that GitHub would accept the upload.
 fn run(schema: &Validator, what: &str, result: &AuditResult) -> Value {
     let log: Value = serde_json::from_str(&shown(Format::Sarif, result)).unwrap();
     let wrong: Vec<String> =
@@ -80,7 +80,7 @@ fn sarif_is_valid() {
 }
 
 #[test]
-fn what_is_cut_is_the_least_severe_and_told() {
+fn the_least_severe_results_are_cut_and_counted() {
     let schema = schema();
     let all = large(10_000);
     let violations = all.results.iter().filter(|entry| entry.result.is_violation()).count();
@@ -96,13 +96,13 @@ fn what_is_cut_is_the_least_severe_and_told() {
         results[..errors].iter().map(|result| ranks(&result["properties"]["severity"]).unwrap_or(usize::MAX)).collect();
     assert!(severities.is_sorted());
     assert!(notifications(&run)[0].starts_with("1000 of 6000 results are left out"), "{:?}", notifications(&run)[0]);
-    // 2,000 errors and as many exceptions: some of each are named, the others counted.
+    // Of 2,000 errors and 2,000 excused results, some are named and the others counted.
     let counted = notifications(&run).iter().filter(|text| **text == "and 1900 more notifications").count();
     assert_eq!(counted, 2);
 }
 
 #[test]
-fn what_is_excused_opens_no_alert() {
+fn excused_results_open_no_alert() {
     let run = run(&schema(), "described", &described());
     let results = run["results"].as_array().unwrap();
     assert!(results.iter().all(|result| !result["message"]["text"].as_str().unwrap().contains("excepted")));
@@ -110,7 +110,7 @@ fn what_is_excused_opens_no_alert() {
 }
 
 #[test]
-fn live_objects_are_at_the_rule_and_manifests_at_their_own_line() {
+fn live_objects_point_to_the_rule_and_manifests_to_their_own_line() {
     let schema = schema();
     let place = |result: &AuditResult| {
         let run = run(&schema, "places", result);
@@ -126,10 +126,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sarif_is_valid_whatever_policies_say(text in prop_oneof![any::<String>(), "[ -~\n\t]{0,20}", Just(String::new())]) {
+    fn sarif_is_valid_for_arbitrary_texts(text in prop_oneof![any::<String>(), "[ -~\n\t]{0,20}", Just(String::new())]) {
         thread_local! {
             static SCHEMA: Validator = schema();
         }
-        SCHEMA.with(|schema| run(schema, &format!("{text:?}"), &saying(&text)));
+        SCHEMA.with(|schema| run(schema, &format!("{text:?}"), &with_text(&text)));
     }
 }
