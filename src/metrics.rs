@@ -181,23 +181,23 @@ metrics! {
     complete: Gauge, "Whether everything in scope is known and every policy ran";
     objects: SeriesTable<KindLabels>, "Objects known of a kind";
     kind_state: SeriesTable<KindStateLabels>, "1 for the state that a kind is in, else 0";
-    watch_activity_timestamp_seconds: SeriesTable<KindLabels>, "When the server last said anything about a synced \
-        kind, were it that nothing has changed";
+    watch_activity_timestamp_seconds: SeriesTable<KindLabels>,
+        "When the server last said anything about a synced kind, were it that nothing has changed";
     last_change_timestamp_seconds: Gauge, "When an object was last seen to change, at first when this process began";
-    violations: SeriesTable<ViolationLabels>, "Open violations by the namespace of their objects, without those that a \
-        violation of their owner covers";
+    violations: SeriesTable<ViolationLabels>,
+        "Open violations by the namespace of their objects, without those that a violation of their owner covers";
     violations_covered: Gauge, "Results of dependents that a result of their owner covers";
-    rule_objects: SeriesTable<RuleLabels>, "Objects that a rule applies to, by outcome; without objects whose results \
-        an owner covers";
-    violations_appeared: Family<ReportedLabels, Counter>, "Violations that were reported as new, after a change of \
-        their object or when many objects were evaluated";
+    rule_objects: SeriesTable<RuleLabels>,
+        "Objects that a rule applies to, by outcome; without objects whose results an owner covers";
+    violations_appeared: Family<ReportedLabels, Counter>,
+        "Violations that were reported as new, after a change of their object or when many objects were evaluated";
     violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace \
         of their objects; series begin with the first violation and end when others need their namespace's place";
-    violations_resolved: Family<ReportedLabels, Counter>, "Violations that were reported as resolved, after a change \
-        of their object or when many objects were evaluated";
+    violations_resolved: Family<ReportedLabels, Counter>,
+        "Violations that were reported as resolved, after a change of their object or when many objects were evaluated";
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
-    exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses \
-        something";
+    exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>,
+        "When the next exception ends that excuses something";
     policies: Gauge, "Policies in force";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
     bundles_stale: Gauge, "Bundles of policies that may not be the newest";
@@ -211,14 +211,14 @@ metrics! {
     evaluations: Counter, "Objects evaluated";
     evaluation: Histogram, "Time to evaluate one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
-    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was evaluated before, or like \
-        none";
+    shared_verdicts: Family<SharedLabels, Counter>,
+        "Objects that look like one that was evaluated before, or like none";
     shared_verdict_differences: Counter, "Objects whose results differ from those of one that looks the same";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
-    recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>, "When a recorder last wrote into the \
-        cluster, at first when it began";
+    recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>,
+        "When a recorder last wrote into the cluster, at first when it began";
     recorder_drops: Family<DropLabels, Counter>, "What was not written, by reason";
     recorder_retries: Family<RecorderLabels, Counter>, "Writes into the cluster that failed and are tried again";
     events_superseded: Counter, "Events not written because the violation was over before";
