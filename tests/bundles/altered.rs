@@ -1,4 +1,4 @@
-//! Keyless signatures that are altered at random: what kaudit approves, sigstore-go approves.
+//! Randomly altered keyless signatures: kaudit only approves what sigstore-go approves.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
@@ -19,23 +19,24 @@ use super::{
     keyless::{EXACT, FORMS, ISSUER, SUBJECT, Signature, Sigstore},
 };
 
-/// How many signatures are altered of each form, unless `KAUDIT_TEST_ALTERATIONS` says so.
+/// Number of altered signatures per form, unless `KAUDIT_TEST_ALTERATIONS` is set.
 const ALTERATIONS: u64 = 60;
 
-/// What one of both refuses and the other does not, by the form and the place that is altered, with an example.
+/// A known difference: one of the two verifiers refuses what the other approves, by form and altered place, with an
+/// example.
 struct Difference {
     form: &'static str,
     place: &'static str,
-    /// What the one that refuses says.
+    /// The error of the verifier that refuses.
     says: &'static str,
     is_refused_by: &'static str,
-    /// Alters just that.
+    /// Makes this alteration.
     example: fn(&mut Value),
 }
 
-/// Where kaudit approves, nothing differs that is signed; what it refuses beyond that is more than these.
+/// Where only kaudit approves, no signed content differs; kaudit also refuses more cases than these.
 const KNOWN: [Difference; 16] = [
-    // What kaudit does not know, it does not read.
+    // kaudit ignores unknown fields.
     Difference {
         form: "",
         place: "",
@@ -52,7 +53,7 @@ const KNOWN: [Difference; 16] = [
             bundle.as_object_mut().unwrap().remove("mediaType");
         },
     },
-    // One is enough.
+    // One entry is enough.
     Difference {
         form: "",
         place: "/tlogEntries",
@@ -63,7 +64,7 @@ const KNOWN: [Difference; 16] = [
             entries.extend(entries.first().cloned());
         },
     },
-    // In the second version of Rekor, the log is known by the key that has signed its checkpoint.
+    // In Rekor v2, the log is identified by the key that signed its checkpoint.
     Difference {
         form: "tiles",
         place: "/logId",
@@ -94,7 +95,7 @@ const KNOWN: [Difference; 16] = [
             *certificate = certificate.as_str().unwrap().replace('\n', "").into();
         },
     },
-    // How a number may be written.
+    // Different number formats.
     Difference {
         form: "",
         place: "",
@@ -109,7 +110,7 @@ const KNOWN: [Difference; 16] = [
         is_refused_by: SIGSTORE_GO,
         example: |bundle| *entry(bundle, "/logId/keyId") = json!(""),
     },
-    // The key decides which algorithm it is.
+    // The key determines the algorithm.
     Difference {
         form: "tiles",
         place: "/signedTimestamp",
@@ -125,7 +126,7 @@ const KNOWN: [Difference; 16] = [
             *token = BASE64.encode(&bytes).into();
         },
     },
-    // What is there has to be in order, even where something else would do.
+    // kaudit requires every part to be valid, even if another part would suffice.
     Difference {
         form: "bundle",
         place: "imestamp",
@@ -183,7 +184,7 @@ const KNOWN: [Difference; 16] = [
             *entry(bundle, "/inclusionProof/rootHash") = json!("");
         },
     },
-    // sigstore-go makes it anew.
+    // sigstore-go recomputes it.
     Difference {
         form: "tiles",
         place: "/canonicalizedBody",
@@ -197,12 +198,12 @@ const KNOWN: [Difference; 16] = [
 const SIGSTORE_GO: &str = "sigstore-go";
 const KAUDIT: &str = "kaudit";
 
-/// Returns a part of a bundle's entry of the log.
+/// Returns a part of a bundle's log entry.
 fn entry<'b>(bundle: &'b mut Value, place: &str) -> &'b mut Value {
     bundle.pointer_mut(&format!("/verificationMaterial/tlogEntries/0{place}")).unwrap()
 }
 
-/// Whether what sigstore-go refuses is known to be approved by kaudit.
+/// Whether it is a known difference that kaudit approves this.
 fn is_known(form: &str, what: &str, reference: &str) -> bool {
     KNOWN
         .iter()
@@ -211,7 +212,7 @@ fn is_known(form: &str, what: &str, reference: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_differs_from_sigstore_go_does_so_still() {
+async fn known_differences_from_sigstore_go_still_exist() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
@@ -223,12 +224,12 @@ async fn what_differs_from_sigstore_go_does_so_still() {
         example(signature.annotations.as_mut().or(signature.bundle.as_mut()).unwrap());
         let reference = sigstore.refusal(&signature, &own, EXACT);
         let refusal = refusal(directory.path(), &registry, &signature).await;
-        let (said, other) = if is_refused_by == KAUDIT { (&refusal, &reference) } else { (&reference, &refusal) };
-        assert!(said.contains(says) && other.is_empty(), "{form} {place}: sigstore-go: {reference}\nkaudit: {refusal}");
+        let (error, other) = if is_refused_by == KAUDIT { (&refusal, &reference) } else { (&reference, &refusal) };
+        assert!(error.contains(says) && other.is_empty(), "{form} {place}: sigstore-go: {reference}\nkaudit: {refusal}");
     }
 }
 
-/// Says what kaudit has against a signature; nothing if it approves.
+/// Returns why kaudit refuses a signature; empty if it approves.
 async fn refusal(at: &Path, registry: &FakeRegistry, signature: &Signature) -> String {
     let root = at.join("root.json");
     std::fs::write(&root, signature.root.to_string()).unwrap();
@@ -251,7 +252,7 @@ async fn refusal(at: &Path, registry: &FakeRegistry, signature: &Signature) -> S
     follow(&reference, &settings).await.err().map_or(String::new(), |error| format!("{error:#}"))
 }
 
-/// Returns the paths of all values below one, and of those in texts that are JSON themselves.
+/// Returns the paths of all values below a value, including those in strings that contain JSON.
 fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(path.to_owned());
     match value {
@@ -269,7 +270,7 @@ fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Alters a text: as it is, as what it encodes, or within the JSON that it is or encodes.
+/// Alters a text: directly, in its decoded form, or within the JSON that it contains or encodes.
 fn altered_text(text: &str, random: &mut Rng) -> Value {
     let inner = |decoded: &[u8], random: &mut Rng| {
         let json: Option<Value> = serde_json::from_slice(decoded).ok().filter(Value::is_object);
@@ -309,7 +310,7 @@ fn altered_bytes(mut bytes: Vec<u8>, random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Alters one value somewhere in another; returns its path.
+/// Alters one value somewhere below a value; returns its path.
 fn alter(value: &mut Value, random: &mut Rng) -> String {
     let mut found = Vec::new();
     paths(value, "", &mut found);
@@ -341,7 +342,7 @@ fn alter(value: &mut Value, random: &mut Rng) -> String {
     path
 }
 
-/// Alters a signature, or puts a part of another in the place of its own.
+/// Alters a signature, or replaces a part of it by that of another.
 fn altered(signature: &Signature, other: &Signature, random: &mut Rng) -> (Signature, String) {
     let mut altered = signature.clone();
     let parts = |signature: &Signature| signature.annotations.clone().or_else(|| signature.bundle.clone()).unwrap();
@@ -373,7 +374,7 @@ fn altered(signature: &Signature, other: &Signature, random: &mut Rng) -> (Signa
 }
 
 #[tokio::test]
-async fn what_is_altered_is_approved_only_where_sigstore_go_does() {
+async fn altered_signatures_are_approved_only_if_sigstore_go_approves() {
     if !require_tool(Tool::Sigstore) {
         return;
     }

@@ -1,4 +1,4 @@
-//! An artifact of one policy and what lies beside it, on a server.
+//! An artifact with one policy and its attachments, on a server.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     program::policy,
-    server::{Answer, answer, digest, serve},
+    server::{ServerAnswer, answer, digest, serve},
 };
 
-/// What a registry has, by its path in the repository.
+/// The content of a registry, by path in the repository.
 pub(crate) type Things = Vec<(String, String)>;
 
 const OF_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
@@ -29,11 +29,11 @@ fn blob(content: &str) -> (String, String) {
     (format!("blobs/{}", digest(content.as_bytes())), content.to_owned())
 }
 
-/// An artifact with a policy that says "signed" of every Pod.
+/// An artifact with a policy whose message for every Pod is "signed".
 pub(crate) struct Artifact {
     module: String,
     manifest: String,
-    /// Of its manifest.
+    /// Digest of its manifest.
     pub(crate) digest: String,
 }
 
@@ -47,14 +47,14 @@ impl Artifact {
         Self { module, manifest, digest }
     }
 
-    /// Returns a payload with annotations, where cosign keeps it.
+    /// Returns a payload with annotations, as cosign stores it.
     pub(crate) fn annotated(&self, payload: &str, annotations: &Value) -> Things {
         let layer = layer("application/vnd.dev.cosign.simplesigning.v1+json", payload, annotations);
         let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
         vec![(format!("manifests/{}.sig", self.digest.replace(':', "-")), manifest), blob(payload)]
     }
 
-    /// Returns a bundle of Sigstore that refers to it.
+    /// Returns a Sigstore bundle that refers to the artifact.
     pub(crate) fn referred(&self, bundle: &str) -> Things {
         let layer = layer(OF_BUNDLE, bundle, &json!({}));
         let manifest = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
@@ -68,12 +68,12 @@ impl Artifact {
     }
 }
 
-/// What `cosign sign` signs in its first form.
+/// Returns the payload signed by `cosign sign` in the old format.
 pub(crate) fn payload(digest: &str, kind: &str) -> String {
     json!({"critical": {"identity": {}, "image": {"docker-manifest-digest": digest}, "type": kind}}).to_string()
 }
 
-/// What it signs in its second.
+/// Returns the statement signed by `cosign sign` in the new format.
 pub(crate) fn statement(digest: &str, predicate: &str) -> String {
     let hash = digest.trim_start_matches("sha256:");
     let subject = json!([{"digest": {"sha256": hash}}]);
@@ -81,7 +81,7 @@ pub(crate) fn statement(digest: &str, predicate: &str) -> String {
     json!({"_type": kind, "subject": subject, "predicateType": predicate, "predicate": {}}).to_string()
 }
 
-/// A registry that has one artifact, and beside it what was last attached to it.
+/// A registry with one artifact and its latest attachments.
 pub(crate) struct FakeRegistry {
     pub(crate) artifact: Artifact,
     host: String,
@@ -96,12 +96,12 @@ impl FakeRegistry {
         let shared: Arc<Mutex<BTreeMap<String, String>>> = Arc::clone(&beside);
         let is_down = Arc::new(AtomicBool::new(false));
         let down = Arc::clone(&is_down);
-        let (host, _) = serve(move |asked| -> Answer {
+        let (host, _) = serve(move |request| -> ServerAnswer {
             if down.load(Ordering::SeqCst) {
                 return answer("503 Service Unavailable", &[], b"");
             }
             let beside = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let path = asked.path.trim_start_matches("/v2/p/");
+            let path = request.path.trim_start_matches("/v2/p/");
             let thing = always.get(path).or_else(|| beside.get(path));
             thing.map_or_else(|| answer("404 Not Found", &[], b""), |text| answer("200 OK", &[], text.as_bytes()))
         });
@@ -112,7 +112,7 @@ impl FakeRegistry {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = things.into_iter().collect();
     }
 
-    /// Refuses everything from now on.
+    /// Refuses all further requests.
     pub(crate) fn go_down(&self) {
         self.is_down.store(true, Ordering::SeqCst);
     }

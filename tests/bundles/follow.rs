@@ -1,4 +1,4 @@
-//! Bundles that change while they are followed, and what stays of them.
+//! Bundles that change while they are followed, and the version that stays in force.
 
 use std::{
     fs,
@@ -47,7 +47,7 @@ fn settings(cache: Option<&Path>) -> BundleSettings {
     }
 }
 
-/// Waits until a bundle is as it should be.
+/// Waits until a bundle satisfies a condition.
 async fn until(followed: &mut FollowedBundle, what: &str, is: impl Fn(&Bundle) -> bool) -> Arc<Bundle> {
     let waiting = timeout(Duration::from_secs(30), followed.bundle.wait_for(|bundle| is(bundle))).await;
     match waiting {
@@ -89,7 +89,7 @@ async fn a_tag_is_followed_and_survives_its_registry() {
     let mut followed = follow(&reference(&named), &settings(Some(&cache))).await.unwrap();
     until(&mut followed, "the first", says("the first")).await;
 
-    // What is fixed by its digest is not asked for again.
+    // A bundle pinned by its digest is not requested again.
     let mut pinned = follow(&reference(&first), &settings(None)).await.unwrap();
     assert!(pinned.bundle.borrow().edition.pinned && pinned.bundle.changed().await.is_err());
 
@@ -104,7 +104,7 @@ async fn a_tag_is_followed_and_survives_its_registry() {
     assert!(stale.edition.stale.contains("cannot be reached"), "{}", stale.edition.stale);
     assert!(!stale.problem.as_ref().unwrap().is_refusal());
 
-    // A restart has nothing but the cache.
+    // After a restart there is only the cache.
     let restarted = follow(&reference(&named), &settings(Some(&cache))).await.unwrap();
     let restarted = Arc::clone(&restarted.bundle.borrow());
     assert_eq!((&restarted.tree, is_fresh(&restarted)), (&second.tree, false));
@@ -113,7 +113,7 @@ async fn a_tag_is_followed_and_survives_its_registry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_with_broken_policies_takes_no_place_in_the_cache() {
+async fn a_bundle_with_broken_policies_is_not_cached() {
     let directory = tempfile::tempdir().unwrap();
     let (good, cache) = (archive(directory.path(), "a.tar.gz", "the first"), directory.path().join("cache"));
     write(directory.path(), &[("broken/own.rego", "package own\n\ndeny contains \"broken\" if if\n")]);
@@ -131,7 +131,7 @@ async fn a_bundle_with_broken_policies_takes_no_place_in_the_cache() {
     let mut followed = follow(&named, &settings(Some(&cache))).await.unwrap();
     until(&mut followed, "the first", says("the first")).await;
     *served.lock().unwrap() = Some(broken.clone());
-    // The policies decide in the end, which may be in order together with those of other sources.
+    // Only loading the policies is decisive: a broken bundle may be valid together with other sources.
     until(&mut followed, "the broken one", says("broken")).await;
     drop(followed);
 
@@ -140,7 +140,7 @@ async fn a_bundle_with_broken_policies_takes_no_place_in_the_cache() {
     let restarted = follow(&named, &settings(Some(&cache))).await.unwrap();
     assert!(says("the first")(&restarted.bundle.borrow()) && !is_fresh(&restarted.bundle.borrow()));
     drop(restarted);
-    // And with it.
+    // A restart with the server.
     *served.lock().unwrap() = Some(broken.clone());
     let mut restarted = follow(&named, &settings(Some(&cache))).await.unwrap();
     let stale = until(&mut restarted, "the one in the cache", says("the first")).await;
@@ -148,13 +148,13 @@ async fn a_bundle_with_broken_policies_takes_no_place_in_the_cache() {
     assert!(stale.edition.stale.contains("the policies of sha256:"), "{}", stale.edition.stale);
     *served.lock().unwrap() = Some(better);
     assert!(is_fresh(&*until(&mut restarted, "the third", says("the third")).await));
-    // Without any that is better there is nothing to go back to.
+    // Without a better version there is no fallback.
     *served.lock().unwrap() = Some(broken);
     let other = directory.path().join("other");
     assert!(says("broken")(&follow(&named, &settings(Some(&other))).await.unwrap().bundle.borrow()));
 }
 
-/// Packs a policy.
+/// Packs a policy into an archive.
 fn archive(at: &Path, name: &str, text: &str) -> Vec<u8> {
     write(at, &[("pack/own.rego", &policy(text))]);
     let packed = run("tar", at, &[], &["-czf", name, "-C", "pack", "own.rego"]);
@@ -163,16 +163,16 @@ fn archive(at: &Path, name: &str, text: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_asked_whether_there_is_another() {
+async fn a_server_is_polled_for_a_new_version() {
     let directory = tempfile::tempdir().unwrap();
     let first = archive(directory.path(), "a.tar.gz", "the first");
     let second = archive(directory.path(), "b.tar.gz", "the second");
     let (served, unchanged) = (Arc::new(Mutex::new(("1", first))), Arc::new(AtomicUsize::new(0)));
     let (serving, counted) = (Arc::clone(&served), Arc::clone(&unchanged));
-    let (host, _) = serve(move |asked| {
+    let (host, _) = serve(move |request| {
         let (etag, body) = serving.lock().unwrap().clone();
         let quoted = format!("\"{etag}\"");
-        if asked.headers.contains(&format!("if-none-match: {quoted}")) {
+        if request.headers.contains(&format!("if-none-match: {quoted}")) {
             counted.fetch_add(1, Ordering::SeqCst);
             return answer("304 Not Modified", &[], b"");
         }
@@ -182,13 +182,13 @@ async fn a_server_is_asked_whether_there_is_another() {
     let mut followed = follow(&reference(&named), &settings(None)).await.unwrap();
     let good = until(&mut followed, "the first", says("the first")).await;
 
-    // A bundle that is none leaves the good one in force, and says so.
+    // An invalid bundle leaves the last valid one in force and sets the problem.
     *served.lock().unwrap() = ("2", b"no archive".to_vec());
     let kept = until(&mut followed, "a broken bundle", |bundle| !is_fresh(bundle)).await;
     assert_eq!(kept.tree, good.tree);
     let problem = kept.problem.as_ref().unwrap();
     assert!(problem.is_refusal() && problem.message.contains(&good.edition.digest), "{problem}");
-    // It is not downloaded again and again.
+    // It is not downloaded repeatedly.
     let before = unchanged.load(Ordering::SeqCst);
     timeout(Duration::from_secs(30), async {
         while unchanged.load(Ordering::SeqCst) < before + 3 {
@@ -204,7 +204,7 @@ async fn a_server_is_asked_whether_there_is_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_read_again_when_it_is_whole() {
+async fn a_file_is_reloaded_when_it_is_complete() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let second = archive(at, "bundle.tar.gz", "the second");

@@ -1,4 +1,4 @@
-//! Signatures without a key: what kaudit says of them is what sigstore-go says.
+//! Keyless signatures: kaudit verifies them as sigstore-go does.
 
 use std::{
     fs,
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::{
     artifact::{FakeRegistry, Things, payload, statement},
-    program::{Said, check, kaudit, write},
+    program::{ProgramOutput, check, kaudit, write},
     server::digest,
 };
 
 pub(crate) const FORMS: [&str; 3] = ["annotations", "bundle", "tiles"];
 pub(crate) const SUBJECT: &str = "https://ci.example.com/team/policies/.ci/release.yml@refs/heads/main";
 pub(crate) const ISSUER: &str = "https://ci.example.com";
-/// What `cosign sign` says that it is: its payload, and its statement.
+/// The types that `cosign sign` writes: of its payload and of its statement.
 const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://sigstore.dev/cosign/sign/v1");
 
-/// The tool, which has Sigstores of its own for as long as it runs.
+/// The test tool, which runs its own Sigstore instances.
 pub(crate) struct Sigstore {
     child: Child,
     requests: ChildStdin,
@@ -36,19 +36,19 @@ impl Drop for Sigstore {
     }
 }
 
-/// A signature as one of the forms has it.
+/// A signature in one of the formats.
 #[derive(Clone)]
 pub(crate) struct Signature {
-    /// The root to verify it by.
+    /// The trusted root to verify it with.
     pub(crate) root: Value,
     pub(crate) payload: String,
-    /// Those of cosign 2, or else the bundle of cosign 3.
+    /// Annotations of cosign 2; otherwise `bundle` is the bundle of cosign 3.
     pub(crate) annotations: Option<Value>,
     pub(crate) bundle: Option<Value>,
 }
 
 impl Signature {
-    /// Returns it as a registry has it.
+    /// Returns it as stored in a registry.
     pub(crate) fn beside(&self, registry: &FakeRegistry) -> Things {
         match &self.annotations {
             Some(annotations) => registry.artifact.annotated(&self.payload, annotations),
@@ -72,7 +72,7 @@ impl Sigstore {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Signs a digest, or what `how` says instead of the usual.
+    /// Signs a digest, with the deviations given by `how`.
     pub(crate) fn sign(&mut self, form: &str, digest: &str, how: &Value) -> Signature {
         let text = match form {
             "annotations" => payload(digest, SIGNATURE.0),
@@ -89,7 +89,7 @@ impl Sigstore {
         Signature { root: taken("root").unwrap(), payload, annotations: taken("annotations"), bundle: taken("bundle") }
     }
 
-    /// Returns why sigstore-go refuses a signature; nothing if it does not.
+    /// Returns why sigstore-go refuses a signature; empty if it approves.
     pub(crate) fn refusal(&mut self, signature: &Signature, digest: &str, wanted: &Wanted) -> String {
         let Signature { root, payload, annotations, bundle } = signature;
         let mut request = json!({"root": root, "digest": digest, "payload": payload});
@@ -104,19 +104,19 @@ impl Sigstore {
     }
 }
 
-/// Options of cosign and their values.
+/// cosign options and their values.
 pub(crate) type Wanted<'a> = [(&'a str, &'a str)];
 
 pub(crate) const EXACT: &Wanted = &[("certificate-identity", SUBJECT), ("certificate-oidc-issuer", ISSUER)];
 
-/// Returns the options as they are given to kaudit.
+/// Returns the options as passed to kaudit.
 fn options(wanted: &Wanted) -> Vec<String> {
     let options = wanted.iter().map(|(option, value)| format!("--{option}={value}"));
     options.chain(["--trusted-root=root.json".to_owned()]).collect()
 }
 
-/// Judges by the artifact with a signature beside it.
-fn judged(at: &Path, registry: &FakeRegistry, signature: &Signature, wanted: &Wanted) -> Said {
+/// Checks with the policies of the artifact, with a signature attached to it.
+fn checked(at: &Path, registry: &FakeRegistry, signature: &Signature, wanted: &Wanted) -> ProgramOutput {
     registry.attach(signature.beside(registry));
     fs::write(at.join("root.json"), signature.root.to_string()).unwrap();
     let options = options(wanted);
@@ -124,7 +124,7 @@ fn judged(at: &Path, registry: &FakeRegistry, signature: &Signature, wanted: &Wa
 }
 
 #[test]
-fn who_signed_is_verified_as_sigstore_go_does() {
+fn the_signer_is_verified_as_by_sigstore_go() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
@@ -140,7 +140,7 @@ fn who_signed_is_verified_as_sigstore_go_does() {
             (&by_mail, EXACT, false),
             (&signature, &[("certificate-identity", &SUBJECT[..SUBJECT.len() - 1]), EXACT[1]], false),
             (&signature, &[EXACT[0], ("certificate-oidc-issuer", "https://ci.example.com/")], false),
-            // A regular expression has to match somewhere.
+            // A regular expression may match any part.
             (&signature, &[("certificate-identity-regexp", "team/policies/"), EXACT[1]], true),
             (&signature, &[("certificate-identity-regexp", "^team/policies/"), EXACT[1]], false),
             (&signature, &[("certificate-identity-regexp", r"@refs/heads/\pL+$"), EXACT[1]], true),
@@ -152,20 +152,20 @@ fn who_signed_is_verified_as_sigstore_go_does() {
         for (signature, wanted, accepted) in cases {
             let refusal = sigstore.refusal(signature, &own, wanted);
             assert_eq!(refusal.is_empty(), accepted, "{form} {wanted:?}: sigstore-go: {refusal}");
-            let said = judged(directory.path(), &registry, signature, wanted);
-            assert_eq!(said.code, if accepted { 1 } else { 2 }, "{form} {wanted:?}: {}", said.err);
+            let output = checked(directory.path(), &registry, signature, wanted);
+            assert_eq!(output.code, if accepted { 1 } else { 2 }, "{form} {wanted:?}: {}", output.err);
             if accepted {
-                assert_eq!(said.json()["bundles"][0]["verified"], true);
+                assert_eq!(output.json()["bundles"][0]["verified"], true);
             } else {
-                assert!(said.err.contains("is not signed by the identity that is given"), "{}", said.err);
-                assert!(said.err.contains("a signature is by \""), "{}", said.err);
+                assert!(output.err.contains("is not signed by the identity that is given"), "{}", output.err);
+                assert!(output.err.contains("a signature is by \""), "{}", output.err);
             }
         }
     }
 }
 
 #[test]
-fn nobody_is_no_identity() {
+fn an_identity_that_matches_everyone_is_refused() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
@@ -177,18 +177,18 @@ fn nobody_is_no_identity() {
             let signature = sigstore.sign(form, &own, &how);
             let refusal = sigstore.refusal(&signature, &own, anybody);
             assert_eq!(refusal.is_empty(), how["issuer"] == "", "{form} {how}: sigstore-go: {refusal}");
-            let said = judged(directory.path(), &registry, &signature, anybody);
+            let output = checked(directory.path(), &registry, &signature, anybody);
             assert!(
-                said.code == 2 && said.err.contains("names no identity, or no issuer"),
+                output.code == 2 && output.err.contains("names no identity, or no issuer"),
                 "{form} {how}: {}",
-                said.err
+                output.err
             );
         }
     }
 }
 
 #[test]
-fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
+fn certificates_and_logs_are_verified_as_by_sigstore_go() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
@@ -205,7 +205,7 @@ fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
         let is_tiles = form == "tiles";
         for (how, accepted) in [
             (json!({}), true),
-            // Time is known by the log as well, but for the second version of Rekor.
+            // The log also proves the time, except in Rekor v2.
             (json!({"without": ["timestamp"]}), !is_tiles),
             (json!({"without": ["entry"]}), false),
             (json!({"without": ["sct"]}), false),
@@ -219,31 +219,31 @@ fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
             (json!({"payload": elsewhere}), false),
             (json!({"payload": provenance}), false),
             (json!({"payload": "no JSON"}), false),
-            // What cosign 2 keeps is the promise; a bundle has to have the proof.
+            // cosign 2 stores the promise; a bundle must contain the proof.
             (json!({"without": ["proof"]}), form == "annotations"),
             (json!({"without": ["promise"]}), true),
             (json!({"without": ["promise", "timestamp"]}), form == "annotations"),
         ] {
-            // Cosign 2 keeps nothing but the promise; what it has besides that is wrong is in `altered.rs`.
+            // cosign 2 stores nothing but the promise; other invalid parts are covered in `altered.rs`.
             if form == "annotations" && how["other"][0] == "timestamp" {
                 continue;
             }
             let signature = sigstore.sign(form, &own, &how);
             let refusal = sigstore.refusal(&signature, &own, EXACT);
             assert_eq!(refusal.is_empty(), accepted, "{form} {how}: sigstore-go: {refusal}");
-            let said = judged(directory.path(), &registry, &signature, EXACT);
-            assert_eq!(said.code, if accepted { 1 } else { 2 }, "{form} {how}: {}", said.err);
+            let output = checked(directory.path(), &registry, &signature, EXACT);
+            assert_eq!(output.code, if accepted { 1 } else { 2 }, "{form} {how}: {}", output.err);
         }
-        // Somebody else's authorities and logs.
+        // Authorities and logs of another instance.
         let mut signature = sigstore.sign(form, &own, &json!({}));
         signature.root = sigstore.sign(form, &own, &json!({"instance": "other"})).root;
         assert_ne!(sigstore.refusal(&signature, &own, EXACT), "");
-        assert_eq!(judged(directory.path(), &registry, &signature, EXACT).code, 2);
+        assert_eq!(checked(directory.path(), &registry, &signature, EXACT).code, 2);
     }
 }
 
 #[test]
-fn what_cannot_be_verified_is_refused() {
+fn unverifiable_bundles_are_refused() {
     let (registry, directory) = (FakeRegistry::new(), tempfile::tempdir().unwrap());
     let at = directory.path();
     write(at, &[("own.tar.gz", "none"), ("root.json", "{}"), ("text.json", "none")]);
@@ -263,13 +263,13 @@ fn what_cannot_be_verified_is_refused() {
         (&empty, &text, "text.json is not a trusted root of Sigstore"),
         (&empty, &given, "root.json is not a trusted root of Sigstore"),
     ] {
-        let said = check(at, &[], policies, options);
-        assert!(said.code == 2 && said.err.contains(want), "{policies} {options:?}: {}", said.err);
+        let output = check(at, &[], policies, options);
+        assert!(output.code == 2 && output.err.contains(want), "{policies} {options:?}: {}", output.err);
     }
 }
 
 #[test]
-fn only_an_artifact_is_signed_keylessly() {
+fn only_artifacts_can_have_keyless_signatures() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
@@ -280,9 +280,9 @@ fn only_an_artifact_is_signed_keylessly() {
     let given = options(EXACT);
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     for archive in ["own.tar.gz", "https://bundles.example.com/own.tar.gz", "http://bundles.example.com/own.tar.gz"] {
-        let said = check(at, &[], archive, &given);
+        let output = check(at, &[], archive, &given);
         let want = "asks for a keyless signature, which only an artifact in a registry has";
-        assert!(said.code == 2 && said.err.contains(want) && said.err.contains(archive), "{}", said.err);
+        assert!(output.code == 2 && output.err.contains(want) && output.err.contains(archive), "{}", output.err);
     }
     let unsigned = check(at, &[], &registry.reference(), &given);
     assert!(
@@ -291,7 +291,7 @@ fn only_an_artifact_is_signed_keylessly() {
         unsigned.err
     );
 
-    // From the environment, and what is in the cache is verified again.
+    // Options from the environment; cached bundles are verified again.
     let variables = [
         ("KAUDIT_CERTIFICATE_IDENTITY", SUBJECT),
         ("KAUDIT_CERTIFICATE_OIDC_ISSUER", ISSUER),
@@ -299,8 +299,8 @@ fn only_an_artifact_is_signed_keylessly() {
         ("KAUDIT_BUNDLE_CACHE", "cache"),
     ];
     registry.attach(signature.beside(&registry));
-    let said = kaudit(at, &variables, &["policies", &registry.reference()]);
-    assert!(said.code == 0 && said.out.contains(", signature verified"), "{} {}", said.out, said.err);
+    let output = kaudit(at, &variables, &["policies", &registry.reference()]);
+    assert!(output.code == 0 && output.out.contains(", signature verified"), "{} {}", output.out, output.err);
     registry.go_down();
     let cached = check(at, &variables, &registry.reference(), &[]);
     assert_eq!(cached.messages(), ["signed"], "{}", cached.err);

@@ -1,4 +1,4 @@
-//! Registries and servers that lie, are slow, lead elsewhere, or send what nobody should take.
+//! Registries and servers that send wrong, slow, redirected or dangerous responses.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,8 +6,8 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    program::{Said, check, policy, run, write},
-    server::{Answer, answer, digest, serve},
+    program::{ProgramOutput, check, policy, run, write},
+    server::{ServerAnswer, answer, digest, serve},
 };
 
 const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
@@ -18,35 +18,35 @@ fn manifest(media_type: &str, digest: &str, size: usize, title: &str) -> String 
     json!({"schemaVersion": 2, "layers": [layer]}).to_string()
 }
 
-/// Judges by an artifact of a registry that has just these things, by their paths below the repository.
-fn judged(things: &[(&str, Answer)], reference: &str) -> Said {
+/// Checks with an artifact of a registry that has just this content, by path below the repository.
+fn checked(things: &[(&str, ServerAnswer)], reference: &str) -> ProgramOutput {
     let things: BTreeMap<String, Vec<u8>> = things
         .iter()
         .filter_map(|(path, answer)| match answer {
-            Answer::Bytes(bytes) => Some((format!("/v2/p/{path}"), bytes.clone())),
-            Answer::Silence => None,
+            ServerAnswer::Bytes(bytes) => Some((format!("/v2/p/{path}"), bytes.clone())),
+            ServerAnswer::Silence => None,
         })
         .collect();
-    let (host, _) = serve(move |asked| match things.get(&asked.path) {
-        Some(bytes) => Answer::Bytes(bytes.clone()),
-        None if asked.path.ends_with("silent") => Answer::Silence,
+    let (host, _) = serve(move |request| match things.get(&request.path) {
+        Some(bytes) => ServerAnswer::Bytes(bytes.clone()),
+        None if request.path.ends_with("silent") => ServerAnswer::Silence,
         None => answer("404 Not Found", &[], b""),
     });
     let directory = tempfile::tempdir().unwrap();
     check(directory.path(), &[], &format!("oci://{host}/p{reference}"), &["--bundle-timeout", "2s"])
 }
 
-fn ok(body: &str) -> Answer {
+fn ok(body: &str) -> ServerAnswer {
     answer("200 OK", &[], body.as_bytes())
 }
 
 #[test]
-fn what_is_not_what_its_digest_says_is_refused() {
+fn content_that_does_not_match_its_digest_is_refused() {
     let module = policy("as published");
     let named = digest(module.as_bytes());
     let honest = manifest(POLICY, &named, module.len(), "own.rego");
     let blob = format!("blobs/{named}");
-    assert_eq!(judged(&[("manifests/1", ok(&honest)), (&blob, ok(&module))], ":1").messages(), ["as published"]);
+    assert_eq!(checked(&[("manifests/1", ok(&honest)), (&blob, ok(&module))], ":1").messages(), ["as published"]);
 
     let other = policy("as replaced");
     let pinned = format!("manifests/{}", digest(b"another"));
@@ -72,14 +72,14 @@ fn what_is_not_what_its_digest_says_is_refused() {
         (vec![("manifests/1", ok(&"[".repeat(5 << 20)))], ":1".to_owned(), "has more than the 4194304 bytes"),
         (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
         (vec![("manifests/1", ok("{}"))], ":1".to_owned(), "it has no layers"),
-        // Which of two clocks of 2 s is the first, the machine decides.
+        // Either of two timeouts of 2 s may expire first.
         (vec![], ":silent".to_owned(), "within 2 s|did not answer in time"),
         (vec![("manifests/1", answer("500 Oops", &[], b"\x1b[2Jout of order"))], ":1".to_owned(), "500"),
     ] {
-        let said = judged(&things, &reference);
-        assert_eq!(said.code, 2, "{reference}: {}", said.out);
-        let is_said = want.split('|').any(|want| said.err.contains(want));
-        assert!(is_said && !said.err.contains('\x1b'), "{want}: {}", said.err);
+        let output = checked(&things, &reference);
+        assert_eq!(output.code, 2, "{reference}: {}", output.out);
+        let is_reported = want.split('|').any(|want| output.err.contains(want));
+        assert!(is_reported && !output.err.contains('\x1b'), "{want}: {}", output.err);
     }
 }
 
@@ -92,7 +92,7 @@ fn signatures_are_bounded_in_number_and_size() {
     let honest = manifest(POLICY, &digest(module.as_bytes()), module.len(), "own.rego");
     let of_bundle = "application/vnd.dev.sigstore.bundle.v0.3+json";
     for (referrers, layers, size, most) in [(1, 800, 100, 16), (40, 3, 100, 16), (16, 1, (1 << 20) - 8, 4)] {
-        // Each of their layers is another signature, that cannot be used.
+        // Each layer is another, unusable signature.
         let content =
             |referrer: usize, layer: usize| format!("{:8}", referrer * layers + layer) + &" ".repeat(size - 8);
         let index = |referrer: usize| {
@@ -110,27 +110,27 @@ fn signatures_are_bounded_in_number_and_size() {
         let mut things: BTreeMap<String, String> =
             signatures.chain(indexes).chain([module.clone()]).map(|thing| (digest(thing.as_bytes()), thing)).collect();
         things.insert("1".to_owned(), honest.clone());
-        let (host, log) = serve(move |asked| {
-            let name = asked.path.rsplit('/').next().unwrap_or_default();
+        let (host, log) = serve(move |request| {
+            let name = request.path.rsplit('/').next().unwrap_or_default();
             match things.get(name) {
-                _ if asked.path.contains("/referrers/") => ok(&listed),
+                _ if request.path.contains("/referrers/") => ok(&listed),
                 Some(thing) => ok(thing),
                 None => answer("404 Not Found", &[], b""),
             }
         });
-        let said = check(at, &[], &format!("oci://{host}/p:1"), &["--verification-key", "key"]);
+        let output = check(at, &[], &format!("oci://{host}/p:1"), &["--verification-key", "key"]);
         assert!(
-            said.code == 2 && ["by other keys", "more than"].iter().any(|why| said.err.contains(why)),
+            output.code == 2 && ["by other keys", "more than"].iter().any(|why| output.err.contains(why)),
             "{}",
-            said.err
+            output.err
         );
-        let read = log.lock().unwrap().iter().filter(|asked| asked.contains("/blobs/")).count();
-        // One of them is the module.
+        let read = log.lock().unwrap().iter().filter(|request| request.contains("/blobs/")).count();
+        // One of the blobs is the module.
         assert!((2..=1 + most).contains(&read), "{referrers} × {layers} of {size} bytes: {read} were read");
     }
 }
 
-/// Packs files by the names that they have below a directory.
+/// Packs files, with names relative to a directory.
 fn packed(at: &Path, names: &[&str]) -> Vec<u8> {
     let done = run("tar", at, &[], &[&["-czf", "packed"], names].concat());
     assert_eq!(done.code, 0, "{}", done.err);
@@ -150,7 +150,7 @@ fn each_layout_is_read() {
     let title = |name: &str| json!({"org.opencontainers.image.title": name});
     let unpacked = json!({"org.opencontainers.image.title": "templates", "io.deis.oras.content.unpack": "true"});
     for (name, layers, want) in [
-        // The first counts, as for OPA.
+        // The first layer counts, as for OPA.
         ("OPA", vec![layer(of_opa, &archive, Value::Null), layer(of_opa, &other, Value::Null)], "archive"),
         ("OPA by ORAS", vec![layer(of_opa, &archive, title("bundle.tar.gz"))], "archive"),
         ("Trivy", vec![layer(of_trivy, &archive, title("bundle.tar.gz"))], "archive"),
@@ -159,19 +159,19 @@ fn each_layout_is_read() {
         let manifest = json!({"schemaVersion": 2, "layers": layers}).to_string();
         let blob = |content: &[u8]| (format!("blobs/{}", digest(content)), answer("200 OK", &[], content));
         let blobs = [blob(&archive), blob(&folder), blob(&other)];
-        let mut things: Vec<(&str, Answer)> = vec![("manifests/1", ok(&manifest))];
+        let mut things: Vec<(&str, ServerAnswer)> = vec![("manifests/1", ok(&manifest))];
         things.extend(blobs.iter().filter_map(|(path, answer)| match answer {
-            Answer::Bytes(bytes) => Some((path.as_str(), Answer::Bytes(bytes.clone()))),
-            Answer::Silence => None,
+            ServerAnswer::Bytes(bytes) => Some((path.as_str(), ServerAnswer::Bytes(bytes.clone()))),
+            ServerAnswer::Silence => None,
         }));
-        let said = judged(&things, ":1");
-        assert_eq!(said.code, 1, "{name}: {}", said.err);
-        assert_eq!(said.messages(), [want], "{name}: {}", said.err);
+        let output = checked(&things, ":1");
+        assert_eq!(output.code, 1, "{name}: {}", output.err);
+        assert_eq!(output.messages(), [want], "{name}: {}", output.err);
     }
 }
 
 #[test]
-fn odd_challenges_end_nothing() {
+fn odd_challenges_do_not_crash() {
     for challenge in [
         "Bearer",
         "Bearer realm=\"file:///etc/passwd\"",
@@ -181,15 +181,15 @@ fn odd_challenges_end_nothing() {
         "=\"=,",
     ] {
         let challenges = [("WWW-Authenticate", challenge)];
-        let said = judged(&[("manifests/1", answer("401 Unauthorized", &challenges, b""))], ":1");
-        assert_eq!(said.code, 2, "{challenge}: {}", said.err);
-        assert!(said.err.contains("401") || said.err.contains("token"), "{challenge}: {}", said.err);
+        let output = checked(&[("manifests/1", answer("401 Unauthorized", &challenges, b""))], ":1");
+        assert_eq!(output.code, 2, "{challenge}: {}", output.err);
+        assert!(output.err.contains("401") || output.err.contains("token"), "{challenge}: {}", output.err);
     }
-    // A token that no header can have.
+    // A token that is not a valid header value.
     let (realm, _) = serve(|_| ok(r#"{"token": "a\nb"}"#));
     let challenge = format!("Bearer realm=\"http://{realm}/token\",service=\"x\"");
-    let said = judged(&[("manifests/1", answer("401 Unauthorized", &[("WWW-Authenticate", &challenge)], b""))], ":1");
-    assert!(said.code == 2 && said.err.contains("401"), "{}", said.err);
+    let output = checked(&[("manifests/1", answer("401 Unauthorized", &[("WWW-Authenticate", &challenge)], b""))], ":1");
+    assert!(output.code == 2 && output.err.contains("401"), "{}", output.err);
 }
 
 #[test]
@@ -197,17 +197,17 @@ fn credentials_do_not_follow_redirects() {
     let module = policy("from elsewhere");
     let named = digest(module.as_bytes());
     let (body, elsewhere) = (module.clone(), named.clone());
-    let (store, _) = serve(move |asked| {
-        assert!(asked.path.ends_with(&elsewhere), "{}", asked.path);
-        if asked.headers.contains("authorization") { answer("400 Bad Request", &[], b"leaked") } else { ok(&body) }
+    let (store, _) = serve(move |request| {
+        assert!(request.path.ends_with(&elsewhere), "{}", request.path);
+        if request.headers.contains("authorization") { answer("400 Bad Request", &[], b"leaked") } else { ok(&body) }
     });
     let honest = manifest(POLICY, &named, module.len(), "own.rego");
-    let (host, log) = serve(move |asked| {
-        if !asked.headers.contains("authorization: basic") {
+    let (host, log) = serve(move |request| {
+        if !request.headers.contains("authorization: basic") {
             return answer("401 Unauthorized", &[("WWW-Authenticate", "Basic realm=\"x\"")], b"");
         }
-        if asked.path.contains("/blobs/") {
-            return answer("307 Temporary Redirect", &[("Location", &format!("http://{store}{}", asked.path))], b"");
+        if request.path.contains("/blobs/") {
+            return answer("307 Temporary Redirect", &[("Location", &format!("http://{store}{}", request.path))], b"");
         }
         ok(&honest)
     });
@@ -215,12 +215,12 @@ fn credentials_do_not_follow_redirects() {
     let login = format!(r#"{{"auths": {{"{host}": {{"auth": "{}"}}}}}}"#, BASE64.encode(b"user:secret"));
     fs::write(directory.path().join("config.json"), login).unwrap();
     let variables = [("DOCKER_CONFIG", directory.path().to_str().unwrap())];
-    let said = check(directory.path(), &variables, &format!("oci://{host}/p:1"), &[]);
-    assert_eq!(said.messages(), ["from elsewhere"], "{} {:?}", said.err, log.lock().unwrap());
+    let output = check(directory.path(), &variables, &format!("oci://{host}/p:1"), &[]);
+    assert_eq!(output.messages(), ["from elsewhere"], "{} {:?}", output.err, log.lock().unwrap());
 }
 
 #[test]
-fn addresses_that_are_not_safe_are_refused() {
+fn unsafe_addresses_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (policies, want) in [
         ("http://bundles.example.com/b.tar.gz", "without TLS"),
@@ -228,8 +228,8 @@ fn addresses_that_are_not_safe_are_refused() {
         ("oci://bundles.example.com", "names no repository"),
         ("oci://policies/team:v1", "not a registry"),
     ] {
-        let said = check(directory.path(), &[], policies, &[]);
-        assert!(said.code == 2 && said.err.contains(want), "{policies}: {}", said.err);
-        assert!(!said.err.contains("hunter2"), "{}", said.err);
+        let output = check(directory.path(), &[], policies, &[]);
+        assert!(output.code == 2 && output.err.contains(want), "{policies}: {}", output.err);
+        assert!(!output.err.contains("hunter2"), "{}", output.err);
     }
 }

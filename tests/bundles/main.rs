@@ -1,4 +1,4 @@
-//! Bundles: from real registries, by real publishers, and from servers that lie, are slow or down.
+//! Bundles from real registries, from real publishers, and from malicious, slow or unavailable servers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 

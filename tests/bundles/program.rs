@@ -1,4 +1,4 @@
-//! Runs programs and reads what they say.
+//! Runs programs and captures their output.
 
 use std::{
     fs,
@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::Value;
 
-/// A policy that says of a Pod what its text is.
+/// Returns a policy whose message for a Pod is `text`.
 pub(crate) fn policy(text: &str) -> String {
     format!("package own\n\ndeny contains msg if {{\n\tinput.kind == \"Pod\"\n\tmsg := {text:?}\n}}\n")
 }
 
-/// What the policies judge.
+/// The manifest that is checked.
 pub(crate) const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n";
 
 /// Writes files below a directory.
@@ -25,14 +25,14 @@ pub(crate) fn write(directory: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// What a program did.
-pub(crate) struct Said {
+/// The exit code and output of a program.
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl ProgramOutput {
     /// Returns standard output as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {} {}", self.out, self.err))
@@ -46,28 +46,28 @@ impl Said {
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for ProgramOutput {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
-/// Runs a program in a directory that has no credentials of anybody.
-pub(crate) fn run(program: impl AsRef<Path>, directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Said {
+/// Runs a program in a directory without any user credentials.
+pub(crate) fn run(program: impl AsRef<Path>, directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(program.as_ref());
     command.current_dir(directory).env("HOME", directory).env("DOCKER_CONFIG", directory.join("none"));
     command.env_remove("KUBECONFIG").envs(variables.iter().copied()).args(arguments);
     command.output().unwrap().into()
 }
 
-/// Runs kaudit likewise.
-pub(crate) fn kaudit(directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Said {
+/// Runs kaudit in the same way.
+pub(crate) fn kaudit(directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     run(env!("CARGO_BIN_EXE_kaudit"), directory, variables, arguments)
 }
 
-/// Judges a Pod by policies, with more options.
-pub(crate) fn check(directory: &Path, variables: &[(&str, &str)], policies: &str, more: &[&str]) -> Said {
+/// Checks a Pod with policies, with further options.
+pub(crate) fn check(directory: &Path, variables: &[(&str, &str)], policies: &str, more: &[&str]) -> ProgramOutput {
     fs::write(directory.join("pod.yaml"), POD).unwrap();
     let arguments = [&["check", "-f", "pod.yaml", "-o", "json", "-p", policies], more].concat();
     kaudit(directory, variables, &arguments)

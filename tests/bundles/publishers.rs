@@ -1,15 +1,15 @@
-//! What other tools publish is judged by, and they read what kaudit publishes.
+//! kaudit reads what other tools publish, and they read what kaudit publishes.
 
 use std::{fs, path::Path};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 
 use super::{
-    program::{POD, Said, check, kaudit, policy, run, write},
+    program::{POD, ProgramOutput, check, kaudit, policy, run, write},
     registry::Registry,
 };
 
-/// Judges the Pod with conftest; returns the messages.
+/// Checks the Pod with conftest; returns the messages.
 fn conftest(directory: &Path, policies: &str) -> Vec<String> {
     fs::write(directory.join("pod.yaml"), POD).unwrap();
     let arguments = ["test", "--all-namespaces", "-o", "json", "-p", policies, "-d", policies, "pod.yaml"];
@@ -53,9 +53,9 @@ fn conftest_and_opa_read_what_kaudit_pushes() {
     assert_eq!(kaudit(at, &[("DOCKER_CONFIG", login)], &push).out.trim(), pinned, "the same files, another artifact");
 
     for policies in [&*reference, pinned] {
-        let judged = check(at, &[("DOCKER_CONFIG", login)], policies, &trusted);
-        assert_eq!((judged.code, judged.messages()), (1, vec!["web is not allowed".to_owned()]), "{}", judged.err);
-        let bundle = &judged.json()["bundles"][0];
+        let checked = check(at, &[("DOCKER_CONFIG", login)], policies, &trusted);
+        assert_eq!((checked.code, checked.messages()), (1, vec!["web is not allowed".to_owned()]), "{}", checked.err);
+        let bundle = &checked.json()["bundles"][0];
         assert_eq!(bundle["source"], policies);
         assert!(pinned.ends_with(bundle["digest"].as_str().unwrap()));
         assert_eq!((&bundle["pinned"], &bundle["verified"]), (&(policies == pinned).into(), &false.into()));
@@ -101,7 +101,7 @@ fn opa_reads_what_kaudit_pushes() {
 }
 
 #[test]
-fn what_conftest_pushes_is_judged_as_conftest_does() {
+fn policies_pushed_by_conftest_are_evaluated_as_by_conftest() {
     if !require_tool(Tool::Registry) || !require_tool(Tool::Conftest) {
         return;
     }
@@ -111,20 +111,20 @@ fn what_conftest_pushes_is_judged_as_conftest_does() {
     let target = format!("{}/policies:v1", registry.host);
     let pushed = run(tool(Tool::Conftest).unwrap(), at, &[], &["push", &target, "-p", "policy"]);
     assert_eq!(pushed.code, 0, "{}", pushed.err);
-    let judged = check(at, &[], &registry.artifact("policies:v1"), &[]);
-    assert_eq!(judged.messages(), conftest(at, "policy"));
+    let checked = check(at, &[], &registry.artifact("policies:v1"), &[]);
+    assert_eq!(checked.messages(), conftest(at, "policy"));
     let missing = check(at, &[], &registry.artifact("policies:v2"), &[]);
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("has no v2 of policies"), "{}", missing.err);
 }
 
-/// Builds a bundle with OPA; returns what it says.
-fn build(directory: &Path, more: &[&str]) -> Said {
+/// Builds a bundle with OPA; returns its output.
+fn build(directory: &Path, more: &[&str]) -> ProgramOutput {
     run(tool(Tool::Opa).unwrap(), directory, &[], &[&["build", "-b", "source", "-o", "bundle.tar.gz"], more].concat())
 }
 
 #[test]
-fn bundles_of_opa_are_read_as_opa_reads_them() {
+fn bundles_of_opa_are_read_as_by_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -142,9 +142,9 @@ fn bundles_of_opa_are_read_as_opa_reads_them() {
     );
     let built = build(at, &["-r", "rev-1"]);
     assert_eq!(built.code, 0, "{}", built.err);
-    let judged = check(at, &[], "bundle.tar.gz", &[]);
-    assert_eq!(judged.messages(), ["denied"], "{}", judged.err);
-    assert_eq!(judged.json()["bundles"][0]["revision"], "rev-1");
+    let checked = check(at, &[], "bundle.tar.gz", &[]);
+    assert_eq!(checked.messages(), ["denied"], "{}", checked.err);
+    assert_eq!(checked.json()["bundles"][0]["revision"], "rev-1");
     let listed = kaudit(at, &[], &["policies", "bundle.tar.gz"]);
     assert!(
         listed.out.contains("bundle bundle.tar.gz: sha256:") && listed.out.contains("revision rev-1"),
@@ -152,7 +152,7 @@ fn bundles_of_opa_are_read_as_opa_reads_them() {
         listed.out
     );
 
-    // The version that is declared is the one that counts: this means something else in each.
+    // The declared version counts: this policy has another meaning in each.
     write(at, &[("source/own.rego", "package own\n\ndeny[msg] {\n\tmsg := \"v0\"\n}\n")]);
     let built = build(at, &["--v0-compatible"]);
     assert_eq!(built.code, 0, "{}", built.err);
@@ -166,7 +166,7 @@ fn bundles_of_opa_are_read_as_opa_reads_them() {
 }
 
 #[test]
-fn roots_are_kept_as_opa_keeps_them() {
+fn roots_are_enforced_as_by_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -195,7 +195,7 @@ fn roots_are_kept_as_opa_keeps_them() {
     ] {
         assert_eq!(opa(bundles).code == 0, accepted, "{bundles:?}: {}", opa(bundles).err);
         let more: Vec<&str> = bundles[1..].iter().flat_map(|bundle| ["-p", bundle]).collect();
-        let judged = check(at, &[], bundles[0], &more);
-        assert_eq!(judged.code, if accepted { 1 } else { 2 }, "{bundles:?}: {}", judged.err);
+        let checked = check(at, &[], bundles[0], &more);
+        assert_eq!(checked.code, if accepted { 1 } else { 2 }, "{bundles:?}: {}", checked.err);
     }
 }

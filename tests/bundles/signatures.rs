@@ -1,4 +1,4 @@
-//! Signatures: of OPA's own tool, and of keys that are another's.
+//! Signatures made by OPA and by keys.
 
 use std::{fs, path::Path};
 
@@ -12,14 +12,14 @@ use super::{
     server::digest,
 };
 
-/// Has OPA build a signed bundle.
+/// Builds a signed bundle with OPA.
 fn sign(directory: &Path, algorithm: &str, more: &[&str]) {
     let arguments = ["build", "-b", "source", "-o", "bundle.tar.gz", "--signing-alg", algorithm];
     let built = run(tool(Tool::Opa).unwrap(), directory, &[], &[&arguments, more].concat());
     assert_eq!(built.code, 0, "{algorithm}: {}", built.err);
 }
 
-/// Makes a pair of keys with `openssl`, if that is there.
+/// Generates a key pair with `openssl`; returns false if it is not installed.
 pub(crate) fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
     let (private, public) = (format!("{name}.key"), format!("{name}.pub"));
     let run = |arguments: &[&str]| {
@@ -31,7 +31,7 @@ pub(crate) fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn what_opa_signs_is_verified_as_opa_does() {
+fn bundles_signed_by_opa_are_verified_as_by_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -40,9 +40,9 @@ fn what_opa_signs_is_verified_as_opa_does() {
     write(at, &[("source/own.rego", &policy("signed")), ("source/data.json", "{\"n\": [1.50, 1e2, \"<\\u2028é\"]}")]);
     write(at, &[("shared", "a secret"), ("other", "another secret")]);
     sign(at, "HS512", &["--signing-key", "shared"]);
-    let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
-    assert_eq!(judged.messages(), ["signed"], "{}", judged.err);
-    assert_eq!(judged.json()["bundles"][0]["verified"], true);
+    let checked = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
+    assert_eq!(checked.messages(), ["signed"], "{}", checked.err);
+    assert_eq!(checked.json()["bundles"][0]["verified"], true);
     for (more, want) in [
         (&[][..], "is signed, and no key is given"),
         (&["--verification-key", "other"], "is not signed by the key"),
@@ -53,7 +53,7 @@ fn what_opa_signs_is_verified_as_opa_does() {
         assert_eq!(refused.code, 2, "{more:?}");
         assert!(refused.err.contains(want), "{more:?}: {}", refused.err);
     }
-    // OPA says the same of a bundle that is signed where no key is given.
+    // OPA reports the same for a signed bundle without a key.
     let opa = run(tool(Tool::Opa).unwrap(), at, &[], &["run", "-b", "bundle.tar.gz"]);
     assert!(
         opa.code != 0 && (opa.out.clone() + &opa.err).contains("verification key not provided"),
@@ -88,8 +88,8 @@ fn each_kind_of_key_verifies_what_it_signs() {
     {
         let (private, public) = (format!("{key}.key"), format!("{key}.pub"));
         sign(at, algorithm, &["--signing-key", &private]);
-        let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", &public]);
-        assert_eq!(judged.code, 1, "{algorithm}: {}", judged.err);
+        let checked = check(at, &[], "bundle.tar.gz", &["--verification-key", &public]);
+        assert_eq!(checked.code, 1, "{algorithm}: {}", checked.err);
         let other = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
         let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
         assert!(refused.code == 2 && refused.err.contains("is signed by"), "{algorithm}: {}", refused.err);
@@ -110,7 +110,7 @@ pub(crate) fn signed(at: &Path, key: &str, message: &[u8]) -> String {
 }
 
 #[test]
-fn what_cosign_signs_by_a_key_is_verified() {
+fn signatures_by_a_cosign_key_are_verified() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let curve = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
@@ -142,7 +142,7 @@ fn what_cosign_signs_by_a_key_is_verified() {
         (bundle("own.key", &own, sign), true),
         (bundle("other.key", &own, sign), false),
         (bundle("own.key", &digest(b"another"), sign), false),
-        // That the same key attests where it came from is no approval.
+        // A provenance attestation by the same key does not count as a signature.
         (bundle("own.key", &own, provenance), false),
         (vec![], false),
     ] {

@@ -1,4 +1,4 @@
-//! What only some may have or change: credentials, secrets in URLs, the cache, and signatures of other repositories.
+//! Confidentiality and integrity: credentials, secrets in URLs, the cache, and signatures of other repositories.
 
 use std::{
     collections::BTreeMap,
@@ -22,21 +22,21 @@ use serde_json::{Value, json};
 
 use super::{
     artifact::{FakeRegistry, payload},
-    program::{Said, check, kaudit, policy, run, write},
-    server::{Answer, answer, digest, serve},
+    program::{ProgramOutput, check, kaudit, policy, run, write},
+    server::{ServerAnswer, answer, digest, serve},
     signatures::{keys, signed},
 };
 
 const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
 
-/// Makes a challenge of the address of a server.
+/// Builds a challenge from the address of a server.
 type Challenge = fn(&str) -> String;
 
-fn ok(body: &[u8]) -> Answer {
+fn ok(body: &[u8]) -> ServerAnswer {
     answer("200 OK", &[], body)
 }
 
-/// The manifest of an artifact with one module.
+/// Returns the manifest of an artifact with one module.
 fn manifest(module: &str, created: &str) -> String {
     let annotations = json!({"org.opencontainers.image.title": "own.rego"});
     let layer = json!({"mediaType": POLICY, "digest": digest(module.as_bytes()), "size": module.len(), "annotations": annotations});
@@ -44,7 +44,7 @@ fn manifest(module: &str, created: &str) -> String {
     json!({"schemaVersion": 2, "layers": [layer], "annotations": created}).to_string()
 }
 
-/// Logs in to hosts, and returns the variable that says where.
+/// Writes credentials for hosts; returns the value of the variable that locates them.
 fn login(at: &Path, hosts: &[&str]) -> String {
     let secret = json!({"auth": BASE64.encode(b"robot:PASSWORD")});
     let auths: Value = hosts.iter().map(|host| ((*host).to_owned(), secret.clone())).collect();
@@ -59,10 +59,10 @@ fn greedy(challenge: impl Fn(&str) -> String + Send + Sync + 'static) -> (String
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (noted, own) = (Arc::clone(&seen), Arc::new(Mutex::new(String::new())));
     let host = Arc::clone(&own);
-    let (address, _) = serve(move |asked| {
-        let secrets = asked.headers.lines().filter(|line| line.starts_with("authorization"));
+    let (address, _) = serve(move |request| {
+        let secrets = request.headers.lines().filter(|line| line.starts_with("authorization"));
         noted.lock().unwrap().extend(secrets.map(str::to_owned));
-        if asked.path.starts_with("/token") {
+        if request.path.starts_with("/token") {
             return ok(br#"{"token": "t"}"#);
         }
         let challenge = challenge(&host.lock().unwrap());
@@ -73,7 +73,7 @@ fn greedy(challenge: impl Fn(&str) -> String + Send + Sync + 'static) -> (String
 }
 
 #[test]
-fn who_is_redirected_to_gets_no_credentials() {
+fn redirect_targets_receive_no_credentials() {
     let module = policy("own");
     let whole = manifest(&module, "2026-01-01T00:00:00Z");
     let challenges: [Challenge; 3] = [
@@ -85,12 +85,12 @@ fn who_is_redirected_to_gets_no_credentials() {
         for redirected in ["/manifests/", "/blobs/", "/b.tar.gz"] {
             let (store, seen) = greedy(challenge);
             let (body, to) = (whole.clone(), store.clone());
-            let (host, _) = serve(move |asked| {
-                if asked.path.contains(redirected) {
-                    let location = format!("http://{to}{}", asked.path);
+            let (host, _) = serve(move |request| {
+                if request.path.contains(redirected) {
+                    let location = format!("http://{to}{}", request.path);
                     return answer("307 Temporary Redirect", &[("Location", &location)], b"");
                 }
-                if asked.path.contains("/manifests/") {
+                if request.path.contains("/manifests/") {
                     return ok(body.as_bytes());
                 }
                 answer("404 Not Found", &[], b"")
@@ -99,8 +99,8 @@ fn who_is_redirected_to_gets_no_credentials() {
             let docker = login(directory.path(), &[&host, &store]);
             let reference =
                 if redirected == "/b.tar.gz" { format!("http://{host}/b.tar.gz") } else { format!("oci://{host}/p:1") };
-            let said = check(directory.path(), &[("DOCKER_CONFIG", &docker)], &reference, &[]);
-            assert!(said.code == 2 && said.err.contains("401"), "{number} {redirected}: {}", said.err);
+            let output = check(directory.path(), &[("DOCKER_CONFIG", &docker)], &reference, &[]);
+            assert!(output.code == 2 && output.err.contains("401"), "{number} {redirected}: {}", output.err);
             let seen = seen.lock().unwrap().clone();
             assert!(seen.is_empty(), "{number} {redirected}: {seen:?}");
         }
@@ -109,7 +109,7 @@ fn who_is_redirected_to_gets_no_credentials() {
 
 #[test]
 fn credentials_are_not_sent_without_tls() {
-    // Whatever is between us and the server, which a proxy is.
+    // An attacker between kaudit and the server, played by a proxy.
     let (network, seen) = greedy(|_| "Basic realm=\"x\"".to_owned());
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -118,38 +118,38 @@ fn credentials_are_not_sent_without_tls() {
     let proxy = format!("http://{network}");
     for source in ["http://bundles.example.com/b.tar.gz", "http://BUNDLES.example.com:80/b.tar.gz"] {
         let variables = [("DOCKER_CONFIG", &*docker), ("http_proxy", &*proxy)];
-        let said = check(at, &variables, source, &["--verification-key", "key"]);
-        assert!(said.code == 2 && said.err.contains("no credentials without TLS"), "{source}: {}", said.err);
+        let output = check(at, &variables, source, &["--verification-key", "key"]);
+        assert!(output.code == 2 && output.err.contains("no credentials without TLS"), "{source}: {}", output.err);
         assert!(seen.lock().unwrap().is_empty(), "{source}: {:?}", seen.lock().unwrap());
     }
     // Loopback traffic cannot be read on the network, unless it is sent to a proxy, which is never done.
     let port = network.rsplit(':').next().unwrap_or_default();
     let docker = login(at, &[&network, &format!("localhost:{port}")]);
     for variable in ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "HTTPS_PROXY"] {
-        let (proxy, asked) = serve(|_| answer("502 Bad Gateway", &[], b""));
+        let (proxy, requests) = serve(|_| answer("502 Bad Gateway", &[], b""));
         let proxy = format!("http://{proxy}");
         for host in [&*network, &format!("localhost:{port}"), "127.9.9.9:1", "[::1]:1"] {
             for source in [format!("http://{host}/b.tar.gz"), format!("oci://{host}/p:1")] {
                 let variables = [("DOCKER_CONFIG", &*docker), (variable, &*proxy)];
-                let said = check(at, &variables, &source, &[]);
-                assert_eq!(said.code, 2, "{source}: {}", said.err);
-                assert!(asked.lock().unwrap().is_empty(), "{variable} {source}: {:?}", asked.lock().unwrap());
+                let output = check(at, &variables, &source, &[]);
+                assert_eq!(output.code, 2, "{source}: {}", output.err);
+                assert!(requests.lock().unwrap().is_empty(), "{variable} {source}: {:?}", requests.lock().unwrap());
             }
         }
-        // It is used for what is elsewhere.
+        // The proxy is used for other hosts.
         let source = if variable == "HTTPS_PROXY" { "https" } else { "http" };
         let source = format!("{source}://bundles.example.com/b.tar.gz");
         check(at, &[(variable, &proxy)], &source, &["--verification-key", "key"]);
-        assert!(!asked.lock().unwrap().is_empty(), "{variable}");
+        assert!(!requests.lock().unwrap().is_empty(), "{variable}");
     }
     assert!(!seen.lock().unwrap().is_empty());
     seen.lock().unwrap().clear();
-    let said = check(at, &[("DOCKER_CONFIG", &docker)], &format!("http://{network}/b.tar.gz"), &[]);
-    assert_eq!((said.code, seen.lock().unwrap().len()), (2, 1), "{}", said.err);
+    let output = check(at, &[("DOCKER_CONFIG", &docker)], &format!("http://{network}/b.tar.gz"), &[]);
+    assert_eq!((output.code, seen.lock().unwrap().len()), (2, 1), "{}", output.err);
 }
 
 #[test]
-fn secrets_of_urls_are_shown_nowhere() {
+fn secrets_in_urls_are_never_shown() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     write(
@@ -164,27 +164,27 @@ fn secrets_of_urls_are_shown_nowhere() {
     let archive = fs::read(at.join("a.tar.gz")).unwrap();
     let (host, log) =
         serve(
-            move |asked| {
-                if asked.path.starts_with("/good") { ok(&archive) } else { answer("403 Forbidden", &[], b"no") }
+            move |request| {
+                if request.path.starts_with("/good") { ok(&archive) } else { answer("403 Forbidden", &[], b"no") }
             },
         );
     let url = |path: &str| format!("http://{host}/{path}.tar.gz?sig=URLSECRET#URLSECRET");
-    let hidden = |said: &Said, what: &[&str]| {
-        let all = format!("{}{}", said.out, said.err);
+    let hidden = |output: &ProgramOutput, what: &[&str]| {
+        let all = format!("{}{}", output.out, output.err);
         assert!(!all.contains("URLSECRET") && all.contains("?[hidden]"), "{what:?}: {all}");
     };
     for path in ["good", "bad"] {
         let url = url(path);
         for format in ["json", "text", "markdown", "html", "sarif", "junit"] {
             let arguments = ["check", "-f", "pod.yaml", "-p", &url, "-p", "more", "--allow-refused", "-o", format];
-            let said = kaudit(at, &[("RUST_LOG", "debug")], &arguments);
-            assert!(!format!("{}{}", said.out, said.err).contains("URLSECRET"), "{format}: {}{}", said.out, said.err);
+            let output = kaudit(at, &[("RUST_LOG", "debug")], &arguments);
+            assert!(!format!("{}{}", output.out, output.err).contains("URLSECRET"), "{format}: {}{}", output.out, output.err);
         }
         for arguments in [&["policies", &*url][..], &["policies", &url, "-o", "json"]] {
             hidden(&kaudit(at, &[], arguments), arguments);
         }
     }
-    // Nothing serves there, and what cannot be read at all.
+    // Addresses without a server, and invalid URLs.
     for url in [
         "https://127.0.0.1:1/b.tar.gz?sig=URLSECRET",
         "https://user:URLSECRET@r.example.com/b?x",
@@ -199,11 +199,11 @@ fn secrets_of_urls_are_shown_nowhere() {
             hidden(&kaudit(at, &[], arguments), arguments);
         }
     }
-    assert!(log.lock().unwrap().iter().any(|asked| asked.contains("URLSECRET")), "it was sent");
+    assert!(log.lock().unwrap().iter().any(|request| request.contains("URLSECRET")), "it was sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_cache_holds_is_verified_like_what_is_downloaded() {
+async fn cached_bundles_are_verified_like_downloads() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     if !keys(at, "own", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]) {
@@ -219,15 +219,15 @@ async fn what_the_cache_holds_is_verified_like_what_is_downloaded() {
     let signature = json!({"schemaVersion": 2, "layers": [layer]}).to_string();
     let is_down = Arc::new(AtomicBool::new(false));
     let (down, blobs) = (Arc::clone(&is_down), [module.clone(), simple, whole.clone()]);
-    let (host, _) = serve(move |asked| {
+    let (host, _) = serve(move |request| {
         if down.load(Ordering::SeqCst) {
             return answer("503 Service Unavailable", &[], b"");
         }
-        if asked.path.split('.').next_back() == Some("sig") {
+        if request.path.split('.').next_back() == Some("sig") {
             return ok(signature.as_bytes());
         }
-        let found = blobs.iter().find(|blob| asked.path.ends_with(&digest(blob.as_bytes())));
-        let tagged = asked.path.ends_with("manifests/1").then_some(&blobs[2]);
+        let found = blobs.iter().find(|blob| request.path.ends_with(&digest(blob.as_bytes())));
+        let tagged = request.path.ends_with("manifests/1").then_some(&blobs[2]);
         found.or(tagged).map_or_else(|| answer("404 Not Found", &[], b""), |blob| ok(blob.as_bytes()))
     });
     let key = VerificationKey::read(&at.join("own.pub")).unwrap();
@@ -256,7 +256,7 @@ async fn what_the_cache_holds_is_verified_like_what_is_downloaded() {
         let kept = read(&reference).await.unwrap();
         assert_eq!((&kept.tree, kept.edition.verified), (&first.tree, settings.verification.is_some()), "{text}");
 
-        // Each byte of what counts: the module, its digest in the manifest, and the signature.
+        // Each byte that matters: the module, its digest in the manifest, and the signature.
         let file = fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
         let written = fs::read(&file).unwrap();
         let other = module.replace("strict", "absent");
@@ -283,7 +283,7 @@ async fn what_the_cache_holds_is_verified_like_what_is_downloaded() {
     }
 }
 
-/// Replaces all that is equal by something of the same length.
+/// Replaces all occurrences by bytes of the same length.
 fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
     assert_eq!(from.len(), to.len());
     for at in 0..bytes.len().saturating_sub(from.len()) {
@@ -294,14 +294,14 @@ fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_that_was_created_before_the_one_in_force_is_warned_of() {
+async fn a_bundle_older_than_the_one_in_force_causes_a_warning() {
     let newer = (policy("newer"), "2026-02-01T00:00:00Z");
     let older = (policy("older"), "2026-01-01T00:00:00Z");
     let served = Arc::new(Mutex::new(newer.clone()));
     let serving = Arc::clone(&served);
-    let (host, _) = serve(move |asked| {
+    let (host, _) = serve(move |request| {
         let (module, created) = serving.lock().unwrap().clone();
-        if asked.path.contains("/manifests/1") {
+        if request.path.contains("/manifests/1") {
             ok(manifest(&module, created).as_bytes())
         } else {
             ok(module.as_bytes())
@@ -327,7 +327,7 @@ async fn a_bundle_that_was_created_before_the_one_in_force_is_warned_of() {
     let waiting = tokio::time::timeout(std::time::Duration::from_secs(30), followed.bundle.wait_for(went_back)).await;
     assert!(waiting.unwrap().unwrap().edition.stale.is_empty());
     drop(followed);
-    // Over a restart, too, by what the cache has.
+    // The cache keeps this across a restart.
     *served.lock().unwrap() = newer;
     let followed = follow(&reference, &settings).await.unwrap();
     assert_eq!(followed.bundle.borrow().problem, None);
@@ -338,14 +338,14 @@ async fn a_bundle_that_was_created_before_the_one_in_force_is_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_that_is_signed_after_it_was_published_is_accepted() {
+async fn a_bundle_signed_after_publication_is_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     if !keys(at, "own", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]) {
         assert!(std::env::var_os("CI").is_none(), "no openssl");
         return;
     }
-    // By tag: the manifest, and the signature of it; everything else by digest.
+    // By tag: the manifest, and its signature; everything else by digest.
     let served: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
     let publish = |module: &str| {
         let whole = manifest(module, "2026-01-01T00:00:00Z");
@@ -363,15 +363,15 @@ async fn a_bundle_that_is_signed_after_it_was_published_is_accepted() {
         served.lock().unwrap().extend([(digest(simple.as_bytes()), simple), (tag, signature)]);
     };
     sign(&publish(&policy("the first")));
-    // Some registries do not say what the digest of a tag is.
+    // Some registries do not report the digest of a tag.
     for says_digest in [true, false] {
         let serving = Arc::clone(&served);
-        let (host, log) = serve(move |asked| {
+        let (host, log) = serve(move |request| {
             let things = serving.lock().unwrap();
-            let name = asked.path.rsplit('/').next().unwrap_or_default();
+            let name = request.path.rsplit('/').next().unwrap_or_default();
             match things.get(name) {
-                Some(_) if asked.method == "HEAD" && !says_digest => answer("405 Method Not Allowed", &[], b""),
-                Some(thing) if asked.method == "HEAD" => {
+                Some(_) if request.method == "HEAD" && !says_digest => answer("405 Method Not Allowed", &[], b""),
+                Some(thing) if request.method == "HEAD" => {
                     answer("200 OK", &[("Docker-Content-Digest", &digest(thing.as_bytes()))], b"")
                 }
                 Some(thing) => ok(thing.as_bytes()),
@@ -401,15 +401,15 @@ async fn a_bundle_that_is_signed_after_it_was_published_is_accepted() {
         };
         tokio::time::timeout(limit, followed.bundle.wait_for(is_accepted)).await.unwrap().unwrap();
         drop(followed);
-        // What is refused is not downloaded at each poll, where the registry says that it is the same.
+        // A refused artifact is not downloaded at each poll if the registry reports the same digest.
         let of_module = format!("blobs/{}", digest(module.as_bytes()));
-        let downloads = log.lock().unwrap().iter().filter(|asked| asked.ends_with(&of_module)).count();
+        let downloads = log.lock().unwrap().iter().filter(|request| request.ends_with(&of_module)).count();
         assert!(!says_digest || downloads == 2, "{downloads}");
     }
 }
 
 #[test]
-fn a_signature_may_have_to_be_for_a_repository() {
+fn a_signature_can_be_required_for_a_repository() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     if !keys(at, "own", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]) {
@@ -428,15 +428,15 @@ fn a_signature_may_have_to_be_for_a_repository() {
     let wanted = ["--verification-key", "own.pub", "--verification-repository", "r.example.com/policies"];
     for (repository, code) in [("r.example.com/policies", 1), ("r.example.com/policies-dev", 2), ("", 2)] {
         registry.attach(sign(repository));
-        let said = check(at, &[], &registry.reference(), &wanted);
-        assert_eq!(said.code, code, "{repository}: {}", said.err);
-        assert!(code == 1 || said.err.contains("for another repository than r.example.com/policies"), "{}", said.err);
+        let output = check(at, &[], &registry.reference(), &wanted);
+        assert_eq!(output.code, code, "{repository}: {}", output.err);
+        assert!(code == 1 || output.err.contains("for another repository than r.example.com/policies"), "{}", output.err);
         assert_eq!(check(at, &[], &registry.reference(), &wanted[..2]).code, 1, "any will do where none is named");
     }
-    let said = check(at, &[], &registry.reference(), &wanted[2..]);
-    assert!(said.code == 2 && said.err.contains("needs --verification-key"), "{}", said.err);
+    let output = check(at, &[], &registry.reference(), &wanted[2..]);
+    assert!(output.code == 2 && output.err.contains("needs --verification-key"), "{}", output.err);
     for other in ["http://127.0.0.1:1/b.tar.gz", "b.tar.gz"] {
-        let said = check(at, &[], other, &wanted);
-        assert!(said.code == 2 && said.err.contains("only an artifact in a registry has"), "{}", said.err);
+        let output = check(at, &[], other, &wanted);
+        assert!(output.code == 2 && output.err.contains("only an artifact in a registry has"), "{}", output.err);
     }
 }

@@ -1,4 +1,4 @@
-//! Baselines and audits as input: what counts as new, what is fixed, and in which forms files are read.
+//! Baselines and audits as input: new and fixed violations, and the supported file formats.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"))
 }
 
-/// Returns the messages of the violations that are new.
+/// Returns the messages of the new violations.
 fn new(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let command = [&["check", "--baseline", "baseline.json", "-o", "json"], arguments].concat();
     let (code, text) = run(folder, &command);
@@ -68,7 +68,7 @@ fn violations_that_differ_in_a_number_are_counted() {
 }
 
 #[test]
-fn nothing_is_fixed_that_was_not_read() {
+fn violations_in_unread_files_are_not_fixed() {
     let all = ["m/a.yaml", "m/b.yaml", "n/c.yaml", "n/d.yaml"];
     let texts = ["a", "b", "c", "d"].map(|name| pod(name, "80"));
     let mut given = vec![("policies/p.rego", POLICY)];
@@ -82,15 +82,15 @@ fn nothing_is_fixed_that_was_not_read() {
             run(folder, &[&["check", "--baseline", "baseline.json", "--prune-baseline"], arguments].concat());
         (code, listed(folder), text)
     };
-    // One file, and a part that leaves out a namespace's kind.
+    // Audit one file only, and then leave out Pods.
     let (code, left, text) = prune(&["-f", "m/a.yaml"]);
     assert_eq!((code, left), (0, 4), "{text}");
     assert!(text.contains("not compared: 3 entries of the baseline"), "{text}");
-    // Other objects, so that a run without Pods has some.
+    // Another object, so that a run without Pods has some.
     fs::write(folder.join("m/e.yaml"), "apiVersion: v1\nkind: Service\nmetadata: {name: e, namespace: shop}\n")
         .unwrap();
     assert_eq!(prune(&["-f", "m", "--exclude", "pods"]).1, 4);
-    // One is fixed, and the file of another is gone.
+    // One violation is fixed, and the file of another deleted.
     fs::write(folder.join("m/a.yaml"), pod("a", "")).unwrap();
     assert_eq!(prune(&["-f", "m/a.yaml"]).1, 3);
     fs::remove_file(folder.join("m/b.yaml")).unwrap();
@@ -100,7 +100,7 @@ fn nothing_is_fixed_that_was_not_read() {
 }
 
 #[test]
-fn other_words_of_a_rule_are_no_new_violations() {
+fn a_changed_message_is_not_a_new_violation() {
     let folder =
         files::folder(&[("policies/p.rego", POLICY), ("m/a.yaml", &pod("a", "80, 81")), ("m/b.yaml", &pod("b", "80"))]);
     let folder = folder.path();
@@ -114,14 +114,14 @@ fn other_words_of_a_rule_are_no_new_violations() {
     fs::write(folder.join("m/b.yaml"), pod("b", "80, 22")).unwrap();
     assert_eq!(new(folder, &["-f", "m"]).len(), 1);
     fs::write(folder.join("m/b.yaml"), pod("b", "80")).unwrap();
-    // Pruning takes the new words over.
+    // Pruning updates the messages.
     summary(&["-f", "m", "--prune-baseline"]);
     assert!(fs::read_to_string(folder.join("baseline.json")).unwrap().contains("uses port 80"));
     assert_eq!(new(folder, &["-f", "m"]), [""; 0]);
 }
 
 #[test]
-fn a_baseline_of_an_earlier_kaudit_works_as_it_did() {
+fn baselines_of_earlier_versions_still_work() {
     let folder = files::folder(&[("policies/p.rego", POLICY), ("m/a.yaml", &pod("a", "80"))]);
     let folder = folder.path();
     run(folder, &["check", "-f", "m", "--write-baseline", "baseline.json"]);
@@ -149,7 +149,7 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn audits_and_baselines_are_read_in_any_form() {
+fn audits_and_baselines_are_read_in_every_format() {
     let folder = files::folder(&[("policies/p.rego", POLICY), ("m/a.yaml", &pod("a", "80"))]);
     let folder = folder.path();
     let audit = run(folder, &["check", "-f", "m", "-o", "json"]).1;
@@ -189,13 +189,13 @@ fn audits_and_baselines_are_read_in_any_form() {
     ] {
         let ended = kaudit(folder, arguments).output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(said.contains(want), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(stderr.contains(want), "{arguments:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_closed_pipe_is_no_error_of_any_format() {
+fn a_closed_pipe_is_not_an_error_in_any_format() {
     let pods: Vec<String> = (0..3_000).map(|number| pod(&format!("p{number}"), "80")).collect();
     let folder = files::folder(&[("policies/p.rego", POLICY), ("m/a.yaml", &pods.join("---\n"))]);
     for format in Format::value_variants() {
@@ -214,7 +214,7 @@ fn a_closed_pipe_is_no_error_of_any_format() {
 }
 
 #[test]
-fn files_are_named_as_the_repository_names_them() {
+fn file_names_are_relative_to_the_repository() {
     let folder = files::folder(&[("deploy/policies/p.rego", POLICY), ("deploy/m/a.yaml", &pod("a", "80"))]);
     let here = folder.path().join("deploy");
     let absolute = here.join("m");
@@ -247,7 +247,7 @@ fn files_are_named_as_the_repository_names_them() {
 }
 
 #[test]
-fn reports_and_runs_have_the_names_that_were_given() {
+fn reports_and_runs_have_the_given_names() {
     let clean = pod("c", "").replace("namespace: shop", "namespace: clean");
     let folder = files::folder(&[("policies/p.rego", POLICY), ("m/a.yaml", &pod("a", "80")), ("m/c.yaml", &clean)]);
     let (_, text) = run(folder.path(), &["check", "-f", "m", "-o", "openreport", "--report-name", "shop-ci"]);
@@ -269,7 +269,7 @@ fn reports_and_runs_have_the_names_that_were_given() {
 }
 
 #[test]
-fn one_of_two_files_that_is_fixed_leaves_the_fingerprint_of_the_other() {
+fn fixing_one_of_two_files_keeps_the_fingerprint_of_the_other() {
     let folder = files::folder(&[
         ("policies/p.rego", POLICY),
         ("m/dev.yaml", &pod("a", "80")),

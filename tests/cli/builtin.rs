@@ -1,4 +1,4 @@
-//! The library inside the binary: judged by without any policies, or by name, alone or beside others.
+//! The builtin library: used without policies, or by name, alone or with other sources.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace:
 const OWN: &str = "package own\n\ndeny contains \"set the label team\" if {\n\tinput.kind == \"Service\"\n\tnot input.metadata.labels.team\n}\n";
 
 #[test]
-fn without_policies_the_library_judges_and_says_so() {
+fn without_policies_the_library_is_used_with_a_note() {
     let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN)]);
     let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check", "-f", "service.yaml"], arguments].concat());
     assert_cmd_snapshot!("builtin_by_default", check(&[]));
     let audit: serde_json::Value = serde_json::from_slice(&check(&["-o", "json"]).output().unwrap().stdout).unwrap();
     assert_eq!(audit["results"][0]["source"]["file"], "builtin/services.rego");
-    // Named, it is no news.
+    // If it is named, there is no note.
     let named = check(&["-p", "builtin"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&named.stderr).contains("note:"));
     assert_eq!(named.stdout, check(&[]).output().unwrap().stdout);
@@ -26,19 +26,19 @@ fn without_policies_the_library_judges_and_says_so() {
         listed.status.success()
             && String::from_utf8_lossy(&listed.stderr).starts_with("note: checking with the builtin")
     );
-    // A link that leads nowhere is a mistake, not an absence.
+    // A dangling link is a mistake, not an absent directory.
     std::os::unix::fs::symlink("nowhere", folder.path().join("policies")).unwrap();
     assert_cmd_snapshot!("builtin_not_for_a_dead_link", check(&[]));
     fs::remove_file(folder.path().join("policies")).unwrap();
     fs::rename(folder.path().join("own"), folder.path().join("policies")).unwrap();
-    // A change that adds the directory must not replace the library unnoticed.
+    // Adding the directory must not replace the library silently.
     assert_cmd_snapshot!("builtin_never_beside_by_itself", check(&[]));
     let named = check(&["-p", "builtin", "-p", "policies"]).output().unwrap();
     assert!(named.stderr.is_empty(), "{named:?}");
 }
 
 #[test]
-fn a_part_is_named_and_brings_what_it_uses() {
+fn a_part_of_the_library_includes_its_imports() {
     let folder = folder(&[("pod.yaml", POD)]);
     let with = |part: &str| kaudit(folder.path(), &["check", "-f", "pod.yaml", "-p", part]);
     assert_cmd_snapshot!("builtin_part", with("builtin:pod_security.baseline"));
@@ -51,7 +51,8 @@ fn a_part_is_named_and_brings_what_it_uses() {
     assert_cmd_snapshot!("builtin_part_unknown", with("builtin:lib"));
 }
 
-/// A namespace whose `LimitRange`, `ServiceAccount` and `Service` decide about its `Deployment`, and a binding.
+/// A namespace whose `LimitRange`, `ServiceAccount` and `Service` affect the results of its `Deployment`, and a
+/// binding.
 const NEIGHBOURS: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -88,9 +89,9 @@ metadata: {name: superuser}
 rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
 "#;
 
-/// Each group of rules that look up other objects, as they decide with these, and without.
+/// Each group of rules with lookups, with and without the objects that they look up.
 #[test]
-fn rules_of_the_library_that_look_up_what_is_not_read_give_a_result_and_no_error() {
+fn library_rules_with_missing_lookups_give_results_and_no_errors() {
     let folder = folder(&[("shop.yaml", NEIGHBOURS)]);
     let found = |arguments: &[&str]| {
         let check = ["check", "-f", "shop.yaml", "-p", "builtin", "-o", "json"];
@@ -117,7 +118,7 @@ fn rules_of_the_library_that_look_up_what_is_not_read_give_a_result_and_no_error
 }
 
 #[test]
-fn it_stands_beside_others_once() {
+fn the_library_is_loaded_once_with_other_sources() {
     let library = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/policies/services.rego")).unwrap();
     let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN), ("copy/services.rego", &library)]);
     let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check", "-f", "service.yaml"], arguments].concat());
@@ -132,7 +133,7 @@ fn it_stands_beside_others_once() {
 }
 
 #[test]
-fn a_path_of_that_name_is_written_as_one() {
+fn a_directory_named_builtin_needs_a_path() {
     let folder = folder(&[("service.yaml", SERVICE), ("builtin/own.rego", OWN)]);
     let rules = |path: &str| {
         let output = kaudit(folder.path(), &["policies", path]).output().unwrap();
@@ -144,7 +145,7 @@ fn a_path_of_that_name_is_written_as_one() {
 }
 
 #[test]
-fn the_environment_and_the_file_name_it_too() {
+fn the_library_can_be_named_in_environment_and_file() {
     let settings = "policies: [own, 'builtin:services']\n";
     let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN), ("kaudit.yaml", settings)]);
     let wanted =
@@ -157,7 +158,7 @@ fn the_environment_and_the_file_name_it_too() {
 }
 
 #[test]
-fn own_tests_can_use_it_and_it_has_none_of_its_own() {
+fn own_tests_can_use_the_library_which_has_no_tests() {
     let test = "package own_test\n\ntest_ports if {\n\tcount(data.services.warn_node_port) == 1 with input as \
                 {\"apiVersion\": \"v1\", \"kind\": \"Service\", \"spec\": {\"type\": \"NodePort\"}}\n}\n";
     let folder = folder(&[("policies/own.rego", OWN), ("policies/own_test.rego", test)]);

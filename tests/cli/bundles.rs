@@ -1,4 +1,4 @@
-//! Bundles that cannot be read or published, and what to do; those that can are in `tests/bundles`.
+//! Errors for bundles that cannot be read or published; working ones are tested in `tests/bundles`.
 
 use insta_cmd::assert_cmd_snapshot;
 
@@ -7,7 +7,7 @@ use crate::{files::folder, kaudit};
 const POLICY: &str = "package own\n\ndeny contains \"x\" if input.kind == \"Pod\"\n";
 
 #[test]
-fn what_cannot_be_read_is_2() {
+fn unreadable_bundles_are_2() {
     let folder = folder(&[("broken.tar.gz", "no archive"), ("directory.tgz/own.rego", POLICY), ("no.pem", "")]);
     let policies = |source: &str| kaudit(folder.path(), &["policies", source]);
     assert_cmd_snapshot!("bundle_missing", policies("missing.tar.gz"));
@@ -25,7 +25,7 @@ fn what_cannot_be_read_is_2() {
 }
 
 #[test]
-fn what_cannot_be_pushed_is_2() {
+fn failed_pushes_are_2() {
     let folder = folder(&[("policies/own.rego", POLICY), ("more/own.rego", POLICY), ("none/notes.txt", "")]);
     let push = |arguments: &[&str]| kaudit(folder.path(), &[&["push"], arguments].concat());
     let target = "oci://registry.example.com/policies:v1";

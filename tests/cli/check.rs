@@ -1,4 +1,4 @@
-//! Judging manifests: what people meet first.
+//! Checks of manifests, the first use of most users.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,7 +8,7 @@ use kaudit::output::Format;
 
 use crate::{files, kaudit};
 
-/// Refuses images by the tag latest, and warns of images of another registry.
+/// Denies images with the tag latest, and warns of images from other registries.
 const IMAGES: &str = r#"# METADATA
 # title: Images
 package images
@@ -30,7 +30,7 @@ warn_registry contains msg if {
 }
 "#;
 
-/// Contradicts itself about Pods on two networks.
+/// Has conflicting values for Pods on two networks.
 const CONTRADICTION: &str = r#"package network
 
 deny_network contains msg if {
@@ -43,7 +43,7 @@ network := "host" if input.spec.hostNetwork
 network := "pod" if input.metadata.labels.network == "pod"
 "#;
 
-/// Makes a manifest of a Pod.
+/// Returns the manifest of a Pod.
 fn pod(name: &str, image: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  namespace: shop\nspec:\n  containers:\n  - name: web\n    image: {image}\n"
@@ -62,12 +62,12 @@ fn foreign() -> String {
     pod("foreign", "elsewhere.example.com/web:1")
 }
 
-/// A folder with `policies/images.rego` and other files.
+/// Creates a folder with `policies/images.rego` and other files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     files::folder(&[&[("policies/images.rego", IMAGES)][..], files].concat())
 }
 
-/// `kaudit check` in a folder, so that it shows paths as the user names them.
+/// Returns `kaudit check` with a working directory, so that paths are relative.
 fn check(folder: &Path, arguments: &[&str]) -> Command {
     kaudit(folder, &[&["check"], arguments].concat())
 }
@@ -88,7 +88,7 @@ fn fail_on_decides_what_counts() {
 }
 
 #[test]
-fn a_broken_document_costs_itself_alone() {
+fn a_broken_document_does_not_affect_others() {
     let broken = format!("{}---\nkind: Pod\nmetadata: [\n---\nreplicas: 3\n---\n{}", good(), foreign());
     let folder = folder(&[("broken.yaml", &broken), ("bad.yaml", &bad())]);
     assert_cmd_snapshot!("broken_document", check(folder.path(), &["-f", "broken.yaml"]));
@@ -97,7 +97,7 @@ fn a_broken_document_costs_itself_alone() {
 }
 
 #[test]
-fn without_anything_to_judge_it_is_2() {
+fn without_objects_it_is_2() {
     let folder = folder(&[("broken.yaml", "kind: Pod\nmetadata: [\n"), ("empty.yaml", "# Nothing.\n---\n")]);
     fs::create_dir(folder.path().join("nothing")).unwrap();
     fs::write(folder.path().join("binary.yaml"), [0xff, 0xfe, 0x00]).unwrap();
@@ -105,7 +105,7 @@ fn without_anything_to_judge_it_is_2() {
     assert_cmd_snapshot!("no_text", check(folder.path(), &["-f", "binary.yaml"]));
     assert_cmd_snapshot!("missing_file", check(folder.path(), &["-f", "nowhere.yaml"]));
     assert_cmd_snapshot!("no_manifests", check(folder.path(), &["-f", "nothing"]));
-    // A pipe that was to be filled by something that failed must not pass for clean.
+    // An empty pipe from a failed command must not count as clean.
     assert_cmd_snapshot!("empty_file", check(folder.path(), &["-f", "empty.yaml"]));
 }
 
@@ -159,7 +159,7 @@ fn several_outputs_at_once_are_the_same_as_each_alone() {
 }
 
 #[test]
-fn markdown_is_cut_to_the_place_that_it_is_for() {
+fn markdown_is_cut_to_the_size_limit() {
     let folder = folder(&[]);
     let objects: Vec<String> =
         (0..2_000).map(|number| bad().replace("name: bad", &format!("name: bad-{number}"))).collect();
@@ -175,7 +175,7 @@ fn markdown_is_cut_to_the_place_that_it_is_for() {
 }
 
 #[test]
-fn what_is_said_of_replicas_is_the_same_whether_it_is_shared_or_not() {
+fn results_of_replicas_do_not_depend_on_sharing() {
     let container =
         |image: &str| serde_json::json!([{"name": "web", "image": image, "securityContext": {"privileged": true}}]);
     let pods = (0..900).map(|number| {
@@ -218,7 +218,7 @@ fn standard_input_is_read() {
 }
 
 #[test]
-fn lists_and_reviews_are_opened() {
+fn lists_and_reviews_are_unpacked() {
     let item = |manifest: &str| manifest.replace('\n', "\n  ").trim_end().to_owned();
     let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n", item(&good()), item(&bad()));
     let review = r#"{
@@ -245,7 +245,7 @@ fn lists_and_reviews_are_opened() {
 }
 
 #[test]
-fn json_between_separators_is_read_whole() {
+fn json_between_separators_is_read_completely() {
     let object = |name: &str| {
         let container = r#"{"name":"web","image":"registry.example.com/web:latest"}"#;
         format!(
@@ -259,7 +259,7 @@ fn json_between_separators_is_read_whole() {
 }
 
 #[test]
-fn settings_of_tools_beside_manifests_are_no_gap() {
+fn settings_files_of_tools_are_no_gap() {
     let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: shop}\n";
     let files = [
         ("shop/base/kustomization.yaml", kustomization),
@@ -271,7 +271,7 @@ fn settings_of_tools_beside_manifests_are_no_gap() {
     ];
     let folder = folder(&files);
     assert_cmd_snapshot!("settings", check(folder.path(), &["-f", "shop"]));
-    // Whoever names such a file means it, and an object is judged wherever it stands.
+    // A settings file named explicitly is read, and objects are evaluated in any file.
     assert_cmd_snapshot!(
         "settings_named",
         check(folder.path(), &["-f", "shop/good.yaml", "-f", "shop/chart/values.yaml"])
@@ -283,7 +283,7 @@ fn settings_of_tools_beside_manifests_are_no_gap() {
 }
 
 #[test]
-fn a_template_is_to_be_rendered_first() {
+fn templates_must_be_rendered_first() {
     let template =
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Values.name }}\n{{- if .Values.more }}\n{{- end }}\n";
     let folder = folder(&[("good.yaml", &good()), ("templates/pod.yaml", template)]);
@@ -296,12 +296,12 @@ fn a_policy_that_fails_while_running_is_3() {
     let folder = folder(&[("policies/network.rego", CONTRADICTION), ("both.yaml", &both), ("bad.yaml", &bad())]);
     assert_cmd_snapshot!("policy_error", check(folder.path(), &["-f", "both.yaml"]));
     assert_cmd_snapshot!("policy_error_json", check(folder.path(), &["-f", "both.yaml", "-o", "json"]));
-    // The other rules, and the other objects, are judged all the same.
+    // The other rules and the other objects are still evaluated.
     assert_cmd_snapshot!("policy_error_and_violation", check(folder.path(), &["-f", "both.yaml", "-f", "bad.yaml"]));
 }
 
 #[test]
-fn an_exception_is_a_skip() {
+fn an_excused_result_is_a_skip() {
     let exception = "package images\n\nexception contains [\"latest\"] if input.metadata.name == \"bad\"\n";
     let folder = folder(&[("policies/exceptions.rego", exception), ("bad.yaml", &bad())]);
     assert_cmd_snapshot!("exception", check(folder.path(), &["-f", "bad.yaml"]));
@@ -309,7 +309,7 @@ fn an_exception_is_a_skip() {
 }
 
 #[test]
-fn scope_narrows_what_is_judged() {
+fn scope_options_limit_the_evaluated_objects() {
     let other = bad().replace("namespace: shop", "namespace: other");
     let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  namespace: shop\n";
     let folder = folder(&[("all.yaml", &[bad(), other, service.to_owned()].join("---\n"))]);
@@ -318,7 +318,7 @@ fn scope_narrows_what_is_judged() {
     assert_cmd_snapshot!("excluded_kind", check(folder.path(), &["-f", "all.yaml", "--exclude", "pods"]));
 }
 
-/// A template beside the packages, with Constraints that deny, warn and do not fit.
+/// A template next to packages, with Constraints that deny, warn and do not match.
 const OWNER: &str = r#"apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata:
@@ -347,7 +347,7 @@ spec:
         }
 "#;
 
-/// Makes a Constraint of [`OWNER`].
+/// Returns a Constraint of [`OWNER`].
 fn owner(name: &str, spec: &str) -> String {
     format!(
         "---\napiVersion: constraints.gatekeeper.sh/v1beta1\nkind: K8sOwner\nmetadata: {{name: {name}}}\nspec: {spec}\n"
@@ -355,7 +355,7 @@ fn owner(name: &str, spec: &str) -> String {
 }
 
 #[test]
-fn gatekeeper_constraints_judge_beside_packages() {
+fn gatekeeper_constraints_work_with_packages() {
     let pods = "{match: {kinds: [{apiGroups: [\"\"], kinds: [Pod]}]}, parameters: {}}";
     let sound = [OWNER, &owner("pods", pods), &owner("team", "{enforcementAction: dryrun, parameters: {label: team}}")];
     let elsewhere = owner("elsewhere", "{match: {namespaces: [\"kube-*\"]}}");
@@ -397,7 +397,7 @@ fn exceptions_are_skipped_with_their_reason() {
         "exceptions_mistaken",
         kaudit(folder.path(), &["check", "-f", "bad.yaml", "--exceptions", "mistake.yaml"])
     );
-    // In the manifests, too, as far as the policies allow it.
+    // Exceptions in the manifests also count, if the policies allow them.
     let own = exception("own, namespace: shop", &format!("policies: [{{name: images}}], {until}"));
     fs::write(folder.path().join("with.yaml"), format!("{}---\n{own}", bad())).unwrap();
     assert_cmd_snapshot!("exceptions_not_allowed", kaudit(folder.path(), &["check", "-f", "with.yaml"]));
@@ -407,7 +407,7 @@ fn exceptions_are_skipped_with_their_reason() {
 }
 
 #[test]
-fn only_what_is_not_in_the_baseline_counts() {
+fn only_results_outside_the_baseline_count() {
     let folder = folder(&[("a.yaml", &bad()), ("b.yaml", &foreign())]);
     let path = |name: &str| folder.path().join(name);
     let both = ["-f", "a.yaml", "-f", "b.yaml", "--fail-on", "warn"];
@@ -417,7 +417,7 @@ fn only_what_is_not_in_the_baseline_counts() {
         "baseline_file",
         fs::read_to_string(path("baseline.json")).unwrap().replace(&digest(&path("baseline.json")), "DIGEST")
     );
-    // One is mended, another has a further one.
+    // One is fixed, another has a further violation.
     fs::write(path("a.yaml"), good()).unwrap();
     fs::write(path("b.yaml"), [foreign(), foreign().replace("name: foreign", "name: new")].join("---\n")).unwrap();
     assert_cmd_snapshot!("baseline_new_and_fixed", check(&["--baseline", "baseline.json"]));
@@ -425,7 +425,7 @@ fn only_what_is_not_in_the_baseline_counts() {
     assert_cmd_snapshot!("baseline_pruned", check(&["--baseline", "baseline.json", "--prune-baseline", "-o", "json"]));
     let left: serde_json::Value = serde_json::from_slice(&fs::read(path("baseline.json")).unwrap()).unwrap();
     assert_eq!(left["results"].as_array().unwrap().len(), 1);
-    // What cannot be compared is not fixed.
+    // Violations that cannot be compared do not count as fixed.
     fs::write(path("policies/images.rego"), IMAGES.replace("warn_registry", "warn_origin")).unwrap();
     fs::write(path("b.yaml"), good()).unwrap();
     assert_cmd_snapshot!("baseline_not_compared", check(&["--baseline", "baseline.json"]));
@@ -441,7 +441,7 @@ fn digest(path: &Path) -> String {
 }
 
 #[test]
-fn exceptions_can_be_drafted_and_want_a_reason() {
+fn drafted_exceptions_need_a_reason() {
     let folder = folder(&[("a.yaml", &[bad(), foreign()].join("---\n"))]);
     let path = folder.path().join("drafts.yaml");
     let drafted = check(folder.path(), &["-f", "a.yaml", "--write-exceptions", "drafts.yaml"]).output().unwrap();
@@ -468,7 +468,7 @@ fn exceptions_can_be_drafted_and_want_a_reason() {
 }
 
 #[test]
-fn what_the_baseline_lists_gets_no_draft() {
+fn baseline_violations_get_no_draft() {
     let folder = folder(&[("a.yaml", &bad()), ("b.yaml", &foreign())]);
     let run = |arguments: &[&str]| check(folder.path(), arguments).output().unwrap();
     run(&["-f", "a.yaml", "--write-baseline", "baseline.json"]);
@@ -479,7 +479,7 @@ fn what_the_baseline_lists_gets_no_draft() {
 }
 
 #[test]
-fn receivers_of_notifications_are_read_before_anything_else() {
+fn notification_receivers_are_validated_first() {
     let folder = files::folder(&[
         ("p/p.rego", IMAGES),
         ("pod.yaml", &good()),

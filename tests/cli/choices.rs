@@ -1,4 +1,4 @@
-//! Rules, namespaces and severities that the user leaves out, and the severity that decides about the exit code.
+//! Rules, namespaces and severities excluded by the user, and the severity that determines the exit code.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn rules_are_switched_off_by_name_id_and_glob() {
 }
 
 #[test]
-fn namespaces_are_left_out_but_looked_up() {
+fn excluded_namespaces_still_serve_lookups() {
     let folder = folder();
     let lookup = "package services\n\ndeny contains name if data.kubernetes.configmaps[\"kube-system\"][name]\n";
     fs::write(folder.path().join("policies/services.rego"), lookup).unwrap();
@@ -131,14 +131,14 @@ fn settings_of_rules_are_read_from_the_file_and_the_environment() {
 }
 
 #[test]
-fn severity_decides_about_the_exit_code_and_what_is_reported() {
+fn severity_determines_exit_code_and_reported_results() {
     let folder = folder();
     let code = |arguments: &[&str]| check(&folder, arguments).0;
     let only = |rule: &'static str| -> Vec<&'static str> {
         let all = ["labels/deny_team", "labels/warn_app", "labels/deny_owner", "plain"];
         all.into_iter().filter(|one| *one != rule).flat_map(|one| ["--skip-rule", one]).collect()
     };
-    // A fail without a severity counts, and so does everything that is as severe.
+    // A fail without a severity counts, and so do all results of the same or a higher severity.
     for (rule, codes) in [
         ("labels/deny_team", [0, 1, 1, 1, 1]),
         ("labels/warn_app", [0, 0, 0, 1, 1]),
@@ -156,7 +156,7 @@ fn severity_decides_about_the_exit_code_and_what_is_reported() {
 }
 
 #[test]
-fn every_format_names_what_is_left_out() {
+fn every_format_names_exclusions() {
     let folder = folder();
     let choices = ["--skip-rule", "LBL-02", "--exclude-namespace", "kube-*", "--min-severity", "medium"];
     for format in Format::value_variants() {
@@ -164,13 +164,13 @@ fn every_format_names_what_is_left_out() {
         let ended = kaudit(folder.path(), &command).output().unwrap();
         let text = String::from_utf8_lossy(&ended.stdout);
         let named = ["LBL-02", "kube-"].map(|name| text.contains(name));
-        // Lists of issues, reports and rows have no place for it.
+        // These formats have no field for it.
         let expected = !matches!(format, Format::Csv | Format::Gitlab | Format::Openreport);
         assert_eq!(named, [expected; 2], "{}: {text}", format.name());
     }
 }
 
-/// `-l` chooses as kubectl does, says so, and a baseline does not take what it leaves out for fixed.
+/// `-l` selects objects as kubectl does and is shown; a baseline does not treat unselected objects as fixed.
 #[test]
 fn labels_choose_objects() {
     let pod = |name: &str, app: &str| {
@@ -188,8 +188,8 @@ fn labels_choose_objects() {
     let (code, stdout, _) = run(&["-l", "app in (web,api),!tier"]);
     assert_eq!(code, Some(1));
     assert!(stdout.contains("Pod a") && stdout.contains("Pod b") && !stdout.contains("Pod c"), "{stdout}");
-    let said = run(&["-l", "app=db"]);
-    let all = format!("{}{}", said.1, said.2);
+    let ended = run(&["-l", "app=db"]);
+    let all = format!("{}{}", ended.1, ended.2);
     assert!(all.contains("only objects with the labels app=db"), "{all}");
 
     assert_eq!(run(&["--write-baseline", "baseline.yaml"]).0, Some(0));
@@ -212,9 +212,9 @@ fn labels_choose_objects() {
     }
 }
 
-/// What `--min-severity` leaves out is not taken for fixed, neither by a baseline nor by a comparison of audits.
+/// Violations below `--min-severity` do not count as fixed, neither in a baseline nor in a comparison of audits.
 #[test]
-fn what_is_less_severe_is_not_taken_for_fixed() {
+fn less_severe_violations_do_not_count_as_fixed() {
     let rule = |name: &str, severity: &str| {
         format!("# METADATA\n# custom: {{severity: {severity}}}\ndeny_{name} contains \"{name}\"\n\n")
     };
@@ -241,9 +241,9 @@ fn what_is_less_severe_is_not_taken_for_fixed() {
     assert!(code == Some(3) && text.contains("--min-severity high leaves it out"), "{code:?} {text}");
 }
 
-/// No result is written over what is checked.
+/// Results are never written over input files.
 #[test]
-fn inputs_are_not_written_over() {
+fn inputs_are_not_overwritten() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
     let folder = files::folder(&[("policies/p.rego", "package p\n\ndeny contains \"never\"\n"), ("pod.yaml", pod)]);
     for option in ["--output=json=pod.yaml", "--write-baseline=./pod.yaml", "--write-exceptions=policies/../pod.yaml"] {
@@ -254,9 +254,9 @@ fn inputs_are_not_written_over() {
     assert_eq!(std::fs::read_to_string(folder.path().join("pod.yaml")).unwrap(), pod);
 }
 
-/// A baseline does not take for fixed what `--exclude-namespace` leaves out.
+/// A baseline does not treat violations in excluded namespaces as fixed.
 #[test]
-fn a_baseline_keeps_what_is_in_excluded_namespaces() {
+fn a_baseline_keeps_violations_in_excluded_namespaces() {
     let pod = |name: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {name}}}\n");
     let folder = files::folder(&[
         ("policies/p.rego", "package p\n\ndeny contains \"never\"\n"),

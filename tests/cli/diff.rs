@@ -1,4 +1,4 @@
-//! What other policies make of the same objects, and what is between two audits.
+//! Comparison of two policy sets for the same objects, and of two audits.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use insta_cmd::assert_cmd_snapshot;
 
 use crate::{files, kaudit};
 
-/// What was in force: the second rule goes, the third says the same in other words from then on.
+/// The old policies; in the new ones, the second rule is removed and the message of the third changes.
 const OLD: &str = r#"package images
 
 # METADATA
@@ -63,7 +63,7 @@ fn manifests() -> String {
     pods.join("---\n")
 }
 
-/// Runs git in a folder, with nothing of the user's settings.
+/// Runs git in a folder, without the user's settings.
 fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
     command.current_dir(folder).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
@@ -72,7 +72,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A repository whose branch `main` has the old policies; in the work tree are the new ones, and manifests.
+/// Creates a repository with the old policies on branch `main`, and the new ones and manifests in the work tree.
 fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = files::folder(&[&[("policies/images.rego", OLD)][..], files].concat());
     git(folder.path(), &["init", "--quiet", "--initial-branch=main"]);
@@ -94,18 +94,18 @@ fn a_commit_is_compared_with_the_work_tree() {
     assert_cmd_snapshot!("text", with(&[]));
     assert_cmd_snapshot!("json", with(&["-o", "json"]));
     assert_cmd_snapshot!("markdown", with(&["-o", "markdown"]));
-    // The other way round everything is the other way round.
+    // Swapping the sides swaps the classes.
     assert_cmd_snapshot!("back", diff(folder.path(), &["policies", "git:HEAD:policies", "-f", "pods.yaml"]));
     let both = with(&["-o", "text", "-o", "markdown=comment.md"]).output().unwrap();
     assert_eq!(both.stdout, with(&[]).output().unwrap().stdout);
     let comment = fs::read(folder.path().join("comment.md")).unwrap();
     assert_eq!(comment, with(&["-o", "markdown"]).output().unwrap().stdout);
-    // The work tree stays as it is.
+    // The work tree is not changed.
     assert_eq!(fs::read_to_string(folder.path().join("policies/images.rego")).unwrap(), NEW);
 }
 
 #[test]
-fn what_appears_decides_the_exit_code() {
+fn new_violations_determine_the_exit_code() {
     let folder = files::folder(&[("old/images.rego", OLD), ("new/images.rego", NEW), ("pods.yaml", &manifests())]);
     let code = |arguments: &[&str]| {
         diff(folder.path(), &[arguments, &["-f", "pods.yaml"]].concat()).output().unwrap().status.code()
@@ -114,12 +114,12 @@ fn what_appears_decides_the_exit_code() {
     assert_eq!(code(&["old", "new", "--fail-on", "none"]), Some(0));
     assert_eq!(code(&["new", "old", "--fail-on", "warn"]), Some(1));
     assert_cmd_snapshot!("nothing", diff(folder.path(), &["new", "new", "-f", "pods.yaml"]));
-    // A file that is made for kaudit check serves here, too.
+    // A configuration file for kaudit check also works here.
     fs::write(folder.path().join("kaudit.yaml"), "output: [sarif=a.sarif]\nfail-on: none\npolicies: [old]\n").unwrap();
     assert_eq!(code(&["old", "new", "--config", "kaudit.yaml"]), Some(0));
     assert!(!folder.path().join("a.sarif").exists());
     fs::remove_file(folder.path().join("kaudit.yaml")).unwrap();
-    // What counts now and did not before counts as what appears.
+    // A violation that only now counts by `--fail-on` also fails.
     let stricter = OLD.replace("warn_host", "deny_host");
     fs::write(folder.path().join("new/images.rego"), &stricter).unwrap();
     assert_eq!(code(&["old", "new"]), Some(1));
@@ -127,7 +127,7 @@ fn what_appears_decides_the_exit_code() {
 }
 
 #[test]
-fn files_of_a_commit_are_found_as_those_on_disk_are() {
+fn files_of_a_commit_are_found_like_files_on_disk() {
     let folder = repository(&[
         ("shared/lib.rego", "package lib.names\n\nbad := {\"b\"}\n"),
         (
@@ -143,7 +143,7 @@ fn files_of_a_commit_are_found_as_those_on_disk_are() {
     std::os::unix::fs::symlink("own.rego", here.join("link.rego")).unwrap();
     git(folder.path(), &["add", "sub"]);
     git(folder.path(), &["commit", "--quiet", "--message=link"]);
-    // All of these are the same policies.
+    // These all name the same policies.
     for (old, new) in [
         ("git:main", "policies"),
         ("policies", "git:main"),
@@ -191,7 +191,7 @@ fn links_in_a_commit_that_lead_to_links_are_bounded() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_to_do() {
+fn missing_inputs_are_errors_with_advice() {
     let folder = repository(&[("broken/broken.rego", "package broken\n\ndeny contains \"x\" if {\n")]);
     let with = |arguments: &[&str]| diff(folder.path(), &[arguments, &["-f", "pods.yaml"]].concat());
     assert_cmd_snapshot!("no_commit", with(&["git:mian", "policies"]));
@@ -211,21 +211,21 @@ fn what_is_not_there_is_said_with_what_to_do() {
 }
 
 #[test]
-fn a_policy_that_fails_compares_nothing() {
+fn results_of_failing_policies_are_not_compared() {
     let broken = NEW.replace(
         "deny_owner contains",
         "network := \"a\" if input.spec.hostNetwork\n\nnetwork := \"b\" if input.spec.hostNetwork\n\nwarn_host contains \"x\" if network == \"a\"\n\ndeny_owner contains",
     );
     let folder = files::folder(&[("old/images.rego", OLD), ("new/images.rego", &broken), ("pods.yaml", &manifests())]);
     assert_cmd_snapshot!("fails", diff(folder.path(), &["old", "new", "-f", "pods.yaml", "--fail-on", "none"]));
-    // A file that is refused takes nothing away.
+    // A refused file does not affect the others.
     fs::write(folder.path().join("new/images.rego"), "package images\n\ndeny contains \"x\" if {\n").unwrap();
     fs::write(folder.path().join("new/more.rego"), "package more\n\ndeny contains \"x\" if false\n").unwrap();
     assert_cmd_snapshot!("left_out", diff(folder.path(), &["old", "new", "-f", "pods.yaml", "--allow-refused"]));
 }
 
 #[test]
-fn exceptions_hold_on_both_sides() {
+fn exceptions_apply_to_both_sides() {
     let exception = "apiVersion: kaudit.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: b}\nspec:\n  policies: [{name: images, rules: [deny_owner]}]\n  match: {names: [b]}\n  reason: later\n  expiresAt: \"2999-01-01\"\n";
     let folder = files::folder(&[
         ("old/images.rego", OLD),
@@ -247,7 +247,7 @@ fn audit(folder: &Path, name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn two_audits_are_compared_as_far_as_they_can_be() {
+fn two_audits_are_compared_as_far_as_possible() {
     let later = manifests().replace("web:latest", "web:1").replace("web:1", "web:latest");
     let folder = files::folder(&[
         ("old/images.rego", OLD),
@@ -278,7 +278,7 @@ fn two_audits_are_compared_as_far_as_they_can_be() {
 }
 
 #[test]
-fn a_comment_fits_and_is_nothing_but_text() {
+fn comments_fit_and_are_plain_text() {
     let many: Vec<String> =
         (0..900).map(|number| pod("shop", &format!("pod-{number}"), "", "hostNetwork: true")).collect();
     let policy = "package p\n\ndeny contains sprintf(\"<b>|`@team` #1 %s\", [input.metadata.name])\n";

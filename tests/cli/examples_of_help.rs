@@ -1,4 +1,4 @@
-//! The examples that the help shows are run, as a user would copy them.
+//! Runs the examples of the help as a user would copy them.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
@@ -13,10 +13,10 @@ kind: Deployment
 metadata: {name: web, namespace: shop}
 spec: {template: {spec: {containers: [{name: web, image: web}]}}}
 ";
-/// What says that an example is no valid command.
+/// Output that marks an invalid command.
 const MISUSE: [&str; 4] = ["Usage:", "For more information", "unexpected argument", "invalid value"];
 
-/// Returns the examples in the help of a command, without what the short help says beside them.
+/// Returns the examples in the help of a command, without their descriptions.
 fn examples(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let help = String::from_utf8(kaudit(folder, arguments).output().unwrap().stdout).unwrap();
     let (_, examples) = help.split_once("EXAMPLES:").or_else(|| help.split_once("Examples:")).unwrap_or_default();
@@ -26,7 +26,7 @@ fn examples(folder: &Path, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn each_example_is_a_command_that_works() {
+fn each_example_of_the_help_works() {
     let folder = files::folder(&[
         (
             "policies/images.rego",
@@ -50,7 +50,7 @@ fn each_example_is_a_command_that_works() {
     let run = |line: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", line]).current_dir(folder.path()).env_clear().env("PATH", &path);
-        // Nothing answers there, so that nothing of a cluster is needed or touched.
+        // The address does not answer, so that no cluster is needed or touched.
         let kubeconfig = folder.path().join("kubeconfig");
         let ended = command.env("KUBECONFIG", kubeconfig).env("HOME", folder.path()).output().unwrap();
         (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
@@ -70,7 +70,7 @@ fn each_example_is_a_command_that_works() {
         let (code, stderr) = run(&line);
         assert!(!MISUSE.iter().any(|word| stderr.contains(word)), "{line}: {stderr}");
         let needs_a_cluster = stderr.contains("kubeconfig");
-        // The id of a result is one of somebody else's manifests, and so is a case of a suite.
+        // The ids of results and test cases refer to other manifests and suites.
         let is_of_others = stderr.contains("has a result with this id")
             || line.contains("required-labels")
             || line.contains("deny_privileged");

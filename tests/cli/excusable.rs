@@ -1,4 +1,4 @@
-//! Which rules a namespace may excuse: options, configuration, and what users see of it.
+//! Rules that a namespace may excuse: options, configuration and output.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ deny_app contains "no app" if not input.metadata.labels.app
 deny_owner contains "no owner" if not input.metadata.labels.owner
 "#;
 
-/// An exception of the namespace shop.
+/// Returns an exception of the namespace shop.
 fn exception(policies: &str) -> String {
     format!(
         "apiVersion: kaudit.dev/v1alpha1\nkind: PolicyException\nmetadata: {{name: team, namespace: shop}}\n\
@@ -62,9 +62,9 @@ fn the_option_decides_which_rules_a_namespace_may_excuse() {
     ] {
         assert_eq!(rules(&["--excusable", pattern]), wanted, "{pattern}");
     }
-    // The severity that settings give a rule counts.
+    // The severity from the settings counts.
     assert_eq!(rules(&["--excusable=severity:medium", "--rules={LBL-02: {severity: high}}"]), "");
-    // In the configuration file and the environment.
+    // Set in the configuration file and the environment.
     fs::write(folder.path().join("config.yaml"), "excusable: [LBL-01, 'severity:low']\n").unwrap();
     assert_eq!(rules(&["--config", "config.yaml"]), "deny_app deny_team");
     let mut command = kaudit(folder.path(), &["check", "-f", "a.yaml", "-o", "json"]);
@@ -108,7 +108,7 @@ fn exceptions_name_rules_by_glob_and_id() {
         let folder = folder(&exception(policies));
         assert_eq!(excused(&folder, &["--excusable=*"]).0.join(" "), wanted, "{policies}");
     }
-    // Of the operator, exceptions are for any rule.
+    // Exceptions of the operator apply to any rule.
     let folder = folder("");
     fs::create_dir(folder.path().join("given")).unwrap();
     fs::write(folder.path().join("given/e.yaml"), exception("[{name: LBL-0?}]")).unwrap();
@@ -119,7 +119,7 @@ fn exceptions_name_rules_by_glob_and_id() {
 }
 
 #[test]
-fn the_documented_example_holds_with_the_policies_and_options_of_the_default() {
+fn the_documented_example_works_with_default_policies_and_options() {
     let readme = include_str!("../../charts/kaudit/README.md");
     let (_, chapter) = readme.split_once("\n## Exceptions\n").unwrap();
     let (_, example) = chapter.split_once("```yaml\n").unwrap();

@@ -1,4 +1,4 @@
-//! How a rule comes to its result for an object.
+//! `kaudit explain`: how a rule derives its result for an object.
 
 use std::{path::Path, process::Command};
 
@@ -140,7 +140,7 @@ fn each_line_has_its_values() {
     assert_cmd_snapshot!("builtin", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "builtin"]));
 }
 
-/// A rule by itself: by its id or name, for people and for programs.
+/// A rule without an object: by id or name, for people and programs.
 #[test]
 fn a_rule_is_described_without_an_object() {
     let folder = folder();
@@ -175,7 +175,7 @@ fn a_result_is_found_by_its_id() {
 }
 
 #[test]
-fn all_objects_of_one_name_are_explained() {
+fn all_objects_with_one_name_are_explained() {
     let folder = folder();
     let pod = |image: &str| {
         format!(
@@ -208,7 +208,7 @@ fn all_objects_of_one_name_are_explained() {
 }
 
 #[test]
-fn a_rule_whose_settings_leave_the_object_out_says_so() {
+fn rules_that_settings_disable_for_the_object_are_explained() {
     let folder = folder();
     let explained = |settings: &[&str]| {
         let mut command = explain(folder.path(), &["pod", "shop/bad", "IMG-01"]);
@@ -229,7 +229,7 @@ fn a_rule_whose_settings_leave_the_object_out_says_so() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_the_nearest() {
+fn unknown_names_are_errors_with_suggestions() {
     let folder = folder();
     assert_cmd_snapshot!("no_rule", explain(folder.path(), &["Pod", "shop/bad", "deny_lates"]));
     assert_cmd_snapshot!("no_rule_of_a_policy", explain(folder.path(), &["Pod", "shop/bad", "image/deny_latest"]));
@@ -250,7 +250,7 @@ fn what_is_not_there_is_said_with_the_nearest() {
 }
 
 #[test]
-fn values_that_may_be_secrets_are_hidden_unless_they_are_asked_for() {
+fn possible_secrets_are_hidden_unless_requested() {
     let deployment = "apiVersion: apps/v1
 kind: Deployment
 metadata: {name: api, namespace: shop, annotations: {note: 'DB_PASSWORD=correct-horse-battery'}}
@@ -294,7 +294,7 @@ deny_env contains \"env\" if {
             assert!(!text.contains("correct-h") && !text.contains("hidden-mode") && text.contains("***"), "{text}");
             let derived = ["CORRECT", "HIDDEN", "horse", "Y29ycmVjd", "aGlkZGVu"];
             assert!(derived.iter().all(|secret| !text.contains(secret)), "{text}");
-            // What is made of other values is shown.
+            // Values derived from other fields are shown.
             assert!(policies != "p" || text.contains("YXBpOmxhdGVzdA"), "{text}");
             assert!(with(&["--secrets", "full"]).contains("correct-h"));
         }

@@ -22,7 +22,7 @@ fn check(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn examples_are_fixed_until_only_what_needs_a_human_is_left() {
+fn examples_are_fixed_except_for_manual_work() {
     let folder = examples();
     assert_cmd_snapshot!("fix_examples_diff", check(folder.path(), &["-p", "builtin", "manifests", "--diff"]));
     assert_cmd_snapshot!("fix_examples", check(folder.path(), &["-p", "builtin", "manifests", "--fix"]));
@@ -40,7 +40,7 @@ deny contains {"msg": "it has a list", "details": {"field": "spec.list[0].open",
 "#;
 
 #[test]
-fn lists_json_and_odd_layouts_are_fixed_and_the_rest_is_named() {
+fn lists_json_and_odd_layouts_are_fixed_and_the_rest_is_listed() {
     let folder = folder(&[
         ("p/p.rego", POLICY),
         (

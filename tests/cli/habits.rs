@@ -1,4 +1,4 @@
-//! What people try first: the ways of similar tools.
+//! Usage patterns that users bring from similar tools.
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn quiet_has_results_only_and_verbose_has_titles() {
 }
 
 #[test]
-fn settings_are_found_but_do_not_reach_beyond_the_result() {
+fn discovered_settings_only_affect_the_result() {
     let folder = folder();
     let write = |text: &str| fs::write(folder.path().join("kaudit.yaml"), text).unwrap();
     write("fail-on: none\nskip-rule: [P-02]\n");
@@ -109,7 +109,7 @@ fn settings_are_found_but_do_not_reach_beyond_the_result() {
 }
 
 #[test]
-fn variables_that_are_no_settings_are_named() {
+fn unknown_environment_variables_are_named() {
     let folder = folder();
     let ended = kaudit(folder.path(), &["check", "a.yaml"]).env("KAUDIT_FAILON", "none").output().unwrap();
     let stderr = String::from_utf8_lossy(&ended.stderr);
@@ -125,10 +125,10 @@ fn rules_are_explained_by_their_id() {
     assert!(code == Some(2) && stderr.contains("is not a result id"), "{stderr}");
 }
 
-/// Each format that needs a file points to the template that `helm template` names, if its chart is below the working
-/// directory, whatever the directory of the chart is called.
+/// Each format that needs a file points to the template named by `helm template`, if its chart is below the working
+/// directory, whatever the name of the chart's directory.
 #[test]
-fn what_helm_rendered_is_named_by_its_template() {
+fn rendered_manifests_are_named_by_their_helm_template() {
     let folder = files::folder(&[
         ("policies/p.rego", POLICY),
         ("deploy/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),

@@ -1,4 +1,4 @@
-//! `kaudit init`: what it writes works at once, and nothing is ever written over.
+//! `kaudit init`: the written files work immediately, and existing files are never overwritten.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use crate::{files::folder, kaudit};
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  template:\n    spec:\n      hostPID: true\n      containers: [{name: web, image: 'registry.example.com/web:1.4'}]\n";
 
-/// The files below a folder, sorted.
+/// Returns the files below a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {
     fn below(folder: &Path, root: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_works_at_once() {
+fn written_files_work_immediately() {
     for (from, rules) in [(&[][..], 39), (&["--from", "builtin:pod_security.baseline"], 13), (&["--from", "none"], 1)] {
         let folder = folder(&[("web.yaml", DEPLOYMENT)]);
         let init = kaudit(folder.path(), &[&["init"], from].concat()).output().unwrap();
@@ -49,7 +49,7 @@ fn what_is_written_works_at_once() {
 }
 
 #[test]
-fn it_tells_what_it_wrote_and_what_to_do_next() {
+fn init_lists_written_files_and_next_steps() {
     let folder = tempfile::tempdir().unwrap();
     let part = ["init", "shop/audit", "--from", "builtin:pod_security.restricted", "--from", "builtin:rbac"];
     assert_cmd_snapshot!("init", kaudit(folder.path(), &part));
@@ -59,13 +59,13 @@ fn it_tells_what_it_wrote_and_what_to_do_next() {
 }
 
 #[test]
-fn nothing_is_written_over_and_nothing_beside_what_exists() {
+fn existing_files_are_not_overwritten_or_extended() {
     let folder =
         folder(&[("policies/own/labels.rego", "mine"), ("policies/mine.rego", "package mine"), ("a/policies", "")]);
     std::os::unix::fs::symlink("elsewhere", folder.path().join("kaudit.yaml")).unwrap();
     let before = files(folder.path());
     assert_cmd_snapshot!("init_taken", kaudit(folder.path(), &["init"]));
-    // A file where a folder would be.
+    // A file in place of a folder.
     let below = kaudit(folder.path(), &["init", "a", "--from", "none"]).output().unwrap();
     assert_eq!(below.status.code(), Some(2));
     assert_eq!(files(folder.path()), before);
@@ -74,7 +74,7 @@ fn nothing_is_written_over_and_nothing_beside_what_exists() {
 }
 
 #[test]
-fn what_there_is_to_copy_is_told() {
+fn available_sources_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("init_unknown_part", kaudit(folder.path(), &["init", "--from", "builtin:rback"]));
     assert_cmd_snapshot!("init_no_part", kaudit(folder.path(), &["init", "--from", "policies"]));

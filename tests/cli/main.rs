@@ -1,6 +1,6 @@
-//! What a user sees of the command line itself: exit code, standard output and standard error of the real binary.
+//! The command line: exit code, standard output and standard error of the real binary.
 //!
-//! What judging gives is tested where it is rendered; here is what only a process has: its environment and its code.
+//! Results are tested where they are rendered; here only what needs a process: environment and exit code.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -34,8 +34,8 @@ mod secrets;
 mod telemetry;
 mod test;
 
-/// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says. Other programs are found as
-/// the user finds them: what is inherited is not written into snapshots, as what is set is.
+/// Returns `kaudit` in `folder`, without environment variables that could change its output. `PATH` is inherited:
+/// inherited variables are not written into snapshots.
 fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name != "PATH") {
@@ -46,7 +46,7 @@ fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn snapshots_hold_nothing_of_the_machine_that_made_them() {
+fn snapshots_are_independent_of_the_machine() {
     let snapshots = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots");
     for file in fs::read_dir(snapshots).unwrap() {
         let path = file.unwrap().path();
@@ -58,7 +58,7 @@ fn snapshots_hold_nothing_of_the_machine_that_made_them() {
 }
 
 #[test]
-fn help_and_version_are_no_errors() {
+fn help_and_version_succeed() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
@@ -93,7 +93,7 @@ fn usage_errors_are_2() {
 }
 
 #[test]
-fn the_environment_is_checked_like_the_command_line() {
+fn the_environment_is_validated_like_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut unknown = kaudit(folder.path(), &["check", "--once"]);
     assert_cmd_snapshot!("environment_unknown_format", unknown.env("KAUDIT_OUTPUT", "text,jsno"));
@@ -101,12 +101,12 @@ fn the_environment_is_checked_like_the_command_line() {
     assert_cmd_snapshot!("environment_log_level", level.env("KAUDIT_LOG", "inof"));
     let mut once = kaudit(folder.path(), &["check", "--initial", "skip"]);
     assert_cmd_snapshot!("environment_once", once.env("KAUDIT_ONCE", "true"));
-    // A more direct flag wins over a file, and so does the environment.
+    // A flag and the environment override the file.
     fs::write(folder.path().join("kaudit.yaml"), "once: true\nfail-on: warn\n").unwrap();
     let mut not_once = kaudit(folder.path(), &["check", "-o", "json"]);
     not_once.envs([("KAUDIT_ONCE", "false"), ("KAUDIT_CONFIG", "kaudit.yaml")]);
     assert_cmd_snapshot!("environment_over_file", not_once);
-    // Two paths, not one with a comma: the second standard input gives it away.
+    // Two paths, not one with a comma: standard input given twice is an error.
     let mut lists = kaudit(folder.path(), &["check"]);
     assert_cmd_snapshot!("environment_lists", lists.env("KAUDIT_FILENAME", "-,-"));
 }

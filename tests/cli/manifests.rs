@@ -1,4 +1,4 @@
-//! What is read below `-f` and `-p`: links, special files, hidden files and encodings; and what a manifest says of itself.
+//! Files read below `-f` and `-p`: links, special files, hidden files and encodings; and status in manifests.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
@@ -16,7 +16,7 @@ fn check(folder: &Path, arguments: &[&str]) -> Command {
     kaudit(folder, &[&["check", "-p", "p", "-f", "m"], arguments].concat())
 }
 
-/// Returns the exit code, the names of the evaluated objects, and the messages about what was not read.
+/// Returns the exit code, the names of the evaluated objects, and the messages about unread files.
 fn outcome(folder: &Path) -> (Option<i32>, Vec<String>, Vec<String>) {
     let ended = check(folder, &["-o", "json"]).output().unwrap();
     let result: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap_or_default();
@@ -41,7 +41,7 @@ fn the_status_in_a_manifest_does_not_exempt_it() {
 }
 
 #[test]
-fn a_link_to_the_root_of_the_file_system_ends() {
+fn a_link_to_the_root_of_the_file_system_terminates() {
     let folder = folder(&[("p/p.rego", POLICY), ("m/a.yaml", &pod("a"))]);
     symlink("/", folder.path().join("p/root")).unwrap();
     let ended = check(folder.path(), &[]).output().unwrap();
@@ -49,7 +49,7 @@ fn a_link_to_the_root_of_the_file_system_ends() {
 }
 
 #[test]
-fn links_stay_in_the_directories_that_were_named() {
+fn links_stay_within_named_directories() {
     let folder = folder(&[
         ("p/p.rego", POLICY),
         ("p/leak.rego", "package leak\n\ndeny contains sprintf(\"%v\", [data.limits])\n"),
@@ -60,7 +60,7 @@ fn links_stay_in_the_directories_that_were_named() {
     ]);
     let root = folder.path();
     fs::create_dir(root.join("p/limits")).unwrap();
-    // Inside of the directory a link may lead anywhere, as in a mounted ConfigMap.
+    // Within the directory, links may lead anywhere, as in a mounted ConfigMap.
     fs::create_dir(root.join("m/..2026_01")).unwrap();
     fs::write(root.join("m/..2026_01/c.yaml"), pod("c")).unwrap();
     symlink("..2026_01", root.join("m/..data")).unwrap();
@@ -88,7 +88,7 @@ fn links_stay_in_the_directories_that_were_named() {
 }
 
 #[test]
-fn special_files_are_read_only_if_they_are_named() {
+fn special_files_are_read_only_if_named() {
     let folder = folder(&[("p/p.rego", POLICY), ("m/a.yaml", &pod("a"))]);
     let root = folder.path();
     assert!(
@@ -154,7 +154,7 @@ fn keys_that_occur_twice_are_named_with_file_and_line() {
 }
 
 #[test]
-fn an_object_with_a_list_that_is_none_is_no_clean_object() {
+fn an_object_with_an_invalid_list_is_not_clean() {
     let object = |kind: &str, rest: &str| format!("apiVersion: {kind}\nmetadata: {{name: a}}\n{rest}\n");
     let folder = folder(&[
         (
@@ -174,7 +174,7 @@ fn an_object_with_a_list_that_is_none_is_no_clean_object() {
     assert_eq!(diff.status.code(), Some(3), "{diff:?}");
 }
 
-/// A chart is one line, not one for each template, and what is beside its templates is read.
+/// An unrendered chart is reported in one line, not one per template, and files next to its templates are read.
 #[test]
 fn a_chart_that_is_not_rendered_is_named_once() {
     let template = "{{ if .Values.a }}\napiVersion: v1\nkind: Pod\nmetadata: {name: {{ .Values.a }}}\n{{ end }}\n";

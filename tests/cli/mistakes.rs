@@ -9,7 +9,7 @@ use std::{
 
 use crate::{files, kaudit};
 
-/// Lines of a stream that are kept: help is tested elsewhere.
+/// Number of lines kept of a stream: help is tested elsewhere.
 const LINES: usize = 12;
 
 const POLICY: &str = "\
@@ -270,7 +270,7 @@ fn of_settings_policies_and_exceptions() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_named() {
+fn unreadable_files_are_named() {
     let folder = folder();
     fs::set_permissions(folder.path().join("a.yaml"), Permissions::from_mode(0o000)).unwrap();
     // Root reads everything.

@@ -1,4 +1,4 @@
-//! Nothing checked is never clean.
+//! An audit without objects is never clean.
 
 use std::{fs, path::Path};
 
@@ -39,14 +39,14 @@ fn a_namespace_or_kind_without_objects_is_an_error() {
     assert_cmd_snapshot!("nothing_misspelt_group", check(&["group.yaml"]));
     assert_cmd_snapshot!("nothing_but_misspelt", check(&["only.yaml"]));
     let code = |arguments: &[&str]| check(arguments).output().unwrap().status.code();
-    // A kind that is newer than kaudit, one of others, and one that is left out.
+    // A kind unknown to this kaudit, a custom kind, and an excluded kind.
     assert_eq!(code(&["misspelt.yaml", "--include", "Deploymnet"]), Some(0));
     assert_eq!(code(&["custom.yaml"]), Some(0));
     assert_eq!(code(&["misspelt.yaml", "--exclude", "Deploymnet"]), Some(0));
 }
 
 #[test]
-fn no_format_says_clean_of_nothing_and_nothing_is_written() {
+fn an_empty_audit_is_not_clean_and_writes_nothing() {
     let folder = folder();
     let given: [&[&str]; 6] = [
         &["-f", "shop.yaml", "-n", "shpo"],
@@ -61,8 +61,8 @@ fn no_format_says_clean_of_nothing_and_nothing_is_written() {
             let command = [&["check", "-o", format.name()], arguments].concat();
             let ended = kaudit(folder.path(), &command).output().unwrap();
             assert_eq!(ended.status.code(), Some(2), "{command:?} {ended:?}");
-            let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).to_lowercase();
-            assert!(!said.contains("clean"), "{command:?} {said}");
+            let output = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).to_lowercase();
+            assert!(!output.contains("clean"), "{command:?} {output}");
         }
     }
     assert!(!Path::exists(&folder.path().join("baseline.json")));

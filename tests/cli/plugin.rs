@@ -10,7 +10,7 @@ use crate::files::folder;
 
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec: {hostPID: true, containers: [{name: shell, image: web}]}\n";
 
-/// A folder with both links, and a manifest.
+/// Creates a folder with both links and a manifest.
 fn installed() -> TempDir {
     let folder = folder(&[("pod.yaml", POD)]);
     for name in ["kubectl-kaudit", "kubectl_complete-kaudit"] {
@@ -26,7 +26,7 @@ fn plugin(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn help_and_errors_have_the_name_that_was_typed() {
+fn help_and_errors_use_the_name_that_was_typed() {
     let folder = installed();
     assert_cmd_snapshot!("plugin_help", plugin(folder.path(), &["--help"]));
     assert_cmd_snapshot!("plugin_usage", plugin(folder.path(), &["check", "--onec"]));

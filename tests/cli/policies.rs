@@ -1,10 +1,10 @@
-//! What is loaded, what is refused, and what that means for judging.
+//! Loaded and refused policies, and the effect on an audit.
 
 use insta_cmd::assert_cmd_snapshot;
 
 use crate::{files::folder, kaudit};
 
-/// Everything that annotations can say, and two rules.
+/// All annotations, and two rules.
 const IMAGES: &str = r#"# METADATA
 # title: Images
 # description: What may run here.
@@ -37,7 +37,7 @@ warn_registry contains msg if {
 
 const REGISTRIES: &str = "package lib.registries\n\nknown(image) if startswith(image, \"registry.example.com/\")\n";
 
-/// In the old language, and with all that a verdict can depend on.
+/// Rego v0, with everything that a verdict can depend on.
 const CHANGES: &str = r#"package kubernetes.admission
 
 deny[msg] {
@@ -107,7 +107,7 @@ fn policies_are_listed_with_what_they_depend_on() {
 }
 
 #[test]
-fn templates_and_constraints_are_listed_and_what_judges_nothing_is_told() {
+fn templates_and_constraints_are_listed_with_unsupported_ones() {
     let folder =
         folder(&[("policies/templates.yaml", CEL), ("policies/constraints.yaml", CONSTRAINTS), ("pod.yaml", POD)]);
     assert_cmd_snapshot!("list_gatekeeper", kaudit(folder.path(), &["policies"]));
@@ -116,7 +116,7 @@ fn templates_and_constraints_are_listed_and_what_judges_nothing_is_told() {
     assert_cmd_snapshot!("not_judged_ndjson", kaudit(folder.path(), &["check", "-f", "pod.yaml", "-o", "ndjson"]));
 }
 
-/// A check in the style of Trivy's library; and one for something else, or about something else.
+/// Returns a check in the style of Trivy's library.
 fn trivy_check(id: &str, rest: &str, selector: &str) -> String {
     format!(
         "# METADATA\n# title: Privileged\n# description: What a container may do.\n# custom:\n#   id: {id}\n\
@@ -129,7 +129,7 @@ fn trivy_check(id: &str, rest: &str, selector: &str) -> String {
     )
 }
 
-/// A test of a check.
+/// Returns a test of a check.
 fn trivy_test(package: &str) -> String {
     format!(
         "package builtin.kubernetes.{package}_test\n\nimport rego.v1\n\nimport data.builtin.kubernetes.{package} as check\n\n\
@@ -138,7 +138,7 @@ fn trivy_test(package: &str) -> String {
 }
 
 #[test]
-fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
+fn trivy_checks_are_listed_and_others_counted() {
     let kubernetes = "{type: kubernetes, subtypes: [{kind: pod}]}";
     let node = "{type: kubernetes, subtypes: [{kind: nodeinfo}]}";
     let mut files = vec![
@@ -177,7 +177,7 @@ fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
 }
 
 #[test]
-fn what_is_refused_is_told_and_2() {
+fn refused_policies_are_listed_and_2() {
     let folder = folder(&[
         ("policies/images.rego", IMAGES),
         ("policies/lib/registries.rego", &REGISTRIES.replace("if", "if if")),
@@ -191,7 +191,7 @@ fn what_is_refused_is_told_and_2() {
 }
 
 #[test]
-fn refused_files_stop_check_unless_they_are_allowed() {
+fn refused_files_stop_check_unless_allowed() {
     let bad = POD.replace(":1}", ":latest}");
     let folder = folder(&[
         ("policies/images.rego", IMAGES),
@@ -206,12 +206,12 @@ fn refused_files_stop_check_unless_they_are_allowed() {
     assert_cmd_snapshot!("refused_allowed_json", check(&["-f", "good.yaml", "--allow-refused", "-o", "json"]));
     assert_cmd_snapshot!("refused_allowed_ndjson", check(&["-f", "good.yaml", "--allow-refused", "-o", "ndjson"]));
     assert_cmd_snapshot!("refused_allowed_violation", check(&["-f", "bad.yaml", "--allow-refused"]));
-    // Nothing is left to judge by.
+    // No policy is left.
     assert_cmd_snapshot!("refused_all", check(&["-f", "bad.yaml", "--allow-refused", "-p", "policies/broken.rego"]));
 }
 
 #[test]
-fn strict_makes_errors_of_builtins_results() {
+fn strict_mode_reports_builtin_errors() {
     let number =
         "package number\n\ndeny contains \"too many\" if time.parse_rfc3339_ns(input.spec.containers[0].name) > 3\n";
     let folder = folder(&[("policies/number.rego", number), ("pod.yaml", POD)]);
@@ -221,7 +221,7 @@ fn strict_makes_errors_of_builtins_results() {
 }
 
 #[test]
-fn an_evaluation_may_take_as_long_as_is_said() {
+fn the_evaluation_timeout_is_configurable() {
     let slow = "package slow\n\ndeny contains \"x\" if {\n\tsome a in numbers.range(1, 3000)\n\tsome b in numbers.range(1, 3000)\n\ta * b < 0\n}\n";
     let folder = folder(&[("policies/slow.rego", slow), ("pod.yaml", POD)]);
     let arguments = ["check", "-f", "pod.yaml", "--evaluation-timeout", "50ms"];
@@ -230,7 +230,8 @@ fn an_evaluation_may_take_as_long_as_is_said() {
     assert_cmd_snapshot!("evaluation_timeout_without_unit", kaudit(folder.path(), &arguments));
 }
 
-/// A library in Kubescape's layout: controls that are judged, partly judged and not judged, each for another reason.
+/// Creates a library in Kubescape's layout, with controls that are evaluated, in part or not at all, each for another
+/// reason.
 fn controls() -> tempfile::TempDir {
     let rule = |name: &str, attributes: &str| {
         let metadata = format!(
@@ -269,7 +270,7 @@ fn controls() -> tempfile::TempDir {
 }
 
 #[test]
-fn each_control_of_a_framework_that_is_not_judged_is_named_with_the_reason() {
+fn unsupported_controls_of_a_framework_are_listed_with_the_reason() {
     let folder = controls();
     let framework = ["library", "--framework", "audit"];
     let list = |more: &[&str]| kaudit(folder.path(), &[&["policies"], &framework[..], more].concat());
@@ -293,7 +294,7 @@ fn each_control_of_a_framework_that_is_not_judged_is_named_with_the_reason() {
     assert_eq!(rules.collect::<Vec<_>>(), wanted);
     let check = ["check", "-f", "pod.yaml", "-p", "library", "--framework", "audit"];
     assert_cmd_snapshot!("controls_not_judged", kaudit(folder.path(), &check));
-    // Without a framework it is all controls that are for any cluster.
+    // Without a framework, all controls for clusters are selected.
     let all = kaudit(folder.path(), &["policies", "library"]).output().unwrap();
     let all = String::from_utf8(all.stdout).unwrap();
     assert!(all.contains("not evaluated: E-6 Of no framework: kubelet-files (") && !all.contains("E-9"), "{all}");

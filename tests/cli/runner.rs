@@ -1,4 +1,4 @@
-//! Whatever a manifest, a policy, a file name or an option holds: the runner of a CI job obeys no line that kaudit writes.
+//! CI runners find no command in kaudit's output, whatever manifests, policies, file names and options contain.
 
 use std::{fs, path::Path};
 
@@ -67,7 +67,7 @@ fn run(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn no_command_and_no_format_writes_a_command_to_a_runner() {
+fn no_output_contains_commands_for_runners() {
     let folder = folder();
     let run = |arguments: &[&str]| run(folder.path(), arguments);
     for format in Format::value_variants() {
@@ -101,7 +101,7 @@ fn no_command_and_no_format_writes_a_command_to_a_runner() {
 }
 
 #[test]
-fn values_of_options_are_repeated_without_commands() {
+fn echoed_option_values_contain_no_commands() {
     let folder = folder();
     for value in ["a\n::error::b", "##[error]a", "a ##vso[x]", "a\r::error::b", "a\u{85}::error::b", "\u{202e}a"] {
         for option in
@@ -118,7 +118,7 @@ fn values_of_options_are_repeated_without_commands() {
     }
 }
 
-/// Characters that editors obey, or that show nothing.
+/// Characters that editors interpret or that are invisible.
 const UNSEEN: [char; 8] = ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{ad}', '\u{e0041}', '\u{2028}', '\u{9b}'];
 
 fn assert_shows_all(what: &str, text: &str) {
@@ -127,7 +127,7 @@ fn assert_shows_all(what: &str, text: &str) {
 }
 
 #[test]
-fn files_that_people_review_hide_nothing_and_load_as_what_they_are() {
+fn reviewed_files_show_hidden_characters_and_load_unchanged() {
     let hidden = UNSEEN.map(|c| format!("a{c}")).concat();
     let name = quoted(&hidden);
     let metadata = format!("{{\"name\": {name}, \"namespace\": {name}}}");

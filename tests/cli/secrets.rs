@@ -1,4 +1,4 @@
-//! Values of Secrets in manifests never leave: every byte that is written is searched for them.
+//! Values of Secrets in manifests are never written: all output is searched for them.
 
 use std::{fs, path::Path};
 
@@ -8,10 +8,10 @@ use kaudit::output::Format;
 
 use crate::kaudit;
 
-/// Begins with what YAML gives a meaning, so that it may end up in errors when it is not quoted.
+/// The secret value; invalid manifests contain it unquoted, so that it could end up in parse errors.
 const CANARY: &str = "Canary-7f3a91c0d2";
 
-/// Tells everything it can see, in every way there is.
+/// Reports everything it can read, in every way possible.
 const TELLTALE: &str = r#"package telltale
 
 deny_message contains sprintf("%v", [input])
@@ -36,13 +36,13 @@ const ADMISSION: &str = r#"package review
 deny contains sprintf("%v", [input.request])
 "#;
 
-/// Returns what to search for: the text as it is, and what base64 makes of it wherever it begins in what is encoded.
+/// Returns the texts to search for: the value, and its base64 encodings at each offset.
 fn traces() -> Vec<String> {
     let mut all = vec![CANARY.to_owned()];
     for shift in 0..3 {
         let encoded = BASE64.encode(format!("{}{CANARY}", "x".repeat(shift)).as_bytes());
         let whole = encoded.trim_end_matches('=');
-        // The first and last characters also depend on what stands around.
+        // The first and last characters also depend on the adjacent bytes.
         all.push(whole[shift * 2..whole.len() - 2].to_owned());
     }
     all
@@ -63,7 +63,7 @@ fn encoded() -> String {
     BASE64.encode(CANARY.as_bytes())
 }
 
-/// Secrets in order, in each shape that manifests have.
+/// Returns valid Secrets, in each form that manifests have.
 fn secrets() -> Vec<(&'static str, String)> {
     let encoded = encoded();
     let applied = format!(r#"{{"kind":"Secret","data":{{"password":"{encoded}"}},"stringData":{{"b":"{CANARY}"}}}}"#);
@@ -134,7 +134,7 @@ fn secrets() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Secrets that somebody made a mistake in.
+/// Returns invalid Secrets.
 fn broken() -> Vec<(&'static str, String)> {
     let head = "apiVersion: v1\nkind: Secret\nmetadata: {name: broken}\nstringData:\n";
     vec![
@@ -168,7 +168,7 @@ fn broken() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Judges one file with every format and the most talkative log; returns the results as JSON.
+/// Checks one file with every format and the most verbose log; returns the results as JSON.
 fn search(folder: &Path, name: &str, more: &[&str]) -> Vec<u8> {
     let formats: Vec<String> = Format::value_variants()
         .iter()
@@ -200,12 +200,12 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn values_of_secrets_in_manifests_never_leave() {
+fn values_of_secrets_in_manifests_never_leak() {
     let folder = folder();
     for (name, text) in secrets() {
         fs::write(folder.path().join(name), text).unwrap();
         let stdout = search(folder.path(), name, &[]);
-        // There is something to find for who wants it: the test can fail.
+        // Other values are in the output, so the test can fail.
         let results: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
         assert!(results["results"].as_array().unwrap().len() > 2, "{name}: {results}");
         assert!(name == "plain.yaml" || !name.ends_with("json") || String::from_utf8_lossy(&stdout).contains("keep"));
@@ -215,18 +215,18 @@ fn values_of_secrets_in_manifests_never_leave() {
 }
 
 #[test]
-fn values_of_secrets_with_mistakes_never_leave() {
+fn values_of_invalid_secrets_never_leak() {
     for (name, text) in broken() {
         let folder = folder();
         fs::write(folder.path().join(name), text).unwrap();
-        // Beside one that is in order.
+        // Together with a valid one.
         fs::write(folder.path().join("good.yaml"), &secrets()[0].1).unwrap();
         search(folder.path(), ".", &[]);
     }
 }
 
 #[test]
-fn values_of_secrets_on_standard_input_never_leave() {
+fn values_of_secrets_on_standard_input_never_leak() {
     let folder = folder();
     for (name, text) in secrets().into_iter().chain(broken()) {
         fs::write(folder.path().join(name), text).unwrap();

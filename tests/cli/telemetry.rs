@@ -27,7 +27,7 @@ fn check() -> Command {
     )
 }
 
-/// What a run without OTLP says.
+/// Returns the output of a run without OTLP.
 fn plain() -> Output {
     check().output().unwrap()
 }
@@ -55,7 +55,7 @@ fn text(output: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_is_one_trace_in_that_of_its_caller_and_its_metrics_are_those_of_its_end() {
+fn a_run_joins_the_trace_of_its_caller_and_exports_final_metrics() {
     if !require_tool(Tool::OtlpReceiver) {
         return;
     }
@@ -104,7 +104,7 @@ fn a_run_is_one_trace_in_that_of_its_caller_and_its_metrics_are_those_of_its_end
 }
 
 #[test]
-fn the_environment_says_what_is_sent_and_as_whose() {
+fn the_environment_configures_signals_and_resource() {
     if !require_tool(Tool::OtlpReceiver) {
         return;
     }
@@ -124,7 +124,7 @@ fn the_environment_says_what_is_sent_and_as_whose() {
     assert_eq!(collector.spans(), [Value::Null; 0]);
 }
 
-/// Says whether a run connects to an endpoint that never answers.
+/// Whether a run connects to an endpoint that never answers.
 fn connects(variables: &[(&str, &str)]) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -136,7 +136,7 @@ fn connects(variables: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn nothing_is_sent_that_nobody_asked_for() {
+fn nothing_is_exported_by_default() {
     assert!(connects(&[]));
     assert!(!connects(&[("OTEL_SDK_DISABLED", "true")]));
     assert!(!connects(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]));
@@ -144,7 +144,7 @@ fn nothing_is_sent_that_nobody_asked_for() {
 }
 
 #[test]
-fn a_collector_that_does_not_answer_delays_nothing_and_changes_nothing() {
+fn a_silent_collector_has_no_effect() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -161,9 +161,9 @@ fn a_collector_that_does_not_answer_delays_nothing_and_changes_nothing() {
         assert!(delay < Duration::from_secs(8), "{delay:?} longer");
         assert_eq!((output.status.code(), text(&output.stdout)), (plain.status.code(), text(&plain.stdout)));
         let log = text(&output.stderr);
-        let said: BTreeSet<&str> = log.lines().filter(|line| line.contains("are not sent")).collect();
-        assert!(said.len() == 2 && log.matches("are not sent").count() == 2, "each signal once: {log}");
-        assert!(said.iter().all(|line| line.contains(why) && line.contains(&address.to_string())), "{log}");
+        let lines: BTreeSet<&str> = log.lines().filter(|line| line.contains("are not sent")).collect();
+        assert!(lines.len() == 2 && log.matches("are not sent").count() == 2, "each signal once: {log}");
+        assert!(lines.iter().all(|line| line.contains(why) && line.contains(&address.to_string())), "{log}");
         assert!(!log.contains(TOKEN), "{log}");
     }
 }

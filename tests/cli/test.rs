@@ -1,4 +1,4 @@
-//! `kaudit test`: what failing, erroneous and skipped tests of both kinds say, in every format.
+//! `kaudit test`: output of failing, erroneous and skipped tests of both kinds, in every format.
 
 mod opa_and_gator;
 
@@ -8,14 +8,14 @@ use insta_cmd::assert_cmd_snapshot;
 
 use crate::{files::folder, kaudit};
 
-/// `kaudit test` with time enough for a busy machine.
+/// Returns `kaudit test` with a timeout suitable for a busy machine.
 pub(crate) fn test(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = kaudit(folder, &["test", "--timeout", "60s"]);
     command.args(arguments);
     command
 }
 
-/// What a command writes, without how long anything took.
+/// Returns the output of a command without durations.
 fn without_times(command: &mut Command) -> String {
     let written = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let times = regex::Regex::new(r"\([0-9.]+(ns|µs|ms|s)\)").unwrap();
@@ -49,11 +49,11 @@ pub(crate) const LIBRARY: &str = "package lib.names\n\nhas(object) if object.nam
 
 pub(crate) const TEAMS: &str = "- name: red\n- name: blue\n";
 
-/// Version 0, and not in a file of tests.
+/// Rego v0, and not in a test file.
 pub(crate) const OLD: &str = "package old\n\ndeny[msg] { input.x; msg := \"x\" }\n\ntest_deny { count(deny) == 1 with input as {\"x\": true} }\n\n\
                 test_keys[\"a\"] { true }\n\ntest_table[\"a\"] = true { true }\n\ntest_both { false } { 1 > 2 }\n";
 
-/// Tests of which each fails in a way of its own.
+/// Tests that each fail in a different way.
 pub(crate) const FAILING: &str = r#"package shop_test
 
 import data.lib.names
@@ -179,7 +179,7 @@ pub(crate) fn policies(tests: &[(&'static str, &'static str)]) -> tempfile::Temp
 }
 
 #[test]
-fn what_fails_is_explained() {
+fn failures_are_explained() {
     let folder = policies(&[("policies/shop_test.rego", FAILING)]);
     assert_cmd_snapshot!("test_failing", test(folder.path(), &[]));
     assert_cmd_snapshot!("test_run", test(folder.path(), &["-r", "shop_test.test_(passes|every$)"]));
@@ -191,14 +191,14 @@ fn what_fails_is_explained() {
 }
 
 #[test]
-fn tables_have_cases() {
+fn table_tests_have_cases() {
     let folder = policies(&[("policies/table_test.rego", TABLES)]);
     assert_cmd_snapshot!("test_tables", test(folder.path(), &["policies"]));
     assert_cmd_snapshot!("test_tables_junit", test(folder.path(), &["-r", "replicas", "-o", "junit"]));
 }
 
 #[test]
-fn version_0_is_understood_in_any_file() {
+fn rego_v0_is_supported_in_any_file() {
     let folder = folder(&[("policies/old.rego", OLD)]);
     assert_cmd_snapshot!("test_version_0", test(folder.path(), &[]));
 }
@@ -214,7 +214,7 @@ fn coverage_counts_lines_of_policies() {
 }
 
 #[test]
-fn verbose_tells_everything() {
+fn verbose_shows_everything() {
     let printing =
         "package a_test\n\ntest_print if {\n\tprint(\"one\", 1)\n\tprint({\"two\"})\n}\n\ntodo_test_b if true\n";
     let folder = folder(&[("policies/a_test.rego", printing)]);
@@ -223,7 +223,7 @@ fn verbose_tells_everything() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_2() {
+fn load_errors_are_2() {
     let folder = folder(&[
         ("broken/a_test.rego", "package a_test\n\ntest_a if {\n"),
         ("unknown/a_test.rego", "package a_test\n\ntest_a if starts_with(\"a\", \"b\")\n\ntest_b if data.a.f(1)\n"),
@@ -240,7 +240,7 @@ fn what_cannot_be_loaded_is_2() {
 }
 
 #[test]
-fn a_test_that_takes_too_long_ends() {
+fn slow_tests_time_out() {
     let slow = "package a_test\n\ntest_slow if count([x | some x in numbers.range(1, 900000); some y in numbers.range(1, 900000); x == y]) == 0\n";
     let folder = folder(&[("policies/a_test.rego", slow)]);
     assert_cmd_snapshot!("test_slow", kaudit(folder.path(), &["test", "--timeout", "200ms"]));
@@ -380,7 +380,7 @@ fn suites_are_verified() {
 }
 
 #[test]
-fn suites_say_what_is_wrong() {
+fn suite_errors_are_explained() {
     let folder = suite("labels/suite.yaml", FAILING_SUITE);
     assert_cmd_snapshot!("test_suite_failing", test(folder.path(), &["labels/suite.yaml"]));
     assert_cmd_snapshot!("test_suite_junit", test(folder.path(), &["labels", "-r", "assertions//", "-o", "junit"]));
@@ -388,7 +388,7 @@ fn suites_say_what_is_wrong() {
 }
 
 #[test]
-fn fields_that_mean_nothing_are_told() {
+fn unknown_fields_are_reported() {
     let text = "apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\ntests:\n- name: a\n  template: template.yaml\n  \
                 constraint: samples/constraint.yaml\n  case: []\n  cases:\n  - name: b\n    object: samples/good.yaml\n    \
                 assertions:\n    - violations: no\n      mesage: x\n";

@@ -1,4 +1,4 @@
-//! `kaudit test` beside the tools whose tests it runs: the same tests, each with the same end.
+//! Compares `kaudit test` with the tools whose tests it runs: each test must have the same outcome.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{FAILING, FAILING_SUITE, OLD, SUITE, TABLES, folder, policies, suite, test};
 
-/// How each test, or each case of it, ended.
+/// The outcome of each test or test case.
 type Ends = BTreeMap<String, String>;
 
 fn json(command: &mut Command) -> Value {
@@ -68,7 +68,7 @@ fn by_opa(folder: &Path, arguments: &[&str]) -> Ends {
 }
 
 #[test]
-fn opa_ends_each_test_alike() {
+fn outcomes_match_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -91,7 +91,7 @@ fn the_shipped_policies_pass_as_with_opa() {
     assert_eq!(ends, by_opa(root, &["policies"]));
 }
 
-/// A rule whose values are constant ends at its first solution.
+/// A rule with constant values ends at its first solution.
 const EARLY_EXIT: &str = r#"package p
 
 allow if {
@@ -118,7 +118,7 @@ test_first if {
 "#;
 
 #[test]
-fn rules_end_at_the_same_solution() {
+fn early_exit_matches_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -149,7 +149,7 @@ fn rules_end_at_the_same_solution() {
     }
 }
 
-/// What `gator verify` says, by test and case; it does not tell errors from failures.
+/// Returns the outcomes of `gator verify` by test and case; it does not distinguish errors from failures.
 fn by_gator(folder: &Path) -> Ends {
     let gator: PathBuf = tool(Tool::Gator).unwrap();
     let output = Command::new(gator).current_dir(folder).args(["verify", "-v", "./..."]).output().unwrap();
@@ -174,11 +174,11 @@ fn by_gator(folder: &Path) -> Ends {
 }
 
 #[test]
-fn gator_ends_each_case_alike() {
+fn outcomes_match_gator() {
     if !require_tool(Tool::Gator) {
         return;
     }
-    // What is not supported is said, not compared.
+    // Unsupported tests are reported, not compared.
     let supported = FAILING_SUITE.lines().filter(|line| !line.contains("expansion")).collect::<Vec<_>>().join("\n");
     for text in [SUITE, &supported] {
         let folder = suite("labels/suite.yaml", text);
