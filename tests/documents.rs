@@ -34,7 +34,7 @@ const COVERED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "helm install kaudit charts/kaudit --namespace kaudit --create-namespace --wait --set image.repository=registry.example.com/kaudit",
         "tests/cluster/chart.rs",
-        "fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_used",
+        "fn the_chart_grants_exactly_the_rights_for_the_whole_cluster",
     ),
     ("kubectl -n kaudit wait --for=condition=Synced audit/kaudit --timeout=5m", ".ci/run", ".ci/live"),
     ("kubectl get audits -A", ".ci/run", ".ci/live"),
@@ -42,12 +42,12 @@ const COVERED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "kubectl -n shop get reports",
         "tests/cluster/reports.rs",
-        "fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_time_and_leaves_nothing",
+        "fn switching_report_api_or_layout_keeps_timestamps_and_leaves_nothing_behind",
     ),
     (
         "kaudit check --once -n shop --fail-on warn",
         "tests/cluster/namespaced.rs",
-        "fn a_role_in_one_namespace_is_enough_and_nothing_is_asked_outside_of_it",
+        "fn a_role_in_one_namespace_is_enough_and_no_request_leaves_it",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! The alerts of the chart, as promtool evaluates them: each fires when it should, and nothing else does.
+//! The alerts of the chart, evaluated by promtool: each fires when it should, and no other.
 
 mod scraped;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::chart::{Rendered, render};
 
-/// Every metric that there is, by name.
+/// The snapshot with the names of all metrics.
 const METRICS: &str =
     include_str!("../../src/metrics/snapshots/kaudit__metrics__tests__names_and_labels_are_a_contract.snap");
 
-/// What two hours look like, minute by minute, in which all is well and nothing happens.
+/// Series of two quiet, healthy hours, minute by minute.
 const QUIET: &[(&str, &str)] = &[
     ("kaudit_build_info{}", "1x120"),
     ("kaudit_start_time_seconds{}", "1x120"),
@@ -34,7 +34,7 @@ const QUIET: &[(&str, &str)] = &[
     (BY_RULE, "7x120"),
     (r#"kaudit_exceptions{state="expired"}"#, "0x120"),
     (r#"kaudit_exceptions{state="unused"}"#, "1x120"),
-    // A hundred days from the beginning.
+    // A hundred days after the start.
     ("kaudit_exceptions_next_end_timestamp_seconds{}", "8640000x120"),
     (r#"kaudit_recorder_writes_total{recorder="events"}"#, "5x120"),
     (r#"kaudit_recorder_retries_total{recorder="events"}"#, "1x120"),
@@ -46,7 +46,7 @@ const QUIET: &[(&str, &str)] = &[
 
 const CHANGE: &str = r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="change"}"#;
 const BY_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="shop",policy="p",rule="r",severity="critical",result="fail",lane="change"}"#;
-/// A series that begins with its first violation.
+/// A series that starts with its first violation.
 const OTHER_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="bank",policy="p",rule="s",severity="critical",result="fail",lane="change"}"#;
 const SNAPSHOT_BY_RULE: &str = r#"kaudit_violations_appeared_by_rule_total{resource_namespace="bank",policy="p",rule="s",severity="critical",result="fail",lane="snapshot"}"#;
 const LOW: &str = r#"kaudit_violations_appeared_total{policy="p",severity="low",result="fail",lane="change"}"#;
@@ -56,7 +56,7 @@ const RETRIES: &str = r#"kaudit_recorder_retries_total{recorder="events"}"#;
 const WRITES: &str = r#"kaudit_recorder_writes_total{recorder="events"}"#;
 const ACTIVITY: &str = r#"kaudit_watch_activity_timestamp_seconds{group="",resource="pods"}"#;
 
-/// What is different from [`QUIET`], and which alert fires after two hours; none if it is empty.
+/// Changes to [`QUIET`], and the alert that fires after two hours; empty if none.
 const CASES: &[(&[(&str, &str)], &str)] = &[
     (&[], ""),
     (&[("kaudit_start_time_seconds{}", "0+60x120")], "KauditRestarts"),
@@ -76,11 +76,11 @@ const CASES: &[(&[(&str, &str)], &str)] = &[
     (&[(r#"kaudit_violations{policy="p",severity="",result="error"}"#, "1x120")], "KauditPolicyErrors"),
     (&[(CHANGE, "7x115 8x5"), (BY_RULE, "7x115 8x5")], "KauditNewViolations"),
     (&[(CHANGE, "7x115 8x5"), (OTHER_RULE, "_x115 1x5")], "KauditNewViolations"),
-    // Prometheus was down a quarter of an hour ago: nothing is new.
+    // Prometheus was down a quarter of an hour ago: no violation is new.
     (&[(BY_RULE, "7x98 _x14 7x8")], ""),
     (&[(LOW, "7x115 8x5")], ""),
     (&[(SNAPSHOT, "7x115 8x5"), (SNAPSHOT_BY_RULE, "_x115 1x5")], "KauditNewViolations"),
-    // What is found at the start was there before.
+    // Violations found at the start existed before.
     (
         &[
             (SNAPSHOT, "0x112 500x8"),
@@ -100,7 +100,7 @@ const CASES: &[(&[(&str, &str)], &str)] = &[
     (&[("kaudit_shared_verdict_differences_total{}", "0x110 1x10")], "KauditSharedResultDiffers"),
 ];
 
-/// A series as it is scraped.
+/// Returns a series with the labels added by scraping.
 fn series(labels: &str, (series, values): (&str, &str)) -> Value {
     let (name, own) = series.split_once('{').unwrap();
     let own = own.trim_end_matches('}');
@@ -119,7 +119,7 @@ fn case(input: &[Value], firing: &str) -> Value {
         {"expr": firing, "eval_time": "120m", "exp_samples": samples}]})
 }
 
-/// Two rules in two namespaces become two alerts, and each says where.
+/// Violations of two rules in two namespaces cause two alerts with their locations.
 fn where_it_is(labels: &str) -> Value {
     let input = [(CHANGE, "7x115 9x5"), (BY_RULE, "7x115 8x5"), (OTHER_RULE, "_x115 1x5")];
     let input: Vec<Value> = input.iter().map(|known| series(labels, *known)).collect();
@@ -130,7 +130,7 @@ fn where_it_is(labels: &str) -> Value {
         {"expr": firing, "eval_time": "120m", "exp_samples": [sample("bank", "s"), sample("shop", "r")]}]})
 }
 
-/// All cases for a kaudit that is scraped with these labels.
+/// Returns all cases for a kaudit that is scraped with these labels.
 fn cases(labels: &str) -> Vec<Value> {
     let changed = CASES.iter().map(|(changes, firing)| {
         let same = QUIET.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
@@ -144,21 +144,21 @@ fn is_metric(name: &str) -> bool {
     METRICS.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
 }
 
-/// Runs promtool, which must be content.
+/// Runs promtool, which must succeed.
 fn promtool(arguments: &[&str], file: &std::path::Path) {
     let output = Command::new(tool(Tool::Promtool).unwrap()).args(arguments).arg(file).output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[tokio::test]
-async fn each_alert_fires_when_it_should_and_no_other() {
+async fn each_alert_fires_only_when_it_should() {
     if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
         return;
     }
     let enabled = "prometheusRule.enabled=true";
     for (settings, labels) in [
-        // As the ServiceMonitor has it scraped, and as any other configuration may.
+        // With the labels of the ServiceMonitor, and of any other configuration.
         (&[enabled, "serviceMonitor.enabled=true"][..], r#"namespace="kaudit",job="kaudit",pod="a",instance="b""#),
         (&[enabled], r#"job="any",instance="b""#),
     ] {
@@ -171,7 +171,7 @@ async fn each_alert_fires_when_it_should_and_no_other() {
         let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": cases(labels)});
         let tests_file = folder.path().join("tests.yaml");
         std::fs::write(&tests_file, tests.to_string()).unwrap();
-        // promtool runs them where its own folder is.
+        // promtool resolves paths relative to the file.
         promtool(&["test", "rules"], &tests_file);
 
         let alerts = rules["groups"][0]["rules"].as_array().unwrap();
@@ -190,7 +190,7 @@ async fn each_alert_fires_when_it_should_and_no_other() {
 }
 
 #[tokio::test]
-async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
+async fn alerts_can_be_disabled_and_have_labels_and_thresholds() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -231,14 +231,14 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
     assert!(!["runbook_url", "page:", "cluster:"].iter().any(|name| bare.text.contains(name)), "{}", bare.text);
 }
 
-/// The dashboard of a release.
+/// Returns the dashboard of a release.
 fn dashboard(rendered: &Rendered) -> Value {
     let map = rendered.of_kinds(&["ConfigMap"]).find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
     serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap()
 }
 
-/// What Grafana asks, with its variables filled in.
+/// Returns the queries of Grafana, with its variables filled in.
 fn questions(dashboard: &Value) -> Vec<String> {
     let targets = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
     let filled = |target: &Value| {
@@ -255,7 +255,7 @@ fn questions(dashboard: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn prometheus_understands_what_the_dashboard_asks() {
+async fn prometheus_accepts_the_queries_of_the_dashboard() {
     if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The walk of one object: seen, judged, told, mended, deleted.
+//! The lifecycle of one object: seen, evaluated, recorded, fixed, deleted.
 
 use std::sync::Mutex;
 
@@ -28,7 +28,7 @@ async fn a_violation_appears_and_is_resolved_once() {
     let namespace = plane.temp_namespace("walk").await.unwrap();
     let directory = policies(&[("demo.rego", BAD_LABEL)]);
     let paths = ["--policies", directory.path().to_str().unwrap()];
-    // Whose Events these are is told by the Audit's name.
+    // The name of the Audit identifies the writer of these Events.
     let recording = [paths[0], paths[1], "--record=events", "--audit-name", &namespace];
     let kaudit = Running::start(&plane.kubeconfig(), &recording).await;
     kaudit.ready().await;
@@ -48,7 +48,7 @@ async fn a_violation_appears_and_is_resolved_once() {
         reasons.sort();
         (reasons.len() == number).then_some(reasons)
     };
-    // What is over before its Event was written has none.
+    // A violation that is resolved before its Event is written has none.
     assert_eq!(wait_for("an Event", || events(1)).await, ["PolicyViolation"]);
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad-"]).await.unwrap();
     wait_for("its end", || async { results_in(&kaudit.status(), &namespace).is_empty().then_some(()) }).await;
@@ -61,7 +61,7 @@ async fn a_violation_appears_and_is_resolved_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outside_a_pod_the_long_run_writes_nothing_and_says_so() {
+async fn outside_a_pod_the_long_run_records_nothing_by_default() {
     if !kaudit_controlplane::require() {
         return;
     }
@@ -69,7 +69,7 @@ async fn outside_a_pod_the_long_run_writes_nothing_and_says_so() {
     let namespace = plane.temp_namespace("trial").await.unwrap();
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
-    // Other tests record what their policies find in every namespace.
+    // Other tests record results in every namespace.
     let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
     let policies = directory.path().to_str().unwrap();
     let lines = |more: &[&str], last: &str| {
@@ -90,12 +90,12 @@ async fn outside_a_pod_the_long_run_writes_nothing_and_says_so() {
     assert_eq!(written, "");
 
     let (_program, log) = lines(&["--record=events,status"], "marked yes");
-    let said = format!("Recording Events, the status of PolicyExceptions and the Audit default/{namespace}");
-    assert!(log.contains(&said) && !log.contains("Recording nothing"), "{log}");
+    let message = format!("Recording Events, the status of PolicyExceptions and the Audit default/{namespace}");
+    assert!(log.contains(&message) && !log.contains("Recording nothing"), "{log}");
 }
 
 #[tokio::test]
-async fn a_directory_with_nothing_in_it_is_enough_for_a_verdict() {
+async fn an_empty_directory_is_enough_for_a_verdict() {
     if !kaudit_controlplane::require() {
         return;
     }
@@ -113,6 +113,6 @@ async fn a_directory_with_nothing_in_it_is_enough_for_a_verdict() {
     let external = found.iter().find(|result| result["rule"] == "deny_external_ips").unwrap();
     assert_eq!(external["source"]["file"], "builtin/services.rego");
     assert_eq!(ended.status.code(), Some(1));
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.starts_with("note: checking with the builtin library") && said.lines().count() == 1, "{said}");
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert!(message.starts_with("note: checking with the builtin library") && message.lines().count() == 1, "{message}");
 }

@@ -1,4 +1,4 @@
-//! A real browser: headless Chromium, by W3C's `WebDriver` protocol.
+//! A real browser: headless Chromium, controlled by W3C's `WebDriver` protocol.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::support::PATIENCE;
 
-/// The keys that the tests press, as `WebDriver` encodes them.
+/// Keys used by the tests, as encoded by `WebDriver`.
 pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
 
-/// What judges accessibility, as `.ci/browser` installs it.
+/// axe-core, which checks accessibility, as installed by `.ci/browser`.
 const AXE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../tools/axe/node_modules/axe-core/axe.min.js");
 
-/// Whether there is a browser, and axe-core; without them, tests of the page are skipped, and fail in CI.
+/// Whether a browser and axe-core are installed; without them, tests of the page are skipped, and fail in CI.
 pub(crate) fn require_browser() -> bool {
     let version = Command::new("chromedriver").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let there = version.is_ok_and(|status| status.success()) && std::path::Path::new(AXE).exists();
@@ -32,17 +32,17 @@ pub(crate) fn require_browser() -> bool {
     there
 }
 
-/// A window of a browser with a profile of its own. It ends with the test, however that ends.
+/// A browser window with its own profile. It is closed at the end of the test, also on failure.
 pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// What the browser writes.
+    /// The profile directory of the browser.
     profile: TempDir,
 }
 
 impl Browser {
-    /// Opens a window of this width, in which scripts run or not.
+    /// Opens a window of this width, with scripts enabled or not.
     pub(crate) fn open(width: u32, scripts: bool) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut driver = Command::new("chromedriver")
@@ -53,25 +53,25 @@ impl Browser {
             .spawn()
             .unwrap();
         let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-        // Whole before anything can panic: what was started is ended with it.
+        // Constructed before anything can panic, so that the process is ended when it is dropped.
         let mut browser = Self { driver, port: 0, session: String::new(), profile };
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         for line in lines {
             if let Some((_, port)) = line.split_once("started successfully on port ") {
                 browser.port = port.trim_end_matches('.').parse().unwrap();
                 break;
             }
-            said.push(line);
+            output.push(line);
         }
-        assert_ne!(browser.port, 0, "{said:#?}");
+        assert_ne!(browser.port, 0, "{output:#?}");
         let directory = browser.profile.path().display();
         let arguments = [
             "--headless=new".to_owned(),
-            // Containers allow no namespaces of their own.
+            // Containers do not allow the sandbox's namespaces.
             "--no-sandbox".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--disable-gpu".to_owned(),
-            // Text in shades of one colour, whatever the screen: pictures of it are small.
+            // Grayscale text on any screen, which makes pictures small.
             "--disable-lcd-text".to_owned(),
             "--disable-background-networking".to_owned(),
             format!("--window-size={width},1200"),
@@ -95,12 +95,12 @@ impl Browser {
         self.command("url", &json!({"url": url}));
     }
 
-    /// Returns the URL of what is shown.
+    /// Returns the current URL.
     pub(crate) fn url(&self) -> String {
         self.evaluate("return location.href").as_str().unwrap().to_owned()
     }
 
-    /// Returns what a script in the page returns; this works also where the page may run none.
+    /// Returns the result of a script in the page; also works where the page may not run scripts.
     pub(crate) fn evaluate(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({"script": script, "args": []}))
     }
@@ -114,17 +114,17 @@ impl Browser {
         }
     }
 
-    /// Returns the text of what is shown.
+    /// Returns the visible text.
     pub(crate) fn text(&self) -> String {
         self.evaluate("return document.body.innerText").as_str().unwrap_or_default().to_owned()
     }
 
-    /// Makes the window so many pixels wide.
+    /// Sets the width of the window in pixels.
     pub(crate) fn resize(&self, width: u32) {
         self.command("window/rect", &json!({"width": width, "height": 1_200}));
     }
 
-    /// Shows the page in so many pixels, whatever the window, without scroll bars.
+    /// Sets the size of the page in pixels, independent of the window, without scroll bars.
     pub(crate) fn view(&self, width: u32, height: u32) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         let bars = json!({"hidden": true});
@@ -134,20 +134,20 @@ impl Browser {
         }
     }
 
-    /// Returns what is shown as PNG.
+    /// Returns a screenshot as PNG.
     pub(crate) fn picture(&self) -> Vec<u8> {
         let params = json!({"format": "png", "optimizeForSpeed": false});
         let shot = self.command("goog/cdp/execute", &json!({"cmd": "Page.captureScreenshot", "params": params}));
         BASE64.decode(shot["data"].as_str().unwrap().as_bytes()).unwrap()
     }
 
-    /// Has the page shown as somebody sees it who prefers `dark` or `light`.
+    /// Sets the preferred colour scheme, `dark` or `light`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.command("goog/cdp/execute", &json!({"cmd": "Emulation.setEmulatedMedia", "params": media}));
     }
 
-    /// Returns what WCAG 2.2 (A and AA) and good practice have against what is shown, according to axe-core.
+    /// Returns the violations of WCAG 2.2 (A and AA) and best practices that axe-core finds.
     pub(crate) fn accessibility_violations(&self) -> Value {
         self.evaluate(&std::fs::read_to_string(AXE).unwrap());
         self.evaluate(
@@ -167,13 +167,13 @@ impl Browser {
         self.command("actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]}));
     }
 
-    /// Returns the messages of the console since this was asked last.
+    /// Returns the console messages since the last call.
     pub(crate) fn console(&self) -> Vec<String> {
         let log = self.command("se/log", &json!({"type": "browser"}));
         log.as_array().unwrap().iter().map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// Returns the URLs of the web that were asked for since this was asked last; a new window has some of its own beside.
+    /// Returns the URLs requested since the last call; a new window also makes requests of its own.
     pub(crate) fn requests(&self) -> Vec<String> {
         let log = self.command("se/log", &json!({"type": "performance"}));
         let sent = |entry: &Value| {
@@ -223,7 +223,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // Ends the browser, which is a child of the driver.
+            // Ends the browser, a child of the driver.
             drop(self.request("DELETE", &format!("/session/{}", self.session), ""));
         }
         drop(self.driver.kill());

@@ -1,4 +1,4 @@
-//! Policies that are published as a bundle, and followed by a run that lasts.
+//! Policies published as a bundle and followed by a long run.
 
 use std::{fs, path::Path};
 
@@ -39,7 +39,7 @@ async fn until_bundle(kaudit: &Running, what: &str, is: impl Fn(&Value) -> bool)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bundle_is_followed_and_the_last_good_one_stays() {
+async fn a_bundle_is_followed_and_the_last_valid_one_stays() {
     if !require() || !require_tool(Tool::Registry) {
         return;
     }
@@ -60,7 +60,7 @@ async fn a_bundle_is_followed_and_the_last_good_one_stays() {
     let once = run(&config, &[&["check", "--once", "-o", "json"], &policies[..]].concat()).await;
     assert_eq!(messages(&once.json(), &namespace), ["the second"], "{}", once.stderr);
 
-    // One that does not load leaves the other in force, and says so.
+    // A bundle that does not load leaves the previous one in force and is named.
     let broken = publish(&config, &reference, "package own\n\ndeny[").await;
     until_bundle(&kaudit, "the broken bundle to be named", |bundle| {
         bundle["digest"] == *second && bundle["stale"].as_str().is_some_and(|why| why.contains(&broken))

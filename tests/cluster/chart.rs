@@ -1,4 +1,4 @@
-//! The chart: what it renders is right, and the rights it grants are those that are needed, no more and no fewer.
+//! The chart: its rendered objects are valid, and it grants exactly the rights that are needed.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit")
 }
 
-/// Runs helm with nothing of the settings of whoever runs the tests.
+/// Runs helm without the user's settings.
 async fn helm(arguments: &[&str]) -> Ended {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let helm = move || {
@@ -36,7 +36,7 @@ async fn helm(arguments: &[&str]) -> Ended {
     tokio::task::spawn_blocking(helm).await.unwrap()
 }
 
-/// What a release renders.
+/// The rendered objects of a release.
 pub(crate) struct Rendered {
     pub(crate) text: String,
     objects: Vec<Value>,
@@ -61,7 +61,7 @@ impl Rendered {
         self.of_kinds(&[kind]).next().unwrap()["metadata"]["name"].as_str().unwrap()
     }
 
-    /// What the container is started with, but with policies and an address that this machine has.
+    /// Returns the arguments of the container, but with local policies and a local address.
     pub(crate) fn arguments(&self, policies: &str) -> Vec<String> {
         let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
         let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
@@ -76,7 +76,7 @@ impl Rendered {
         arguments
     }
 
-    /// Checks all of it with the server's schemas, and creates what gives rights.
+    /// Validates all objects with the server's schemas, and creates the RBAC objects.
     pub(crate) async fn install(&self, plane: &ControlPlane) {
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");
@@ -88,7 +88,7 @@ impl Rendered {
         plane.apply(&objects.join("\n---\n")).await.unwrap();
     }
 
-    /// The objects that give kaudit its own rights, without the roles that are part of those of teams.
+    /// Returns the RBAC objects of kaudit itself, without the roles that are aggregated for teams.
     fn own_rights(&self) -> impl Iterator<Item = &Value> {
         let aggregated = |object: &Value| {
             let labels = object["metadata"]["labels"].as_object();
@@ -100,13 +100,13 @@ impl Rendered {
             .filter(move |object| kinds.iter().any(|kind| object["kind"] == *kind) && !aggregated(object))
     }
 
-    /// Each single right of kaudit itself.
+    /// Returns each single right of kaudit itself.
     fn grants(&self) -> Vec<Grant> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let texts = |value: &Value| value.as_array().unwrap().iter().map(text).collect::<Vec<_>>();
         let mut grants = Vec::new();
         for role in self.own_rights() {
-            // A binding has none.
+            // A binding has no rules.
             for rule in role["rules"].as_array().into_iter().flatten() {
                 for group in texts(&rule["apiGroups"]) {
                     for resource in texts(&rule["resources"]) {
@@ -127,7 +127,7 @@ impl Rendered {
     }
 }
 
-/// One right in one namespace, or in the cluster if that is empty.
+/// One right in one namespace, or in the cluster if the namespace is empty.
 #[derive(Debug)]
 struct Grant {
     namespace: String,
@@ -142,7 +142,7 @@ impl Grant {
             "" => record.resource.clone(),
             subresource => format!("{}/{subresource}", record.resource),
         };
-        // Who creates an object by a patch needs both rights; the log names only the patch.
+        // Creating an object by a patch needs both rights; the log only names the patch.
         let creates = self.verb == "create" && record.verb == "patch" && record.code == 201;
         (self.namespace.is_empty() || self.namespace == record.namespace)
             && (self.group == "*" || self.group == record.api_group)
@@ -152,13 +152,13 @@ impl Grant {
     }
 }
 
-/// Checks that no request of `user` was refused and that each right was used.
+/// Asserts that no request of `user` was refused and that each right was used.
 fn assert_rights_fit(requests: &[AuditRecord], user: &str, grants: &[Grant]) {
     let own: Vec<_> = requests.iter().filter(|record| record.user == user).collect();
     let refused: Vec<_> = own.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     assert!(!grants.is_empty());
-    // The shared cluster has no PolicyExceptions; `rights` shows that this right is needed where there are some.
+    // The shared cluster has no PolicyExceptions; `rights` tests that this right is needed.
     let usable = grants.iter().filter(|grant| grant.resource != "policyexceptions/status");
     let unused: Vec<_> = usable.filter(|grant| !own.iter().any(|record| grant.is_used_by(record))).collect();
     assert!(unused.is_empty(), "granted and never used: {unused:#?}");
@@ -181,7 +181,7 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
         (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
         (
-            // helm splits lists at commas, other than those that are escaped.
+            // helm splits lists at unescaped commas.
             &["namespaces={shop}", r"policies.cluster={gatekeeper,configmaps=opa\,team=a}"],
             &["-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:configmaps=opa,team=a"],
         ),
@@ -210,17 +210,17 @@ async fn count_of_events(plane: &ControlPlane, namespace: &str, reason: &str) ->
     plane.kubectl(&events).await.unwrap().lines().count()
 }
 
-/// Makes a violation in `namespace`, waits until it is told, mends it, and waits for that. What is over before its Event
-/// was written has none.
-async fn violate_and_mend(plane: &ControlPlane, kaudit: &Running, namespace: &str, mark: &str) {
+/// Creates a violation in `namespace`, waits for its Event, fixes it, and waits for the second Event. A violation that
+/// is resolved before its Event is written has none.
+async fn violate_and_fix(plane: &ControlPlane, kaudit: &Running, namespace: &str, mark: &str) {
     plane.kubectl(&["-n", namespace, "create", "configmap", "one"]).await.unwrap();
     let steps = [(format!("{mark}=yes"), 1, "PolicyViolation"), (format!("{mark}-"), 0, "PolicyResolved")];
     for (label, violations, reason) in steps {
         plane.kubectl(&["-n", namespace, "label", "configmap", "one", &label]).await.unwrap();
         let seen = || async { (results_in(&kaudit.status(), namespace).len() == violations).then_some(()) };
         wait_for(&format!("{violations} violations in {namespace}"), seen).await;
-        let told = || async { (count_of_events(plane, namespace, reason).await == 1).then_some(()) };
-        wait_for(&format!("the Event {reason}"), told).await;
+        let recorded = || async { (count_of_events(plane, namespace, reason).await == 1).then_some(()) };
+        wait_for(&format!("the Event {reason}"), recorded).await;
     }
     assert_eq!(count_of_events(plane, namespace, "PolicyViolation").await, 1);
 }
@@ -232,7 +232,7 @@ async fn until_status_is_written(plane: &ControlPlane, namespace: &str, name: &s
 }
 
 #[tokio::test]
-async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_used() {
+async fn the_chart_grants_exactly_the_rights_for_the_whole_cluster() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -251,7 +251,7 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
     kaudit.ready().await;
-    violate_and_mend(plane, &kaudit, &shop, &shop).await;
+    violate_and_fix(plane, &kaudit, &shop, &shop).await;
     until_status_is_written(plane, &release, "kaudit").await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
@@ -260,7 +260,7 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
 }
 
 #[tokio::test]
-async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
+async fn the_chart_grants_exactly_the_rights_for_shards() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -268,7 +268,7 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     establish_audits(plane).await;
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let shop = plane.temp_namespace("shop").await.unwrap();
-    // Reports have a test of their own, where their API is.
+    // Reports are tested separately, with their API.
     let rendered = render(&release, &["shards=2", "record={events,status}"]).await;
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
@@ -278,7 +278,7 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     let position = plane.audit_position().unwrap();
     let mut shards = Vec::new();
     for pod in 0..2 {
-        // What a pod's name says.
+        // As derived from the pod's name.
         let shard = |argument: &String| argument.replace("=auto/", &format!("={pod}/"));
         let own: Vec<_> = arguments.iter().map(shard).collect();
         assert_ne!(own, arguments);
@@ -291,8 +291,8 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     }
     plane.kubectl(&["-n", &shop, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{shop}=yes")]).await.unwrap();
-    let told = || async { (count_of_events(plane, &shop, "PolicyViolation").await == 1).then_some(()) };
-    wait_for("the Event", told).await;
+    let recorded = || async { (count_of_events(plane, &shop, "PolicyViolation").await == 1).then_some(()) };
+    wait_for("the Event", recorded).await;
     for (number, shard) in shards.into_iter().enumerate() {
         until_status_is_written(plane, &release, &format!("kaudit-{number}")).await;
         assert_eq!(shard.stop().await, Some(0));
@@ -301,7 +301,7 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
 }
 
-/// More violations of one object than there may be Events of it.
+/// Returns a policy with more violations of one object than may have Events.
 fn flood(mark: &str) -> String {
     format!(
         r#"
@@ -315,7 +315,7 @@ deny contains sprintf("number %v", [number]) if {{
 }
 
 #[tokio::test]
-async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used() {
+async fn with_namespaces_the_chart_grants_exactly_the_rights_without_cluster_roles() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -324,7 +324,7 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let (shop, bank) = (plane.temp_namespace("shop").await.unwrap(), plane.temp_namespace("bank").await.unwrap());
     let namespaces = format!("namespaces={{{shop},{bank}}}");
-    // Slow enough that Events wait.
+    // Slow enough that Events have to wait.
     let rendered =
         render(&release, &[&namespaces, "record={events,status}", "extraArgs={--events-per-second=5}"]).await;
     assert_eq!(rendered.of_kinds(&["ClusterRole", "ClusterRoleBinding"]).count(), 0);
@@ -338,12 +338,12 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
     kaudit.ready().await;
     for namespace in [&shop, &bank] {
-        violate_and_mend(plane, &kaudit, namespace, &shop).await;
+        violate_and_fix(plane, &kaudit, namespace, &shop).await;
     }
     until_status_is_written(plane, &release, "kaudit").await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
-    // What is not written is summed up in one Event.
+    // Violations without Events are summed up in one Event.
     plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{release}=flood")]).await.unwrap();
     let pending = || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending > 20) };
     wait_for("Events that wait", pending).await;
@@ -353,14 +353,14 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     wait_for("the Event of the broken policy", refused).await;
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(count_of_events(plane, &shop, "EventsDropped").await, 1);
-    // The one before, and as many as one object may have.
-    let told = count_of_events(plane, &shop, "PolicyViolation").await;
-    assert!((24..30).contains(&told), "{told}");
+    // The earlier one, and as many as one object may have.
+    let recorded = count_of_events(plane, &shop, "PolicyViolation").await;
+    assert!((24..30).contains(&recorded), "{recorded}");
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
 }
 
 #[tokio::test]
-async fn the_rights_for_reports_are_enough_and_all_are_used() {
+async fn the_chart_grants_exactly_the_rights_for_reports() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -380,7 +380,7 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let position = plane.audit_position().unwrap();
         let kinds = if scope.is_empty() { ["configmap", "clusterrole"].as_slice() } else { &["configmap"] };
-        // Reports on a namespaced and on a cluster-scoped object come, and go.
+        // Reports on a namespaced and on a cluster-scoped object are created and deleted.
         for label in [format!("{first}=yes"), format!("{first}-")] {
             for kind in kinds {
                 let name = if *kind == "configmap" { "one" } else { "view" };
@@ -389,8 +389,8 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
             let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
             kaudit.ready().await;
             let wanted = if label.ends_with('-') { 0 } else { kinds.len() };
-            let standing = || async { (kaudit.status()["results"].as_array()?.len() == wanted).then_some(()) };
-            wait_for(&format!("{wanted} violations"), standing).await;
+            let all_open = || async { (kaudit.status()["results"].as_array()?.len() == wanted).then_some(()) };
+            wait_for(&format!("{wanted} violations"), all_open).await;
             let resources = if scope.is_empty() { "reports,clusterreports" } else { "policyreports" };
             let list = ["-n", &first, "get", resources, "-o", "name"];
             let reports = async || plane.kubectl(&list).await.unwrap().lines().count();
@@ -404,7 +404,7 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
 }
 
 #[tokio::test]
-async fn who_reaches_what() {
+async fn ports_are_reachable_as_configured() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -414,7 +414,7 @@ async fn who_reaches_what() {
         let rendered = render("kaudit", &[settings, &["ui.enabled=true"]].concat()).await;
         let one = |kind: &'static str| rendered.of_kinds(&[kind]).next().unwrap();
         let container = &one("Deployment")["spec"]["template"]["spec"]["containers"][0];
-        // The status is on no port that a Service or another pod could reach.
+        // No Service or other pod can reach the port of the status.
         for argument in [format!("--listen-status={loopback}:8081"), format!("--listen-ui={loopback}:8082")] {
             assert!(container["args"].as_array().unwrap().contains(&argument.into()), "{container}");
         }
@@ -437,7 +437,7 @@ async fn who_reaches_what() {
 }
 
 #[tokio::test]
-async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
+async fn parts_of_the_library_can_be_combined_with_other_policies() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -468,12 +468,12 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
     }
 }
 
-/// The first object of a kind.
+/// Returns the first object of a kind.
 fn first<'r>(rendered: &'r Rendered, kind: &str) -> &'r Value {
     rendered.objects.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
 }
 
-/// Has helm refuse settings; returns what it says.
+/// Returns helm's error for invalid settings.
 async fn refused(settings: &[&str]) -> String {
     let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let ended = helm(&[&["template", "kaudit", chart().to_str().unwrap()][..], &settings].concat()).await;
@@ -482,7 +482,7 @@ async fn refused(settings: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn rules_and_namespaces_are_chosen_by_values() {
+async fn values_configure_rules_and_namespaces() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -526,7 +526,7 @@ async fn rules_and_namespaces_are_chosen_by_values() {
 }
 
 #[tokio::test]
-async fn pods_have_additional_volumes_and_are_spread() {
+async fn pods_have_extra_volumes_and_are_spread() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -586,7 +586,7 @@ async fn the_page_has_routes_only_with_tokens() {
     assert!(file(&rendered).contains("externalURL: \"https://kaudit.example.com\""), "{}", file(&rendered));
     assert!(file(&rendered).contains("cluster: \"prod\""), "{}", file(&rendered));
 
-    // Whoever serves the page to people need not be allowed to read the metrics, and the other way round.
+    // Access to the page does not grant access to the metrics, and vice versa.
     let from = ["networkPolicy.from[0].podSelector.matchLabels.app=prometheus"];
     let ui_from = ["networkPolicy.uiFrom[0].podSelector.matchLabels.app=ingress"];
     for (settings, page) in [([&from[..], &ui_from].concat(), "ingress"), (from.to_vec(), "prometheus")] {
@@ -606,13 +606,13 @@ async fn the_page_has_routes_only_with_tokens() {
         ([&token[..], &route[..1]].concat(), "parentRefs"),
         ([&token[..], &ingress, &["shards=2"]].concat(), "exclude shards"),
     ] {
-        let told = refused(&settings).await;
-        assert!(told.contains(why), "{told}");
+        let recorded = refused(&settings).await;
+        assert!(recorded.contains(why), "{recorded}");
     }
 }
 
 #[tokio::test]
-async fn optional_objects_pass_the_schemas_of_the_server() {
+async fn optional_objects_match_the_server_schemas() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -642,7 +642,7 @@ async fn optional_objects_pass_the_schemas_of_the_server() {
 }
 
 #[tokio::test]
-async fn the_report_kinds_are_installed_if_wanted_and_kept() {
+async fn report_crds_are_installed_on_request_and_kept() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -662,7 +662,7 @@ async fn the_report_kinds_are_installed_if_wanted_and_kept() {
 }
 
 #[tokio::test]
-async fn bundles_have_what_it_takes_to_read_and_verify_them() {
+async fn bundles_have_credentials_and_keys() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -692,7 +692,7 @@ async fn bundles_have_what_it_takes_to_read_and_verify_them() {
 }
 
 #[tokio::test]
-async fn bundles_are_verified_by_an_identity_that_is_named_as_a_whole() {
+async fn bundles_are_verified_by_a_complete_identity() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -744,7 +744,7 @@ async fn bundles_are_verified_by_an_identity_that_is_named_as_a_whole() {
 }
 
 #[tokio::test]
-async fn exceptions_among_the_values_are_read_by_kaudit() {
+async fn exceptions_in_the_values_are_loaded() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -819,7 +819,7 @@ async fn the_chart_is_clean_and_refuses_unknown_values() {
 }
 
 #[tokio::test]
-async fn namespaces_are_in_metrics_where_their_readers_are_limited_or_the_operator_says_so() {
+async fn metrics_have_namespaces_only_if_access_is_limited_or_requested() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -842,7 +842,7 @@ async fn namespaces_are_in_metrics_where_their_readers_are_limited_or_the_operat
 }
 
 #[tokio::test]
-async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
+async fn rendered_objects_pass_the_builtin_policies() {
     if !require_tool(Tool::Helm) {
         return;
     }
@@ -870,7 +870,7 @@ async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
 }
 
 #[tokio::test]
-async fn teams_may_read_what_is_written_about_them() {
+async fn teams_may_read_records_about_their_objects() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -879,7 +879,7 @@ async fn teams_may_read_what_is_written_about_them() {
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let rendered = render(&release, &["rbac.aggregateToEdit=true"]).await;
     rendered.install(&plane).await;
-    // The control plane of tests has no controller that aggregates roles, so users are bound to the parts.
+    // The test control plane has no controller that aggregates roles, so users are bound to the parts.
     for (role, aggregate) in [("view", "view"), ("edit", "edit")] {
         let name = format!("{}-{role}", rendered.name("ServiceAccount"));
         let mut roles = rendered.of_kinds(&["ClusterRole"]);
@@ -903,7 +903,7 @@ async fn teams_may_read_what_is_written_about_them() {
         ("edit", "patch", "audits.kaudit.dev", "no"),
     ] {
         let user = format!("--as=system:serviceaccount:{release}:{role}");
-        // kubectl fails where the answer is no.
+        // kubectl fails if the answer is no.
         let answer = plane.kubectl(&["-n", &release, "auth", "can-i", verb, resource, &user]).await;
         assert_eq!(answer.is_ok(), expected == "yes", "{role} {verb} {resource}: {answer:?}");
     }
@@ -915,7 +915,7 @@ async fn teams_may_read_what_is_written_about_them() {
 }
 
 #[tokio::test]
-async fn the_commands_in_the_notes_are_ones_that_kubectl_takes() {
+async fn commands_in_the_notes_are_valid() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -949,7 +949,7 @@ async fn the_commands_in_the_notes_are_ones_that_kubectl_takes() {
         assert_eq!(notes.contains("Open the page at "), has_page, "{notes}");
         assert_eq!(notes.contains(":8082"), has_page, "{notes}");
         for command in commands {
-            // As a shell splits these: the only quotes are those around a path.
+            // Split like a shell: the only quotes are those around a path.
             let quoted = command.split('\'').enumerate();
             let words =
                 quoted.flat_map(|(index, part)| if index % 2 == 0 { part.split(' ').collect() } else { vec![part] });
@@ -961,7 +961,7 @@ async fn the_commands_in_the_notes_are_ones_that_kubectl_takes() {
                 words
             });
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            // What is not installed is not found; whatever else fails is wrong with the command.
+            // A resource that is not installed is not found; any other error is a wrong command.
             if let Err(error) = plane.kubectl(&words).await {
                 let text = format!("{error:#}");
                 let is_absent = text.contains("NotFound") || text.contains("doesn't have a resource type");

@@ -12,7 +12,7 @@ use crate::{
     support::{policies, run},
 };
 
-/// Writes a kubeconfig with two contexts of the shared cluster and one of a server that does not answer.
+/// Writes a kubeconfig with two contexts of the shared cluster and one of a server that does not respond.
 fn contexts(folder: &TempDir, kubeconfig: PathBuf) -> PathBuf {
     let mut config = Kubeconfig::read_from(kubeconfig).unwrap();
     let (context, mut cluster) = (config.contexts[0].clone(), config.clusters[0].clone());
@@ -34,7 +34,7 @@ fn contexts(folder: &TempDir, kubeconfig: PathBuf) -> PathBuf {
 }
 
 #[tokio::test]
-async fn several_clusters_have_one_result_that_names_them() {
+async fn several_clusters_have_one_result_with_their_names() {
     if !require() {
         return;
     }
@@ -61,7 +61,7 @@ async fn several_clusters_have_one_result_that_names_them() {
     assert!(text.stdout.contains(&format!("green: {namespace}")), "{text:?}");
     assert!(text.stdout.contains(&format!("green: ConfigMap {namespace}/one")), "{text:?}");
 
-    // A baseline of both knows the violations of each.
+    // A baseline of both contains the violations of each.
     let baseline = folder.path().join("baseline.json");
     let baseline = baseline.to_str().unwrap();
     let written =
@@ -84,7 +84,7 @@ async fn several_clusters_have_one_result_that_names_them() {
 }
 
 #[tokio::test]
-async fn several_clusters_are_refused_where_one_is_meant() {
+async fn several_clusters_are_rejected_where_one_is_required() {
     if !require() {
         return;
     }

@@ -1,5 +1,5 @@
-//! The promise of convergence: when the cluster is quiet, the live verdicts equal those of a fresh audit, and the
-//! Events have told each appearance and each end once.
+//! Convergence: on a quiet cluster, the live verdicts equal those of a fresh audit, and the Events have recorded each
+//! new and each resolved violation once.
 
 use std::{
     cell::RefCell,
@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::{
     support::{Running, policies, wait_for},
-    truth::{Telling, Truth, policy_arguments, told},
+    truth::{EventOrder, Truth, policy_arguments, violation_events},
     writer::{POLICY, Writer, seed, size},
 };
 
 const NAMESPACES: usize = 50;
 const OBJECTS: usize = 2_000;
 const WRITES_AT_A_TIME: usize = 8;
-/// Operations a second; half of what the server can do here.
+/// Operations per second; half of the server's capacity here.
 const WRITES_PER_SECOND: u64 = 100;
 
 const CRDS: &str = r"
@@ -43,7 +43,7 @@ spec:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
+async fn live_verdicts_converge_to_a_fresh_audit() {
     if !kaudit_controlplane::require() {
         return;
     }
@@ -66,7 +66,7 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
         client: client.clone(),
         arguments: policy_arguments(directory.path()),
         namespaces: Vec::new(),
-        telling: Telling::ByTurns,
+        event_order: EventOrder::ByTurns,
         reports: false,
     };
     let paths = truth.arguments.clone();
@@ -74,9 +74,9 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     truth.gate(&kaudit).await;
     let expected = OBJECTS.div_ceil(3);
-    wait_for("every violation at the gate", || async { (told(&client, &[]).await.len() >= expected).then_some(()) })
+    wait_for("every violation at the gate", || async { (violation_events(&client, &[]).await.len() >= expected).then_some(()) })
         .await;
-    let first = told(&client, &[]).await;
+    let first = violation_events(&client, &[]).await;
     assert_eq!((first.len(), first.values().map(Vec::len).sum::<usize>()), (expected, expected), "each exactly once");
 
     let random = RefCell::new(fastrand::Rng::with_seed(seed));
@@ -97,8 +97,8 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
     let held_back: Vec<_> = metrics.lines().filter(|line| line.starts_with("kaudit_recorder_drops_total{")).collect();
     assert!(held_back.is_empty(), "{held_back:?}");
 
-    // The same while kaudit is ended in good order and is killed.
-    truth.telling = Telling::ButFor(1);
+    // The same while kaudit is stopped gracefully and killed.
+    truth.event_order = EventOrder::ButFor(1);
     let restarts = async {
         assert_eq!(kaudit.stop().await, Some(0));
         let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;

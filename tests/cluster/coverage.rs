@@ -1,4 +1,4 @@
-//! What is read, what is not, and whether that is said.
+//! Coverage: kinds that are read, kinds that are not, and how both are reported.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn until_state(kaudit: &Running, (group, resource): (&str, &str), state: &
 }
 
 #[tokio::test]
-async fn a_kind_joins_when_its_crd_comes_and_takes_its_verdicts_with_it_when_that_goes() {
+async fn kinds_and_their_verdicts_follow_their_crd() {
     if !require() {
         return;
     }
@@ -53,7 +53,7 @@ async fn a_kind_joins_when_its_crd_comes_and_takes_its_verdicts_with_it_when_tha
 }
 
 #[tokio::test]
-async fn a_forbidden_kind_is_named_and_joins_when_the_right_is_given() {
+async fn a_forbidden_kind_is_named_and_joins_when_permitted() {
     if !require() {
         return;
     }
@@ -128,7 +128,7 @@ async fn until_announced(plane: &ControlPlane, group: &str) {
 }
 
 #[tokio::test]
-async fn an_aggregated_api_that_is_down_costs_only_its_own_kinds() {
+async fn an_unavailable_aggregated_api_affects_only_its_own_kinds() {
     if !require() {
         return;
     }
@@ -166,7 +166,7 @@ async fn an_aggregated_api_that_is_down_costs_only_its_own_kinds() {
 }
 
 #[tokio::test]
-async fn a_kind_is_read_in_a_version_its_group_does_not_prefer_and_both_ways_of_discovery_agree() {
+async fn kinds_in_non_preferred_versions_are_read_with_both_discovery_apis() {
     if !require() {
         return;
     }
@@ -189,7 +189,7 @@ async fn a_kind_is_read_in_a_version_its_group_does_not_prefer_and_both_ways_of_
 
     plane.apply(DOWN).await.unwrap();
     until_announced(&plane, "down.example.com").await;
-    // As kaudit asks: kube's own client tries a group that is down for minutes.
+    // Uses kaudit's discovery: kube's own client retries a group that is down for minutes.
     let access = Access { kubeconfig: Some(plane.kubeconfig()), ..Access::default() };
     let client = Clients::new(&access).await.unwrap().plain;
     let aggregated = kaudit::source::discovery::Discovery::new(client.clone()).discover().await.unwrap();
@@ -204,7 +204,7 @@ async fn a_kind_is_read_in_a_version_its_group_does_not_prefer_and_both_ways_of_
 }
 
 #[tokio::test]
-async fn what_is_there_at_the_start_can_be_the_base_line() {
+async fn existing_violations_can_be_the_baseline() {
     if !require() {
         return;
     }

@@ -1,5 +1,5 @@
-//! What a verdict depends on beside its object: other objects, the Namespace, the clock, the change itself. All dialects
-//! from one directory.
+//! What a verdict depends on besides its object: other objects, the Namespace, the clock, and the change itself, in all
+//! dialects from one directory.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, Running, denies_marked, marked, policies, results_in, run, wait_for};
 
-/// Conftest's dialect, Gatekeeper's layout of the inventory.
+/// Conftest dialect with Gatekeeper's inventory layout.
 const UNIQUE_HOST: &str = r#"
 package hosts
 deny contains msg if {
@@ -31,7 +31,7 @@ deny contains msg if {
 }
 "#;
 
-/// The dialect of OPA's admission controller, kube-mgmt's layout.
+/// OPA admission dialect with kube-mgmt's layout.
 const BUDGET: &str = r#"
 package kubernetes.budgets
 import data.kubernetes.poddisruptionbudgets
@@ -46,7 +46,7 @@ selected if {
 }
 "#;
 
-/// A rule in Kubescape's layout that relates objects of a namespace, what it is about, and one that looks at one at a time.
+/// A Kubescape rule that relates objects of a namespace, its metadata, and a rule for single objects.
 const UNPROTECTED: &str = r#"
 package armo_builtins
 import rego.v1
@@ -68,7 +68,7 @@ deny[result] {
 }
 "#;
 
-/// One that relates all objects of the cluster.
+/// A rule that relates all objects of the cluster.
 const SAME_HOST: &str = r#"
 package armo_builtins
 import rego.v1
@@ -109,7 +109,7 @@ deny contains msg if {
 }
 "#;
 
-/// A template about Pods, and a Constraint for Namespaces with a label `stage` of this value.
+/// Returns a template for Pods, and a Constraint for Namespaces with this value of the label `stage`.
 fn in_stage(stage: &str, message: &str) -> String {
     format!(
         r#"
@@ -143,15 +143,15 @@ spec:
 const NAMESPACES: usize = 6;
 const NAMES: usize = 12;
 const WRITES_AT_A_TIME: usize = 4;
-/// Operations a second.
+/// Operations per second.
 const WRITES_PER_SECOND: u64 = 40;
 
 /// Writes to Ingresses, budgets, Pods and Namespaces.
-struct Writer {
+struct DependentsWriter {
     client: Client,
 }
 
-impl Writer {
+impl DependentsWriter {
     fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -161,7 +161,7 @@ impl Writer {
         }
     }
 
-    /// Creates an object, or changes it where it is there already.
+    /// Creates an object, or patches it if it exists.
     async fn put(&self, api_version: &str, kind: &str, namespace: &str, mut object: Value, name: &str) {
         let api = self.api(api_version, kind, Some(namespace));
         object["apiVersion"] = api_version.into();
@@ -173,7 +173,7 @@ impl Writer {
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
             Err(error) => panic!("creating {kind} {namespace}/{name}: {error}"),
         }
-        // Of a Pod that is there hardly more than the labels can change.
+        // Hardly more than the labels of an existing Pod can change.
         let patch = if kind == "Pod" { json!({"metadata": object["metadata"]}) } else { object };
         tolerate(api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop), name);
     }
@@ -191,7 +191,7 @@ impl Writer {
     }
 
     async fn delete(&self, api_version: &str, kind: &str, namespace: &str, name: &str) {
-        // At once: nobody runs the Pods that would have to end.
+        // Without a grace period: no kubelet runs the Pods.
         let parameters = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
         let deleted = self.api(api_version, kind, Some(namespace)).delete(name, &parameters).await;
         tolerate(deleted.map(drop), name);
@@ -218,7 +218,7 @@ impl Writer {
         list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
     }
 
-    /// Finds out without any Rego which objects are in violation of which policy, for Constraints about `stage`.
+    /// Computes without Rego which objects violate which policy, for Constraints on `stage`.
     async fn wanted(&self, stage: &str) -> [(&'static str, BTreeSet<String>); 5] {
         let ingresses = self.list("networking.k8s.io/v1", "Ingress").await;
         let budgets = self.list("policy/v1", "PodDisruptionBudget").await;
@@ -253,7 +253,7 @@ impl Writer {
         ]
     }
 
-    /// Does one random thing.
+    /// Performs one random operation.
     async fn step(&self, mut random: fastrand::Rng) {
         let namespace = &format!("n{}", random.usize(..NAMESPACES));
         let name = &format!("o{}", random.usize(..NAMES));
@@ -275,12 +275,12 @@ impl Writer {
     }
 }
 
-/// Shows `namespace/name`.
+/// Returns `namespace/name`.
 fn place(names: &Value) -> String {
     format!("{}/{}", names["namespace"].as_str().unwrap(), names["name"].as_str().unwrap())
 }
 
-/// Somebody else may have been faster.
+/// Ignores errors caused by concurrent writes.
 fn tolerate(result: kube::Result<()>, name: &str) {
     match result {
         Ok(()) => {}
@@ -299,7 +299,7 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
     let seconds = std::env::var("KAUDIT_TEST_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     println!("KAUDIT_TEST_SEED={seed} repeats this run");
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let writer = Writer { client: plane.admin().unwrap() };
+    let writer = DependentsWriter { client: plane.admin().unwrap() };
     for number in 0..NAMESPACES {
         let account =
             format!("---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: default, namespace: n{number}}}\n");
@@ -316,7 +316,7 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
         ("rules/of-app/rule.metadata.json", &metadata("of-app", &PODS)),
         ("rules/of-app/raw.rego", OF_APP),
     ]);
-    // Rules that relate objects by themselves: only those are judged again of which something else is said.
+    // Rules that relate objects: only objects whose results change are evaluated again.
     let relating = policies(&[
         ("controls/1.json", &control("unprotected", "unprotected", false)),
         ("controls/2.json", &control("hosts", "same-host", true)),
@@ -338,7 +338,8 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
     }
 
     let mut random = fastrand::Rng::with_seed(seed);
-    // A reload in the middle: the template says something else, of Pods in other Namespaces; then another policy goes.
+    // Reloads in between: the template gets another message and selects Pods in other Namespaces; then another policy
+    // is removed.
     let edits: [&dyn Fn(); 3] = [
         &|| std::fs::write(directory.path().join("stage.yaml"), in_stage("test", "there are")).unwrap(),
         &|| std::fs::remove_file(directory.path().join("changes.rego")).unwrap(),
@@ -396,14 +397,14 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
 }
 
 #[tokio::test]
-async fn who_looks_others_up_follows_within_seconds() {
+async fn lookups_of_other_objects_are_followed_within_seconds() {
     if !require() {
         return;
     }
     let plane = shared().await;
     let namespace = plane.temp_namespace("hosts").await.unwrap();
-    let writer = Writer { client: plane.admin().unwrap() };
-    // Hosts of its own: the rule looks up all namespaces, so all are read, and others work in the same cluster.
+    let writer = DependentsWriter { client: plane.admin().unwrap() };
+    // Unique hosts: the rule looks up all namespaces, and other tests use the same cluster.
     let [shared_host, other_host] = ["a", "b"].map(|name| format!("{name}.{namespace}.example.com"));
     writer.ingress(&namespace, "one", &shared_host).await;
     let directory = policies(&[("hosts.rego", UNIQUE_HOST)]);
@@ -425,13 +426,13 @@ async fn who_looks_others_up_follows_within_seconds() {
 }
 
 #[tokio::test]
-async fn status_alone_is_not_judged() {
+async fn status_changes_alone_are_not_evaluated() {
     if !require() {
         return;
     }
     let plane = shared().await;
     let namespace = plane.temp_namespace("status").await.unwrap();
-    let writer = Writer { client: plane.admin().unwrap() };
+    let writer = DependentsWriter { client: plane.admin().unwrap() };
     plane.kubectl(&["-n", &namespace, "create", "serviceaccount", "default"]).await.unwrap();
     writer.pod(&namespace, "one", "a").await;
     writer.budget(&namespace, "one", "b").await;
@@ -450,7 +451,7 @@ async fn status_alone_is_not_judged() {
         (kaudit.metric("kaudit_changes_skipped_total") == Some(100)).then_some(())
     })
     .await;
-    // What is looked up is brought up to date, and nobody has to follow.
+    // The inventory is updated, and no object needs evaluation.
     wait_for("the inventory", || async {
         (kaudit.metric("kaudit_inventory_update_seconds_count") >= Some(2)).then_some(())
     })
@@ -462,18 +463,18 @@ async fn status_alone_is_not_judged() {
 }
 
 #[tokio::test]
-async fn labels_of_a_namespace_decide_about_what_is_in_it() {
+async fn namespace_labels_affect_objects_in_the_namespace() {
     if !require() {
         return;
     }
     let plane = shared().await;
     let namespace = plane.temp_namespace("stage").await.unwrap();
-    let writer = Writer { client: plane.admin().unwrap() };
+    let writer = DependentsWriter { client: plane.admin().unwrap() };
     plane.kubectl(&["-n", &namespace, "create", "serviceaccount", "default"]).await.unwrap();
     for name in ["one", "two", "three"] {
         writer.pod(&namespace, name, "a").await;
     }
-    // A stage of its own, as others work in the same cluster.
+    // A unique stage, because other tests use the same cluster.
     let directory = policies(&[("stage.yaml", &in_stage(&namespace, "already"))]);
     let paths = ["--policies", directory.path().to_str().unwrap(), "--record=none"];
     let kaudit = Running::start(&plane.kubeconfig(), &paths).await;
@@ -495,7 +496,7 @@ async fn labels_of_a_namespace_decide_about_what_is_in_it() {
     wait_for("their end", || found(0)).await;
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // Where Namespaces cannot be read nobody can tell, and that is said.
+    // If Namespaces cannot be read, the results are errors.
     let once = ["check", "--once", "-o", "json", paths[0], paths[1], "--namespace", &namespace];
     let once = run(&plane.kubeconfig(), &once).await;
     assert_eq!(once.code, Some(3), "{once:?}");
@@ -505,7 +506,7 @@ async fn labels_of_a_namespace_decide_about_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn a_forbidden_change_is_one_event_and_does_not_stand() {
+async fn a_forbidden_change_is_one_event_and_does_not_stay_open() {
     if !require() {
         return;
     }
@@ -534,17 +535,18 @@ async fn a_forbidden_change_is_one_event_and_does_not_stand() {
     let stands = "PolicyViolation marked/deny: marked yes";
     let changed = "PolicyViolation changes/deny: one must stay as it is";
     let deleted = "PolicyViolation changes/deny: one must not be deleted";
-    // It tells: what it told before is read while it judges, and until it is nothing is told of transitions.
-    wait_for("the Event of what stands", || async { (notes().await == [stands]).then_some(()) }).await;
+    // It records: what was recorded before is read while objects are evaluated, and until then transitions are not
+    // recorded.
+    wait_for("the Event of the open violation", || async { (notes().await == [stands]).then_some(()) }).await;
 
     plane.apply(&config_map("b")).await.unwrap();
     wait_for("the Event of the change", || async { (notes().await == [changed, stands]).then_some(()) }).await;
-    // Judged again by another change, which is allowed.
+    // Evaluated again because of another change, which is allowed.
     let evaluations = kaudit.metric("kaudit_evaluations_total");
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "other=yes"]).await.unwrap();
     wait_for("the next verdict", || async { (kaudit.metric("kaudit_evaluations_total") > evaluations).then_some(()) })
         .await;
-    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1, "nothing else stands");
+    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1, "nothing else is open");
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "one"]).await.unwrap();
     wait_for("the Event of the deletion", || async { (notes().await.len() == 3).then_some(()) }).await;
     assert_eq!(kaudit.stop().await, Some(0));
@@ -552,14 +554,14 @@ async fn a_forbidden_change_is_one_event_and_does_not_stand() {
 }
 
 #[tokio::test]
-async fn time_alone_is_a_reason_to_judge_again() {
+async fn time_alone_triggers_evaluation() {
     if !require() {
         return;
     }
     let plane = shared().await;
     let namespace = plane.temp_namespace("clock").await.unwrap();
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
-    // In violation from five seconds after its creation on.
+    // Violated from five seconds after creation on.
     let policy = r#"
 package clock
 deny contains "old" if {

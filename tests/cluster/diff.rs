@@ -1,4 +1,4 @@
-//! What other policies make of a cluster, from one download.
+//! A comparison of two policy sets for a cluster, from one download.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     support::{policies, run},
 };
 
-/// Denies objects of the kind `ConfigMap` by a label; looks it up too, so that both sides need an inventory.
+/// Denies ConfigMaps by a label, with a lookup, so that both sides need an inventory.
 fn denies(label: &str) -> String {
     format!(
         "package {label}\n\ndeny contains \"{label} is set\" if {{\n\tinput.kind == \"ConfigMap\"\n\tinput.metadata.labels[\"{label}\"]\n\t\
@@ -22,7 +22,7 @@ fn denies(label: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_sides_judge_one_download() {
+async fn both_sides_evaluate_one_download() {
     if !require() {
         return;
     }
@@ -40,7 +40,7 @@ async fn both_sides_judge_one_download() {
     let seen = Arc::clone(&lists);
     let proxy = Proxy::start(plane, move |request| {
         let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
-        // The pages of a list are one list.
+        // Count the pages of a list once.
         if query.contains("limit=") && !query.contains("continue=") || query.contains("watch=") {
             *seen.lock().unwrap().entry(path.to_owned()).or_default() += 1;
         }
@@ -60,7 +60,7 @@ async fn both_sides_judge_one_download() {
     let lists = lists.lock().unwrap().clone();
     let twice: Vec<_> = lists.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty() && lists.len() > 10, "{lists:?}");
-    // Each side is what an audit by these policies alone says.
+    // Each side equals an audit with these policies alone.
     for (policies, class) in [("new", "appears"), ("old", "resolves")] {
         let check = ["check", "--once", "-n", &namespace, "-o", "json", "-p", &path(policies)];
         let alone = run(&plane.kubeconfig(), &check).await.json();

@@ -1,6 +1,6 @@
-//! Events at scale, and as the memory of a kaudit that writes no reports.
+//! Events at scale, and as the persistent state of a kaudit that writes no reports.
 //!
-//! `KAUDIT_TEST_OBJECTS=20000 cargo test --test cluster events::` is the long form; it takes some minutes.
+//! `KAUDIT_TEST_OBJECTS=20000 cargo test --test cluster events::` is the long version; it takes some minutes.
 
 mod rates;
 mod stopping;
@@ -29,14 +29,14 @@ use crate::{
 const APPEARED: &str = "PolicyViolation";
 const RESOLVED: &str = "PolicyResolved";
 
-/// How late the Event of a change may be, whatever else is to be written: it would be much later behind the others. On a
-/// quiet machine it is there after some milliseconds; `examples/bench` measures that.
+/// How late the Event of a change may be, whatever else is pending: in order after the others it would be much later.
+/// On a quiet machine it takes some milliseconds; `examples/bench` measures that.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// How long a kaudit that is told to stop may write what is pending.
+/// How long a kaudit that is stopping may write pending records.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// A namespace with objects, and what is told of them.
+/// A namespace with objects and their Events.
 pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -45,7 +45,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A namespace and a kaudit that denies what is marked in it.
+    /// Creates a namespace and a policy that denies marked objects in it.
     pub(crate) async fn new(plane: &ControlPlane, name: &str) -> Self {
         let namespace = plane.temp_namespace(name).await.unwrap();
         let user = operator(plane, &namespace).await;
@@ -57,7 +57,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Creates objects, marked with `value` unless that is empty.
+    /// Creates objects, marked with `value` unless it is empty.
     pub(crate) async fn create(&self, names: impl IntoIterator<Item = String>, value: &str) {
         let create = |name: String| async move {
             let labels = if value.is_empty() { json!({}) } else { json!({&self.namespace: value}) };
@@ -67,7 +67,7 @@ impl Scene {
         stream::iter(names).map(create).buffer_unordered(8).collect::<()>().await;
     }
 
-    /// Marks an object with a value, or takes the mark away.
+    /// Marks an object with a value, or removes the mark.
     pub(crate) async fn mark(&self, name: &str, value: Option<&str>) {
         let patch = json!({"metadata": {"labels": {&self.namespace: value}}});
         self.objects().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
@@ -77,12 +77,12 @@ impl Scene {
         self.objects().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Starts a kaudit that writes Events of this namespace only.
+    /// Starts a kaudit that only writes Events of this namespace.
     pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
         self.start_as(self.user.kubeconfig_path(), arguments).await
     }
 
-    /// The same, with another way to the API server.
+    /// The same, with another kubeconfig.
     async fn start_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Running {
         let path = self.policies.path().to_str().unwrap();
         let base =
@@ -102,19 +102,19 @@ impl Scene {
         events
     }
 
-    /// The reasons of all Events on each object, in their order.
-    pub(crate) async fn told(&self) -> BTreeMap<String, Vec<String>> {
-        let mut told: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    /// Returns the reasons of all Events by object, in their order.
+    pub(crate) async fn recorded(&self) -> BTreeMap<String, Vec<String>> {
+        let mut recorded: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in self.events(None).await {
             let regarding = event.regarding.unwrap();
             if regarding.kind.as_deref() == Some("ConfigMap") {
-                told.entry(regarding.name.unwrap()).or_default().push(event.reason.unwrap());
+                recorded.entry(regarding.name.unwrap()).or_default().push(event.reason.unwrap());
             }
         }
-        told
+        recorded
     }
 
-    /// How many Events were written in the namespace.
+    /// Returns the number of Events in the namespace.
     async fn count(&self) -> usize {
         self.events(None).await.len()
     }
@@ -128,14 +128,14 @@ async fn until_written(kaudit: &Running) {
     }
 }
 
-/// Waits until each of the `objects` that were there at the start is judged.
-async fn until_judged(kaudit: &Running, objects: usize) {
-    let judged = || async { kaudit.metric("kaudit_evaluations_total").filter(|judged| *judged >= objects) };
-    wait_for("all to be judged", judged).await;
+/// Waits until each of the initial `objects` is evaluated.
+async fn until_evaluated(kaudit: &Running, objects: usize) {
+    let evaluated = || async { kaudit.metric("kaudit_evaluations_total").filter(|evaluated| *evaluated >= objects) };
+    wait_for("all to be judged", evaluated).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_events_about_ends_no_restart_resolves_what_was_resolved() {
+async fn without_resolved_events_restarts_resolve_nothing_again() {
     if !require() {
         return;
     }
@@ -153,7 +153,7 @@ async fn without_events_about_ends_no_restart_resolves_what_was_resolved() {
     kaudit.kill();
     for _ in 0..2 {
         let kaudit = scene.start(&["--events=appeared"]).await;
-        // What is new is recorded only after what was recorded before is known.
+        // New violations are recorded only after the earlier records have been read.
         scene.create(["new".to_owned()], "yes").await;
         wait_for("the new one", || async { (scene.events(Some("new")).await.len() == 1).then_some(()) }).await;
         assert!(resolved(&kaudit) == 0.0, "{}", kaudit.log());
@@ -170,7 +170,7 @@ async fn without_events_about_ends_no_restart_resolves_what_was_resolved() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is_killed() {
+async fn a_backlog_delays_no_change_and_restarts_repeat_no_event() {
     if !require() {
         return;
     }
@@ -188,110 +188,111 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     wait_for("the Event of the change", || async { (!scene.events(Some("new")).await.is_empty()).then_some(()) }).await;
     let took = begin.elapsed();
     assert!(pending() > half, "the backlog was still there");
-    println!("told of a change after {took:?}, before {} others", pending());
+    println!("change recorded after {took:?}, before {} others", pending());
     assert!(took < PROMPT, "{took:?}");
 
-    // What is over before its Event was written has none. It may be written meanwhile; then it is the next one's turn.
-    until_judged(&kaudit, objects + 1).await;
-    let mut mended_late = Vec::new();
-    let never_told = loop {
-        let told = scene.told().await;
-        let name = (0..objects).map(|number| format!("old-{number}")).find(|name| !told.contains_key(name)).unwrap();
+    // A violation that is resolved before its Event is written has none. If the Event is written meanwhile, try the
+    // next object.
+    until_evaluated(&kaudit, objects + 1).await;
+    let mut fixed_late = Vec::new();
+    let never_recorded = loop {
+        let recorded = scene.recorded().await;
+        let name = (0..objects).map(|number| format!("old-{number}")).find(|name| !recorded.contains_key(name)).unwrap();
         scene.mark(&name, None).await;
         let over = || async {
             let superseded = kaudit.metric("kaudit_events_superseded_total")? == 2;
             (superseded || scene.events(Some(&name)).await.len() == 2).then_some(superseded)
         };
-        if wait_for("what is over to be left out, or told", over).await {
+        if wait_for("the fixed violation to be left out, or recorded", over).await {
             break name;
         }
-        mended_late.push(name);
+        fixed_late.push(name);
     };
 
-    // Killed in the middle of it, and told to stop in the middle of it; the next run tells the rest.
+    // Killed and then stopped while Events are pending; the next run records the rest.
     kaudit.signal("KILL");
     drop(kaudit);
     let kaudit = scene.start(&["--events-per-second=20"]).await;
     wait_for("the backlog", || async { (kaudit.metric("kaudit_events_pending")? > half).then_some(()) }).await;
-    wait_for("some of it to be told", || async { (scene.told().await.len() > 100).then_some(()) }).await;
+    wait_for("some of it to be recorded", || async { (scene.recorded().await.len() > 100).then_some(()) }).await;
     let begin = Instant::now();
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(begin.elapsed() < FLUSH + PROMPT * 2, "{:?}", begin.elapsed());
-    let (before, events_before) = (scene.told().await, scene.count().await);
+    let (before, events_before) = (scene.recorded().await, scene.count().await);
     assert!(before.len() > 100 && before.len() < objects - 100, "{}", before.len());
     let kaudit = scene.start(&["--events-per-second=2000"]).await;
-    until_judged(&kaudit, objects + 1).await;
-    // Before it knows what was told before it tells nothing, and nothing waits to be.
-    wait_for("more to be told", || async { (scene.told().await.len() > before.len()).then_some(()) }).await;
+    until_evaluated(&kaudit, objects + 1).await;
+    // Before it has read the earlier records it records nothing, and nothing is pending.
+    wait_for("more to be recorded", || async { (scene.recorded().await.len() > before.len()).then_some(()) }).await;
     until_written(&kaudit).await;
-    let told = scene.told().await;
-    assert!(!told.contains_key(&never_told), "{:?}", told[&never_told]);
-    let expected = |name| if mended_late.contains(name) { &[APPEARED, RESOLVED][..] } else { &[APPEARED] };
-    let wrong: Vec<_> = told.iter().filter(|(name, reasons)| **reasons != expected(name)).collect();
-    assert!(wrong.is_empty(), "told not once: {wrong:?}");
-    assert_eq!(told.len(), objects, "all but one of the old, and the new");
+    let recorded = scene.recorded().await;
+    assert!(!recorded.contains_key(&never_recorded), "{:?}", recorded[&never_recorded]);
+    let expected = |name| if fixed_late.contains(name) { &[APPEARED, RESOLVED][..] } else { &[APPEARED] };
+    let wrong: Vec<_> = recorded.iter().filter(|(name, reasons)| **reasons != expected(name)).collect();
+    assert!(wrong.is_empty(), "not recorded exactly once: {wrong:?}");
+    assert_eq!(recorded.len(), objects, "all but one of the old, and the new");
     let written = kaudit.metric(r#"kaudit_recorder_writes_total{recorder="events"}"#);
-    // On a busy machine also one that says that many wait.
+    // On a busy machine there is also one that says that many are pending.
     let new = scene.count().await - events_before;
-    assert_eq!(written, Some(new), "only what was not told before");
+    assert_eq!(written, Some(new), "only what was not recorded before");
     assert_eq!(kaudit.stop().await, Some(0));
 
     restarts_are_silent(&scene, objects).await;
 }
 
-/// A run that finds everything as the one before left it tells nothing; one that does not, only the difference.
+/// A run that finds no change since the previous one records nothing; otherwise only the difference.
 async fn restarts_are_silent(scene: &Scene, objects: usize) {
     let old = async || {
-        let mut told = scene.told().await;
-        told.remove("new").unwrap();
-        told
+        let mut recorded = scene.recorded().await;
+        recorded.remove("new").unwrap();
+        recorded
     };
     let before = old().await;
     restart(scene, "second", objects + 1).await;
-    assert_eq!(old().await, before, "nothing is told again");
+    assert_eq!(old().await, before, "nothing is recorded again");
 
-    let [mended, deleted, changed]: [String; 3] = {
-        let mut standing = before.iter().filter(|(_, reasons)| **reasons == [APPEARED]).map(|(name, _)| name.clone());
-        std::array::from_fn(|_| standing.next().unwrap())
+    let [fixed, deleted, changed]: [String; 3] = {
+        let mut open = before.iter().filter(|(_, reasons)| **reasons == [APPEARED]).map(|(name, _)| name.clone());
+        std::array::from_fn(|_| open.next().unwrap())
     };
-    scene.mark(&mended, None).await;
+    scene.mark(&fixed, None).await;
     scene.delete(&deleted).await;
     scene.mark(&changed, Some("otherwise")).await;
     restart(scene, "third", objects).await;
-    let mut told = old().await;
-    // Both are told at once.
-    told.get_mut(&changed).unwrap().sort();
+    let mut recorded = old().await;
+    // Both are recorded at the same time.
+    recorded.get_mut(&changed).unwrap().sort();
     let mut expected = before;
-    expected.insert(mended, vec![APPEARED.to_owned(), RESOLVED.to_owned()]);
+    expected.insert(fixed, vec![APPEARED.to_owned(), RESOLVED.to_owned()]);
     expected.insert(deleted, vec![APPEARED.to_owned(), RESOLVED.to_owned()]);
     expected.insert(changed, vec![RESOLVED.to_owned(), APPEARED.to_owned(), APPEARED.to_owned()]);
-    assert_eq!(told, expected);
-    // And a third run knows all of that.
-    let told = old().await;
+    assert_eq!(recorded, expected);
+    // A third run records nothing more.
+    let recorded = old().await;
     restart(scene, "fourth", objects).await;
-    assert_eq!(old().await, told);
+    assert_eq!(old().await, recorded);
 }
 
-/// Runs kaudit until it has judged each of `objects` and told all that it has to tell.
+/// Runs kaudit until it has evaluated each of `objects` and recorded everything.
 ///
-/// What was told before is read while objects are judged, and may be known after the last verdict: until then nothing is
-/// told, nor does anything wait to be. So each run has something to tell, by which is seen that it tells.
+/// Earlier records are read while objects are evaluated, and possibly later than the last verdict: until then nothing
+/// is recorded or pending. So each run gets a change to record, which shows that it records.
 async fn restart(scene: &Scene, mark: &str, objects: usize) {
     let note = format!("marked/deny: marked {mark}");
     scene.mark("new", Some(mark)).await;
     let kaudit = scene.start(&[]).await;
-    until_judged(&kaudit, objects).await;
-    let told = || async {
+    until_evaluated(&kaudit, objects).await;
+    let recorded = || async {
         let events = scene.events(Some("new")).await;
         events.iter().any(|event| event.note.as_ref() == Some(&note)).then_some(())
     };
-    wait_for("the change to be told", told).await;
+    wait_for("the change to be recorded", recorded).await;
     until_written(&kaudit).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
 #[tokio::test]
-async fn what_was_told_before_may_be_known_after_everything_is_judged() {
+async fn earlier_records_may_be_read_after_all_evaluations() {
     if !require() {
         return;
     }
@@ -311,23 +312,23 @@ async fn what_was_told_before_may_be_known_after_everything_is_judged() {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", scene.namespace);
     let way = Proxy::holding(plane, &path).await;
     let kaudit = scene.start_as(way.kubeconfig(), &[]).await;
-    until_judged(&kaudit, 4).await;
-    // Changes go on, and are judged.
+    until_evaluated(&kaudit, 4).await;
+    // Changes continue, and are evaluated.
     scene.mark("back", Some("yes")).await;
     scene.delete("same").await;
     scene.create(["fresh".to_owned()], "yes").await;
-    let standing = || async {
+    let open = || async {
         let results = results_in(&kaudit.status(), &scene.namespace);
         let names: Vec<_> = results.iter().map(|result| result["resource"]["name"].as_str().unwrap()).collect();
         (names == ["back", "changed", "fresh"]).then_some(())
     };
-    wait_for("the verdicts", standing).await;
-    assert_eq!((kaudit.metric("kaudit_events_pending"), scene.count().await), (Some(0), 5), "nothing is told blindly");
+    wait_for("the verdicts", open).await;
+    assert_eq!((kaudit.metric("kaudit_events_pending"), scene.count().await), (Some(0), 5), "nothing is recorded before the earlier records are read");
 
     way.release();
     let expected = BTreeMap::from([
         ("mended", vec![APPEARED, RESOLVED]),
-        // It stood, and it stands.
+        // It was open, and still is.
         ("back", vec![APPEARED]),
         ("gone", vec![APPEARED, RESOLVED]),
         ("changed", vec![APPEARED, APPEARED, RESOLVED]),
@@ -335,18 +336,18 @@ async fn what_was_told_before_may_be_known_after_everything_is_judged() {
         ("fresh", vec![APPEARED]),
     ]);
     let events = expected.values().flatten().count();
-    wait_for("all to be told", || async { (scene.count().await >= events).then_some(()) }).await;
+    wait_for("all to be recorded", || async { (scene.count().await >= events).then_some(()) }).await;
     assert_eq!(kaudit.stop().await, Some(0));
-    let mut told = scene.told().await;
-    // Both are told at once.
-    told.get_mut("changed").unwrap().sort_by(|one, other| other.cmp(one));
-    let told: BTreeMap<_, Vec<_>> =
-        told.iter().map(|(name, reasons)| (&**name, reasons.iter().map(|reason| &**reason).collect())).collect();
-    assert_eq!(told, expected);
+    let mut recorded = scene.recorded().await;
+    // Both are recorded at the same time.
+    recorded.get_mut("changed").unwrap().sort_by(|one, other| other.cmp(one));
+    let recorded: BTreeMap<_, Vec<_>> =
+        recorded.iter().map(|(name, reasons)| (&**name, reasons.iter().map(|reason| &**reason).collect())).collect();
+    assert_eq!(recorded, expected);
 }
 
 #[tokio::test]
-async fn which_events_are_written_can_be_chosen() {
+async fn recorded_events_are_configurable() {
     if !require() {
         return;
     }
@@ -359,7 +360,7 @@ async fn which_events_are_written_can_be_chosen() {
         };
         scene.mark(name, Some("yes")).await;
         until_failing(1).await;
-        // What is over before it was told never is.
+        // A violation that is resolved before its Event is written has none.
         wait_for("its Event", || async { (scene.events(Some(name)).await.len() == events).then_some(()) }).await;
         scene.mark(name, None).await;
         until_failing(0).await;
@@ -371,15 +372,15 @@ async fn which_events_are_written_can_be_chosen() {
     let kaudit = scene.start(&["--events=appeared"]).await;
     violate_and_mend(&kaudit, "one", 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
-    assert_eq!(scene.told().await["one"], ["PolicyViolation"]);
+    assert_eq!(scene.recorded().await["one"], ["PolicyViolation"]);
     let kaudit = scene.start(&["--events=all"]).await;
     violate_and_mend(&kaudit, "two", 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
-    assert_eq!(scene.told().await["two"], ["PolicyViolation", "PolicyResolved"]);
+    assert_eq!(scene.recorded().await["two"], ["PolicyViolation", "PolicyResolved"]);
 }
 
 #[tokio::test]
-async fn an_audit_now_and_then_tells_what_changed_between() {
+async fn periodic_audits_record_the_changes_between_them() {
     if !require() {
         return;
     }
@@ -391,7 +392,7 @@ async fn an_audit_now_and_then_tells_what_changed_between() {
     let audit = async || {
         let ended = run(scene.user.kubeconfig_path(), &arguments).await;
         assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
-        scene.told().await.into_values().flatten().collect::<Vec<_>>()
+        scene.recorded().await.into_values().flatten().collect::<Vec<_>>()
     };
     assert_eq!(audit().await, ["PolicyViolation", "PolicyViolation"]);
     assert_eq!(audit().await.len(), 2);
@@ -401,7 +402,7 @@ async fn an_audit_now_and_then_tells_what_changed_between() {
 }
 
 #[tokio::test]
-async fn events_read_as_people_and_programs_need_them() {
+async fn events_are_readable_by_people_and_programs() {
     if !require() {
         return;
     }

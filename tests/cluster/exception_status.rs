@@ -1,4 +1,4 @@
-//! The status of `PolicyException`s: what a team sees of its exceptions, with its own rights and kubectl.
+//! The status of `PolicyException`s as a team sees it, with its own rights and kubectl.
 
 use jiff::{SignedDuration, Timestamp};
 use kaudit_controlplane::{ControlPlane, Options, require};
@@ -35,7 +35,7 @@ fn exception(namespace: &str, name: &str, policies: &str, expires: &str) -> Stri
     )
 }
 
-/// Returns the columns of each exception but its age.
+/// Returns the columns of each exception except its age.
 async fn columns(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let table = plane.kubectl(&["-n", namespace, "get", "kex"]).await.unwrap();
     let mut lines = table.lines();
@@ -77,7 +77,7 @@ async fn states(plane: &ControlPlane, namespace: &str) -> Vec<(Value, Value)> {
 }
 
 #[tokio::test]
-async fn exceptions_have_a_status_with_columns_and_events_and_a_restart_repeats_nothing() {
+async fn exceptions_have_status_columns_and_events_and_restarts_repeat_nothing() {
     if !require() {
         return;
     }
@@ -137,7 +137,7 @@ async fn exceptions_have_a_status_with_columns_and_events_and_a_restart_repeats_
     );
     assert!(kaudit.log().contains(&format!("PolicyException {namespace}/refused is not in force: rule OWN-02 cannot")));
 
-    // It is about to end as soon as it excuses something.
+    // It is `Expiring` as soon as it excuses a result.
     plane.kubectl(&["-n", &namespace, "delete", "kex", "good", "old"]).await.unwrap();
     let wanted = ["refused False NotExcusable 0", "soon True Expiring 3", "typo False UnknownRule 0"];
     until_columns(&plane, &namespace, &wanted).await;
@@ -155,8 +155,8 @@ async fn exceptions_have_a_status_with_columns_and_events_and_a_restart_repeats_
     })
     .await;
 
-    // What kaudit writes itself makes it evaluate nothing, and a restart writes nothing.
-    let (before, told) = (states(&plane, &namespace).await, events(&plane, &namespace).await);
+    // kaudit's own writes cause no evaluations, and a restart writes nothing.
+    let (before, recorded) = (states(&plane, &namespace).await, events(&plane, &namespace).await);
     assert_eq!(kaudit.metric("kaudit_evaluations_total"), evaluations);
     assert_eq!(kaudit.stop().await, Some(0));
     let kaudit = Running::start(&plane.kubeconfig(), &recording).await;
@@ -171,7 +171,7 @@ async fn exceptions_have_a_status_with_columns_and_events_and_a_restart_repeats_
     assert_eq!(after[..before.len()], before[..], "a restart writes nothing");
     wait_for("the Event about it", || async {
         let (_, uids) = events(&plane, &namespace).await;
-        (uids.len() == told.1.len() + 1).then_some(uids.iter().filter(|uid| told.1.contains(uid)).count())
+        (uids.len() == recorded.1.len() + 1).then_some(uids.iter().filter(|uid| recorded.1.contains(uid)).count())
     })
     .await;
     assert_eq!(kaudit.stop().await, Some(0));

@@ -1,4 +1,4 @@
-//! What may stay as it is for a time: the same for a run in CI, the long run, its Events, reports, metrics and status.
+//! Exceptions: the same in CI, the long run, its Events, reports, metrics and status.
 
 use jiff::{SignedDuration, Timestamp};
 use kaudit_controlplane::{ControlPlane, Options, require};
@@ -22,18 +22,18 @@ deny contains "label owner is missing" if {
 }
 "#;
 
-/// The outcomes that reports, `/status` and an audit from scratch tell of a namespace, each of which must be the same.
+/// Returns the outcomes in a namespace according to reports, `/status` and a fresh audit if all three agree.
 async fn outcomes(plane: &ControlPlane, kaudit: &Running, namespace: &str, policies: &str) -> Option<Vec<String>> {
     let outcome = |name: &Value, result: &Value| format!("{} {}", name.as_str().unwrap(), result.as_str().unwrap());
-    let told = |results: &[Value]| {
+    let reported = |results: &[Value]| {
         let mut all: Vec<_> =
             results.iter().map(|entry| outcome(&entry["resource"]["name"], &entry["result"])).collect();
         all.sort();
         all
     };
-    let live = told(&results_in(&kaudit.status(), namespace));
+    let live = reported(&results_in(&kaudit.status(), namespace));
     let check = ["check", "--once", "-o", "json", "-p", policies, "-n", namespace];
-    let fresh = told(&results_in(&run(&plane.kubeconfig(), &check).await.json(), namespace));
+    let fresh = reported(&results_in(&run(&plane.kubeconfig(), &check).await.json(), namespace));
     let reports = reports_in(plane, NAMES[0][0], namespace).await;
     let reported = reports.iter().flat_map(|report| report["results"].as_array().unwrap());
     let mut reported: Vec<_> =
@@ -49,7 +49,7 @@ async fn until_outcomes(plane: &ControlPlane, kaudit: &Running, namespace: &str,
     .await;
 }
 
-/// The reasons of the Events about an object, in their order, and the note of the last.
+/// Returns the reasons of the Events about an object, in their order, and the note of the last.
 async fn events(plane: &ControlPlane, namespace: &str, name: &str) -> (Vec<String>, String) {
     let list = plane.kubectl(&["-n", namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -62,7 +62,7 @@ async fn events(plane: &ControlPlane, namespace: &str, name: &str) -> (Vec<Strin
     (events.into_iter().map(|[_, reason, _]| reason).collect(), note)
 }
 
-/// Waits for the condition of the Audit of this name.
+/// Waits for a status of the condition `ExceptionsValid` of this Audit.
 async fn until_valid(plane: &ControlPlane, audit: &str, status: &str) {
     wait_for(&format!("ExceptionsValid to be {status}"), || async {
         let list: Value =
@@ -83,11 +83,11 @@ fn exception(namespace: &str, name: &str, expires: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_the_end() {
+async fn baseline_and_exception_apply_until_the_exception_ends() {
     if !require() {
         return;
     }
-    // Of its own: a kind of exceptions is one more that everybody has to be allowed to read.
+    // A separate control plane: the exception kind would need additional rights in all tests.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, OPENREPORTS, &NAMES[0]).await;
     establish_audits(&plane).await;
@@ -107,7 +107,7 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
     let until = async |wanted: &[&str]| until_outcomes(&plane, &kaudit, &namespace, path, wanted).await;
     until(&["old fail"]).await;
 
-    // The pipeline's view: what was there is the baseline, what is new counts.
+    // In CI: existing violations are the baseline, new ones count.
     let files = tempfile::tempdir().unwrap();
     let baseline = files.path().join("baseline.json");
     let baseline = baseline.to_str().unwrap();
@@ -120,19 +120,19 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
     let found = once(&["--baseline", baseline]).await;
     assert_eq!((found.code, &found.json()["summary"]["fail"]), (Some(1), &1.into()), "{found:?}");
     until(&["new fail", "old fail"]).await;
-    let told = || async { (events(&plane, &namespace, "new").await.0 == ["PolicyViolation"]).then_some(()) };
-    wait_for("the Event", told).await;
+    let reported = || async { (events(&plane, &namespace, "new").await.0 == ["PolicyViolation"]).then_some(()) };
+    wait_for("the Event", reported).await;
 
-    // A team excuses it, for a time that ends while the test runs.
+    // A team excuses it until a time during the test.
     let end = Timestamp::now() + SignedDuration::from_secs(45);
     plane.apply(&exception(&namespace, "team", &format!("{end:.0}"))).await.unwrap();
     until(&["new skip", "old fail"]).await;
     assert_eq!(once(&["--baseline", baseline]).await.code, Some(0));
-    let told = || async {
+    let reported = || async {
         let (reasons, note) = events(&plane, &namespace, "new").await;
         (reasons == ["PolicyViolation", "PolicyResolved"]).then_some(note)
     };
-    let note = wait_for("the Event", told).await;
+    let note = wait_for("the Event", reported).await;
     assert!(
         note.starts_with(&format!("excused by {namespace}/team until ")) && note.contains("being formed"),
         "{note}"
@@ -144,22 +144,22 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
     assert_eq!(excused[0]["properties"]["reason"], "the team is being formed");
     assert_eq!(kaudit.metric(r#"kaudit_exceptions{state="expiring"}"#), Some(1));
     let warning = format!("PolicyException {namespace}/team expires in less than a day");
-    let told = || async { kaudit.log().contains(&warning).then_some(()) };
-    wait_for("a word of warning", told).await;
+    let reported = || async { kaudit.log().contains(&warning).then_some(()) };
+    wait_for("a word of warning", reported).await;
     until_valid(&plane, &namespace, "True").await;
 
-    // It ends, and counts as before.
+    // The exception ends, and the violation counts again.
     until(&["new fail", "old fail"]).await;
     assert!(Timestamp::now() >= end - SignedDuration::from_secs(1), "too early");
-    let told = || async {
+    let reported = || async {
         let reasons = events(&plane, &namespace, "new").await.0;
         (reasons == ["PolicyViolation", "PolicyResolved", "PolicyViolation"]).then_some(())
     };
-    wait_for("the Event", told).await;
+    wait_for("the Event", reported).await;
     assert_eq!(once(&["--baseline", baseline]).await.code, Some(1));
     until_valid(&plane, &namespace, "False").await;
 
-    // One for what nobody may excuse is named, and excuses nothing.
+    // An exception for a rule that cannot be excused is named and has no effect.
     plane.kubectl(&["-n", &namespace, "delete", "kex", "team"]).await.unwrap();
     plane.apply(&exception(&namespace, "other", "2999-01-01").replace("owned", "owner")).await.unwrap();
     let named = || async {

@@ -1,4 +1,4 @@
-//! How a rule comes to its result for one object of a cluster, of which no more is read than that takes.
+//! `kaudit explain` for one object of a cluster, which reads only what it needs.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ const POLICIES: [(&str, &str); 2] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_object_is_read_and_what_its_policy_looks_up() {
+async fn explain_reads_only_the_object_and_its_lookups() {
     if !require() {
         return;
     }
@@ -38,40 +38,40 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
     plane.apply(&[map("alone"), map("twin"), account].join("---\n")).await.unwrap();
     let folder = policies(&POLICIES);
     let path = folder.path().join("policies").to_str().unwrap().to_owned();
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let seen = Arc::clone(&asked);
+    let requested: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&requested);
     let proxy = Proxy::start(plane, move |request| {
         seen.lock().unwrap().push(request.uri.path().to_owned());
         Act::Pass
     })
     .await;
     let explain = async |what: &[&str]| {
-        asked.lock().unwrap().clear();
+        requested.lock().unwrap().clear();
         let ended = run(proxy.kubeconfig(), &[&["explain", "-p", &path, "-o", "json"], what].concat()).await;
-        // Discovery is about no object.
+        // Ignore discovery requests.
         let about =
             |path: &String| path.split('/').count() > 3 && path.contains(&namespace) || path.ends_with("accounts");
-        let asked: Vec<String> = asked.lock().unwrap().iter().filter(|path| about(path)).cloned().collect();
-        (ended, asked)
+        let requested: Vec<String> = requested.lock().unwrap().iter().filter(|path| about(path)).cloned().collect();
+        (ended, requested)
     };
     let object = |name: &str| format!("{namespace}/{name}");
-    let (ended, asked) = explain(&["cm", &object("alone"), "owned/deny"]).await;
+    let (ended, requested) = explain(&["cm", &object("alone"), "owned/deny"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let explained = ended.json();
     assert_eq!(explained["results"][0]["message"], "label owner is missing");
     assert_eq!(explained["definitions"][0]["bodies"][0]["holds"], 1);
-    assert_eq!(asked, [format!("/api/v1/namespaces/{namespace}/configmaps/alone")]);
-    let (ended, asked) = explain(&["ConfigMap", &object("twin"), "named/deny"]).await;
+    assert_eq!(requested, [format!("/api/v1/namespaces/{namespace}/configmaps/alone")]);
+    let (ended, requested) = explain(&["ConfigMap", &object("twin"), "named/deny"]).await;
     assert_eq!(ended.json()["results"][0]["message"], "is named like twin", "{ended:?}");
-    assert_eq!(asked.len(), 2, "the object and one list: {asked:?}");
-    // What an audit finds is found again by its id.
+    assert_eq!(requested.len(), 2, "the object and one list: {requested:?}");
+    // A result of an audit is found by its id.
     let check = ["check", "--once", "-n", &namespace, "-o", "json", "-p", &path];
     let audit = run(&plane.kubeconfig(), &check).await.json();
     let results: Vec<&Value> = audit["results"].as_array().unwrap().iter().collect();
     assert_eq!(results.len(), 4, "the account has its own name, too: {audit}");
     let (ended, _) = explain(&[results[0]["id"].as_str().unwrap()]).await;
     assert_eq!(ended.json()["results"][0], *results[0], "{ended:?}");
-    // Nearest names.
+    // Suggestions of similar names.
     let (ended, _) = explain(&["configmap", &object("alon"), "owned/deny"]).await;
     assert_eq!(ended.code, Some(2));
     let near = format!("there is no ConfigMap {namespace}/alon; did you mean {namespace}/alone?");
@@ -81,7 +81,7 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_reports_say_of_its_age_is_told() {
+async fn the_age_from_reports_is_shown() {
     if !require() {
         return;
     }

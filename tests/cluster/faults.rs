@@ -1,8 +1,8 @@
-//! Whatever fails while a writer goes on: in the end the live verdicts are those of a fresh audit, the Events have told
-//! each violation by turns, and nothing was judged before the gate.
+//! Faults during continuous writes: in the end the live verdicts equal those of a fresh audit, the Events have recorded
+//! each violation alternately as new and resolved, and nothing was evaluated before the gate opened.
 //!
-//! Each test has fixed deadlines, and says how long after the end of the fault everything was right again.
-//! `KAUDIT_TEST_SEED` repeats the random part of a run. Longer runs: `KAUDIT_TEST_FREEZE=95` seconds of a frozen API server,
+//! Each test has fixed deadlines, and prints how long after the end of the fault it converged. `KAUDIT_TEST_SEED`
+//! repeats the random part of a run. Longer runs: `KAUDIT_TEST_FREEZE=95` seconds of a frozen API server,
 //! `KAUDIT_TEST_DEATHS=50`, `KAUDIT_TEST_SWAPS=200` of the policies, `KAUDIT_TEST_CUTS=60` seconds of cut connections.
 
 mod answers;
@@ -27,22 +27,22 @@ use tempfile::TempDir;
 use crate::{
     reports::{NAMES, OPENREPORTS},
     support::{Running, establish, policies, wait_for},
-    truth::{Telling, Truth, policy_arguments},
+    truth::{EventOrder, Truth, policy_arguments},
     writer::{POLICY, Writer, Writing, seed},
 };
 
-/// Enough that none of them has more Events than one object may have.
+/// Enough that no object exceeds its limit of Events.
 const OBJECTS: usize = 360;
 const WRITES_PER_SECOND: u64 = 25;
-/// Writes before a fault begins.
+/// Number of writes before a fault begins.
 const WARMING_UP: usize = 30;
 
-/// Two namespaces with objects, policies, and somebody who changes the objects.
+/// Two namespaces with objects, policies, and a writer that changes the objects.
 struct Scene {
     namespaces: Vec<String>,
     /// Policies.
     directory: TempDir,
-    /// Kubeconfigs and the like.
+    /// Directory of kubeconfigs and other files.
     files: TempDir,
     truth: Truth,
     writer: Writer,
@@ -50,7 +50,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Sets it in a plane that others may use too.
+    /// Creates a scene in a shared control plane.
     async fn new(plane: &ControlPlane, name: &str) -> Self {
         let mut namespaces = Vec::new();
         for _ in 0..2 {
@@ -65,7 +65,7 @@ impl Scene {
             client: client.clone(),
             arguments,
             namespaces: namespaces.clone(),
-            telling: Telling::ByTurns,
+            event_order: EventOrder::ByTurns,
             reports: false,
         };
         let writer = Writer::new(client, &namespaces, OBJECTS);
@@ -74,14 +74,14 @@ impl Scene {
         Self { namespaces, directory, files, truth, writer, random }
     }
 
-    /// The same in a plane that nobody else uses, where all of it is audited.
+    /// The same in a control plane of its own, which is audited completely.
     async fn whole(plane: &ControlPlane, name: &str) -> Self {
         let mut scene = Self::new(plane, name).await;
         scene.truth.arguments.truncate(2);
         scene
     }
 
-    /// The same, with reports of all of it.
+    /// The same, with reports.
     async fn reported(plane: &ControlPlane, name: &str) -> Self {
         establish(plane, OPENREPORTS, &NAMES[0]).await;
         let mut scene = Self::whole(plane, name).await;
@@ -89,14 +89,14 @@ impl Scene {
         scene
     }
 
-    /// What the live run is started with.
+    /// Returns the arguments of the live run.
     fn arguments(&self) -> Vec<&str> {
         let scope = self.truth.arguments.iter().map(String::as_str);
         let record = if self.truth.reports { "--record=events,reports" } else { "--record=events" };
         scope.chain(["--events-per-second=1000", record]).collect()
     }
 
-    /// Starts kaudit and waits until it judges, and not before it may.
+    /// Starts kaudit and waits until the gate opens; asserts that nothing is evaluated before.
     async fn start(&self, kubeconfig: &Path) -> Running {
         let kaudit = Running::start(kubeconfig, &self.arguments()).await;
         self.truth.gate(&kaudit).await;
@@ -107,7 +107,7 @@ impl Scene {
         self.writer.clone().go_on(WRITES_PER_SECOND, self.random.fork())
     }
 
-    /// Has a fault while somebody writes; returns how long after its end everything was right again.
+    /// Runs a fault during writes; returns how long after its end everything had converged.
     async fn through(&mut self, what: &str, kaudit: &Running, fault: impl AsyncFnOnce()) -> Duration {
         let writing = self.write();
         wait_for("some writes", || async { (writing.written() >= WARMING_UP).then_some(()) }).await;
@@ -121,7 +121,7 @@ impl Scene {
     }
 }
 
-/// How long a fault lasts; nothing else is waited for in this way.
+/// Waits for the duration of a fault; the only use of a sleep.
 async fn lasts(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

@@ -1,4 +1,4 @@
-//! What people see: Events, the `Audit` object and its conditions, all through kubectl.
+//! User-visible objects: Events, the `Audit` and its conditions, all through kubectl.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Running, bare_plane, denies_marked, establish_audits, policies, results_in, wait_for};
 
-/// A user of `namespace` who may do everything, so that kaudit's own objects are there and not in `default`.
+/// Creates a cluster admin whose namespace is `namespace`, so that kaudit's own objects are there and not in `default`.
 pub(crate) async fn operator(plane: &ControlPlane, namespace: &str) -> User {
     let account = format!("--serviceaccount={namespace}:kaudit");
     plane.kubectl(&["create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", &account]).await.unwrap();
@@ -25,7 +25,7 @@ pub(crate) async fn until_condition(plane: &ControlPlane, namespace: &str, kind:
     wait_for(&format!("{kind} to be {status}"), found).await
 }
 
-/// The columns of a table's first line with content, by the names in its head.
+/// Returns the cells of a table's first row, by column name.
 fn row(table: &str) -> Vec<(String, String)> {
     let mut lines = table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
@@ -34,7 +34,7 @@ fn row(table: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_violation_shows_in_get_events_and_describe_and_counts_in_get_audits() {
+async fn violations_show_in_get_events_describe_and_get_audits() {
     if !require() {
         return;
     }
@@ -96,14 +96,14 @@ async fn a_violation_shows_in_get_events_and_describe_and_counts_in_get_audits()
 }
 
 #[tokio::test]
-async fn events_about_cluster_scoped_objects_are_in_default_whatever_the_name() {
+async fn events_about_cluster_scoped_objects_are_in_default() {
     if !require() {
         return;
     }
     let plane = shared().await;
     let mark = plane.temp_namespace("wide").await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&mark))]);
-    // Whose Events these are is told by the Audit's name.
+    // The name of the Audit identifies the writer of these Events.
     let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events", "--audit-name", &mark];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     kaudit.ready().await;
@@ -126,7 +126,7 @@ async fn events_about_cluster_scoped_objects_are_in_default_whatever_the_name() 
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// Enough to read and to write the status, but not to write Events.
+/// Rights to read and to write the status, but not Events.
 fn mute(namespace: &str) -> String {
     format!(
         r#"
@@ -147,7 +147,7 @@ subjects: [{{kind: ServiceAccount, name: kaudit, namespace: {namespace}}}]
 }
 
 #[tokio::test]
-async fn events_that_are_refused_show_in_the_condition_recording_until_they_can_be_written() {
+async fn refused_events_set_the_condition_recording_until_written() {
     if !require() {
         return;
     }
@@ -178,14 +178,14 @@ async fn events_that_are_refused_show_in_the_condition_recording_until_they_can_
     plane.kubectl(&[&binding[..], &[&format!("--serviceaccount={namespace}:kaudit")]].concat()).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}-")]).await.unwrap();
     until_condition(plane, &namespace, "Recording", "True").await;
-    // Nothing is lost by that.
+    // No Event is lost.
     let reasons = ["-n", &namespace, "get", "events", "--sort-by=.eventTime", "-o", "jsonpath={.items[*].reason}"];
-    let told = || async { (plane.kubectl(&reasons).await.unwrap() == "PolicyViolation PolicyResolved").then_some(()) };
-    wait_for("both Events", told).await;
+    let recorded = || async { (plane.kubectl(&reasons).await.unwrap() == "PolicyViolation PolicyResolved").then_some(()) };
+    wait_for("both Events", recorded).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// Puts `policy` in force as the kubelet does for a mounted ConfigMap: a new directory, and one rename.
+/// Replaces the policy as the kubelet updates a mounted ConfigMap: with a new directory and one rename.
 fn swap(directory: &Path, version: &str, policy: &str) {
     let symlink = |to: &str, from: &str| std::os::unix::fs::symlink(to, directory.join(from)).unwrap();
     std::fs::create_dir(directory.join(version)).unwrap();
@@ -198,7 +198,7 @@ fn swap(directory: &Path, version: &str, policy: &str) {
 }
 
 #[tokio::test]
-async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force() {
+async fn policies_are_reloaded_and_broken_ones_leave_the_last_valid_in_force() {
     if !require() {
         return;
     }
@@ -212,7 +212,7 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     kaudit.ready().await;
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
-    let standing = async |message: &str| {
+    let until_open = async |message: &str| {
         let found = || async {
             let results = results_in(&kaudit.status(), &namespace);
             (results.len() == 1 && results[0]["message"] == message).then_some(())
@@ -220,17 +220,17 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
         wait_for(message, found).await;
     };
     let message = async |message: &str| {
-        standing(message).await;
-        // What is over before its Event was written has none.
+        until_open(message).await;
+        // A violation that is resolved before its Event is written has none.
         let notes = ["-n", &namespace, "get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
-        let told = || async { plane.kubectl(&notes).await.unwrap().contains(message).then_some(()) };
-        wait_for(&format!("an Event of {message}"), told).await;
+        let recorded = || async { plane.kubectl(&notes).await.unwrap().contains(message).then_some(()) };
+        wait_for(&format!("an Event of {message}"), recorded).await;
     };
     message("marked yes").await;
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
 
     swap(directory.path(), "..2", &denies_marked(&namespace).replace("marked %v", "now %v"));
-    standing("now yes").await;
+    until_open("now yes").await;
     swap(directory.path(), "..3", "package marked\ndeny contains msg if {");
     let condition = until_condition(plane, &namespace, "PoliciesLoaded", "False").await;
     assert_eq!(condition["reason"], "LoadFailed");
@@ -244,26 +244,27 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     message("now still").await;
 
     swap(directory.path(), "..4", &denies_marked(&namespace).replace("marked %v", "again %v"));
-    standing("again still").await;
+    until_open("again still").await;
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
-    // A plain edit of a file, too.
+    // A plain edit of a file works as well.
     let file = directory.path().join("..4/marked.rego");
     std::fs::write(file, denies_marked(&namespace).replace("marked %v", "edited %v")).unwrap();
-    standing("edited still").await;
-    // One Event of each violation and of the end of the first, and nothing for other words and the broken state.
+    until_open("edited still").await;
+    // One Event for each violation and one for the resolution of the first, and none for a changed message or the
+    // broken policy.
     let reasons = ["-n", &namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"];
-    let told = || async {
+    let recorded = || async {
         let reasons = plane.kubectl(&reasons).await.unwrap();
         let count = |reason| reasons.split(' ').filter(|other| *other == reason).count();
         (count("PolicyViolation") >= 2 && count("PolicyResolved") >= 1).then_some(count("PolicyViolation"))
     };
-    assert_eq!(wait_for("Events of violations and of an end", told).await, 2);
+    assert_eq!(wait_for("Events of violations and of an end", recorded).await, 2);
     assert_eq!(kaudit.stop().await, Some(0));
-    assert_eq!(told().await, Some(2), "what was pending is written");
+    assert_eq!(recorded().await, Some(2), "what was pending is written");
 }
 
 #[tokio::test]
-async fn without_the_crd_kaudit_goes_on_and_says_so_once() {
+async fn without_the_crd_kaudit_continues_and_warns_once() {
     if !require() {
         return;
     }
@@ -277,13 +278,13 @@ async fn without_the_crd_kaudit_goes_on_and_says_so_once() {
     wait_for("the status to be in vain", dropped).await;
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
-    let told = || async {
+    let recorded = || async {
         let events = plane.kubectl(&["-n", &namespace, "get", "events"]).await.unwrap();
         events.contains("PolicyViolation").then_some(())
     };
-    wait_for("the Event", told).await;
+    wait_for("the Event", recorded).await;
 
-    // It is written as soon as it can be, without a restart.
+    // The Audit is written as soon as possible, without a restart.
     establish_audits(&plane).await;
     until_condition(&plane, &namespace, "Synced", "True").await;
     let log = kaudit.log();

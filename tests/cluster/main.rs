@@ -1,7 +1,7 @@
 //! kaudit on a real control plane: etcd and kube-apiserver, started once for all tests of this binary.
 //!
-//! The real binary runs as its users run it, mostly as the chart's ServiceAccount. Tests share the cluster, so each
-//! makes namespaces of its own and looks only at those; what needs a whole cluster starts one.
+//! The real binary runs as users run it, mostly with the chart's ServiceAccount. Tests share the cluster, so each
+//! creates its own namespaces and only reads those; tests that need a whole cluster start one.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,10 +1,10 @@
-//! A team that has rights in its own namespace only.
+//! A team with rights in its own namespace only.
 
 use kaudit_controlplane::{AuditRecord, require, shared};
 
 use crate::support::{Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
 
-/// What `kaudit rbac -n` prints.
+/// Returns the output of `kaudit rbac -n`.
 fn role(namespace: &str) -> String {
     format!(
         r#"
@@ -25,14 +25,14 @@ subjects: [{{kind: ServiceAccount, name: team, namespace: {namespace}}}]
     )
 }
 
-/// Whether a request asks what the server serves.
+/// Whether a request is discovery.
 fn is_discovery(record: &AuditRecord) -> bool {
     let path = record.request_uri.split('?').next().unwrap_or_default();
     record.verb == "get" && record.resource.is_empty() && (path.starts_with("/api") || path == "/version")
 }
 
 #[tokio::test]
-async fn a_role_in_one_namespace_is_enough_and_nothing_is_asked_outside_of_it() {
+async fn a_role_in_one_namespace_is_enough_and_no_request_leaves_it() {
     if !require() {
         return;
     }
@@ -64,7 +64,7 @@ async fn a_role_in_one_namespace_is_enough_and_nothing_is_asked_outside_of_it() 
         reasons.sort_unstable();
         (reasons.join(" ") == wanted).then_some(())
     };
-    // What is over before its Event was written has none.
+    // A violation that is resolved before its Event is written has none.
     wait_for("two Events", || events("PolicyViolation PolicyViolation")).await;
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}-")]).await.unwrap();
     wait_for("three Events", || events("PolicyResolved PolicyViolation PolicyViolation")).await;
@@ -91,7 +91,7 @@ async fn a_role_in_one_namespace_is_enough_and_nothing_is_asked_outside_of_it() 
 }
 
 #[tokio::test]
-async fn without_a_right_in_the_namespace_nothing_passes_for_clean() {
+async fn without_rights_in_the_namespace_nothing_is_clean() {
     if !require() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Notifications: each kind of receiver is a real one, on loopback.
+//! Notifications: each kind of receiver is a real server on loopback.
 
 mod alertmanager;
 mod formats;
@@ -21,7 +21,7 @@ use crate::{
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A folder with a file of receivers, and with their secrets.
+/// Creates a folder with a file of receivers and their secrets.
 fn config(receivers: &Value) -> TempDir {
     let folder = folder(&[("secret", SECRET), ("notify.yaml", "")]);
     let text = receivers.to_string().replace("SECRETS", folder.path().to_str().unwrap());
@@ -29,7 +29,7 @@ fn config(receivers: &Value) -> TempDir {
     folder
 }
 
-/// A webhook that is told at once.
+/// Returns a webhook without batching delay.
 fn webhook(url: &str) -> Value {
     json!({
         "name": "hook",
@@ -43,11 +43,11 @@ async fn start(scene: &Scene, config: &TempDir) -> Running {
     scene.start(&["--notify", config.path().join("notify.yaml").to_str().unwrap()]).await
 }
 
-/// What a webhook was told: the name of the object and what happened, in order.
-fn told(receiver: &Receiver) -> Vec<String> {
-    let text = |told: &Value| {
+/// Returns the notifications of a webhook: name of the object and event, in order.
+fn notified(receiver: &Receiver) -> Vec<String> {
+    let text = |notified: &Value| {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        format!("{} {}", text(&told["resource"]["name"]), text(&told["event"]))
+        format!("{} {}", text(&notified["resource"]["name"]), text(&notified["event"]))
     };
     notifications(receiver).iter().map(text).collect()
 }
@@ -56,20 +56,20 @@ fn notifications(receiver: &Receiver) -> Vec<Value> {
     receiver.taken().iter().flat_map(|request| request.json()["notifications"].as_array().unwrap().clone()).collect()
 }
 
-/// Waits until a webhook was told so much, which may come in any order.
-async fn until_told(receiver: &Receiver, wanted: &[&str]) {
+/// Waits until a webhook has received these notifications, in any order.
+async fn until_notified(receiver: &Receiver, wanted: &[&str]) {
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable();
-    wait_for(&format!("{wanted:?}, instead of {:?}", told(receiver)), || async {
-        let mut told = told(receiver);
-        told.sort_unstable();
-        (told == wanted).then_some(())
+    wait_for(&format!("{wanted:?}, instead of {:?}", notified(receiver)), || async {
+        let mut notified = notified(receiver);
+        notified.sort_unstable();
+        (notified == wanted).then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_is_told_once_under_the_name_of_the_event_and_not_again_after_a_restart() {
+async fn webhook_notifications_are_sent_once_across_restarts_with_event_names() {
     if !require() {
         return;
     }
@@ -79,35 +79,35 @@ async fn a_webhook_is_told_once_under_the_name_of_the_event_and_not_again_after_
     let config = config(&json!({"receivers": [webhook(&receiver.url("/hook"))]}));
     let kaudit = start(&scene, &config).await;
     let first = ["fixed appeared", "goes appeared", "stays appeared"];
-    until_told(&receiver, &first).await;
+    until_notified(&receiver, &first).await;
     scene.mark("fixed", None).await;
-    until_told(&receiver, &[&first[..], &["fixed resolved"]].concat()).await;
+    until_notified(&receiver, &[&first[..], &["fixed resolved"]].concat()).await;
     for request in receiver.taken() {
         request.verify(SECRET);
     }
     // Every Event has a notification of its name, and there are no others.
     wait_for("all Events", || async { (scene.events(None).await.len() == 4).then_some(()) }).await;
     let mut names: Vec<_> = scene.events(None).await.into_iter().map(|event| event.metadata.name.unwrap()).collect();
-    let mut ids: Vec<_> = notifications(&receiver).iter().map(|told| told["id"].as_str().unwrap().to_owned()).collect();
+    let mut ids: Vec<_> = notifications(&receiver).iter().map(|notified| notified["id"].as_str().unwrap().to_owned()).collect();
     names.sort();
     ids.sort();
     assert_eq!(names, ids);
 
-    // What happens while it does not run is told by the next run, and nothing else.
+    // Changes while kaudit is down are notified by the next run, and nothing else.
     kaudit.kill();
     scene.delete("goes").await;
     scene.create(["new".to_owned()], "yes").await;
     let kaudit = start(&scene, &config).await;
     let second = ["new appeared", "goes resolved"];
-    until_told(&receiver, &[&first[..], &["fixed resolved"], &second].concat()).await;
-    // Nothing is left to come: the next change is the next that is told.
+    until_notified(&receiver, &[&first[..], &["fixed resolved"], &second].concat()).await;
+    // Nothing is pending: the next change is the next notification.
     scene.mark("stays", None).await;
-    until_told(&receiver, &[&first[..], &["fixed resolved"], &second, &["stays resolved"]].concat()).await;
+    until_notified(&receiver, &[&first[..], &["fixed resolved"], &second, &["stays resolved"]].concat()).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_got_the_beginning_gets_the_end_although_kaudit_and_the_object_changed() {
+async fn receivers_of_a_new_violation_get_its_resolution_after_restarts_and_changes() {
     if !require() {
         return;
     }
@@ -181,7 +181,7 @@ async fn whoever_got_the_beginning_gets_the_end_although_kaudit_and_the_object_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_again() {
+async fn failing_receivers_are_retried_and_refusing_ones_are_not() {
     if !require() {
         return;
     }
@@ -195,11 +195,11 @@ async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_a
     receiver.hang("/hook");
     let kaudit = start(&scene, &config).await;
     scene.create(["a".to_owned()], "yes").await;
-    wait_for("an attempt", || async { (receiver.asked("/hook") > 0).then_some(()) }).await;
+    wait_for("an attempt", || async { (receiver.attempts("/hook") > 0).then_some(()) }).await;
     wait_for("a timeout", || async { kaudit.metric(r#"kaudit_recorder_retries_total{recorder="notify/hook"}"#) }).await;
     receiver.answer("/hook", 503, "busy");
-    let asked = receiver.asked("/hook");
-    wait_for("more attempts", || async { (receiver.asked("/hook") > asked + 1).then_some(()) }).await;
+    let attempts = receiver.attempts("/hook");
+    wait_for("more attempts", || async { (receiver.attempts("/hook") > attempts + 1).then_some(()) }).await;
     scene.create(["b".to_owned()], "yes").await;
     let receiver = receiver.down().await;
     let retries = || kaudit.metric(r#"kaudit_recorder_retries_total{recorder="notify/hook"}"#).unwrap_or_default();
@@ -207,12 +207,12 @@ async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_a
     wait_for("an attempt that reaches nobody", || async { (retries() > before).then_some(()) }).await;
     let receiver = receiver.up().await;
     receiver.answer("/hook", 200, "");
-    until_told(&receiver, &["a appeared", "b appeared"]).await;
+    until_notified(&receiver, &["a appeared", "b appeared"]).await;
 
-    // Who refuses is asked once about each batch.
+    // A refusing receiver gets each batch once.
     let drops = r#"kaudit_recorder_drops_total{recorder="notify/refusing",reason="refused"}"#;
     wait_for("refusals", || async { (kaudit.metric(drops)? == 2).then_some(()) }).await;
-    assert_eq!(refuses.asked("/hook"), 2);
+    assert_eq!(refuses.attempts("/hook"), 2);
     let log = kaudit.log();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("receiver refusing answers 400")).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -221,7 +221,7 @@ async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_is_counted_and_told() {
+async fn notifications_over_the_limit_are_counted_and_reported() {
     if !require() {
         return;
     }
@@ -239,16 +239,16 @@ async fn what_does_not_fit_is_counted_and_told() {
     receiver.answer("/hook", 200, "");
     let sums = || {
         let left_out = receiver.taken().iter().map(|request| request.json()["leftOut"].as_u64().unwrap()).sum::<u64>();
-        (told(&receiver).len() as u64, left_out)
+        (notified(&receiver).len() as u64, left_out)
     };
-    wait_for("all to be told or counted", || async { (sums().0 + sums().1 == 30).then_some(()) }).await;
+    wait_for("all to be notified or counted", || async { (sums().0 + sums().1 == 30).then_some(()) }).await;
     assert!(sums().1 >= 23, "{:?}", sums());
     assert_eq!(kaudit.metric(dropped).map(|dropped| dropped as u64), Some(sums().1));
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_pending_is_told_before_the_end() {
+async fn pending_notifications_are_sent_before_the_end() {
     if !require() {
         return;
     }
@@ -267,11 +267,11 @@ async fn what_is_pending_is_told_before_the_end() {
     let began = std::time::Instant::now();
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(began.elapsed() < Duration::from_secs(15));
-    assert_eq!(told(&receiver), ["a appeared"]);
+    assert_eq!(notified(&receiver), ["a appeared"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_receivers_of_the_chart_are_told() {
+async fn receivers_in_the_chart_are_notified() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -295,7 +295,7 @@ async fn the_receivers_of_the_chart_are_told() {
     std::fs::write(config.path().join("notify.yaml"), file).unwrap();
     let kaudit = start(&scene, &config).await;
     scene.create(["a".to_owned()], "yes").await;
-    until_told(&receiver, &["a appeared"]).await;
+    until_notified(&receiver, &["a appeared"]).await;
     receiver.taken()[0].verify(SECRET);
     assert_eq!(kaudit.stop().await, Some(0));
 }

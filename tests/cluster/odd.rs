@@ -1,4 +1,4 @@
-//! What is slow or malformed: it is named, and costs nothing but itself.
+//! Slow or malformed kinds and objects are named, and affect nothing else.
 
 use kaudit_controlplane::{require, shared};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_over_the_sync_timeout_is_left_out_and_joins_later() {
+async fn a_kind_over_the_sync_timeout_joins_later() {
     if !require() {
         return;
     }
@@ -43,7 +43,7 @@ async fn a_kind_over_the_sync_timeout_is_left_out_and_joins_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_cannot_be_read_is_named_and_costs_no_other() {
+async fn an_invalid_object_is_named_and_does_not_affect_others() {
     if !require() {
         return;
     }
@@ -70,7 +70,7 @@ async fn an_object_that_cannot_be_read_is_named_and_costs_no_other() {
 }
 
 #[tokio::test]
-async fn an_object_nested_too_deep_has_an_error_beside_its_violations() {
+async fn an_object_nested_too_deep_has_violations_and_an_error() {
     if !require() {
         return;
     }
@@ -102,7 +102,7 @@ async fn an_object_nested_too_deep_has_an_error_beside_its_violations() {
     assert_eq!(named.len(), 3, "{results:#?}");
     assert!(want.iter().all(|entry| named.contains(entry)), "{results:#?}");
     assert_eq!(result["complete"], false);
-    // As a list has it, so has a watch.
+    // The watch gives the same result as the list.
     assert_eq!(until_violations(&kaudit, &namespace, 3).await, results);
     assert_eq!(kaudit.stop().await, Some(0));
     plane.kubectl(&["delete", "crd", "wells.deep.example.com"]).await.unwrap();

@@ -1,4 +1,5 @@
-//! What an owner and its dependents violate alike: one Event, one result in reports and one line for people, at the topmost.
+//! Violations shared by an owner and its dependents: one Event, one result in reports and one line in the output, at
+//! the topmost owner.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,11 @@ use serde_json::{Value, json};
 use crate::{
     reports::{self, NAMES, OPENREPORTS, reports_in},
     support::{Running, establish, establish_audits, get, policies, results_in, run, wait_for},
-    truth::{Telling, Truth, policy_arguments, told},
+    truth::{EventOrder, Truth, policy_arguments, violation_events},
     writer::{POLICY, seed, size},
 };
 
-/// Deployments of the random writer, each with two revisions of three Pods.
+/// Number of Deployments of the random writer, each with two revisions of three Pods.
 const DEPLOYMENTS: usize = 24;
 const REVISIONS: usize = 2;
 const PODS: usize = 3;
@@ -27,13 +28,13 @@ const WRITES_PER_SECOND: u64 = 60;
 
 /// One object of a tree of Deployments, their revisions and Pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TreeObject {
     Deployment(usize),
     Revision(usize, usize),
     Pod(usize, usize, usize),
 }
 
-impl Place {
+impl TreeObject {
     fn random(random: &mut fastrand::Rng) -> Self {
         let deployment = random.usize(..DEPLOYMENTS);
         let (revision, pod) = (random.usize(..REVISIONS), random.usize(..PODS));
@@ -88,28 +89,28 @@ impl Place {
     }
 }
 
-/// Who writes to a tree in a namespace.
-struct Tree {
+/// A writer to a tree in a namespace.
+struct TreeWriter {
     client: Client,
     namespace: String,
 }
 
-impl Tree {
-    fn api(&self, place: Place) -> Api<DynamicObject> {
+impl TreeWriter {
+    fn api(&self, place: TreeObject) -> Api<DynamicObject> {
         let (group, version, kind) = place.kind();
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
-    /// Returns the references to the owner of an object, if that is there.
-    async fn owners(&self, place: Place) -> Value {
+    /// Returns the owner references of an object, if its owner exists.
+    async fn owners(&self, place: TreeObject) -> Value {
         let Some(owner) = place.owner() else { return json!([]) };
         let Some(found) = self.api(owner).get_opt(&owner.name()).await.unwrap() else { return json!([]) };
         let (_, _, kind) = owner.kind();
         json!([{"apiVersion": "apps/v1", "kind": kind, "name": owner.name(), "uid": found.metadata.uid, "controller": true}])
     }
 
-    async fn create(&self, place: Place, labels: &Value) {
+    async fn create(&self, place: TreeObject, labels: &Value) {
         let (group, version, kind) = place.kind();
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let object = json!({
@@ -122,24 +123,24 @@ impl Tree {
         expect(self.api(place).create(&PostParams::default(), &object).await.map(drop));
     }
 
-    async fn patch(&self, place: Place, patch: Value) {
+    async fn patch(&self, place: TreeObject, patch: Value) {
         let patched = self.api(place).patch(&place.name(), &PatchParams::default(), &Patch::Merge(&patch)).await;
         expect(patched.map(drop));
     }
 
-    async fn label(&self, place: Place, bad: Option<&str>) {
+    async fn label(&self, place: TreeObject, bad: Option<&str>) {
         self.patch(place, json!({"metadata": {"labels": {"bad": bad}}})).await;
     }
 
-    async fn delete(&self, place: Place) {
-        // Dependents stay: there is nobody here who collects garbage.
+    async fn delete(&self, place: TreeObject) {
+        // Dependents stay: there is no garbage collector.
         let now = DeleteParams::background().grace_period(0);
         expect(self.api(place).delete(&place.name(), &now).await.map(drop));
     }
 
-    /// Does one random thing to a random object.
+    /// Performs a random operation on a random object.
     async fn step(&self, mut random: fastrand::Rng) {
-        let place = Place::random(&mut random);
+        let place = TreeObject::random(&mut random);
         let value = random.u8(..3).to_string();
         match random.u8(..12) {
             0..=3 => self.label(place, Some(&value)).await,
@@ -148,7 +149,7 @@ impl Tree {
             7 | 8 => self.create(place, &json!({"app": "a", "bad": value})).await,
             9 => self.patch(place, json!({"metadata": {"ownerReferences": null}})).await,
             10 => self.patch(place, json!({"metadata": {"ownerReferences": self.owners(place).await}})).await,
-            _ if matches!(place, Place::Revision(..)) => {
+            _ if matches!(place, TreeObject::Revision(..)) => {
                 self.patch(place, json!({"spec": {"replicas": random.u8(..2)}})).await;
             }
             _ => {}
@@ -156,7 +157,7 @@ impl Tree {
     }
 }
 
-/// What is there already, or not there any more, is what a random writer meets.
+/// Ignores conflicts and missing objects, which are expected in random writes.
 fn expect(done: kube::Result<()>) {
     match done {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
@@ -165,7 +166,7 @@ fn expect(done: kube::Result<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_and_dependents_converge_and_nothing_is_told_twice() {
+async fn owners_and_dependents_converge_and_nothing_is_recorded_twice() {
     if !require() {
         return;
     }
@@ -173,8 +174,8 @@ async fn owners_and_dependents_converge_and_nothing_is_told_twice() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, OPENREPORTS, &NAMES[0]).await;
     let client = plane.admin().unwrap();
-    let tree = Tree { client: client.clone(), namespace: plane.temp_namespace("owners").await.unwrap() };
-    for place in Place::all() {
+    let tree = TreeWriter { client: client.clone(), namespace: plane.temp_namespace("owners").await.unwrap() };
+    for place in TreeObject::all() {
         tree.create(place, &json!({"app": "a", "bad": "0"})).await;
     }
     let directory = policies(&[("labels.rego", POLICY)]);
@@ -183,14 +184,14 @@ async fn owners_and_dependents_converge_and_nothing_is_told_twice() {
         client: client.clone(),
         arguments: policy_arguments(directory.path()),
         namespaces: Vec::new(),
-        telling: Telling::ByTurns,
+        event_order: EventOrder::ByTurns,
         reports: true,
     };
     let paths = truth.arguments.clone();
     let arguments = [&paths[0], &paths[1], "--events-per-second=1000", "--record=events,reports"];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     truth.converged(&kaudit, Instant::now()).await;
-    let first = told(&client, &[]).await;
+    let first = violation_events(&client, &[]).await;
     assert_eq!(first.len(), DEPLOYMENTS, "one Event for each Deployment: {first:#?}");
 
     let mut random = fastrand::Rng::with_seed(seed);
@@ -207,7 +208,7 @@ async fn owners_and_dependents_converge_and_nothing_is_told_twice() {
     plane.stop().await.unwrap();
 }
 
-/// The Events about violations in a namespace, in their order: reason, object, note.
+/// Returns the Events about violations in a namespace, in order: reason, object, note.
 async fn events(plane: &ControlPlane, namespace: &str) -> Vec<[String; 3]> {
     let list = plane.kubectl(&["-n", namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -218,14 +219,14 @@ async fn events(plane: &ControlPlane, namespace: &str) -> Vec<[String; 3]> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
+async fn a_deployment_covers_its_pods_until_it_is_fixed() {
     if !require() {
         return;
     }
     let plane = reports::plane().await;
     let namespace = plane.temp_namespace("rollup").await.unwrap();
-    let tree = Tree { client: plane.admin().unwrap(), namespace: namespace.clone() };
-    let places = [Place::Deployment(0), Place::Revision(0, 0), Place::Pod(0, 0, 0), Place::Pod(0, 0, 1)];
+    let tree = TreeWriter { client: plane.admin().unwrap(), namespace: namespace.clone() };
+    let places = [TreeObject::Deployment(0), TreeObject::Revision(0, 0), TreeObject::Pod(0, 0, 0), TreeObject::Pod(0, 0, 1)];
     for place in places {
         tree.create(place, &json!({"app": "a", "bad": "0"})).await;
     }
@@ -249,16 +250,16 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
         wait_for(&format!("{wanted:?}"), || async { (reported().await == wanted).then_some(()) }).await;
     };
     until_reported(&[("d0", Some("3"))]).await;
-    let told =
+    let recorded =
         wait_for("the Event", || async { Some(events(&plane, &namespace).await).filter(|all| !all.is_empty()) }).await;
-    // An Event says how many dependents were judged by then, which another thread may still do; the report says how many
-    // there are.
-    let [wanted] = &told[..] else { panic!("{told:#?}") };
+    // An Event counts the dependents that were evaluated at that time, while others may be in progress; the report
+    // counts all.
+    let [wanted] = &recorded[..] else { panic!("{recorded:#?}") };
     let counted =
         ["1 dependent", "2 dependents", "3 dependents"].map(|count| format!("labels/deny: bad is 0 (and {count})"));
-    assert!(wanted[..2] == ["PolicyViolation", "d0"] && counted.contains(&wanted[2]), "{told:#?}");
+    assert!(wanted[..2] == ["PolicyViolation", "d0"] && counted.contains(&wanted[2]), "{recorded:#?}");
 
-    // People read one entry, programs all.
+    // The text output shows one entry, JSON all.
     let once = async |more: &[&str]| {
         let check = [&["check", "--once"][..], &scope, more].concat();
         run(&plane.kubeconfig(), &check).await
@@ -272,13 +273,13 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|entry| entry["owner"]["name"] == "d0" || entry["dependents"] == 3), "{all:#?}");
 
-    // Who mends the Deployment is left with what the old revision still runs, and with nothing when that is scaled to 0.
-    tree.label(Place::Deployment(0), None).await;
+    // After the Deployment is fixed, only the old revision's Pods are in violation, and nothing once it is scaled to 0.
+    tree.label(TreeObject::Deployment(0), None).await;
     until_reported(&[("d0-0", Some("2"))]).await;
-    for pod in [Place::Pod(0, 0, 0), Place::Pod(0, 0, 1)] {
+    for pod in [TreeObject::Pod(0, 0, 0), TreeObject::Pod(0, 0, 1)] {
         tree.delete(pod).await;
     }
-    tree.patch(Place::Revision(0, 0), json!({"spec": {"replicas": 0}})).await;
+    tree.patch(TreeObject::Revision(0, 0), json!({"spec": {"replicas": 0}})).await;
     until_reported(&[]).await;
     let resolved = ["PolicyResolved", "d0", "resolved: labels/deny: bad is 0"].map(str::to_owned);
     wait_for("the end of it", || async {
@@ -292,7 +293,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// Returns the first number behind a text.
+/// Returns the first number after a text.
 fn number_behind(text: &str, before: &str) -> usize {
     let behind = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}")).1;
     behind.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
@@ -306,13 +307,13 @@ async fn each_violation_counts_once_in_every_view() {
     let plane = reports::plane().await;
     establish_audits(&plane).await;
     let namespace = plane.temp_namespace("views").await.unwrap();
-    let tree = Tree { client: plane.admin().unwrap(), namespace: namespace.clone() };
-    // One Pod has a violation of its own, and one has another in addition.
+    let tree = TreeWriter { client: plane.admin().unwrap(), namespace: namespace.clone() };
+    // One Pod has its own violation only, and one has an additional violation.
     for (place, labels) in [
-        (Place::Deployment(0), json!({"app": "a", "bad": "0"})),
-        (Place::Revision(0, 0), json!({"app": "a", "bad": "0"})),
-        (Place::Pod(0, 0, 0), json!({"app": "a", "bad": "1"})),
-        (Place::Pod(0, 0, 1), json!({"app": "a", "bad": "0", "meh": "0"})),
+        (TreeObject::Deployment(0), json!({"app": "a", "bad": "0"})),
+        (TreeObject::Revision(0, 0), json!({"app": "a", "bad": "0"})),
+        (TreeObject::Pod(0, 0, 0), json!({"app": "a", "bad": "1"})),
+        (TreeObject::Pod(0, 0, 1), json!({"app": "a", "bad": "0", "meh": "0"})),
     ] {
         tree.create(place, &labels).await;
     }
@@ -394,8 +395,8 @@ async fn each_violation_counts_once_in_every_view() {
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// Prints what 500 Deployments with 38 Pods each cost, all in violation. Takes minutes: `cargo test --test cluster -- --ignored
-/// --nocapture five_hundred`.
+/// Prints the cost of 500 Deployments with 38 Pods each, all in violation. Takes minutes: `cargo test --test cluster --
+/// --ignored --nocapture five_hundred`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement that takes minutes"]
 async fn five_hundred_deployments_and_their_pods_in_violation() {
@@ -406,14 +407,14 @@ async fn five_hundred_deployments_and_their_pods_in_violation() {
     }
     let client = plane.admin().unwrap();
     let create = |number: usize| {
-        let tree = Tree { client: client.clone(), namespace: format!("n{}", number % 50) };
+        let tree = TreeWriter { client: client.clone(), namespace: format!("n{}", number % 50) };
         async move {
             let labels = json!({"app": "a", "bad": "0"});
-            for place in [Place::Deployment(number), Place::Revision(number, 0)] {
+            for place in [TreeObject::Deployment(number), TreeObject::Revision(number, 0)] {
                 tree.create(place, &labels).await;
             }
             for pod in 0..38 {
-                tree.create(Place::Pod(number, 0, pod), &labels).await;
+                tree.create(TreeObject::Pod(number, 0, pod), &labels).await;
             }
         }
     };

@@ -1,4 +1,4 @@
-//! The page for people, as a long run on a real API server serves it.
+//! The page, served by a long run on a real API server.
 
 mod forwarded;
 mod pictures;
@@ -28,7 +28,7 @@ fn events(address: SocketAddr) -> mpsc::Receiver<(String, String)> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
-    // Ends with the connection, and that with kaudit.
+    // Ends with the connection, which ends with kaudit.
     std::thread::spawn(move || {
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
         let mut name = String::new();
@@ -46,7 +46,7 @@ fn events(address: SocketAddr) -> mpsc::Receiver<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_page_learns_what_changes() {
+async fn an_open_page_is_updated() {
     if !require() {
         return;
     }
@@ -80,7 +80,7 @@ async fn an_open_page_learns_what_changes() {
         assert!(seen.borrow_mut().insert(id.clone()), "{id} comes twice: nothing has changed");
     };
     let changed = || note(stream.recv_timeout(PATIENCE).unwrap());
-    // What is there already.
+    // The existing violations.
     changed();
     plane.apply(&marked("v1", "ConfigMap", &namespace, "second", &namespace)).await.unwrap();
     let until = |expected: &[&str]| loop {
@@ -95,21 +95,21 @@ async fn an_open_page_learns_what_changes() {
     let html = get(address, &format!("/?object=ConfigMap%2F{namespace}%2Fsecond")).unwrap();
     assert!(html.contains("Exception to copy") && html.contains("marked.rego:"), "{html}");
 
-    // What is mended is among what was resolved, which the HTML shows.
+    // The fixed violation is listed as resolved in the HTML.
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "first"]).await.unwrap();
     until(&["second"]);
     let html = get(address, "/").unwrap();
     assert!(html.contains("1 resolved") && html.contains("ConfigMap") && html.contains("/first"), "{html}");
-    // Kinds that other tests create and delete change the page, too.
+    // Kinds that other tests create and delete also change the page.
     stream.try_iter().for_each(note);
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// What a policy says of one object, with what a browser would run.
+/// A message with code that a browser would run.
 const HOSTILE: &str = "<img src=x onerror=document.title=1><script>document.title=2</script>";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_look_at_it_in_a_browser() {
+async fn the_page_works_in_a_browser() {
     if !require() || !require_browser() {
         return;
     }
@@ -136,7 +136,7 @@ async fn people_look_at_it_in_a_browser() {
     let origin = format!("http://{}", kaudit.page().await);
     let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
 
-    // What changes appears on the open page.
+    // Changes appear on the open page.
     with.go(&format!("{origin}/"));
     with.until("document.querySelectorAll('#owners tbody tr').length === 1");
     with.evaluate(
@@ -145,7 +145,7 @@ async fn people_look_at_it_in_a_browser() {
     );
     plane.apply(&marked("v1", "ConfigMap", &namespace, "a-second", &namespace)).await.unwrap();
     with.until("document.querySelectorAll('#owners tbody tr').length === 2");
-    // Neither a click that has begun, nor what is selected to be copied, nor the focus is lost.
+    // A started click, the selected text and the focus are preserved.
     assert_eq!(
         with.evaluate(
             "return [kept === document.activeElement, kept.closest('tr').rowIndex, getSelection().toString(), \
@@ -154,7 +154,7 @@ async fn people_look_at_it_in_a_browser() {
         json!([true, 2, format!("ConfigMap/{namespace}/first"), true])
     );
 
-    // Without a mouse: the search, then the object. Whoever types is not disturbed by what changes.
+    // With the keyboard: the search, then the object. Updates do not disturb typing.
     with.evaluate("document.querySelector('input[type=search]').focus()");
     with.press("SEC");
     plane.apply(&marked("v1", "ConfigMap", &namespace, "third", &namespace)).await.unwrap();
@@ -189,7 +189,7 @@ async fn people_look_at_it_in_a_browser() {
         }
     }
 
-    // Without scripts and on a phone: the same views, and nothing that is wider than the screen.
+    // Without scripts and on a phone: the same views, none wider than the screen.
     without.go(&format!("{origin}/?q=first"));
     let objects = without.evaluate("return document.querySelector('#owners').innerText").to_string();
     assert!(objects.contains("/first") && !objects.contains("-second"), "{objects}");
@@ -209,7 +209,7 @@ async fn people_look_at_it_in_a_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_is_searched_in_a_browser() {
+async fn a_page_file_is_searched_in_a_browser() {
     if !require_browser() {
         return;
     }
@@ -243,7 +243,7 @@ async fn a_file_is_searched_in_a_browser() {
     choose("select[name=policy]", "ingress");
     with.until(&format!("{shown} === 0"));
     choose("select[name=policy]", "");
-    // The button and the enter key search, too.
+    // The button and the enter key also search.
     with.evaluate("document.querySelector('input[type=search]').value = 'PRIVILEGED log-agent'");
     with.evaluate("document.querySelector('#filter button').click()");
     with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 0");
@@ -251,7 +251,7 @@ async fn a_file_is_searched_in_a_browser() {
     with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
     choose("input", "");
     with.until(&format!("{shown} === {all}"));
-    // A result leads to what its rule says of itself, and to its source.
+    // A result links to the annotations and source of its rule.
     with.evaluate("document.querySelector('details.owner:not([hidden])').open = true");
     with.evaluate("document.querySelector('details.owner[open] article:not([hidden]) a').click()");
     with.until("location.hash.startsWith('#rule-')");
@@ -263,7 +263,7 @@ async fn a_file_is_searched_in_a_browser() {
         assert_eq!(with.accessibility_violations(), json!([]), "{scheme}, {width} pixels wide");
     }
 
-    // Without scripts: all of it, to open and to find with the browser's own search.
+    // Without scripts, everything can be opened and found with the browser's search.
     without.go(&url);
     let text = without.evaluate("return document.body.textContent");
     let text = text.as_str().unwrap();

@@ -1,4 +1,4 @@
-//! The simulation's plans on the real control plane, where what the simulated server does otherwise than the real one is seen.
+//! The simulation's plans on the real control plane, to find differences between the simulated server and a real one.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +30,11 @@ use crate::{
     writer::size,
 };
 
-/// How long nothing happens between two steps at most.
+/// Maximum pause between two steps.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plans_of_the_simulation_end_well_on_a_real_server() {
+async fn plans_of_the_simulation_converge_on_a_real_server() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
@@ -53,7 +53,7 @@ async fn plans_of_the_simulation_end_well_on_a_real_server() {
     }
 }
 
-/// A plan that is carried out.
+/// The execution of a plan.
 struct PlannedRun {
     plane: ControlPlane,
     client: Client,
@@ -95,7 +95,7 @@ impl PlannedRun {
         }
     }
 
-    /// Makes a step; what can happen to a simulated server or connection only is left out.
+    /// Executes a step; faults that only the simulation supports are skipped.
     async fn step(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
             RunStep::Write(name, contents) => self.write(*name, contents).await?,
@@ -112,7 +112,7 @@ impl PlannedRun {
             RunStep::EndExcuse(excuse) => excuse.with_at(|at| self.remove(at)).await?,
             RunStep::Configure(settings) => {
                 self.stop(|_| true).await?;
-                // On a real clock, one Event a second takes too long.
+                // With a real clock, one Event per second takes too long.
                 self.settings = ReplicaSettings { in_cluster: false, slow_events: false, ..*settings };
             }
             RunStep::Start(number) => self.start_replica(*number).await,
@@ -152,7 +152,7 @@ impl PlannedRun {
         self.apply(&name.object(contents, owner.as_ref())).await
     }
 
-    /// Replaces an object; nothing happens where its namespace is missing or about to end.
+    /// Replaces an object; does nothing if its namespace is missing or terminating.
     async fn apply(&self, object: &Value) -> anyhow::Result<()> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -184,7 +184,7 @@ impl PlannedRun {
         let mut command = kaudit(self.user.kubeconfig_path(), &[]);
         command.current_dir(self.folder.path());
         let mut arguments = self.settings.long_arguments(number);
-        // Nothing is to wait for its turn.
+        // Records must not be delayed by the rate limit.
         arguments.push("--events-per-second=1000".to_owned());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.replicas.insert(number, Running::launch(command, &arguments).await);
@@ -202,7 +202,7 @@ impl PlannedRun {
         Ok(())
     }
 
-    /// Waits until everything is right.
+    /// Waits until everything has converged.
     async fn compare(&mut self) -> anyhow::Result<()> {
         for number in 0..if self.settings.sharded { self.settings.replicas } else { 1 } {
             if self.settings.sharded || self.replicas.is_empty() {
@@ -242,7 +242,7 @@ impl PlannedRun {
         for (api_version, kind) in ListedObjects::kinds() {
             let objects = self.api((api_version, kind, "", "")).list(&ListParams::default()).await?;
             let objects = objects.items.into_iter().map(|mut object| {
-                // Lists leave it to the kind of the list.
+                // Items of lists have no kind of their own.
                 object.types = Some(TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() });
                 serde_json::to_value(object)
             });
@@ -263,7 +263,7 @@ impl PlannedRun {
     }
 }
 
-/// Takes a refusal with one of these codes as done.
+/// Ignores refusals with one of these codes.
 fn ignore<T>(codes: &[u16], outcome: kube::Result<T>) -> anyhow::Result<()> {
     match outcome {
         Err(kube::Error::Api(status)) if codes.contains(&status.code) => Ok(()),

@@ -1,7 +1,7 @@
-//! The shipped Pod Security policies say what the API server's own admission says, on pods that differ in one field.
+//! The shipped Pod Security policies agree with the API server's admission, on pods that differ in one field.
 //!
-//! The pods come from `pod_security.yaml`, which tells how they are made. The server is asked by dry run, so none of
-//! them is ever written.
+//! The pods come from `pod_security.yaml`, which explains how they are generated. The server is queried by dry run, so
+//! no pod is created.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +22,12 @@ const NAMES: [&str; 5] = ["by-pod", "by-container", "bare", "user-namespace", "w
 const LISTS: [&str; 3] = ["initContainers", "containers", EPHEMERAL];
 /// Can't be created with its pod, only added later.
 const EPHEMERAL: &str = "ephemeralContainers";
-/// Requests under way at the same time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 24;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plan {
+struct ProbePlan {
     bases: BTreeMap<String, Value>,
     variations: Vec<Variation>,
 }
@@ -47,11 +47,11 @@ enum At {
     Container,
 }
 
-/// One pod to be judged.
+/// One pod to be checked.
 struct Probe {
-    /// Where it begins.
+    /// Name of the base pod.
     base: String,
-    /// What was changed, for people.
+    /// Readable description of the change.
     change: String,
     /// The pod; its name is that of the probe.
     pod: Value,
@@ -72,10 +72,10 @@ impl Probe {
     }
 }
 
-/// Makes all pods of the plan, the same in the same order each time. Ephemeral containers are there only where they
-/// are what differs, as they need a request of another kind.
+/// Generates all pods of the plan, in a fixed order. They only have ephemeral containers if those differ, because these
+/// need another request.
 fn probes() -> Vec<Probe> {
-    let plan: Plan = serde_saphyr::from_str(include_str!("pod_security.yaml")).unwrap();
+    let plan: ProbePlan = serde_saphyr::from_str(include_str!("pod_security.yaml")).unwrap();
     assert_eq!(plan.bases.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(NAMES));
     let mut probes: Vec<Probe> = Vec::new();
     for (name, base) in &plan.bases {
@@ -110,7 +110,7 @@ fn probes() -> Vec<Probe> {
     probes
 }
 
-/// Puts a value, or nothing, where a JSON pointer points; makes the objects on the way.
+/// Sets or removes the value at a JSON pointer; creates missing parents.
 fn set(root: &mut Value, pointer: &str, value: Option<Value>) {
     let (way, last) = pointer.rsplit_once('/').unwrap();
     let mut place = root;
@@ -134,19 +134,19 @@ fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// What the server says to a pod.
+/// The server's response for a pod.
 #[derive(Debug, Clone, PartialEq)]
-enum Answer {
+enum AdmissionAnswer {
     Allowed,
-    /// By Pod Security, with its reasons.
+    /// Denied by Pod Security, with its reasons.
     Denied(String),
-    /// There can be no such pod, as with a setting that Windows does not have or probes of an ephemeral container;
-    /// whether it would be secure is not asked any more.
+    /// The pod is invalid, for example because of a setting that Windows does not have or probes of an ephemeral
+    /// container; its security is not evaluated.
     Invalid,
 }
 
-impl Answer {
-    /// The controls that are violated, in the server's words.
+impl AdmissionAnswer {
+    /// Returns the violated controls, in the server's words.
     fn controls(&self) -> BTreeSet<String> {
         let Self::Denied(message) = self else { return BTreeSet::new() };
         // `…violates PodSecurity "restricted:latest": control (what, what), control (what (where))`
@@ -165,13 +165,13 @@ impl Answer {
                 false
             })
             .collect();
-        // It tells one profile from several.
+        // The server distinguishes singular and plural.
         outside.split(',').map(|control| control.trim().replace("profiles", "profile")).collect()
     }
 }
 
-/// Each rule and what the server calls its control, at the baseline and at the restricted level, which replaces some
-/// of baseline's controls by stricter ones.
+/// Each rule and the server's name of its control, at the baseline and at the restricted level, which replaces some of
+/// baseline's controls by stricter ones.
 const CONTROLS: [(&str, &str, &str, &str); 19] = [
     (BASELINE, "deny_apparmor", "forbidden AppArmor profile", "forbidden AppArmor profile"),
     (BASELINE, "deny_capabilities", "non-default capabilities", "unrestricted capabilities"),
@@ -194,29 +194,29 @@ const CONTROLS: [(&str, &str, &str, &str); 19] = [
     (RESTRICTED, "deny_volume_types", "", "restricted volume types"),
 ];
 
-/// What the server would call a finding.
+/// Returns the server's name of a finding.
 fn control(policy: &str, finding: &Finding, level: &str) -> String {
     let found = CONTROLS.iter().find(|(of, rule, ..)| *of == policy && *rule == finding.rule);
     let (_, _, baseline, restricted) = found.unwrap_or_else(|| panic!("{policy} {finding:?}"));
     (*if level == "baseline" { baseline } else { restricted }).to_owned()
 }
 
-/// Sends a pod to the server, which changes nothing; anything but the answers that are expected fails.
-async fn ask(client: &Client, method: &str, path: &str, pod: &Value) -> Answer {
+/// Sends a pod to the server as a dry run; panics on unexpected responses.
+async fn ask(client: &Client, method: &str, path: &str, pod: &Value) -> AdmissionAnswer {
     let request = Request::builder().method(method).uri(format!("{path}?dryRun=All"));
     let request = request.header("content-type", "application/json").body(serde_json::to_vec(pod).unwrap()).unwrap();
     match client.request::<Value>(request).await {
-        Ok(_) => Answer::Allowed,
+        Ok(_) => AdmissionAnswer::Allowed,
         Err(kube::Error::Api(status)) => match status.code {
-            403 if status.message.contains("violates PodSecurity") => Answer::Denied(status.message.clone()),
-            400 | 422 => Answer::Invalid,
+            403 if status.message.contains("violates PodSecurity") => AdmissionAnswer::Denied(status.message.clone()),
+            400 | 422 => AdmissionAnswer::Invalid,
             _ => panic!("{method} {path}: {status:?}\n{pod}"),
         },
         Err(error) => panic!("{method} {path}: {error}\n{pod}"),
     }
 }
 
-/// Has a namespace enforce a level, and waits until it does.
+/// Sets the level that a namespace enforces, and waits until it is effective.
 async fn enforce(plane: &kaudit_controlplane::ControlPlane, client: &Client, namespace: &str, level: &str) {
     let label = format!("pod-security.kubernetes.io/enforce={level}");
     let version = "pod-security.kubernetes.io/enforce-version=latest";
@@ -230,19 +230,19 @@ async fn enforce(plane: &kaudit_controlplane::ControlPlane, client: &Client, nam
     let level = format!("\"{level}:latest\"");
     wait_for(&format!("{namespace} to enforce {level}"), || async {
         match ask(client, "POST", &format!("/api/v1/namespaces/{namespace}/pods"), &insecure).await {
-            Answer::Denied(message) => message.contains(&level).then_some(()),
+            AdmissionAnswer::Denied(message) => message.contains(&level).then_some(()),
             _ => None,
         }
     })
     .await;
 }
 
-/// Asks the server about every pod at one level; the answers are in the order of the probes.
-async fn ask_all(plane: &kaudit_controlplane::ControlPlane, level: &str, probes: &[Probe]) -> Vec<Answer> {
+/// Queries the server for every pod at one level; the answers are in the order of the probes.
+async fn ask_all(plane: &kaudit_controlplane::ControlPlane, level: &str, probes: &[Probe]) -> Vec<AdmissionAnswer> {
     let client = plane.admin().unwrap();
     let namespace = plane.temp_namespace(&format!("pod-security-{level}")).await.unwrap();
     let pods = format!("/api/v1/namespaces/{namespace}/pods");
-    // The pods that get ephemeral containers must exist, and could not be made later.
+    // Pods that get ephemeral containers must exist, and could not be created later.
     for probe in probes.iter().filter(|probe| probe.change.starts_with("unchanged, with")) {
         let mut pod = running(probe);
         pod["spec"].as_object_mut().unwrap().remove(EPHEMERAL).unwrap();
@@ -266,7 +266,7 @@ async fn ask_all(plane: &kaudit_controlplane::ControlPlane, level: &str, probes:
         .await
 }
 
-/// The pod of a probe under the name of its base, on a node: what has no node can't be looked into.
+/// Returns the pod of a probe with the name of its base, on a node: ephemeral containers need a node.
 fn running(probe: &Probe) -> Value {
     let mut pod = probe.pod.clone();
     pod["metadata"]["name"] = probe.base.clone().into();
@@ -282,10 +282,10 @@ struct Finding {
     message: String,
 }
 
-/// What a policy finds in an object, by the names of both; sorted.
+/// The findings by policy and object; sorted.
 type Findings = BTreeMap<(String, String), Vec<Finding>>;
 
-/// Runs kaudit with the shipped policies on manifests; returns what each policy finds in each object, by name.
+/// Runs kaudit with the shipped policies on manifests; returns the findings by policy and object.
 async fn judge(manifests: &[Value]) -> Findings {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("generated.json");
@@ -311,15 +311,15 @@ async fn judge(manifests: &[Value]) -> Findings {
     findings
 }
 
-/// How often each answer came.
+/// The number of each answer.
 #[derive(Debug, Default)]
-struct Count {
+struct AnswerCounts {
     allowed: usize,
     denied: usize,
     invalid: usize,
 }
 
-impl Count {
+impl AnswerCounts {
     fn compared(&self) -> usize {
         self.allowed + self.denied
     }
@@ -336,14 +336,14 @@ async fn the_policies_agree_with_the_api_server() {
     let plane = kaudit_controlplane::shared().await;
     for (level, policies) in [("baseline", &[BASELINE][..]), ("restricted", &[BASELINE, RESTRICTED])] {
         let answers = ask_all(plane, level, &probes).await;
-        let (mut created, mut added) = (Count::default(), Count::default());
+        let (mut created, mut added) = (AnswerCounts::default(), AnswerCounts::default());
         let (mut seen, mut differences) = (BTreeSet::new(), Vec::new());
         for (probe, answer) in probes.iter().zip(answers) {
             let count = if probe.has_ephemeral() { &mut added } else { &mut created };
             match answer {
-                Answer::Allowed => count.allowed += 1,
-                Answer::Denied(_) => count.denied += 1,
-                Answer::Invalid => {
+                AdmissionAnswer::Allowed => count.allowed += 1,
+                AdmissionAnswer::Denied(_) => count.denied += 1,
+                AdmissionAnswer::Invalid => {
                     count.invalid += 1;
                     continue;
                 }
@@ -352,7 +352,7 @@ async fn the_policies_agree_with_the_api_server() {
             let found: Vec<_> = policies.iter().flat_map(|policy| of(policy).map(move |one| (*policy, one))).collect();
             let controls: BTreeSet<_> = found.iter().map(|(policy, one)| control(policy, one, level)).collect();
             seen.extend(answer.controls());
-            // No control, no denial: the verdicts are compared with it.
+            // Without a violated control the pod must be allowed.
             if controls != answer.controls() {
                 let Probe { base, change, pod } = probe;
                 differences
@@ -365,10 +365,11 @@ async fn the_policies_agree_with_the_api_server() {
             CONTROLS.map(|(_, _, baseline, restricted)| if level == "baseline" { baseline } else { restricted });
         let known = known.into_iter().map(str::to_owned);
         let unseen: BTreeSet<_> = known.filter(|control| !control.is_empty() && !seen.contains(control)).collect();
-        // Invalid alone: the first needs the host's network, the second a user namespace, with which baseline allows it.
+        // Only invalid pods cover these: the first needs the host's network, the second a user namespace, with which
+        // baseline allows it.
         let invalid = ["hostProcess", "procMount"].into_iter().take(if level == "baseline" { 2 } else { 1 });
         assert_eq!(unseen, invalid.map(str::to_owned).collect(), "{level}");
-        // Nothing is proved by pods that the server never got to judge, nor by an answer that is always the same.
+        // Pods that the server did not evaluate prove nothing, nor does a constant answer.
         for (count, compared, each) in [(created, CREATED, 300), (added, ADDED, 50)] {
             assert!(count.compared() >= compared, "{level}: {count:?}");
             assert!(count.allowed >= each && count.denied >= each, "{level}: {count:?}");
@@ -376,11 +377,11 @@ async fn the_policies_agree_with_the_api_server() {
     }
 }
 
-/// Pods that the server must have judged when they were created, and when ephemeral containers were added.
+/// Minimum numbers of pods that the server must have evaluated on creation, and on adding ephemeral containers.
 const CREATED: usize = 2_300;
 const ADDED: usize = 450;
 
-/// Every built-in kind with a pod template, and where that is.
+/// Every built-in kind with a pod template, and the path of the template.
 const WORKLOADS: [(&str, &str, &str); 8] = [
     ("apps/v1", "DaemonSet", "/spec/template"),
     ("apps/v1", "Deployment", "/spec/template"),
@@ -392,11 +393,11 @@ const WORKLOADS: [(&str, &str, &str); 8] = [
     ("v1", "ReplicationController", "/spec/template"),
 ];
 
-/// Every so manieth pod, in each kind; no divisor of the number of containers' lists.
+/// Only every n-th pod is tested in each kind; not a divisor of the number of container lists.
 const SAMPLE: usize = 13;
 
 #[tokio::test]
-async fn a_workload_is_judged_as_its_pod() {
+async fn workloads_have_the_results_of_their_pods() {
     let pods: Vec<Value> = probes().into_iter().step_by(SAMPLE).map(|probe| probe.pod).collect();
     let mut manifests = pods.clone();
     for (api_version, kind, path) in WORKLOADS {

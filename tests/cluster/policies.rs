@@ -1,4 +1,4 @@
-//! Policies that lie in the cluster as objects: Gatekeeper's, and `ConfigMap`s.
+//! Policies stored in the cluster: Gatekeeper's objects, and `ConfigMap`s.
 
 mod dialects;
 mod random;
@@ -25,7 +25,7 @@ use crate::{
 
 const TEMPLATES: &str = "constrainttemplates.templates.gatekeeper.sh";
 
-/// Gatekeeper's own CRDs, as far as an API server needs them, and its kinds of Constraints.
+/// Returns Gatekeeper's CRDs, reduced to what an API server needs, and its Constraint kinds.
 fn crds(constraints: &[&str]) -> String {
     let cluster = |group: &str, plural: &str, kind: &str, version: &str| {
         crd(group, plural, kind, version).replace("\"Namespaced\"", "\"Cluster\"")
@@ -43,7 +43,7 @@ fn constraint_crd(kind: &str) -> String {
     format!("{}.constraints.gatekeeper.sh", kind.to_lowercase())
 }
 
-/// A template that denies objects without a label.
+/// Returns a template that denies objects without a label.
 fn template(kind: &str, words: &str) -> String {
     let rego = format!(
         "package required\n\nviolation[{{\"msg\": msg}}] {{\n  not input.review.object.metadata.labels[input.parameters.label]\n  \
@@ -61,7 +61,7 @@ fn template(kind: &str, words: &str) -> String {
     .to_string()
 }
 
-/// A Constraint that wants a label on the `ConfigMap`s of a namespace.
+/// Returns a Constraint that requires a label on the `ConfigMap`s of a namespace.
 fn constraint(kind: &str, name: &str, namespace: &str, label: &str) -> String {
     json!({
         "apiVersion": "constraints.gatekeeper.sh/v1beta1", "kind": kind,
@@ -74,7 +74,7 @@ fn constraint(kind: &str, name: &str, namespace: &str, label: &str) -> String {
     .to_string()
 }
 
-/// The messages of what stands in a namespace, sorted.
+/// Returns the messages of the open violations in a namespace, sorted.
 fn messages(result: &Value, namespace: &str) -> Vec<String> {
     let results = results_in(result, namespace);
     let mut messages: Vec<_> = results.iter().map(|one| one["message"].as_str().unwrap().to_owned()).collect();
@@ -88,11 +88,11 @@ async fn until(kaudit: &Running, namespace: &str, wanted: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
+async fn gatekeeper_policies_are_evaluated_and_followed_without_gatekeeper() {
     if !require() {
         return;
     }
-    // Of its own: its kinds are watched by everybody.
+    // A separate control plane, because every kaudit watches its kinds.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, &crds(&["K8sLabel"]), &[TEMPLATES, "configs.config.gatekeeper.sh", &constraint_crd("K8sLabel")])
         .await;
@@ -100,7 +100,7 @@ async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
     plane.kubectl(&["-n", &namespace, "create", "configmap", "bare"]).await.unwrap();
     plane.apply(&template("K8sLabel", "there is no")).await.unwrap();
     plane.apply(&constraint("K8sLabel", "owner", &namespace, "owner")).await.unwrap();
-    // With a policy of a directory beside it, and no right but those that kaudit asks for.
+    // With an additional policy directory, and only the rights that `kaudit rbac` prints.
     let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
     let path = directory.path().to_str().unwrap();
     let policies = ["-p", path, "-p", "cluster:gatekeeper", "-n", &namespace];
@@ -117,7 +117,7 @@ async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
     };
     until(&["there is no owner"]).await;
 
-    // Templates and Constraints change, break, come and go.
+    // Templates and Constraints are changed, broken, created and deleted.
     plane.apply(&template("K8sLabel", "it lacks")).await.unwrap();
     until(&["it lacks owner"]).await;
     plane.apply(&constraint("K8sLabel", "team", &namespace, "team")).await.unwrap();
@@ -133,13 +133,13 @@ async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
     plane.apply(&template("K8sLabel", "again no")).await.unwrap();
     until(&["again no team"]).await;
 
-    // A kind whose CRD comes later than its template.
+    // A Constraint kind whose CRD is created after its template.
     plane.apply(&template("K8sLater", "later no")).await.unwrap();
     establish(&plane, &crds(&["K8sLater"]), &[&constraint_crd("K8sLater")]).await;
     plane.apply(&constraint("K8sLater", "zone", &namespace, "zone")).await.unwrap();
     until(&["again no team", "later no zone"]).await;
 
-    // What Gatekeeper's audit leaves out is left out.
+    // Namespaces excluded from Gatekeeper's audit are excluded.
     let config = json!({
         "apiVersion": "config.gatekeeper.sh/v1alpha1", "kind": "Config",
         "metadata": {"name": "config", "namespace": "default"},
@@ -164,7 +164,7 @@ async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
     assert_eq!(source, "cluster:gatekeeper/constrainttemplates/k8slabel.yaml", "{listed}");
 }
 
-/// A `ConfigMap` with policies.
+/// Returns a `ConfigMap` with policies.
 fn config_map(namespace: &str, name: &str, files: &[(&str, &str)]) -> String {
     let data: Value = files.iter().map(|(name, text)| ((*name).to_owned(), json!(text))).collect();
     let labels = json!({"openpolicyagent.org/policy": "rego"});
@@ -184,48 +184,48 @@ async fn policies_in_config_maps_are_followed() {
     let first = words("first");
     let source = format!("cluster:configmaps={namespace}");
     let arguments = ["--record=none", "--include=secrets", "--exclude=*", "-n", &namespace, "-p", &source];
-    // Without a policy there is nothing to judge by, which is said.
+    // Without a policy the check fails.
     let none = run(&plane.kubeconfig(), &[&["check", "--once"], &arguments[1..]].concat()).await;
     assert_eq!(none.code, Some(2), "{}", none.stderr);
     assert!(none.stderr.contains("no rule"), "{}", none.stderr);
 
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": namespace, "labels": {&namespace: "yes"}}});
     plane.apply(&secret.to_string()).await.unwrap();
-    // A long run waits for one.
+    // A long run waits for policies.
     let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
     kaudit.ready().await;
-    // Which is not the same as clean.
+    // Meanwhile it is not clean.
     let status = kaudit.status();
     let refused = status["refused"][0]["message"].as_str().unwrap();
     assert!(status["complete"] == false && refused.contains("no rule"), "{status}");
     plane.apply(&config_map(&namespace, "first", &[("main.rego", &first)])).await.unwrap();
     let before = until_violations(&kaudit, &namespace, 1).await;
-    // A name that says nothing is that of a policy; those without the label are not.
+    // A key without an extension is a policy; ConfigMaps without the label are not read.
     let second = first.replace("package ", "package other.");
     plane.apply(&config_map(&namespace, "second", &[("policy", &second)])).await.unwrap();
     until_violations(&kaudit, &namespace, 2).await;
     plane.kubectl(&["-n", &namespace, "label", "configmap", "second", "openpolicyagent.org/policy-"]).await.unwrap();
     assert_eq!(until_violations(&kaudit, &namespace, 1).await, before);
-    // A package belongs to the older one, whatever the names.
+    // A package belongs to the older ConfigMap, whatever the names.
     plane.apply(&config_map(&namespace, "again", &[("main.rego", &words("other"))])).await.unwrap();
     let at = format!("cluster:configmaps/{namespace}/again/main.rego:2:1: package ");
     wait_for("the younger one to be refused", || async { kaudit.log().contains(&at).then_some(()) }).await;
     assert_eq!(until_violations(&kaudit, &namespace, 1).await, before);
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "again"]).await.unwrap();
-    // One that breaks judges on; one beside it is taken.
+    // A policy that becomes invalid stays in force; a change of another one is applied.
     plane.apply(&config_map(&namespace, "first", &[("main.rego", "package broken\n\ndeny[")])).await.unwrap();
     plane.apply(&config_map(&namespace, "second", &[("policy", &second)])).await.unwrap();
     until_violations(&kaudit, &namespace, 2).await;
     let at = format!("cluster:configmaps/{namespace}/first/main.rego:3");
     assert!(kaudit.log().contains(&at), "{}", kaudit.log());
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "first", "second"]).await.unwrap();
-    // What nobody forbids any more is no violation.
+    // Violations of removed policies are resolved.
     until_violations(&kaudit, &namespace, 0).await;
     assert_eq!(kaudit.status()["complete"], false);
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// A kind of Constraints whose lists are refused, and whose watches are ended.
+/// A Constraint kind whose lists are refused, and whose watches are ended.
 fn refuses(request: &Parts, plural: &str) -> Act {
     if !request.uri.path().ends_with(&format!("/{plural}")) {
         return Act::Pass;
@@ -241,7 +241,7 @@ fn refuses(request: &Parts, plural: &str) -> Act {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_of_policies_that_cannot_be_read_freezes_no_other() {
+async fn an_unreadable_policy_kind_does_not_freeze_others() {
     if !require() {
         return;
     }
@@ -273,13 +273,13 @@ async fn a_kind_of_policies_that_cannot_be_read_freezes_no_other() {
     let message = condition["message"].as_str().unwrap();
     assert!(message.contains("k8sa.constraints.gatekeeper.sh") && message.contains("cannot be read"), "{message}");
     assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(1));
-    // The others change, come and go.
+    // The others are changed, created and deleted.
     plane.apply(&constraint("K8sB", "b", &namespace, "two")).await.unwrap();
     until(&kaudit, &namespace, &["K8sA wants one", "K8sB wants two"]).await;
     plane.apply(&constraint("K8sB", "c", &namespace, "three")).await.unwrap();
     plane.kubectl(&["delete", &b, "b"]).await.unwrap();
     until(&kaudit, &namespace, &["K8sA wants one", "K8sB wants three"]).await;
-    // Its own stays as it was until it can be read.
+    // Its own Constraints stay in force until it can be read.
     plane.apply(&constraint("K8sA", "a", &namespace, "four")).await.unwrap();
 
     trouble.store(false, Ordering::SeqCst);

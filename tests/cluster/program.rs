@@ -1,40 +1,40 @@
-//! Programs that run beside a test.
+//! Programs that run during a test.
 
 use std::{
     io::{BufRead as _, BufReader, PipeReader},
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-/// A program that serves something. It ends with the test.
+/// A server process. It is killed at the end of the test.
 pub(crate) struct Program {
     child: Child,
-    /// Some end when this does, also if the test is killed.
+    /// Some programs end when this is closed, also if the test is killed.
     _stdin: Option<ChildStdin>,
 }
 
 impl Program {
-    /// Starts one and waits until it prints a line, to whichever stream, in which `found` finds what it is waited for.
+    /// Starts a program and waits until it prints a line, to either stream, for which `found` returns a value.
     pub(crate) fn start<T>(command: &mut Command, found: impl Fn(&str) -> Option<T>) -> (Self, T) {
         let (reader, writer) = std::io::pipe().unwrap();
         command.stdin(Stdio::piped()).stdout(writer.try_clone().unwrap()).stderr(writer);
         let mut child = command.spawn().unwrap();
-        // Its ends of the pipe, which would keep it open.
+        // Drop the command's pipe ends, which would keep the pipe open.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let program = Self { _stdin: child.stdin.take(), child };
         let mut lines = BufReader::new(reader);
         let what = found_in(&mut lines, found);
-        // So that it can go on writing.
+        // Drain the pipe, so that the program can continue to write.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         (program, what)
     }
 }
 
 fn found_in<T>(lines: &mut BufReader<PipeReader>, found: impl Fn(&str) -> Option<T>) -> T {
-    let mut said = String::new();
+    let mut output = String::new();
     loop {
-        let before = said.len();
-        assert!(lines.read_line(&mut said).unwrap() > 0, "it ended: {said}");
-        if let Some(what) = found(said[before..].trim()) {
+        let before = output.len();
+        assert!(lines.read_line(&mut output).unwrap() > 0, "it ended: {output}");
+        if let Some(what) = found(output[before..].trim()) {
             return what;
         }
     }
@@ -42,7 +42,7 @@ fn found_in<T>(lines: &mut BufReader<PipeReader>, found: impl Fn(&str) -> Option
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,5 +1,5 @@
-//! A way to the API server on which requests can be held up or answered by the test: for what a real server can't be
-//! made to do.
+//! A proxy to the API server on which the test can delay or answer requests, for situations that a real server does not
+//! produce.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,30 +19,30 @@ use kaudit_controlplane::ControlPlane;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-/// What becomes of a request.
+/// How a request is handled.
 pub(crate) enum Act {
     /// It is forwarded.
     Pass,
-    /// It waits until [`Proxy::release`], and is forwarded then.
+    /// It is held until [`Proxy::release`], then forwarded.
     Hold,
-    /// It waits this long, and is forwarded then.
+    /// It is delayed, then forwarded.
     Wait(Duration),
-    /// The API server does not learn of it.
+    /// It is answered without the API server.
     Answer(Response),
 }
 
-/// Decides about each request.
-type Rule = dyn Fn(&Parts) -> Act + Send + Sync;
+/// Determines how each request is handled.
+type ProxyRule = dyn Fn(&Parts) -> Act + Send + Sync;
 
 #[derive(Clone)]
 struct Way {
     client: kube::Client,
-    rule: Arc<Rule>,
+    rule: Arc<ProxyRule>,
     held: watch::Receiver<bool>,
     cuts: watch::Receiver<u64>,
 }
 
-/// A proxy that speaks plain HTTP and asks the API server as the admin. It ends with its owner.
+/// A plain HTTP proxy that authenticates to the API server as admin. It ends when it is dropped.
 pub(crate) struct Proxy {
     kubeconfig: PathBuf,
     held: watch::Sender<bool>,
@@ -52,7 +52,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Holds up requests for `path` until [`Proxy::release`].
+    /// Holds requests for `path` until [`Proxy::release`].
     pub(crate) async fn holding(plane: &ControlPlane, path: &str) -> Self {
         let path = path.to_owned();
         Self::start(plane, move |request| if request.uri.path() == path { Act::Hold } else { Act::Pass }).await
@@ -66,7 +66,7 @@ impl Proxy {
         Self::start(plane, rule).await
     }
 
-    /// Does with each request what `rule` says.
+    /// Handles each request as `rule` determines.
     pub(crate) async fn start(plane: &ControlPlane, rule: impl Fn(&Parts) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let files = tempfile::tempdir().unwrap();
@@ -83,17 +83,17 @@ impl Proxy {
         Self { kubeconfig, held, cuts, task, _files: files }
     }
 
-    /// A kubeconfig that leads through it.
+    /// Returns a kubeconfig for this proxy.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Lets everything through that is held.
+    /// Forwards all held requests.
     pub(crate) fn release(&self) {
         self.held.send_replace(false);
     }
 
-    /// Ends all answers that are under way, watches above all, in good order.
+    /// Ends all responses in progress, in particular watches, cleanly.
     pub(crate) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -105,7 +105,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Writes a kubeconfig for a server that asks nobody who they are.
+/// Writes a kubeconfig for a server without authentication.
 pub(crate) fn kubeconfig(directory: &Path, server: &str) -> PathBuf {
     let path = directory.join("kubeconfig");
     let config = json!({

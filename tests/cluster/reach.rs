@@ -1,4 +1,4 @@
-//! What is said when there is nothing to judge: no cluster, or none of what was asked for.
+//! Errors when nothing can be checked: no cluster, or none of the selected kinds.
 
 use std::{
     io::Read as _,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_wrong_name_of_a_kind_or_context_is_answered_with_the_right_ones() {
+async fn wrong_kinds_or_contexts_are_errors_with_suggestions() {
     if !require() {
         return;
     }
@@ -34,10 +34,11 @@ async fn a_wrong_name_of_a_kind_or_context_is_answered_with_the_right_ones() {
     }
 }
 
-/// How long a run may try, on a machine that is busy with other tests. Left alone it gives up after ten seconds.
+/// How long a run may retry, on a busy machine. On a quiet one it gives up after ten seconds.
 const IN_VAIN: Duration = Duration::from_mins(1);
 
-/// A port that refuses connections as long as this is kept: it is bound, so that no other process gets it, but does not listen.
+/// Returns a port that refuses connections while the socket is kept: it is bound, so that no other process can use it,
+/// but does not listen.
 fn closed() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -45,10 +46,10 @@ fn closed() -> TcpSocket {
 }
 
 #[tokio::test]
-async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
+async fn an_unreachable_cluster_is_an_error_within_seconds() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_port = silent.local_addr().unwrap().port();
-    // Takes all that comes and never says anything.
+    // Accepts connections and never responds.
     std::thread::spawn(move || {
         for mut stream in silent.incoming().map_while(Result::ok) {
             std::thread::spawn(move || stream.read_to_end(&mut Vec::new()));
@@ -77,7 +78,7 @@ async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_used_unless_no_proxy_names_the_cluster() {
+async fn the_proxy_is_used_unless_no_proxy_names_the_cluster() {
     if !require() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A recorder that fails stops itself and no other, and says so.
+//! A failing recorder stops only itself, and is reported.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
     support::{Running, denies_marked, establish, establish_audits, policies, run, until_violations, wait_for},
 };
 
-/// Answers 500 to each list of a resource, as a conversion webhook that is down does.
+/// Responds with 500 to each list of a resource, like a failing conversion webhook.
 fn fails(request: &Parts, resource: &str) -> Act {
     if !request.uri.path().ends_with(resource) || request.method != "GET" {
         return Act::Pass;
@@ -38,7 +38,7 @@ async fn objects(plane: &ControlPlane, namespace: &str, kind: &str) -> Vec<Value
     serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// The reasons of the Events in a namespace, each with the name of the object, sorted.
+/// Returns the reasons of the Events in a namespace, with the names of the objects, sorted.
 async fn events(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let events = objects(plane, namespace, "events.events.k8s.io").await;
@@ -54,7 +54,7 @@ async fn until_events(plane: &ControlPlane, namespace: &str, wanted: &[&str]) {
     wait_for(&format!("{wanted:?}"), || async { (events(plane, namespace).await == wanted).then_some(()) }).await;
 }
 
-/// The names of the objects with results in reports.
+/// Returns the names of the objects with results in reports.
 async fn reported(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let reports = reports_in(plane, NAMES[0][0], namespace).await;
     let names =
@@ -77,7 +77,7 @@ async fn create(plane: &ControlPlane, namespace: &str, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
+async fn unreadable_records_stop_only_their_own_recorder() {
     if !require() {
         return;
     }
@@ -102,7 +102,7 @@ async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
     until_events(&plane, &namespace, &["goes PolicyViolation", "stays PolicyViolation"]).await;
     until_reported(&plane, &namespace, &["goes", "stays"]).await;
 
-    // The status is written again when somebody has deleted or changed it.
+    // The status is written again after it was deleted or changed.
     until_condition(&plane, "default", "Recording", "True").await;
     plane.kubectl(&["-n", "default", "delete", "audit", "kaudit"]).await.unwrap();
     until_condition(&plane, "default", "Recording", "True").await;
@@ -121,7 +121,7 @@ async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
     until_condition(&plane, "default", "Recording", "True").await;
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // Reports cannot be read at the start; later they can.
+    // Reports cannot be read at the start, but later.
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "goes"]).await.unwrap();
     trouble.store(true, Ordering::SeqCst);
     let kaudit = Running::start(proxy.kubeconfig(), &arguments).await;
@@ -141,7 +141,7 @@ async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
     assert_eq!(events(&plane, &namespace).await, wanted, "nothing is repeated");
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // The same of Events.
+    // The same for Events.
     *failing.lock().unwrap() = "/events";
     trouble.store(true, Ordering::SeqCst);
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "comes"]).await.unwrap();
@@ -158,7 +158,7 @@ async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
     until_condition(&plane, "default", "Recording", "True").await;
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // A run that ends prints its results, and says that they could not be recorded.
+    // `--once` prints its results, and warns that they could not be recorded.
     *failing.lock().unwrap() = "/reports";
     trouble.store(true, Ordering::SeqCst);
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "--all"]).await.unwrap();
@@ -172,7 +172,7 @@ async fn records_that_cannot_be_read_stop_their_own_recorder_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_ends_says_what_could_not_be_written() {
+async fn a_finished_run_reports_failed_writes() {
     if !require() {
         return;
     }
@@ -211,7 +211,7 @@ async fn a_run_that_ends_says_what_could_not_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_answer_that_a_report_api_is_not_served_makes_no_report_begin_anew() {
+async fn one_failed_discovery_of_a_report_api_does_not_reset_reports() {
     if !require() {
         return;
     }
@@ -231,10 +231,10 @@ async fn one_answer_that_a_report_api_is_not_served_makes_no_report_begin_anew()
     };
     let before = since().await;
 
-    let asked = Arc::new(AtomicBool::new(false));
-    let was_asked = Arc::clone(&asked);
+    let requested = Arc::new(AtomicBool::new(false));
+    let was_requested = Arc::clone(&requested);
     let rule = move |request: &Parts| {
-        let is_first = request.uri.path() == "/apis/openreports.io/v1alpha1" && !was_asked.swap(true, Ordering::SeqCst);
+        let is_first = request.uri.path() == "/apis/openreports.io/v1alpha1" && !was_requested.swap(true, Ordering::SeqCst);
         if is_first { Act::Answer(StatusCode::NOT_FOUND.into_response()) } else { Act::Pass }
     };
     let proxy = Proxy::start(&plane, rule).await;
@@ -242,7 +242,7 @@ async fn one_answer_that_a_report_api_is_not_served_makes_no_report_begin_anew()
     kaudit.ready().await;
     create(&plane, &namespace, "two").await;
     until_reported(&plane, &namespace, &["one", "two"]).await;
-    assert!(asked.load(Ordering::SeqCst));
+    assert!(requested.load(Ordering::SeqCst));
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "two"]).await.unwrap();
     until_reported(&plane, &namespace, &["one"]).await;
     assert_eq!(since().await, before);

@@ -1,4 +1,4 @@
-//! Policy files that are refused: the others judge, and everybody who looks is told.
+//! Refused policy files: the others stay in force, and the refusal is visible everywhere.
 
 use kaudit_controlplane::{require, shared};
 use serde_json::Value;
@@ -8,23 +8,23 @@ use crate::{
     support::{Running, denies_marked, establish_audits, policies, results_in, wait_for},
 };
 
-/// Uses what another file has, and is broken itself.
+/// Imports another file, and is itself refused when that one is.
 const BROKEN: &str = "package second\n\ndeny contains \"second\" if data.lib.marks.is_marked(input)\n";
 const LIBRARY: &str = "package lib.marks\n\nis_marked(object) if object.metadata.labels[\"MARK\"]\n";
 
-/// The messages that stand in a namespace, sorted.
+/// Returns the messages of open violations in a namespace, sorted.
 fn messages(kaudit: &Running, namespace: &str) -> Vec<String> {
     let results = results_in(&kaudit.status(), namespace);
     results.iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What `/policies` says.
+/// Returns the response of `/policies`.
 fn listed(kaudit: &Running) -> Option<Value> {
     serde_json::from_str(&kaudit.get("/policies")?).unwrap()
 }
 
 #[tokio::test]
-async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
+async fn a_refused_file_leaves_the_others_in_force_and_is_reported() {
     if !require() {
         return;
     }
@@ -39,7 +39,7 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
 
-    // From the start: the good one judges, the broken one and its user are named.
+    // At the start: the valid file is in force, the broken one and its importer are named.
     let kaudit = Running::start(user.kubeconfig_path(), &["--policies", directory.path().to_str().unwrap()]).await;
     kaudit.ready().await;
     wait_for("the verdict of the good one", || async {
@@ -71,18 +71,18 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
         "-o",
         "jsonpath={range .items[?(@.reason==\"PolicyRefused\")]}{.regarding.kind}/{.regarding.name} {.note}{\"\\n\"}{end}",
     ];
-    let told = async |number: usize| {
+    let recorded = async |number: usize| {
         let events = || async {
             let events = plane.kubectl(&query).await.unwrap();
             (events.lines().count() == number).then_some(events)
         };
         wait_for(&format!("{number} Events PolicyRefused"), events).await
     };
-    let events = told(1).await;
+    let events = recorded(1).await;
     assert!(events.starts_with("Audit/kaudit ") && events.contains("lib.rego:3:22: "), "{events}");
     assert!(kaudit.log().contains("lib.rego:3:22: "), "{}", kaudit.log());
 
-    // Mended: all of them judge.
+    // Fixed: all of them are in force.
     std::fs::write(&path, &library).unwrap();
     wait_for("both verdicts", || async { (messages(&kaudit, &namespace) == ["marked yes", "second"]).then_some(()) })
         .await;
@@ -91,11 +91,11 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
     assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0));
     assert!(kaudit.status().get("refused").is_none());
 
-    // Broken again: nothing that worked is lost.
+    // Broken again: rules that worked stay in force.
     std::fs::write(&path, library.replace("if", "if if")).unwrap();
     let condition = until_condition(plane, &namespace, "PoliciesLoaded", "False").await;
     assert_eq!(condition["reason"], "LoadFailed");
-    told(2).await;
+    recorded(2).await;
     plane
         .kubectl(&["-n", &namespace, "label", "configmap", "one", "--overwrite", &format!("{namespace}=still")])
         .await
@@ -110,7 +110,7 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
     assert_eq!((&list["summary"]["refused"], &list["summary"]["policies"]), (&1.into(), &2.into()));
     assert_eq!(kaudit.status()["complete"], true);
 
-    // As it was: the news is that all is well.
+    // Restored: the condition is True again.
     std::fs::write(&path, &library).unwrap();
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
     assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0));

@@ -1,4 +1,4 @@
-//! What happened while nobody watched comes out when everything is listed anew.
+//! Changes missed by watches are found by relists.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn what_vanished_behind_a_lost_watch_is_resolved() {
+async fn deletions_missed_by_a_lost_watch_are_resolved() {
     if !require() {
         return;
     }
@@ -36,7 +36,7 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
     }
     let kaudit = Running::start(&plane.kubeconfig(), &paths).await;
     kaudit.ready().await;
-    let standing = || {
+    let open = || {
         let mut names: Vec<String> = results_in(&kaudit.status(), "default")
             .iter()
             .map(|entry| entry["resource"]["name"].as_str().unwrap().to_owned())
@@ -44,10 +44,10 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
         names.sort();
         names
     };
-    wait_for("the three violations", || async { (standing().len() == 3).then_some(()) }).await;
+    wait_for("the three violations", || async { (open().len() == 3).then_some(()) }).await;
 
-    // Frozen and cut off, so that no watch event arrives, not even into a socket's buffer; then the history that the
-    // watches would go on from is thrown away.
+    // Frozen and disconnected, so that no watch event arrives, not even in a socket's buffer; then the history needed
+    // to resume the watches is removed.
     kaudit.signal("STOP");
     plane.kill_apiserver().unwrap();
     plane.start_apiserver().await.unwrap();
@@ -60,7 +60,7 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
     plane.start_apiserver().await.unwrap();
     kaudit.signal("CONT");
 
-    wait_for("the truth", || async { (standing() == ["new", "stays"]).then_some(()) }).await;
+    wait_for("the truth", || async { (open() == ["new", "stays"]).then_some(()) }).await;
     let metrics = kaudit.get("/metrics").unwrap();
     let relisted =
         metrics.lines().any(|line| line.starts_with("kaudit_watch_restarts_total{") && line.contains("expired"));
@@ -69,17 +69,17 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
     plane.stop().await.unwrap();
 }
 
-/// Which requests were answered with what, and how many lists were under way at a time.
+/// The number of lists and watches.
 #[derive(Default)]
 struct Load {
     lists: usize,
     watches: usize,
 }
 
-/// How long each list takes at least.
+/// Minimum duration of each list.
 const HELD_UP: Duration = Duration::from_millis(200);
 
-/// A watch that is told at once that it is too old.
+/// The response to a watch whose resource version is expired.
 fn expired() -> Response {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410});
     let event = json!({"type": "ERROR", "object": status});
@@ -87,7 +87,7 @@ fn expired() -> Response {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_never_works_is_no_loop_of_lists() {
+async fn a_failing_watch_does_not_cause_a_loop_of_lists() {
     if !require() {
         return;
     }
@@ -114,10 +114,10 @@ async fn a_watch_that_never_works_is_no_loop_of_lists() {
     let kaudit = Running::start(proxy.kubeconfig(), &paths).await;
     let begin = Instant::now();
     kaudit.ready().await;
-    // At once, and then after at least one, two and four seconds.
+    // Immediately, and then after at least one, two and four seconds.
     wait_for("four relists", || async { (load.lock().unwrap().lists >= 5).then_some(()) }).await;
     assert!(begin.elapsed() > Duration::from_secs(7), "{:?}", begin.elapsed());
-    // What the lists bring is judged all the same.
+    // Objects from the lists are still evaluated.
     plane.apply(&marked("v1", "ConfigMap", &namespace, "seen", &namespace)).await.unwrap();
     until_violations(&kaudit, &namespace, 1).await;
     let Load { lists, watches } = *load.lock().unwrap();
@@ -126,12 +126,13 @@ async fn a_watch_that_never_works_is_no_loop_of_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_all_watches_expire_at_once_the_lists_take_turns() {
+async fn when_all_watches_expire_the_relists_are_spread() {
     if !require() {
         return;
     }
     let plane = bare_plane().await;
-    // When each list began, which lasts at least as long as it is held up; and paths whose watch was told.
+    // The start of each list, which takes at least as long as it is delayed, and the paths of watches that were
+    // expired.
     let state = Arc::new(Mutex::new((Vec::<Instant>::new(), BTreeSet::<String>::new())));
     let storm = Arc::new(AtomicBool::new(false));
     let (seen, on) = (state.clone(), storm.clone());

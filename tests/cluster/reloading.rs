@@ -1,4 +1,4 @@
-//! Policies and exceptions in files are in force as the files are, whenever and in whatever order they change.
+//! Policies and exceptions in files: the current files are in force, whatever the time and order of changes.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Running, denies_marked, kaudit, policies, results_in, wait_for},
 };
 
-/// A rule of another package and with other words.
+/// Returns a rule with another package and message.
 fn rule(package: &str, words: &str, mark: &str) -> String {
     denies_marked(mark).replace("package marked", &format!("package {package}")).replace("marked %v", words)
 }
@@ -41,7 +41,7 @@ async fn until(kaudit: &Running, namespace: &str, wanted: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_and_exceptions_that_change_while_kaudit_starts_are_loaded() {
+async fn policy_and_exception_changes_during_startup_are_loaded() {
     if !require() {
         return;
     }
@@ -55,7 +55,7 @@ async fn policies_and_exceptions_that_change_while_kaudit_starts_are_loaded() {
     let exceptions = files.path().join("exceptions.yaml");
     write_exceptions(&exceptions, &["a"]);
 
-    // The address is logged before the cluster is asked for anything.
+    // The address is logged before the first request to the cluster.
     let proxy = Proxy::start(plane, |request| if request.uri.path() == "/apis" { Act::Hold } else { Act::Pass }).await;
     let (path, excepting) = (directory.path().to_str().unwrap(), exceptions.to_str().unwrap());
     let arguments = ["-p", path, "--exceptions", excepting, "-n", &namespace, "--record=none"];
@@ -67,7 +67,7 @@ async fn policies_and_exceptions_that_change_while_kaudit_starts_are_loaded() {
     live.ready().await;
     until(&live, &namespace, &["a fail new yes", "b skip b yes"]).await;
 
-    // A rule and its exception come together, and in the other order.
+    // A rule and its exception are added, in both orders.
     write_exceptions(&exceptions, &["b", "c"]);
     std::fs::write(directory.path().join("c.rego"), rule("c", "c %v", &namespace)).unwrap();
     until(&live, &namespace, &["a fail new yes", "b skip b yes", "c skip c yes"]).await;
@@ -81,7 +81,7 @@ async fn policies_and_exceptions_that_change_while_kaudit_starts_are_loaded() {
     std::fs::write(directory.path().join("d.rego"), rule("d", "d %v", &namespace)).unwrap();
     until(&live, &namespace, &["a fail new yes", "b fail b yes", "c skip c yes", "d skip d yes"]).await;
 
-    // A file that cannot be read is named, and leaves those before in force.
+    // An invalid file is named, and leaves the previous exceptions in force.
     std::fs::write(&exceptions, "kind: [").unwrap();
     wait_for("the file to be named", || async { state("--exceptions").filter(|state| state == "invalid") }).await;
     let invalid = || async { live.metric(r#"kaudit_exceptions{state="invalid"}"#).filter(|count| *count == 1) };

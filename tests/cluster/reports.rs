@@ -1,7 +1,7 @@
-//! Reports: what stands is in them, whatever dies meanwhile, and nothing is written that was there already.
+//! Reports contain all open violations, whatever crashes meanwhile, and unchanged reports are not written again.
 //!
-//! All on a control plane with both published report APIs, one test at a time: a kaudit for the whole cluster keeps the
-//! reports of all namespaces.
+//! All tests use a control plane with both published report APIs, one test at a time: a kaudit for the whole cluster
+//! keeps the reports of all namespaces.
 
 mod applied;
 mod characters;
@@ -35,14 +35,14 @@ pub(crate) const NAMES: [[&str; 2]; 2] = [
     ["reports.openreports.io", "clusterreports.openreports.io"],
     ["policyreports.wgpolicyk8s.io", "clusterpolicyreports.wgpolicyk8s.io"],
 ];
-/// Largest report that may be written, in bytes of JSON without what the server adds.
+/// Maximum size of a report, in bytes of JSON without fields added by the server.
 const LARGEST: usize = 64 * 1024;
 
-/// How often kaudit looks whether reports were changed by others.
+/// How often kaudit checks whether others changed its reports.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// A control plane with both report APIs and the kind `PolicyException`; namespaces can be deleted. A test that changes what
-/// all share has it alone, and there are two, so that tests wait less.
+/// Returns a control plane with both report APIs and the kind `PolicyException`; namespaces can be deleted. Each test
+/// has it exclusively; there are two to reduce waiting.
 pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
     static PLANES: [OnceCell<tokio::sync::Mutex<ControlPlane>>; 2] = [OnceCell::const_new(), OnceCell::const_new()];
     static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -58,7 +58,7 @@ pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
     PLANES[next].get_or_init(start).await.lock().await
 }
 
-/// Denies what is marked, warns of it where the mark is `warn`, and fails to run where it is `broken`.
+/// Returns a policy that denies marked objects, warns if the mark is `warn`, and fails if it is `broken`.
 fn policy(mark: &str) -> String {
     format!(
         r#"# METADATA
@@ -93,13 +93,13 @@ async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
     list["items"].as_array_mut().unwrap().drain(..).collect()
 }
 
-/// The reports of a namespace.
+/// Returns the reports of a namespace.
 pub(crate) async fn reports_in(plane: &ControlPlane, kind: &str, namespace: &str) -> Vec<Value> {
     let reports = list(plane, kind).await;
     reports.into_iter().filter(|report| report["metadata"]["namespace"] == namespace).collect()
 }
 
-/// Each result of some reports, by its id.
+/// Returns the results of reports by id.
 pub(crate) fn results(reports: &[Value]) -> BTreeMap<String, Value> {
     let mut results = BTreeMap::new();
     for result in reports.iter().flat_map(|report| report["results"].as_array().unwrap()) {
@@ -131,7 +131,7 @@ async fn mark(plane: &ControlPlane, namespace: &str, name: &str, value: &str) {
     plane.apply(&object).await.unwrap();
 }
 
-/// The requests of kaudit by which something was written into report APIs since.
+/// Returns kaudit's write requests to report APIs since a position in the audit log.
 pub(crate) fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec<AuditRecord> {
     let mut records = plane.audit_log_since(position).unwrap();
     records.retain(|record| {
@@ -143,7 +143,7 @@ pub(crate) fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec
     records
 }
 
-/// Without what differs from run to run, such as a namespace and a directory.
+/// Removes the differences between runs, for example namespace and directory.
 fn normal(report: &Value, namespace: &str, directory: &str) -> Value {
     let mut report = report.clone();
     let metadata = report["metadata"].as_object_mut().unwrap();
@@ -168,7 +168,7 @@ fn normal(report: &Value, namespace: &str, directory: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What people see of the reports, but for the age; the namespace and uids keep their length.
+/// Returns kubectl's table of reports without the age; the namespace and uids keep their length.
 async fn shown_by_kubectl(plane: &ControlPlane, kind: &str, namespace: &str) -> String {
     let command = ["get", kind, "-A", "-o", "wide"];
     let table = plane.kubectl(&command).await.unwrap();
@@ -193,7 +193,7 @@ async fn once(plane: &ControlPlane, directory: &tempfile::TempDir, more: &[&str]
 }
 
 #[tokio::test]
-async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_time_and_leaves_nothing() {
+async fn switching_report_api_or_layout_keeps_timestamps_and_leaves_nothing_behind() {
     if !require() {
         return;
     }
@@ -245,7 +245,7 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
 }
 
 #[tokio::test]
-async fn what_is_as_it_was_is_not_written_again_and_keeps_its_time() {
+async fn unchanged_results_are_not_rewritten_and_keep_their_timestamp() {
     if !require() {
         return;
     }
@@ -256,16 +256,16 @@ async fn what_is_as_it_was_is_not_written_again_and_keeps_its_time() {
     mark(&plane, &namespace, "one", "yes").await;
     mark(&plane, &namespace, "two", "warn").await;
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
-    let told = ["one marked yes", "two marked to be warned of"];
-    let before = results(&until_messages(&plane, &namespace, &told).await);
+    let expected = ["one marked yes", "two marked to be warned of"];
+    let before = results(&until_messages(&plane, &namespace, &expected).await);
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // A restart, an update that changes nothing of it, a list of everything anew, and policies that say the same.
+    // A restart, an irrelevant update, a relist, and policies with the same results.
     let position = plane.audit_position().unwrap();
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     kaudit.ready().await;
-    let standing = || async { (results_in(&kaudit.status(), &namespace).len() == 2).then_some(()) };
-    wait_for("both violations", standing).await;
+    let all_open = || async { (results_in(&kaudit.status(), &namespace).len() == 2).then_some(()) };
+    wait_for("both violations", all_open).await;
     let judged = kaudit.metric("kaudit_evaluations_total").unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "other=label"]).await.unwrap();
     plane.compact_etcd().await.unwrap();
@@ -280,16 +280,16 @@ async fn what_is_as_it_was_is_not_written_again_and_keeps_its_time() {
     let writes = writes_since(&plane, position);
     assert!(writes.is_empty(), "{writes:#?}");
 
-    // The time stays also when the report changes.
+    // The time is also kept when the report changes.
     mark(&plane, &namespace, "three", "yes").await;
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
-    let after = results(&until_messages(&plane, &namespace, &["one marked yes", "three marked yes", told[1]]).await);
+    let after = results(&until_messages(&plane, &namespace, &["one marked yes", "three marked yes", expected[1]]).await);
     assert!(before.iter().all(|(id, result)| after.get(id) == Some(result)), "{before:#?} {after:#?}");
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
 #[tokio::test]
-async fn what_is_gone_is_pruned_and_what_cannot_be_read_stays() {
+async fn results_of_deleted_objects_are_pruned_and_unreadable_ones_stay() {
     if !require() {
         return;
     }
@@ -311,7 +311,7 @@ async fn what_is_gone_is_pruned_and_what_cannot_be_read_stays() {
     assert_eq!(results(&reports).len(), 10, "five objects by two policies");
     assert_eq!(results(&reports_in(&plane, NAMES[0][0], &other).await).len(), 2);
 
-    // All of this while nobody looks; and of Secrets nothing can be seen any more.
+    // These changes happen while kaudit is down; and Secrets can no longer be read.
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "deleted-while-down"]).await.unwrap();
     plane.kubectl(&["delete", "crd", "things.prune.example.com"]).await.unwrap();
     std::fs::remove_file(directory.path().join("second.rego")).unwrap();
@@ -321,7 +321,7 @@ async fn what_is_gone_is_pruned_and_what_cannot_be_read_stays() {
     let kaudit = Running::start(&in_default(&user, files.path()), &arguments).await;
     let secrets = ["secret marked yes", "secret marked yes"];
     until_results(&plane, &namespace, &[&["deleted marked yes", "kept marked yes"], &secrets[..]].concat()).await;
-    // And this while it runs.
+    // These happen while it runs.
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "deleted"]).await.unwrap();
     plane.kubectl(&["delete", "namespace", &other]).await.unwrap();
     until_results(&plane, &namespace, &[&["kept marked yes"], &secrets[..]].concat()).await;
@@ -332,14 +332,14 @@ async fn what_is_gone_is_pruned_and_what_cannot_be_read_stays() {
     let refused = "kaudit_recorder_drops_total{recorder=\"reports\",reason=\"forbidden\"}";
     assert_eq!(kaudit.metric(refused), None, "{}", kaudit.log());
     assert_eq!(kaudit.stop().await, Some(0));
-    // What can be read again is as it is: Secrets are marked still, and judged by one policy.
+    // Readable kinds are up to date again: Secrets are still marked, and violate one policy.
     once(&plane, &directory, &[]).await;
     let reports = reports_in(&plane, NAMES[0][0], &namespace).await;
     assert_eq!(messages(&reports), ["kept marked yes", "secret marked yes"].map(str::to_owned).into());
     assert_eq!(results(&reports).len(), 2);
 }
 
-/// Waits until exactly these messages are in the reports of a namespace, some of them several times.
+/// Waits until the reports of a namespace contain exactly these messages, including duplicates.
 async fn until_results(plane: &ControlPlane, namespace: &str, wanted: &[&str]) {
     wait_for(&format!("{wanted:?} in the reports"), || async {
         let reports = reports_in(plane, NAMES[0][0], namespace).await;
@@ -356,7 +356,7 @@ async fn until_results(plane: &ControlPlane, namespace: &str, wanted: &[&str]) {
     .await;
 }
 
-/// The rights that writing reports needs; what is judged comes on top.
+/// The rights to write reports, without those to read audited kinds.
 const RIGHTS: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -370,7 +370,7 @@ rules:
     verbs: [list, create, patch, delete]
 ";
 
-/// A user who may write reports and read one kind.
+/// Creates a user who may write reports and read one kind.
 async fn reporter(plane: &ControlPlane, name: &str, readable: &str) -> User {
     let account = format!("--serviceaccount={name}:reporter");
     let reader = format!("{name}-reader");
@@ -384,7 +384,7 @@ async fn reporter(plane: &ControlPlane, name: &str, readable: &str) -> User {
     plane.service_account(name, "reporter").await.unwrap()
 }
 
-/// A kubeconfig of a user whose own namespace is `default`, as the admin's is, whose reports it takes over.
+/// Writes a kubeconfig of a user whose namespace is `default`, like the admin's, whose reports it takes over.
 fn in_default(user: &User, directory: &Path) -> PathBuf {
     let path = directory.join("kubeconfig");
     let mut kubeconfig = kube::config::Kubeconfig::read_from(user.kubeconfig_path()).unwrap();
@@ -393,7 +393,7 @@ fn in_default(user: &User, directory: &Path) -> PathBuf {
     path
 }
 
-/// Denies objects of a namespace as often as their annotation says.
+/// Returns a policy that denies objects of a namespace as often as their annotation specifies.
 fn many(namespace: &str, limit: usize) -> String {
     format!(
         r#"
@@ -414,13 +414,13 @@ fn with_many(namespace: &str, name: &str, number: usize) -> String {
     format!("---\n{}\n", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
 }
 
-/// What is in any report, be it in two.
+/// Returns the ids of all results, even if in two reports.
 fn ids(reports: &[Value]) -> BTreeSet<String> {
     let results = reports.iter().flat_map(|report| report["results"].as_array().unwrap());
     results.map(|result| result["properties"]["resultID"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Checks that the reports of a namespace hold so many results, each once, and none of them is too large.
+/// Asserts that the reports of a namespace contain this number of results, each once, and that no report is too large.
 fn assert_whole(reports: &[Value], wanted: usize) {
     assert_eq!(results(reports).len(), wanted);
     for report in reports {
@@ -435,13 +435,13 @@ fn assert_whole(reports: &[Value], wanted: usize) {
 }
 
 #[tokio::test]
-async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_is_killed() {
+async fn thousands_of_results_are_split_and_joined_without_loss_on_kills() {
     if !require() {
         return;
     }
     let plane = plane().await;
     let namespace = plane.temp_namespace("many").await.unwrap();
-    // 50 is the most that one rule may have for one object.
+    // 50 is the limit of results per rule and object.
     let few = (0..200).map(|number| with_many(&namespace, &format!("few-{number}"), 10));
     let most = (0..20).map(|number| with_many(&namespace, &format!("most-{number}"), 50));
     plane.apply(&few.chain(most).collect::<String>()).await.unwrap();
@@ -457,17 +457,17 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
     plane.apply(&with_many(&namespace, "few-7", 9)).await.unwrap();
     let began = Instant::now();
     once(&plane, &directory, &[]).await;
-    // Who has written all ends, and does not wait until it would look again.
+    // A finished writer ends without waiting for the next check of its reports.
     assert!(began.elapsed() < LOOK_EVERY, "{:?}", began.elapsed());
     assert_eq!(writes_since(&plane, position).len(), 1);
     assert_whole(&reports().await, 2_999);
-    // Little is left: it is one report again.
+    // One result is left: it is one report again.
     std::fs::write(&file, many(&namespace, 0) + "deny contains \"few\" if input.metadata.name == \"few-7\"\n").unwrap();
     let ended = once(&plane, &directory, &[]).await;
     assert_eq!(results_in(&ended.json(), &namespace).len(), 1, "{}", ended.stderr);
     assert_whole(&reports().await, 1);
 
-    // Many and few in turn, killed in the middle of it.
+    // Many and few results alternately, killed while writing.
     for round in 0..6u32 {
         let (limit, all) = if round % 2 == 0 { (50, 2_999) } else { (3, 660) };
         std::fs::write(&file, many(&namespace, limit)).unwrap();
@@ -476,7 +476,7 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
         let kaudit = Running::start(&plane.kubeconfig(), &["--record=reports", "--policies", path]).await;
         kaudit.ready().await;
         let enough = fastrand::usize(1..15);
-        // Fewer may do, where a round that was killed had not come far.
+        // Fewer writes may suffice if a killed round had not progressed far.
         let some = || async {
             let whole = ids(&reports().await).len() == all;
             (whole || writes_since(&plane, position).len() >= enough).then_some(())
@@ -493,7 +493,7 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
 }
 
 #[tokio::test]
-async fn an_absent_report_api_is_told_and_written_whole_when_it_comes_and_what_others_change_is_mended() {
+async fn a_missing_report_api_is_reported_and_later_written_and_foreign_changes_are_reverted() {
     if !require() {
         return;
     }
@@ -524,14 +524,14 @@ async fn an_absent_report_api_is_told_and_written_whole_when_it_comes_and_what_o
     let emptied =
         ["patch", NAMES[0][0], "kaudit.default", "--type=merge", "-p", r#"{"results": [], "summary": {"fail": 0}}"#];
     plane.kubectl(&[&["-n", &namespace], &emptied[..]].concat()).await.unwrap();
-    let mended = until_messages(&plane, &namespace, &["one marked yes", "two marked yes"]).await;
-    assert_eq!(mended[0]["summary"]["fail"], 2);
+    let fixed = until_messages(&plane, &namespace, &["one marked yes", "two marked yes"]).await;
+    assert_eq!(fixed[0]["summary"]["fail"], 2);
     assert_eq!(kaudit.stop().await, Some(0));
     plane.kubectl(&["-n", "default", "delete", "audit", "kaudit"]).await.unwrap();
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_told_and_what_waited_is_written_when_they_come() {
+async fn missing_rights_are_reported_and_pending_reports_written_later() {
     if !require() {
         return;
     }
@@ -554,8 +554,8 @@ async fn rights_that_are_missing_are_told_and_what_waited_is_written_when_they_c
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// Prints what 5 % of 20,000 objects in violation cost. Takes minutes: `cargo test --test cluster -- --ignored --nocapture
-/// five_percent`.
+/// Prints the cost of 5 % of 20,000 objects in violation. Takes minutes: `cargo test --test cluster -- --ignored
+/// --nocapture five_percent`.
 #[tokio::test]
 #[ignore = "a measurement that takes minutes"]
 async fn five_percent_of_twenty_thousand_objects_in_violation() {

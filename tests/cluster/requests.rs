@@ -1,4 +1,4 @@
-//! How much kaudit asks of the API server, according to its audit log.
+//! The load that kaudit causes on the API server, according to its audit log.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     support::{Running, establish, establish_audits, policies, until_violations, wait_for},
 };
 
-/// So many that there are more pages than are read at a time.
+/// Enough objects for more pages than are read concurrently.
 const OBJECTS: usize = 2_600;
-/// How many requests may be on their way while kaudit starts.
+/// Maximum number of concurrent requests at the start.
 const AT_A_TIME: usize = 10;
 /// How long the cluster is quiet.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// How many of these requests were on their way at once, at most.
+/// Returns the maximum number of concurrent requests.
 fn at_a_time(records: &[AuditRecord]) -> usize {
     let begin = records.iter().map(|record| (record.received, 1));
     let end = records.iter().map(|record| (record.answered, -1));
@@ -40,7 +40,7 @@ fn of_kaudit(mut records: Vec<AuditRecord>) -> Vec<AuditRecord> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn few_requests_are_on_their_way_at_once_and_a_quiet_cluster_costs_next_to_none() {
+async fn concurrent_requests_are_limited_and_a_quiet_cluster_costs_almost_none() {
     if !require() {
         return;
     }
@@ -70,7 +70,7 @@ async fn few_requests_are_on_their_way_at_once_and_a_quiet_cluster_costs_next_to
     })
     .await;
     let start = of_kaudit(plane.audit_log_since(position).unwrap());
-    // A server that has just started refuses some requests, which are sent again.
+    // A server that has just started rejects some requests, which are retried.
     let lists = start.iter().filter(|record| record.verb == "list" && record.resource == "configmaps");
     let pages: HashSet<_> = lists.map(|record| &record.request_uri).collect();
     assert_eq!(pages.len(), OBJECTS.div_ceil(500), "{pages:#?}");
@@ -78,7 +78,7 @@ async fn few_requests_are_on_their_way_at_once_and_a_quiet_cluster_costs_next_to
     assert!((2..=AT_A_TIME).contains(&most), "{most} at a time of {start:#?}");
 
     let position = plane.audit_position().unwrap();
-    // Nothing else shows that nothing happens.
+    // Only waiting can show that there are no requests.
     tokio::time::sleep(QUIET).await;
     let mut quiet = of_kaudit(plane.audit_log_since(position).unwrap());
     quiet.retain(|record| record.verb != "watch");

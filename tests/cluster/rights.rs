@@ -1,4 +1,4 @@
-//! `kaudit rbac`: what it prints is enough, all of it is used, and each missing right is noticed and named.
+//! `kaudit rbac`: the printed rights are sufficient and necessary, and each missing right is reported.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Running, establish_audits, policies, run, state_of, until_violations, wait_for},
 };
 
-/// Denies every ConfigMap with the label `mark`, and no object of another kind.
+/// Returns a policy that denies every ConfigMap with the label `mark`.
 fn denies_configmaps(mark: &str) -> String {
     format!(
         "package configmaps\n\ndeny contains \"marked\" if {{\n\tinput.kind == \
@@ -18,7 +18,7 @@ fn denies_configmaps(mark: &str) -> String {
     )
 }
 
-/// What `kaudit rbac` prints for the account `name` in `namespace`; roles are called like the account.
+/// Returns the output of `kaudit rbac` for the account `name` in `namespace`; roles have the name of the account.
 async fn printed(plane: &ControlPlane, namespace: &str, name: &str, scope: &[&str]) -> Vec<Value> {
     let account = format!("--service-account={namespace}:{name}");
     let (role, audit) = (format!("--role-name={namespace}-{name}"), format!("--audit-name={name}"));
@@ -34,8 +34,8 @@ async fn granted(plane: &ControlPlane, namespace: &str, name: &str, objects: &[V
     plane.service_account(namespace, name).await.unwrap()
 }
 
-/// Everything that kaudit says of its state.
-fn told(kaudit: &Running) -> String {
+/// Returns the status and log of a kaudit.
+fn status_and_log(kaudit: &Running) -> String {
     format!("{}\n{}", kaudit.get("/status").unwrap_or_default(), kaudit.log())
 }
 
@@ -45,7 +45,7 @@ fn own_requests(plane: &ControlPlane, position: kaudit_controlplane::AuditPositi
 }
 
 #[tokio::test]
-async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change() {
+async fn only_kinds_of_the_current_policies_are_read() {
     if !require() {
         return;
     }
@@ -72,17 +72,17 @@ async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change
     let requests = own_requests(plane, position, &user);
     let refused: Vec<_> = requests.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    // Events are listed to know what was told before, and nothing of it is judged.
+    // Events are only listed to read earlier records, not evaluated.
     let listed: BTreeSet<_> =
         requests.iter().filter(|record| record.verb == "list").map(|record| &record.resource).collect();
     assert_eq!(listed, ["configmaps", "events"].map(String::from).iter().collect());
 
-    // Another policy is about another kind: that is read, and named as long as the right is missing.
+    // A policy for another kind: the kind is read, and named while the right is missing.
     let more =
         denies_configmaps(&namespace).replace("ConfigMap", "ServiceAccount").replace("package c", "package other.c");
     std::fs::write(directory.path().join("more.rego"), more).unwrap();
     wait_for("the missing right to be named", || async {
-        told(&kaudit).contains("cannot list resource \\\"serviceaccounts\\\"").then_some(())
+        status_and_log(&kaudit).contains("cannot list resource \\\"serviceaccounts\\\"").then_some(())
     })
     .await;
     assert_eq!(kaudit.status()["complete"], false);
@@ -91,7 +91,7 @@ async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change
     until_violations(&kaudit, &namespace, 2).await;
     assert_eq!(kaudit.status()["complete"], true);
 
-    // When that policy goes, so do its kind and its results.
+    // When that policy is removed, so are its kind and its results.
     std::fs::remove_file(directory.path().join("more.rego")).unwrap();
     until_violations(&kaudit, &namespace, 1).await;
     wait_for("the kind to be left out again", || async {
@@ -101,14 +101,14 @@ async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// One right that was taken out of the roles.
+/// One right removed from the roles.
 struct Missing {
     verb: String,
     resource: String,
     roles: Vec<Value>,
 }
 
-/// Every way to take one single right out of what was printed: one verb for one resource in one role.
+/// Returns every way to remove one right from the roles: one verb for one resource in one role.
 fn each_missing(objects: &[Value]) -> Vec<Missing> {
     let strings = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -121,7 +121,7 @@ fn each_missing(objects: &[Value]) -> Vec<Missing> {
                     let mut roles = objects.to_vec();
                     let granted = roles[object]["rules"].as_array_mut().unwrap();
                     let mut rest = granted.remove(number);
-                    // What is left of the rule: its other resources, and its other verbs for this one.
+                    // The rest of the rule: its other resources, and its other verbs for this one.
                     for (resources, verbs) in [
                         (
                             strings(&rest["resources"]).into_iter().filter(|other| *other != resource).collect(),
@@ -146,36 +146,36 @@ fn each_missing(objects: &[Value]) -> Vec<Missing> {
     all
 }
 
-/// Denies what is marked of some kinds.
+/// Returns a policy that denies marked objects of some kinds.
 fn denies_kinds(mark: &str, kinds: &[&str]) -> String {
     let rule = |kind: &&str| denies_configmaps(mark).replace("ConfigMap", kind).replace("package configmaps", "");
     "package marked\n".to_owned() + &kinds.iter().map(rule).collect::<String>()
 }
 
-/// Runs without one right after the other; each has to be named by kaudit itself.
-async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, namespaced: bool) -> usize {
+/// Runs kaudit once without each right; kaudit must name the missing right.
+async fn assert_each_is_needed(plane: &ControlPlane, own: &str, audited: &str, namespaced: bool) -> usize {
     let kinds = if namespaced { &["ConfigMap"][..] } else { &["ConfigMap", "Namespace"] };
-    let directory = policies(&[("marked.rego", &denies_kinds(judged, kinds))]);
+    let directory = policies(&[("marked.rego", &denies_kinds(audited, kinds))]);
     let scope = ["--kinds=judged", "--report-api=openreports", "--policies", directory.path().to_str().unwrap()];
-    let more: &[&str] = if namespaced { &["--namespace", judged] } else { &["--leader-elect"] };
+    let more: &[&str] = if namespaced { &["--namespace", audited] } else { &["--leader-elect"] };
     let scope = [&scope[..], more].concat();
-    plane.kubectl(&["-n", judged, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", audited, "create", "configmap", "one"]).await.unwrap();
     let mark = async |marked: bool| {
-        let label = format!("{judged}{}", if marked { "=yes" } else { "-" });
-        for object in ["configmap/one", &format!("namespace/{judged}")] {
-            plane.kubectl(&["-n", judged, "label", object, &label]).await.unwrap();
+        let label = format!("{audited}{}", if marked { "=yes" } else { "-" });
+        for object in ["configmap/one", &format!("namespace/{audited}")] {
+            plane.kubectl(&["-n", audited, "label", object, &label]).await.unwrap();
         }
     };
     let number = each_missing(&printed(plane, own, "none", &scope).await).len();
     for index in 0..number {
         mark(true).await;
-        // A new one, so that its status is not written yet.
-        drop(plane.kubectl(&["-n", judged, "delete", "policyexception", "a"]).await);
+        // A new exception without a status.
+        drop(plane.kubectl(&["-n", audited, "delete", "policyexception", "a"]).await);
         let spec = "{policies: [{name: none}], reason: r, expiresAt: \"2999-12-31\"}";
-        let metadata = format!("{{name: a, namespace: {judged}}}");
+        let metadata = format!("{{name: a, namespace: {audited}}}");
         let kind = "apiVersion: kaudit.dev/v1alpha1\nkind: PolicyException";
         plane.apply(&format!("{kind}\nmetadata: {metadata}\nspec: {spec}\n")).await.unwrap();
-        // Refused, so that there is something to tell about kaudit itself.
+        // A refused file causes an Event about kaudit itself.
         let broken = directory.path().join("broken.rego");
         drop(std::fs::remove_file(&broken));
         let name = format!("kaudit-{index}");
@@ -185,21 +185,21 @@ async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, na
         let audit = format!("--audit-name={name}");
         let kaudit = Running::start(user.kubeconfig_path(), &[&scope[..], &[&audit]].concat()).await;
         if missing.verb == "delete" {
-            // A report goes when there is nothing to report any more.
-            let report = ["-n", judged, "get", &missing.resource, &format!("{name}.{own}")];
+            // A report is deleted when there is nothing left to report.
+            let report = ["-n", audited, "get", &missing.resource, &format!("{name}.{own}")];
             wait_for("a report", || async { plane.kubectl(&report).await.ok() }).await;
             mark(false).await;
         }
         let what = format!("cannot {} resource \"{}\"", missing.verb, missing.resource);
         let quoted = what.replace('"', "\\\"");
-        let named = || async { told(&kaudit).contains(&quoted).then_some(()) };
-        wait_for(&format!("{what} to be named; status and log:\n{}", told(&kaudit)), named).await;
-        let judging = ["configmaps", "namespaces"].contains(&missing.resource.as_str());
-        assert!(!judging || kaudit.status()["complete"] == false, "{}", kaudit.status());
-        assert!(judging || kaudit.log().contains("WARN"), "{}", kaudit.log());
-        // It would try on for some seconds to write what it may not.
+        let named = || async { status_and_log(&kaudit).contains(&quoted).then_some(()) };
+        wait_for(&format!("{what} to be named; status and log:\n{}", status_and_log(&kaudit)), named).await;
+        let reads_objects = ["configmaps", "namespaces"].contains(&missing.resource.as_str());
+        assert!(!reads_objects || kaudit.status()["complete"] == false, "{}", kaudit.status());
+        assert!(reads_objects || kaudit.log().contains("WARN"), "{}", kaudit.log());
+        // It would retry forbidden writes for some seconds.
         drop(kaudit);
-        if judging && missing.verb == "list" {
+        if reads_objects && missing.verb == "list" {
             let once = ["check", "--once", "--allow-refused", "--fail-on=none"];
             let once = [&once, &scope[..]].concat();
             let once: Vec<&str> = once.into_iter().filter(|argument| *argument != "--leader-elect").collect();
@@ -213,34 +213,34 @@ async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, na
 }
 
 #[tokio::test]
-async fn each_right_for_the_whole_cluster_is_missed_by_name() {
+async fn each_missing_right_for_the_cluster_is_named() {
     if !require() {
         return;
     }
     let plane = reports::plane().await;
     establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
-    // Two to read each of two kinds, and exceptions; two for Events; four for each of two kinds of reports; create and patch
-    // of the Audit and its status; one for the status of exceptions; four for the Lease.
+    // Two to read each of two kinds, and exceptions; two for Events; four for each of two kinds of reports; create and
+    // patch of the Audit and its status; one for the status of exceptions; four for the Lease.
     assert_eq!(assert_each_is_needed(&plane, &own, &shop, false).await, 24);
 }
 
 #[tokio::test]
-async fn each_right_for_one_namespace_is_missed_by_name() {
+async fn each_missing_right_for_a_namespace_is_named() {
     if !require() {
         return;
     }
     let plane = reports::plane().await;
     establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
-    // No Lease, and less one kind of objects and of reports; but also Events about kaudit itself.
+    // No Lease, and one kind of objects and of reports less; but also Events about kaudit itself.
     assert_eq!(assert_each_is_needed(&plane, &own, &shop, true).await, 15);
     let team = plane.temp_namespace("team").await.unwrap();
     assert_eq!(assert_each_is_needed(&plane, &team, &team, true).await, 14);
 }
 
 #[tokio::test]
-async fn where_kinds_are_named_a_cluster_is_needed_and_else_none() {
+async fn rbac_needs_a_cluster_only_for_named_kinds() {
     let nowhere = std::path::Path::new("none");
     let ended = run(nowhere, &["rbac"]).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));

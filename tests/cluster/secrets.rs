@@ -1,4 +1,4 @@
-//! Values of Secrets in a cluster never leave: every byte that kaudit writes is searched for them.
+//! Values of Secrets in a cluster are never written: all of kaudit's output is searched for them.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::{Running, establish_audits, kaudit, policies, until_violations, wait_for};
 
-/// Tells everything it can see of a Secret in every way there is, and of all Secrets at a ConfigMap.
+/// Reports everything it can read of a Secret in every way, and all Secrets in the results of a ConfigMap.
 const TELLTALE: &str = r#"package telltale
 
 own if input.metadata.namespace == "NAMESPACE"
@@ -74,7 +74,7 @@ metadata: {name: secrets}
 spec: {match: {kinds: [{apiGroups: [""], kinds: [Secret]}], namespaces: [NAMESPACE]}}
 "#;
 
-/// What to search for: the text as it is, and what base64 makes of it wherever it begins in what is encoded.
+/// Returns the texts to search for: the value, and its base64 encodings at each offset.
 fn traces(canary: &str) -> Vec<String> {
     let shifted = (0..3).map(|shift| {
         let encoded = BASE64.encode(format!("{}{canary}", "x".repeat(shift)).as_bytes());
@@ -92,7 +92,7 @@ fn assert_clean(what: &str, bytes: &str, canary: &str) {
     assert!(!found(bytes, canary), "{what} shows {canary}: {bytes}");
 }
 
-/// Secrets as people make them, with the canary in each.
+/// Creates Secrets as users create them, with the canary in each.
 async fn plant(plane: &ControlPlane, namespace: &str, canary: &str) {
     let encoded = BASE64.encode(canary.as_bytes());
     let secret = |name: &str| {
@@ -106,7 +106,7 @@ async fn plant(plane: &ControlPlane, namespace: &str, canary: &str) {
     };
     plane.apply(&secret("applied").to_string()).await.unwrap();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [secret("listed"), secret("other")]});
-    // Leaves last-applied annotations with all values.
+    // kubectl adds last-applied annotations with all values.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.json");
     fs::write(&file, list.to_string()).unwrap();
@@ -116,7 +116,7 @@ async fn plant(plane: &ControlPlane, namespace: &str, canary: &str) {
     assert!(annotations.contains("last-applied") && annotations.contains(canary), "{annotations}");
 }
 
-/// Runs once with every format; returns everything that is written.
+/// Runs once with every format; returns all output.
 async fn once(plane: &ControlPlane, folder: &Path, arguments: &[&str]) -> String {
     let names = Format::value_variants().iter().map(|format| format.name());
     let files: Vec<_> = names.map(|name| (name, folder.join(name))).collect();
@@ -133,7 +133,7 @@ async fn once(plane: &ControlPlane, folder: &Path, arguments: &[&str]) -> String
 }
 
 #[tokio::test]
-async fn values_of_secrets_never_leave() {
+async fn values_of_secrets_in_a_cluster_never_leak() {
     if !require() {
         return;
     }
@@ -157,21 +157,21 @@ async fn values_of_secrets_never_leave() {
     plant(plane, &namespace, &canary).await;
     let kaudit = Running::start(&plane.kubeconfig(), &[&scope[..], &watching].concat()).await;
     kaudit.ready().await;
-    // Of each of three Secrets: message, details, conflict, the review and the Constraint; of the ConfigMap two.
+    // For each of three Secrets: message, details, conflict, the review and the Constraint; for the ConfigMap two.
     until_violations(&kaudit, &namespace, 3 * 5 + 2).await;
-    // Changes with values that are new, and the end of one.
+    // Changes with new values, and a deletion.
     let second = format!("{canary}-second");
     plant(plane, &namespace, &second).await;
     plane.kubectl(&["-n", &namespace, "delete", "secret", "applied"]).await.unwrap();
     until_violations(&kaudit, &namespace, 2 * 5 + 2).await;
     let deleted = || async { kaudit_says(output.path(), "DELETE").then_some(()) };
-    wait_for("what the end of a Secret is told as", deleted).await;
+    wait_for("the record of the deleted Secret", deleted).await;
     let events = || async {
         let events = plane.kubectl(&["-n", &namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
         events.contains("PolicyResolved").then_some(events)
     };
     let events = wait_for("Events", events).await;
-    assert!(events.contains("key-listed"), "names of keys are told: {events}");
+    assert!(events.contains("key-listed"), "names of keys are recorded: {events}");
     for path in ["/status", "/metrics", "/policies", "/readyz", "/livez"] {
         assert_clean(path, &kaudit.get(path).unwrap(), &canary);
     }
@@ -181,11 +181,11 @@ async fn values_of_secrets_never_leave() {
     assert_eq!(kaudit.stop().await, Some(0));
     assert_clean("the log", &log, &canary);
     for format in ["text", "ndjson"] {
-        let told = fs::read_to_string(output.path().join(format)).unwrap();
-        assert!(told.contains("key-listed"), "{told}");
-        assert_clean(format, &told, &canary);
+        let written = fs::read_to_string(output.path().join(format)).unwrap();
+        assert!(written.contains("key-listed"), "{written}");
+        assert_clean(format, &written, &canary);
     }
-    // Everything that was written into the cluster.
+    // Everything written to the cluster.
     let events = plane.kubectl(&["-n", &namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
     assert_clean("the Events", &events, &canary);
     let audits = plane.kubectl(&["get", "audits", "-A", "-o", "json"]).await.unwrap();
@@ -194,12 +194,12 @@ async fn values_of_secrets_never_leave() {
     let all = once(plane, output.path(), &scope).await;
     assert!(all.contains("key-listed"));
     assert_clean("a single run", &all, &canary);
-    // The search finds what is there.
+    // The search finds values if they are present.
     let full = once(plane, output.path(), &[&scope[..], &["--secrets=full"]].concat()).await;
     assert!(found(&full, &canary));
 }
 
-/// Whether the stream of results has a text.
+/// Whether the stream of results contains a text.
 fn kaudit_says(output: &Path, text: &str) -> bool {
-    fs::read_to_string(output.join("ndjson")).is_ok_and(|told| told.contains(text))
+    fs::read_to_string(output.join("ndjson")).is_ok_and(|written| written.contains(text))
 }

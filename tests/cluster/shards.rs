@@ -1,4 +1,4 @@
-//! Shards judge together what one process judges, each a part of its own, however many there are.
+//! Shards together evaluate what one process evaluates, each its own part, whatever their number.
 
 use std::{
     collections::BTreeSet,
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::{
     support::{Ended, Running, denies_marked, establish_audits, policies, run, wait_for},
-    truth::{Telling, Truth, policy_arguments, standing, tells_the_truth, told},
+    truth::{EventOrder, Truth, check_events, open_violations, policy_arguments, violation_events},
     writer::{POLICY, Writer, seed},
 };
 
 const NAMESPACES: usize = 12;
 
-/// Denies whatever lives in a Namespace with the label `mark`.
+/// Returns a policy that denies objects in a Namespace with the label `mark`.
 fn in_marked_namespace(mark: &str) -> String {
     format!(
         r#"
@@ -42,7 +42,7 @@ spec:
     )
 }
 
-/// The results, each as text.
+/// Returns the results as texts.
 fn results(ended: &Ended) -> BTreeSet<String> {
     assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
     let result = ended.json();
@@ -50,7 +50,7 @@ fn results(ended: &Ended) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn shards_judge_together_what_one_process_judges_and_nothing_twice() {
+async fn shards_together_equal_one_process_without_duplicates() {
     if !require() {
         return;
     }
@@ -77,7 +77,8 @@ async fn shards_judge_together_what_one_process_judges_and_nothing_twice() {
     let directory = policies(&files);
     let arguments = ["check", "--once", "-o", "json", "--policies", directory.path().to_str().unwrap()];
     let all = results(&run(&plane.kubeconfig(), &arguments).await);
-    // Both objects of each namespace, the ConfigMaps of marked ones once more, marked ones, and what is in none.
+    // Both objects of each namespace, the ConfigMaps of marked namespaces once more, the marked namespaces, and the
+    // cluster-scoped object.
     let marked = NAMESPACES.div_ceil(2);
     assert_eq!(all.len(), 2 * NAMESPACES + marked + marked + 1, "{all:#?}");
 
@@ -108,10 +109,10 @@ async fn shards_judge_together_what_one_process_judges_and_nothing_twice() {
     }
 }
 
-/// What Events may be expected to say when others go on: what was told before is not remembered yet.
-const TELLING: Telling = Telling::ByTurns;
+/// The expected order of Events when other shards take over.
+const EVENT_ORDER: EventOrder = EventOrder::ByTurns;
 
-/// Starts all shards of a number, and waits until they judge.
+/// Starts all shards, and waits until they are ready.
 async fn start_all(plane: &ControlPlane, of: usize, arguments: &[&str]) -> Vec<Running> {
     let mut shards = Vec::new();
     for index in 0..of {
@@ -133,7 +134,7 @@ async fn until_all_lead(shards: &[Running]) {
     wait_for("all shards to record", || async { shards.iter().all(leads).then_some(()) }).await;
 }
 
-/// Waits until the shards together say what a fresh audit says, and the Events tell it.
+/// Waits until the shards together have the results of a fresh audit, and the Events match them.
 async fn until_right(shards: &[Running], truth: &Truth) {
     let result = |result: &Value| -> Vec<String> {
         result["results"].as_array().unwrap().iter().map(Value::to_string).collect()
@@ -142,19 +143,19 @@ async fn until_right(shards: &[Running], truth: &Truth) {
         let fresh = truth.fresh().await;
         let mut live: Vec<String> = shards.iter().flat_map(|shard| result(&shard.status())).collect();
         let mut all = result(&fresh);
-        // As lists: nothing is there twice.
+        // Compared as lists, to find duplicates.
         live.sort();
         all.sort();
-        let (told, standing) = (told(&truth.client, &truth.namespaces).await, standing(&fresh, &truth.namespaces));
-        let every_one_told = standing.keys().all(|about| told.contains_key(about));
-        let truly = TELLING == Telling::Lossy || tells_the_truth(&told, &standing, TELLING).is_ok();
-        (live == all && every_one_told && truly).then_some(())
+        let events = violation_events(&truth.client, &truth.namespaces).await; let open = open_violations(&fresh, &truth.namespaces);
+        let all_have_events = open.keys().all(|about| events.contains_key(about));
+        let truly = EVENT_ORDER == EventOrder::Lossy || check_events(&events, &open, EVENT_ORDER).is_ok();
+        (live == all && all_have_events && truly).then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_number_of_shards_takes_over_while_somebody_writes() {
+async fn changing_the_number_of_shards_during_writes_converges() {
     if !require() {
         return;
     }
@@ -170,9 +171,9 @@ async fn another_number_of_shards_takes_over_while_somebody_writes() {
     let directory = policies(&[("labels.rego", POLICY)]);
     let mut scope = policy_arguments(directory.path());
     scope.extend(namespaces.iter().flat_map(|namespace| ["--namespace".to_owned(), namespace.clone()]));
-    let (name, telling) = (namespaces[0].clone(), TELLING);
+    let (name, event_order) = (namespaces[0].clone(), EVENT_ORDER);
     let truth =
-        Truth { kubeconfig: plane.kubeconfig(), client, arguments: scope.clone(), namespaces, telling, reports: false };
+        Truth { kubeconfig: plane.kubeconfig(), client, arguments: scope.clone(), namespaces, event_order, reports: false };
     let record = ["--record=events,status", "--events-per-second=1000", "--audit-name", &name];
     let arguments: Vec<&str> = scope.iter().map(String::as_str).chain(record).collect();
 
@@ -184,7 +185,7 @@ async fn another_number_of_shards_takes_over_while_somebody_writes() {
     assert!(!new.iter().any(leads), "two numbers of shards record");
     assert!(old.iter().all(leads));
     assert_eq!(old.remove(1).stop().await, Some(0));
-    // Longer than it takes to take over what was given back.
+    // Longer than a takeover takes after a release.
     let until = Instant::now() + Duration::from_secs(4);
     while Instant::now() < until {
         assert!(!new.iter().any(leads), "two numbers of shards record");
@@ -198,7 +199,7 @@ async fn another_number_of_shards_takes_over_while_somebody_writes() {
     writing.stop().await;
     until_right(&new, &truth).await;
 
-    // And fewer again, after all were killed.
+    // Fewer shards again, after all were killed.
     for shard in &new {
         shard.signal("KILL");
     }

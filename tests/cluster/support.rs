@@ -1,4 +1,4 @@
-//! What the tests share: running the real binary, and waiting for conditions with a deadline.
+//! Shared test support: running the real binary, and waiting for conditions with a deadline.
 
 use std::{
     future::Future,
@@ -16,15 +16,14 @@ use tokio::sync::{MutexGuard, OnceCell};
 
 pub(crate) use crate::files::folder as policies;
 
-/// How long anything that a test waits for may take; generous, as machines are shared.
+/// Timeout for every condition that a test waits for; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
-/// How long a run that ends by itself may take. It may compute all that time: thousands of manifests are judged by a
-/// binary that is not optimised.
+/// Timeout of a run that ends by itself. It may compute all that time: thousands of manifests are evaluated by an
+/// unoptimized binary.
 const RUN: Duration = Duration::from_mins(5);
 
-/// Asks again and again until `probe` gives something; fails with what it is, and what `context` shows, after
-/// [`PATIENCE`].
+/// Polls until `probe` returns a value; after [`PATIENCE`], panics with `what`.
 pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl FnMut() -> F) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -36,7 +35,7 @@ pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(what: &str, mut p
     }
 }
 
-/// What a finished kaudit left behind.
+/// The result of a finished process.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Exit code.
@@ -48,13 +47,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Standard output as JSON.
+    /// Returns standard output as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// The binary with a kubeconfig and nothing of the test's own environment that it would read.
+/// Returns a command for kaudit with a kubeconfig, without environment variables of the test.
 pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
     for (name, _) in std::env::vars_os() {
@@ -66,19 +65,19 @@ pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs kaudit to its end, which must come within [`RUN`].
+/// Runs kaudit to its end, within [`RUN`].
 pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     finish(kaudit(kubeconfig, arguments)).await
 }
 
-/// Runs a command to its end, which must come within [`RUN`].
+/// Runs a command to its end, within [`RUN`].
 pub(crate) async fn finish(mut command: Command) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
     let Ok(output) = tokio::time::timeout(RUN, waiting).await else {
-        // Still there, as nobody has waited for it: the id is its own.
+        // The process was not waited for, so the id is still valid.
         drop(Command::new("kill").arg("-KILL").arg(pid.to_string()).status());
         panic!("waited {RUN:?} in vain for the end of {command:?}");
     };
@@ -90,15 +89,15 @@ pub(crate) async fn finish(mut command: Command) -> Ended {
     }
 }
 
-/// What the log says before the address of the page for people.
+/// The log message with the address of the page.
 const PAGE: &str = "Serving the page";
 
-/// Gets a path of a server on loopback; `None` if it does not answer with 200.
+/// Gets a path of a server on loopback; `None` without a response 200.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
     ask(address, path, "Host: localhost").filter(|(head, _)| head.starts_with("HTTP/1.0 200")).map(|(_, body)| body)
 }
 
-/// Gets a path with these headers; returns the head of the answer and the body.
+/// Gets a path with these headers; returns the head of the response and the body.
 pub(crate) fn ask(address: SocketAddr, path: &str, headers: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -109,7 +108,7 @@ pub(crate) fn ask(address: SocketAddr, path: &str, headers: &str) -> Option<(Str
     Some((head.to_owned(), body.to_owned()))
 }
 
-/// A long run under way. Ends with the test, however that ends.
+/// A long run. It is killed at the end of the test, also on failure.
 pub(crate) struct Running {
     child: Child,
     address: SocketAddr,
@@ -117,21 +116,22 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `kaudit check` with `arguments`, waits until it listens. Results go to standard output and are dropped.
+    /// Starts `kaudit check` with `arguments`, and waits until it listens. Results go to standard output and are
+    /// dropped.
     pub(crate) async fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
         Self::launch(kaudit(kubeconfig, &[]), arguments).await
     }
 
-    /// The same, of a command without arguments so far.
+    /// The same, with a command without arguments.
     pub(crate) async fn launch(mut command: Command, arguments: &[&str]) -> Self {
-        // Outside of a Pod nothing is recorded by default; an option wins over the environment.
+        // Outside of a Pod nothing is recorded by default; an option overrides the environment.
         command.env("KAUDIT_RECORD", "events,reports,status");
         command.args(["check", "--listen=127.0.0.1:0", "--log-format=json"]);
         let mut child =
             command.args(arguments).stdout(Stdio::null()).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (stderr, copy) = (child.stderr.take().unwrap(), log.clone());
-        // Also keeps the pipe from filling up.
+        // Also drains the pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let mut log = copy.lock().unwrap();
@@ -139,18 +139,18 @@ impl Running {
                 log.push('\n');
             }
         });
-        // Whole before anything can panic: what was started is ended with it.
+        // Constructed before anything can panic, so that the process is ended when it is dropped.
         let mut running = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
         running.address = running.serves("health, metrics and status", |message| message != PAGE).await;
         running
     }
 
-    /// The address of its page for people, where it serves one.
+    /// Returns the address of its page.
     pub(crate) async fn page(&self) -> SocketAddr {
         self.serves("the page", |message| message == PAGE).await
     }
 
-    /// Waits until it listens, and returns the address that the log has behind such a message.
+    /// Waits until it listens, and returns the address in the log entry with this message.
     async fn serves(&self, what: &str, is_it: fn(&Value) -> bool) -> SocketAddr {
         wait_for(&format!("kaudit to serve {what}"), || async {
             self.log().lines().find_map(|line| {
@@ -161,17 +161,17 @@ impl Running {
         .await
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it serves health, metrics and status.
+    /// Returns the address of health, metrics and status.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Gets a path of its server; `None` if it does not answer with 200.
+    /// Gets a path of its server; `None` without a response 200.
     pub(crate) fn get(&self, path: &str) -> Option<String> {
         get(self.address, path)
     }
@@ -181,24 +181,24 @@ impl Running {
         wait_for(&format!("readiness; log:\n{}", self.log()), || async { self.get("/readyz") }).await;
     }
 
-    /// `/status` as JSON.
+    /// Returns `/status` as JSON.
     pub(crate) fn status(&self) -> Value {
         let body = self.get("/status").unwrap_or_else(|| panic!("no /status; log:\n{}", self.log()));
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The value of a metric line that begins with `series`, of one that counts something.
+    /// Returns the value of the metric line that begins with `series`, as a count.
     pub(crate) fn metric(&self, series: &str) -> Option<usize> {
         let metrics = self.get("/metrics")?;
         metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().trim_end_matches(".0").parse().ok())
     }
 
-    /// Everything logged so far.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
-    /// Whether the process has not ended.
+    /// Whether the process is running.
     pub(crate) fn is_alive(&self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
         status.lines().any(|line| line.starts_with("State:") && !line.contains("zombie"))
@@ -230,7 +230,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
@@ -239,25 +239,25 @@ impl Drop for Running {
     }
 }
 
-/// The results that concern a namespace, sorted, without what differs between runs.
+/// Returns the results in a namespace, sorted, without fields that differ between runs.
 pub(crate) fn results_in(result: &Value, namespace: &str) -> Vec<Value> {
     let results = result["results"].as_array().unwrap_or_else(|| panic!("no results in {result}"));
     results.iter().filter(|entry| entry["resource"]["namespace"] == namespace).cloned().collect()
 }
 
-/// What the coverage says of a kind.
+/// Returns the coverage of a kind.
 pub(crate) fn coverage_of(result: &Value, group: &str, resource: &str) -> Option<Value> {
     let coverage = result["coverage"].as_array().unwrap_or_else(|| panic!("no coverage in {result}"));
     coverage.iter().find(|kind| kind["group"] == group && kind["resource"] == resource).cloned()
 }
 
-/// The state of a kind in the coverage; empty if it is not there.
+/// Returns the state of a kind in the coverage; empty if it is missing.
 pub(crate) fn state_of(result: &Value, group: &str, resource: &str) -> String {
     coverage_of(result, group, resource).map_or(String::new(), |kind| kind["state"].as_str().unwrap().to_owned())
 }
 
-/// A policy that denies every object, of whatever kind, that has the label `mark`, with its value in the message.
-/// With a mark of its own a test is not disturbed by others in the same cluster.
+/// Returns a policy that denies every object with the label `mark`, with its value in the message. A unique mark
+/// isolates the test from others in the same cluster.
 pub(crate) fn denies_marked(mark: &str) -> String {
     format!(
         r#"
@@ -270,14 +270,15 @@ deny contains msg if {{
     )
 }
 
-/// A second control plane, without kaudit's CRD, for kinds and API groups that come and go; one test at a time.
+/// Returns a second control plane, without kaudit's CRD, for kinds and API groups that are added and removed; one test
+/// at a time.
 pub(crate) async fn bare_plane() -> MutexGuard<'static, ControlPlane> {
     static PLANE: OnceCell<tokio::sync::Mutex<ControlPlane>> = OnceCell::const_new();
     let start = || async { tokio::sync::Mutex::new(ControlPlane::start(Options::default()).await.unwrap()) };
     PLANE.get_or_init(start).await.lock().await
 }
 
-/// A CRD without a schema.
+/// Returns a CRD without a schema.
 pub(crate) fn crd(group: &str, plural: &str, kind: &str, version: &str) -> String {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind});
@@ -291,14 +292,14 @@ pub(crate) fn crd(group: &str, plural: &str, kind: &str, version: &str) -> Strin
     format!("---\n{crd}\n")
 }
 
-/// A marked object.
+/// Returns a marked object.
 pub(crate) fn marked(api_version: &str, kind: &str, namespace: &str, name: &str, mark: &str) -> String {
     let labels = json!({mark: "yes"});
     let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
     format!("---\n{}\n", json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}))
 }
 
-/// Waits until `number` results stand in `namespace`, and returns them.
+/// Waits until `namespace` has `number` open results, and returns them.
 pub(crate) async fn until_violations(kaudit: &Running, namespace: &str, number: usize) -> Vec<Value> {
     wait_for(&format!("{number} violations"), || async {
         let results = results_in(&kaudit.status(), namespace);
@@ -316,13 +317,13 @@ pub(crate) async fn establish(plane: &ControlPlane, crds: &str, names: &[&str]) 
     }
 }
 
-/// The chart's CRD, established.
+/// Creates the CRD of audits.
 pub(crate) async fn establish_audits(plane: &ControlPlane) {
     let crd = include_str!("../../charts/kaudit/crds/audits.kaudit.dev.yaml");
     establish(plane, crd, &["audits.kaudit.dev"]).await;
 }
 
-/// Serves `PolicyExceptions`.
+/// Creates the CRD of `PolicyExceptions`.
 pub(crate) async fn establish_exceptions(plane: &ControlPlane) {
     let crd = include_str!("../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml");
     establish(plane, crd, &["policyexceptions.kaudit.dev"]).await;

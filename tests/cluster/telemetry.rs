@@ -1,4 +1,4 @@
-//! A long run with OTLP: its spans in the receiver of the OpenTelemetry Collector, its metrics in Prometheus.
+//! A long run with OTLP: its spans are received by the OpenTelemetry Collector's receiver, its metrics by Prometheus.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     support::{Running, get, kaudit, wait_for},
 };
 
-/// Starts a kaudit in a scene that soon sends what it has to send.
+/// Starts a kaudit in a scene with a short export interval.
 async fn start(scene: &Scene, variables: impl IntoIterator<Item = (&'static str, String)>) -> Running {
     let mut command = kaudit(scene.user.kubeconfig_path(), &[]);
     command.envs(variables).envs([("OTEL_BSP_SCHEDULE_DELAY", "50"), ("OTEL_METRIC_EXPORT_INTERVAL", "200")]);
@@ -33,7 +33,7 @@ async fn span(collector: &Collector, what: &str, is_it: impl Fn(&Value) -> bool)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn traces_tell_the_start_each_change_with_its_writes_and_each_reload() {
+async fn traces_cover_startup_changes_with_writes_and_reloads() {
     if !require() || !require_tool(Tool::OtlpReceiver) {
         return;
     }
@@ -48,7 +48,7 @@ async fn traces_tell_the_start_each_change_with_its_writes_and_each_reload() {
     let names: Vec<String> =
         collector.spans().iter().filter(of_start).map(|span| span["name"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names, ["load policies", "connect", "sync", "judge", "start"]);
-    // What was there at the start makes no spans by itself.
+    // Existing objects cause no spans of their own.
     assert!(!collector.spans().iter().any(|span| span["name"] == "change"));
 
     scene.mark("new", Some("Canary-value")).await;
@@ -69,7 +69,7 @@ async fn traces_tell_the_start_each_change_with_its_writes_and_each_reload() {
     let reload = span(&collector, "the reload", is_reload).await;
     assert_eq!(attribute(&reload, "kaudit.rules").unwrap(), "2");
 
-    // Neither values of objects nor messages, nor what authenticates kaudit to the collector.
+    // Spans contain neither values of objects nor messages, and the log does not contain the token for the collector.
     let (log, spans) = (kaudit.log(), format!("{:?}", collector.spans()));
     assert!(!log.contains(TOKEN) && !spans.contains("Canary-value") && !spans.contains("marked"), "{spans}");
     assert_eq!(kaudit.stop().await, Some(0));
@@ -108,7 +108,7 @@ impl Prometheus {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("prometheus.yaml");
         std::fs::write(&config, "global: {}\n").unwrap();
-        // It does not tell which port it was given.
+        // It does not report a dynamic port.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(tool(Tool::Prometheus).unwrap());
         command.arg("--web.enable-otlp-receiver").arg(format!("--web.listen-address={address}"));
@@ -120,7 +120,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// Every series of kaudit with its value now, without what says whose it is.
+    /// Returns every series of kaudit with its current value, without target labels.
     fn series(&self) -> BTreeMap<String, f64> {
         let answer = get(self.address, "/api/v1/query?query=%7B__name__%3D~%22kaudit_.*%22%7D").unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -146,7 +146,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// Writes a series in one way: an empty label is none, and bounds are numbers.
+/// Normalizes a series: without empty labels, with numeric bounds.
 fn known<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let labels: BTreeMap<&str, String> = labels
         .into_iter()
@@ -159,13 +159,13 @@ fn known<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -
     format!("{name}{labels:?}")
 }
 
-/// Every series of `/metrics` with its value.
+/// Returns every series of `/metrics` with its value.
 fn served(kaudit: &Running) -> BTreeMap<String, f64> {
     let text = kaudit.get("/metrics").unwrap();
     let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        // No value has a comma in it here.
+        // No label value here contains a comma.
         let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('='));
         (known(name, labels.map(|(label, value)| (label, value.trim_matches('"')))), value.parse().unwrap())
     });
@@ -173,7 +173,7 @@ fn served(kaudit: &Running) -> BTreeMap<String, f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn prometheus_has_by_otlp_the_series_that_it_would_scrape() {
+async fn otlp_metrics_equal_scraped_metrics() {
     if !require() || !require_tool(Tool::Prometheus) {
         return;
     }
@@ -186,7 +186,7 @@ async fn prometheus_has_by_otlp_the_series_that_it_would_scrape() {
         kaudit.metric("kaudit_event_latency_seconds_count").filter(|written| *written == 2)
     })
     .await;
-    // Those change while they are compared.
+    // Ignore series that change during the comparison.
     let steady = |series: BTreeMap<String, f64>| {
         let changes =
             |name: &str| name.contains("timestamp") || name.contains("memory_bytes") || name.contains("queue");
@@ -198,7 +198,7 @@ async fn prometheus_has_by_otlp_the_series_that_it_would_scrape() {
         same.then_some(())
     })
     .await;
-    // The last is sent at the end.
+    // The last values are sent at the end.
     scene.mark("a", None).await;
     let resolved = || async { kaudit.metric("kaudit_event_latency_seconds_count").filter(|written| *written == 3) };
     wait_for("the Event", resolved).await;
@@ -208,7 +208,7 @@ async fn prometheus_has_by_otlp_the_series_that_it_would_scrape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_silent_delays_the_end_by_seconds_at_most() {
+async fn a_silent_collector_delays_shutdown_by_seconds_at_most() {
     if !require() {
         return;
     }
@@ -218,14 +218,14 @@ async fn a_collector_that_is_silent_delays_the_end_by_seconds_at_most() {
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "300".to_owned());
     let kaudit = start(&scene, [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), timeout]).await;
-    let said = |kaudit: &Running| kaudit.log().matches("are not sent").count();
-    // Both signals fail again and again, and each is said once.
-    wait_for("both to be said", || async { (said(&kaudit) == 2).then_some(()) }).await;
+    let warnings = |kaudit: &Running| kaudit.log().matches("are not sent").count();
+    // Both signals fail repeatedly, and each is logged once.
+    wait_for("both to be said", || async { (warnings(&kaudit) == 2).then_some(()) }).await;
     for number in [1, 2] {
         wait_for("an Event", || async { (scene.events(None).await.len() == number).then_some(()) }).await;
         scene.mark("a", None).await;
     }
-    assert_eq!(said(&kaudit), 2);
+    assert_eq!(warnings(&kaudit), 2);
     let began = Instant::now();
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! What somebody who may edit one namespace can do to kaudit, under the memory limit of the chart.
+//! The effect of a hostile editor of one namespace on kaudit, under the memory limit of the chart.
 
 use std::{fs, process::Command};
 
@@ -16,16 +16,17 @@ use crate::{
     support::{Running, kaudit, wait_for},
 };
 
-/// The `ConfigMaps` that are created before kaudit starts, and again while it runs: each time more than a namespace may take.
+/// Number of `ConfigMaps` created before kaudit starts, and again while it runs: each time more than the limit per
+/// namespace.
 const CONFIG_MAPS: usize = 110;
-/// The largest data and annotations that an API server accepts, nearly.
+/// Almost the maximum size of data and annotations that an API server accepts.
 const DATA_BYTES: usize = 1_040_000;
 const ANNOTATION_BYTES: usize = 260_000;
-/// Workloads whose results would take more than the limit.
+/// Number of workloads whose results would exceed the limit.
 const WORKLOADS: usize = 400;
 const CONTAINERS: usize = 60;
 
-/// Returns texts of so many bytes, of which no compression makes one smaller.
+/// Returns incompressible texts of this size.
 fn noise(bytes: usize, texts: usize) -> impl Fn(usize) -> String {
     let all: String = std::iter::repeat_with(fastrand::alphanumeric).take(bytes + texts).collect();
     move |number| all[number..number + bytes].to_owned()
@@ -64,7 +65,7 @@ async fn fill(client: &Client, round: &str) {
     create(client, ("apps", "v1", "Deployment"), workloads).await;
 }
 
-/// Returns a command that runs another one, which has no arguments yet, in a container.
+/// Returns a command that runs another one, without arguments yet, in a container.
 fn contained(container: &Container, plain: &Command) -> Command {
     let mut command = container.command(&plain.get_program().to_string_lossy());
     for (key, value) in plain.get_envs() {
@@ -77,14 +78,14 @@ fn contained(container: &Container, plain: &Command) -> Command {
     command
 }
 
-/// Shows the memory of a process, now and at most.
+/// Returns the current and peak memory of a process.
 fn memory(pid: u32) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().filter(|line| line.starts_with("VmHWM:") || line.starts_with("VmRSS:")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_namespace_costs_the_others_nothing() {
+async fn a_full_namespace_does_not_affect_others() {
     if !require() {
         return;
     }

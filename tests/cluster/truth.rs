@@ -1,5 +1,5 @@
-//! What must hold whenever the cluster is quiet, whatever happened before: the live verdicts are those of a fresh
-//! audit, and the Events have told each violation by turns.
+//! The invariants of a quiet cluster, whatever happened before: the live verdicts equal those of a fresh audit, and the
+//! Events have recorded each violation alternately as new and resolved.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,48 +18,48 @@ use serde_json::Value;
 
 use crate::support::{PATIENCE, Running, run, wait_for};
 
-/// How often the live verdicts are looked at; as exact as times of convergence are.
+/// Polling interval of the live verdicts; also the precision of convergence times.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What policies say of one violation before and after they were swapped: the first words stand for all, as a violation
-/// that stands gets new words without an Event.
+/// Messages of one violation in the versions of a policy. All are treated as the first, because a changed message of an
+/// open violation causes no Event.
 pub(crate) const WORDS: [&str; 3] = ["bad is", "bad was", "bad be"];
 
-/// How often a violation was told of, in the order of the Events: what it is about, then true for appeared.
-pub(crate) type Told = BTreeMap<(String, String), Vec<bool>>;
+/// The Events of each violation, by uid and note, in order: true for new, false for resolved.
+pub(crate) type ViolationEvents = BTreeMap<(String, String), Vec<bool>>;
 
-/// What Events may be expected to say.
+/// The expected order of Events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Telling {
-    /// By turns that a violation appeared and was resolved, and in the end what stands.
+pub(crate) enum EventOrder {
+    /// Alternately new and resolved; the last one matches the current state.
     ByTurns,
-    /// The same, but at most so many times twice in a row: an Event that is on its way when kaudit is killed arrives after the
-    /// next run has read which are there.
+    /// The same, but with at most this many repetitions: an Event that is in flight when kaudit is killed arrives after
+    /// the next run has read the existing ones.
     ButFor(usize),
-    /// As often that it appeared as that it was resolved, in an order that cannot be told from their times.
+    /// New as often as resolved, in an order that their times do not determine.
     AsOften,
-    /// Some are lost, because the server refused them, and were counted.
+    /// Some are lost and counted, because the server refused them.
     Lossy,
 }
 
-/// What is compared.
+/// The settings of the comparison.
 pub(crate) struct Truth {
-    /// Leads to the API server without any fault.
+    /// A kubeconfig without injected faults.
     pub(crate) kubeconfig: PathBuf,
     pub(crate) client: Client,
-    /// Policies and scope, the same for the live run and the fresh ones.
+    /// Policies and scope, for the live run and for fresh audits.
     pub(crate) arguments: Vec<String>,
-    /// Where Events are looked at; everywhere if it is empty.
+    /// The namespaces whose Events are checked; all if empty.
     pub(crate) namespaces: Vec<String>,
-    pub(crate) telling: Telling,
-    /// Whether reports are kept of all of it.
+    pub(crate) event_order: EventOrder,
+    /// Whether reports are written.
     pub(crate) reports: bool,
 }
 
 impl Truth {
-    /// Waits until everything that must hold does. Returns how long after `since` the live verdicts were right.
+    /// Waits until all invariants hold. Returns how long after `since` the live verdicts were right.
     pub(crate) async fn converged(&self, kaudit: &Running, since: Instant) -> Duration {
-        // A token file is read again after a minute.
+        // A token file is read again every minute.
         let deadline = Instant::now() + PATIENCE * 2;
         let mut history = Vec::new();
         let fresh = loop {
@@ -67,7 +67,7 @@ impl Truth {
                 fresh = self.fresh() => fresh,
                 () = watch(kaudit, &mut history) => continue,
             };
-            // What is judged or read late gets a moment until another audit is due.
+            // Late evaluations get some time before the next fresh audit.
             let moment = Instant::now() + Duration::from_secs(3);
             while history.last().is_none_or(|(_, live)| *live != verdicts(&fresh)) && Instant::now() < moment {
                 look(kaudit, &mut history).await;
@@ -78,19 +78,19 @@ impl Truth {
             assert!(Instant::now() < deadline, "no convergence:\n{}", difference(&kaudit.status(), &fresh));
         };
         let at = history.last().map_or(since, |(at, _)| *at);
-        if self.telling != Telling::Lossy {
-            let standing = standing(&fresh, &self.namespaces);
-            let truth = async || tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
+        if self.event_order != EventOrder::Lossy {
+            let open = open_violations(&fresh, &self.namespaces);
+            let truth = async || check_events(&violation_events(&self.client, &self.namespaces).await, &open, self.event_order);
             until_true("Events", deadline, truth).await;
         }
         if self.reports {
-            until_true("reports", deadline, async || report_the_truth(&reported(&self.client).await, &fresh)).await;
+            until_true("reports", deadline, async || check_reports(&reported(&self.client).await, &fresh)).await;
         }
         at.saturating_duration_since(since)
     }
 
-    /// Waits until the gate is open. Until then nothing may be evaluated, and no Event may be made: those of a run that was
-    /// killed just now may still arrive, and have earlier times.
+    /// Waits until the gate is open. Until then nothing may be evaluated, and no Event may be created; Events of a run
+    /// that was just killed may still arrive, with earlier times.
     pub(crate) async fn gate(&self, kaudit: &Running) {
         let begin = Timestamp::now();
         let made = async || {
@@ -100,11 +100,11 @@ impl Truth {
             let events = written_events(&self.client, &self.namespaces).await;
             events.iter().filter(is_new).filter(is_about_violation).count()
         };
-        // More than none if the clock of an earlier run was fast.
+        // More than zero if the clock of an earlier run was fast.
         let made_before = made().await;
         loop_until_open(kaudit, async || {
             let made = made().await;
-            // The gate may have opened since.
+            // The gate may have opened meanwhile.
             if kaudit.metric("kaudit_gate_open") == Some(0) {
                 assert_eq!(made, made_before, "Events were made before the gate opened");
             }
@@ -112,7 +112,7 @@ impl Truth {
         .await;
     }
 
-    /// The result of an audit that knows nothing of what happened.
+    /// Returns the result of a fresh audit.
     pub(crate) async fn fresh(&self) -> Value {
         let arguments = self.arguments.iter().map(String::as_str);
         let arguments: Vec<&str> = ["check", "--once", "-o", "json"].into_iter().chain(arguments).collect();
@@ -122,17 +122,17 @@ impl Truth {
     }
 }
 
-/// Waits until nothing is wrong with what is recorded, which may take a while longer than judging.
+/// Waits until the records are right, which may take longer than the evaluation.
 async fn until_true(what: &str, deadline: Instant, wrong: impl AsyncFn() -> Result<(), String>) {
-    while let Err(lie) = wrong().await {
-        assert!(Instant::now() < deadline, "{what}: {lie}");
+    while let Err(difference_found) = wrong().await {
+        assert!(Instant::now() < deadline, "{what}: {difference_found}");
         tokio::time::sleep(LOOK_EVERY * 4).await;
     }
 }
 
 async fn loop_until_open(kaudit: &Running, still_shut: impl AsyncFn()) {
     wait_for("the gate", || async {
-        // Of one moment: both are in one answer.
+        // Consistent: both are in one response.
         let metrics = kaudit.get("/metrics")?;
         let value = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
         if value("kaudit_gate_open ").is_some_and(|open| open > 0.5) {
@@ -146,12 +146,12 @@ async fn loop_until_open(kaudit: &Running, still_shut: impl AsyncFn()) {
     .await;
 }
 
-/// What stands, and what was counted.
+/// Returns the open results and the summary.
 fn verdicts(result: &Value) -> (Value, Value) {
     (result["results"].clone(), result["summary"].clone())
 }
 
-/// What the live verdicts became, and when.
+/// The live verdicts over time.
 type History = Vec<(Instant, (Value, Value))>;
 
 async fn look(kaudit: &Running, history: &mut History) {
@@ -170,7 +170,7 @@ async fn watch(kaudit: &Running, history: &mut History) {
     }
 }
 
-/// Says where two results differ.
+/// Describes the differences between two results.
 fn difference(live: &Value, fresh: &Value) -> String {
     let entries = |result: &Value| -> BTreeSet<String> {
         result["results"].as_array().into_iter().flatten().map(ToString::to_string).collect()
@@ -193,7 +193,7 @@ fn difference(live: &Value, fresh: &Value) -> String {
     )
 }
 
-/// Reads the Events that kaudit wrote in these namespaces, or in all.
+/// Reads kaudit's Events in these namespaces, or in all.
 async fn written_events(client: &Client, namespaces: &[String]) -> Vec<Event> {
     let mut events = Vec::new();
     let apis: Vec<Api<Event>> = if namespaces.is_empty() {
@@ -217,13 +217,14 @@ async fn written_events(client: &Client, namespaces: &[String]) -> Vec<Event> {
     events
 }
 
-/// Returns what the Events that kaudit wrote in these namespaces, or in all, report of each violation.
-pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
+/// Returns kaudit's Events by violation, in these namespaces or in all.
+pub(crate) async fn violation_events(client: &Client, namespaces: &[String]) -> ViolationEvents {
     let mut events = written_events(client, namespaces).await;
-    // Where a reload comes with a change of the object, the old words end in the same moment in which the new ones begin.
+    // If a reload coincides with a change of the object, the old message is resolved at the same time at which the new
+    // one appears.
     let begins = |event: &Event| event.reason.as_deref() == Some("PolicyViolation");
     events.sort_by_key(|event| (event.event_time.as_ref().map(|time| time.0), begins(event)));
-    let mut reported = Told::new();
+    let mut reported = ViolationEvents::new();
     for event in events {
         let appeared = match event.reason.as_deref().unwrap() {
             "PolicyViolation" => true,
@@ -240,7 +241,7 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
     reported
 }
 
-/// Reads all results of the reports, without what depends on time.
+/// Reads all results of the reports, without times.
 async fn reported(client: &Client) -> Vec<String> {
     let mut results = Vec::new();
     for kind in ["Report", "ClusterReport"] {
@@ -255,33 +256,33 @@ async fn reported(client: &Client) -> Vec<String> {
     results
 }
 
-/// Whether reports hold exactly the results of an audit, without those that owners stand for.
-fn report_the_truth(reported: &[String], result: &Value) -> Result<(), String> {
+/// Checks that reports contain exactly the results of an audit that no owner covers.
+fn check_reports(reported: &[String], result: &Value) -> Result<(), String> {
     let listed = |entry: &&Value| entry["result"] != "skip" && !is_covered(entry);
     let entries = result["results"].as_array().unwrap().iter().filter(listed);
-    let mut standing: Vec<String> = entries.map(|entry| recorded(entry, &entry["resource"])).collect();
-    standing.sort();
-    let missing = standing.iter().find(|entry| !reported.contains(entry));
-    let surplus = reported.iter().find(|entry| !standing.contains(entry));
-    let numbers = (reported.len(), standing.len());
-    if reported == standing { Ok(()) } else { Err(format!("{numbers:?}; missing {missing:?}, too many {surplus:?}")) }
+    let mut open: Vec<String> = entries.map(|entry| recorded(entry, &entry["resource"])).collect();
+    open.sort();
+    let missing = open.iter().find(|entry| !reported.contains(entry));
+    let surplus = reported.iter().find(|entry| !open.contains(entry));
+    let numbers = (reported.len(), open.len());
+    if reported == open { Ok(()) } else { Err(format!("{numbers:?}; missing {missing:?}, too many {surplus:?}")) }
 }
 
-/// A result, as reports and audits have it in common.
+/// Returns the part of a result that reports and audits share.
 fn recorded(entry: &Value, resource: &Value) -> String {
     format!("{} {} {}/{}: {}", resource["uid"], entry["result"], entry["policy"], entry["rule"], entry["message"])
 }
 
-/// Whether an owner stands for a result.
+/// Whether an owner covers a result.
 fn is_covered(entry: &Value) -> bool {
     !entry["coveredBy"].is_null()
 }
 
-/// What stands, as (uid, note), and whether it has to be told of: where an owner stands for it, it may be or not.
-pub(crate) type Standing = BTreeMap<(String, String), bool>;
+/// The open violations, by uid and note, and whether they must have an Event: if an owner covers them, it is optional.
+pub(crate) type OpenViolations = BTreeMap<(String, String), bool>;
 
-/// What stands in these namespaces, or anywhere, according to a result.
-pub(crate) fn standing(result: &Value, namespaces: &[String]) -> Standing {
+/// Returns the open violations of a result in these namespaces, or in all.
+pub(crate) fn open_violations(result: &Value, namespaces: &[String]) -> OpenViolations {
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap().to_owned();
     let note = |entry: &Value| {
         let path = format!("{}/{}", text(entry, "policy"), text(entry, "rule"));
@@ -297,45 +298,45 @@ pub(crate) fn standing(result: &Value, namespaces: &[String]) -> Standing {
     entries.map(|entry| (about(entry), !is_covered(entry))).collect()
 }
 
-/// The begin of the note of an Event about a resolved violation.
+/// The start of the note of an Event about a resolved violation.
 const RESOLVED: &str = "resolved: ";
 
-/// Returns a note in the first words for it, and without the number of dependents.
+/// Returns a note with the first variant of its message, without the number of dependents.
 fn in_first_words(note: String) -> String {
     let note = WORDS.iter().fold(note, |note, words| note.replace(words, WORDS[0]));
     note.split(" (and ").next().unwrap_or_default().to_owned()
 }
 
-/// Whether each violation was told by turns, and its last turn is as things stand.
-pub(crate) fn tells_the_truth(told: &Told, standing: &Standing, telling: Telling) -> Result<(), String> {
-    let mut twice = if let Telling::ButFor(twice) = telling { twice } else { 0 };
-    let stands = |turns: &[bool]| match telling {
-        Telling::AsOften => turns.len() % 2 == 1,
+/// Checks that the Events of each violation are in the expected order, and that the last one matches the current state.
+pub(crate) fn check_events(events: &ViolationEvents, open: &OpenViolations, event_order: EventOrder) -> Result<(), String> {
+    let mut twice = if let EventOrder::ButFor(twice) = event_order { twice } else { 0 };
+    let is_open = |turns: &[bool]| match event_order {
+        EventOrder::AsOften => turns.len() % 2 == 1,
         _ => turns.last() == Some(&true),
     };
-    for (about, turns) in told {
+    for (about, turns) in events {
         let appeared = turns.iter().filter(|appeared| **appeared).count();
         let repeated = turns.windows(2).filter(|pair| pair[0] == pair[1]).count();
-        let is_right = match telling {
-            Telling::AsOften => appeared == turns.len().div_ceil(2),
+        let is_right = match event_order {
+            EventOrder::AsOften => appeared == turns.len().div_ceil(2),
             _ => turns.first() == Some(&true) && repeated <= twice,
         };
         if !is_right {
-            return Err(format!("{about:?} was told as {turns:?}"));
+            return Err(format!("the Events of {about:?} are in the wrong order: {turns:?}"));
         }
         twice = twice.saturating_sub(repeated);
-        if stands(turns) && !standing.contains_key(about) {
-            return Err(format!("the end of {about:?} was not told"));
+        if is_open(turns) && !open.contains_key(about) {
+            return Err(format!("the resolution of {about:?} has no Event"));
         }
     }
-    let must_be_told = standing.iter().filter(|(_, must)| **must).map(|(about, _)| about);
-    match must_be_told.into_iter().find(|about| !told.get(*about).is_some_and(|turns| stands(turns))) {
-        Some(about) => Err(format!("{about:?} was not told")),
+    let required = open.iter().filter(|(_, must)| **must).map(|(about, _)| about);
+    match required.into_iter().find(|about| !events.get(*about).is_some_and(|turns| is_open(turns))) {
+        Some(about) => Err(format!("{about:?} has no Event")),
         None => Ok(()),
     }
 }
 
-/// The arguments that name a directory of policies.
+/// Returns the arguments for a directory of policies.
 pub(crate) fn policy_arguments(directory: &Path) -> Vec<String> {
     vec!["--policies".to_owned(), directory.to_str().unwrap().to_owned()]
 }

@@ -1,4 +1,4 @@
-//! Kinds that come, go and change their version, as API servers tell it, who do not always agree.
+//! Kinds that are added, removed and change their version, with API servers whose answers may be inconsistent.
 
 use std::sync::{
     Arc, Mutex,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The reasons of all Events in a namespace.
+/// Returns the reasons of all Events in a namespace.
 async fn reasons(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let events = plane.kubectl(&["-n", namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"]).await.unwrap();
     events.split_whitespace().map(str::to_owned).collect()
@@ -36,14 +36,14 @@ async fn until_version(kaudit: &Running, group: &str, resource: &str, version: &
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
+async fn a_kind_with_a_new_preferred_version_stays_the_same_kind() {
     const OBJECTS: usize = 20;
     if !require() {
         return;
     }
     let plane = reports::plane().await;
     let namespace = plane.temp_namespace("versions").await.unwrap();
-    // A group of its own: the plane is shared.
+    // A unique group, because the control plane is shared.
     let (group, name) = (format!("{namespace}.example.com"), format!("carts.{namespace}.example.com"));
     let mut definition: Value =
         serde_json::from_str(crd(&group, "carts", "Cart", "v1beta1").trim().trim_start_matches("---")).unwrap();
@@ -57,9 +57,9 @@ async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
     kaudit.ready().await;
     until_violations(&kaudit, &namespace, OBJECTS).await;
     let recorded = || async {
-        let told = reasons(&plane, &namespace).await.len();
+        let recorded = reasons(&plane, &namespace).await.len();
         let reports = reports::reports_in(&plane, "reports.openreports.io", &namespace).await;
-        (told == OBJECTS && reports::results(&reports).len() == OBJECTS).then_some(())
+        (recorded == OBJECTS && reports::results(&reports).len() == OBJECTS).then_some(())
     };
     wait_for("Events and reports", recorded).await;
     let (position, evaluated) = (plane.audit_position().unwrap(), kaudit.metric("kaudit_evaluations_total").unwrap());
@@ -78,13 +78,13 @@ async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
         results.iter().all(|result| result["resource"]["apiVersion"] == format!("{group}/v1"))
     };
     assert!(api_versions(), "{}", kaudit.status());
-    // An Event about a change afterwards shows that all before it were told.
+    // A later Event about a change shows that all earlier ones were written.
     plane.kubectl(&["-n", &namespace, "label", &name, "cart-0", &format!("{namespace}-")]).await.unwrap();
     let resolved = || async { reasons(&plane, &namespace).await.contains(&"PolicyResolved".to_owned()).then_some(()) };
     wait_for("the Event of a change", resolved).await;
-    let told = reasons(&plane, &namespace).await;
-    assert_eq!(told.iter().filter(|reason| *reason == "PolicyViolation").count(), OBJECTS, "{told:?}");
-    assert_eq!(told.len(), OBJECTS + 1, "{told:?}");
+    let recorded = reasons(&plane, &namespace).await;
+    assert_eq!(recorded.iter().filter(|reason| *reason == "PolicyViolation").count(), OBJECTS, "{recorded:?}");
+    assert_eq!(recorded.len(), OBJECTS + 1, "{recorded:?}");
     let cart_0 = || async {
         let reports = reports::reports_in(&plane, "reports.openreports.io", &namespace).await;
         (reports::results(&reports).len() == OBJECTS - 1).then_some(())
@@ -98,7 +98,7 @@ async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects_can_be_read() {
+async fn a_group_missing_from_discovery_stays_while_its_objects_can_be_read() {
     if !require() {
         return;
     }
@@ -108,10 +108,10 @@ async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects
     establish(&plane, &crd("flap.example.com", "flaps", "Flap", "v1"), &[name]).await;
     plane.apply(&marked("flap.example.com/v1", "Flap", &namespace, "a", &namespace)).await.unwrap();
 
-    // What a server says that does not know the group, so many times.
+    // The response of a server that does not know the group, and how often it is sent.
     let without = without_group(&plane, "flap.example.com").await;
-    let (odd, asked) = (Arc::new(Mutex::new(0_usize)), Arc::new(AtomicUsize::new(0)));
-    let (left, count, body) = (odd.clone(), asked.clone(), without);
+    let (odd, requests) = (Arc::new(Mutex::new(0_usize)), Arc::new(AtomicUsize::new(0)));
+    let (left, count, body) = (odd.clone(), requests.clone(), without);
     let proxy = Proxy::start(&plane, move |request| {
         if request.uri.path() != "/apis" {
             return Act::Pass;
@@ -130,15 +130,15 @@ async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects
     let kaudit = Running::start(proxy.kubeconfig(), &arguments).await;
     kaudit.ready().await;
     until_violations(&kaudit, &namespace, 1).await;
-    let told = || async { (reasons(&plane, &namespace).await == ["PolicyViolation"]).then_some(()) };
-    wait_for("its Event", told).await;
+    let recorded = || async { (reasons(&plane, &namespace).await == ["PolicyViolation"]).then_some(()) };
+    wait_for("its Event", recorded).await;
 
     for answers in [1, 2, 4] {
         *odd.lock().unwrap() = answers;
-        let before = asked.load(Ordering::Relaxed);
-        // Has kaudit ask again.
+        let before = requests.load(Ordering::Relaxed);
+        // Triggers another discovery.
         plane.kubectl(&["annotate", "crd", name, &format!("touched={answers}"), "--overwrite"]).await.unwrap();
-        let passes = || async { (asked.load(Ordering::Relaxed) > before + answers).then_some(()) };
+        let passes = || async { (requests.load(Ordering::Relaxed) > before + answers).then_some(()) };
         wait_for("odd answers and one in order", passes).await;
         assert_eq!(*odd.lock().unwrap(), 0);
         assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1);
@@ -146,14 +146,14 @@ async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects
         assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
     }
 
-    // A kind whose objects cannot be read is gone.
+    // A kind whose objects cannot be read counts as deleted.
     plane.kubectl(&["delete", "crd", name]).await.unwrap();
     let resolved = || async { (reasons(&plane, &namespace).await.len() == 2).then_some(()) };
     wait_for("the end of its violation", resolved).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// What `/apis` answers on a server that does not know a group.
+/// Returns the response of `/apis` without a group.
 async fn without_group(plane: &ControlPlane, group: &str) -> String {
     let request = http::Request::get("/apis")
         .header(header::ACCEPT, kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2)
@@ -165,7 +165,7 @@ async fn without_group(plane: &ControlPlane, group: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_answer_of_discovery_that_lacks_a_group_resolves_nothing() {
+async fn a_group_missing_from_the_first_discovery_resolves_nothing() {
     if !require() {
         return;
     }
@@ -182,9 +182,9 @@ async fn a_first_answer_of_discovery_that_lacks_a_group_resolves_nothing() {
 
     let without = without_group(&plane, "first.example.com").await;
     let incomplete = || {
-        let (asked, body) = (AtomicUsize::new(0), without.clone());
+        let (requests, body) = (AtomicUsize::new(0), without.clone());
         Proxy::start(&plane, move |request| {
-            if request.uri.path() != "/apis" || asked.fetch_add(1, Ordering::Relaxed) > 0 {
+            if request.uri.path() != "/apis" || requests.fetch_add(1, Ordering::Relaxed) > 0 {
                 return Act::Pass;
             }
             Act::Answer(([(header::CONTENT_TYPE, "application/json")], body.clone()).into_response())
@@ -199,7 +199,7 @@ async fn a_first_answer_of_discovery_that_lacks_a_group_resolves_nothing() {
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
 
-    // A kind that is gone is gone.
+    // A deleted kind has no results.
     plane.kubectl(&["delete", "crd", name]).await.unwrap();
     let ended = run(&plane.kubeconfig(), &once).await;
     assert_eq!(results_in(&ended.json(), &namespace).len(), 0);
@@ -233,7 +233,7 @@ async fn a_kind_that_changes_its_scope_is_another_kind() {
 }
 
 #[tokio::test]
-async fn what_did_not_change_is_not_sent_again_by_discovery() {
+async fn unchanged_discovery_is_not_sent_again() {
     if !require() {
         return;
     }

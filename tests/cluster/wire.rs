@@ -1,4 +1,4 @@
-//! A wire to the API server that can be cut, fall silent, or be slow. TLS goes through untouched.
+//! A connection to the API server that can be cut, silent or slow. TLS passes through unchanged.
 
 use std::{
     io::{self, ErrorKind},
@@ -18,7 +18,7 @@ use tokio::{
     time::sleep,
 };
 
-/// What happens to connections. They are numbered as they come: a fault is of all up to a number.
+/// Faults of connections. Connections are numbered in order: a fault affects all up to a number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
     connections: usize,
@@ -27,7 +27,7 @@ struct Weather {
     delay: Duration,
 }
 
-/// A TCP proxy to one address. It ends with its owner, and its connections with it.
+/// A TCP proxy to one address. It ends with its connections when it is dropped.
 pub(crate) struct Wire {
     address: SocketAddr,
     weather: watch::Sender<Weather>,
@@ -35,7 +35,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Listens, and leads to the server of a kubeconfig.
+    /// Starts a proxy to the server of a kubeconfig.
     pub(crate) async fn to(kubeconfig: &Path) -> Self {
         let server = read(kubeconfig)["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned();
         let server = server.strip_prefix("https://").unwrap().to_owned();
@@ -46,7 +46,7 @@ impl Wire {
         Self { address, weather, task }
     }
 
-    /// Writes a copy of `kubeconfig` into `directory` that leads over the wire.
+    /// Writes a copy of `kubeconfig` into `directory` that uses the proxy.
     pub(crate) fn kubeconfig(&self, kubeconfig: &Path, directory: &Path) -> PathBuf {
         let mut config = read(kubeconfig);
         config["clusters"][0]["cluster"]["server"] = format!("https://{}", self.address).into();
@@ -55,22 +55,22 @@ impl Wire {
         path
     }
 
-    /// Ends all connections that there are.
+    /// Closes all current connections.
     pub(crate) fn cut(&self) {
         self.weather.send_modify(|weather| weather.cut_up_to = weather.connections);
     }
 
-    /// Nothing comes through the connections that there are any more, and nobody is told.
+    /// Silently blocks all current connections.
     pub(crate) fn silence(&self) {
         self.weather.send_modify(|weather| weather.silent_up_to = weather.connections);
     }
 
-    /// Whatever comes takes this much longer.
+    /// Delays all data by this time.
     pub(crate) fn delay(&self, delay: Duration) {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.weather.borrow().connections
     }
@@ -82,7 +82,7 @@ impl Drop for Wire {
     }
 }
 
-/// Reads a kubeconfig, which is JSON when a control plane of ours wrote it.
+/// Reads a kubeconfig in JSON, as written by our control plane.
 pub(crate) fn read(kubeconfig: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(kubeconfig).unwrap()).unwrap()
 }
@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, server: String, weather: watch::Sender<Wea
         });
         let (server, weather) = (server.clone(), weather.subscribe());
         connections.spawn(async move {
-            // Refused: so is the near end, by being dropped.
+            // If refused, the near end is closed by being dropped.
             let Ok(far) = TcpStream::connect(server).await else { return };
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             let mut watching = weather.clone();
@@ -114,7 +114,7 @@ async fn serve(listener: TcpListener, server: String, weather: watch::Sender<Wea
     }
 }
 
-/// Carries bytes until the connection ends; for ever, once it is silent.
+/// Copies bytes until the connection ends, or blocks forever once it is silent.
 async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, number: usize, weather: watch::Receiver<Weather>) {
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = read_some(&from, &mut bytes).await {

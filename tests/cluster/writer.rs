@@ -1,4 +1,4 @@
-//! Whoever works in the cluster while kaudit looks on: random writes to objects of many kinds.
+//! A writer that changes objects of many kinds at random while kaudit runs.
 
 use std::{
     sync::{
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 const WRITES_AT_A_TIME: usize = 8;
-/// How long one write may take while there is a fault.
+/// Timeout of one write during a fault.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Any object with the label `bad` is denied, with `meh` warned of; the labels' values are in the messages.
+/// Denies objects with the label `bad`, and warns of objects with `meh`; the labels' values are in the messages.
 pub(crate) const POLICY: &str = r#"
 package labels
 deny contains {"msg": sprintf("bad is %v", [input.metadata.labels.bad]), "details": {"kind": input.kind}}
 warn_meh contains sprintf("meh is %v", [input.metadata.labels.meh])
 "#;
 
-/// API version, kind, and the least that the server takes. All are namespaced and built in.
+/// Returns API version, kind, and the minimal object that the server accepts. All are namespaced and built in.
 pub(crate) fn kinds() -> Vec<(&'static str, &'static str, Value)> {
     let labels = json!({"app": "a"});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"restartPolicy": "Always", "containers": [{"name": "c", "image": "registry.example.com/c:1"}]}});
@@ -61,12 +61,12 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     pub(crate) kinds: Vec<(&'static str, &'static str, Value)>,
     pub(crate) namespaces: Vec<String>,
-    /// How many objects there are at most.
+    /// Maximum number of objects.
     pub(crate) objects: usize,
 }
 
 impl Writer {
-    /// Writes to `objects` objects of built-in kinds in `namespaces`.
+    /// Creates a writer for `objects` objects of built-in kinds in `namespaces`.
     pub(crate) fn new(client: Client, namespaces: &[String], objects: usize) -> Self {
         Self { client, kinds: kinds(), namespaces: namespaces.to_vec(), objects }
     }
@@ -78,12 +78,12 @@ impl Writer {
         if *kind == "Gadget" {
             return Api::all_with(self.client.clone(), &resource);
         }
-        // Not by the same remainder as the kind, or each kind would be in a few namespaces only.
+        // Not the same remainder as for the kind, or each kind would be in a few namespaces only.
         let namespace = &self.namespaces[number / self.kinds.len() % self.namespaces.len()];
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
-    /// Creates object `number`, unless it is there.
+    /// Creates object `number`.
     pub(crate) async fn create(&self, number: usize, labels: &Value) -> kube::Result<()> {
         let (api_version, kind, rest) = &self.kinds[number % self.kinds.len()];
         let mut object = rest.clone();
@@ -113,7 +113,7 @@ impl Writer {
         absent_is_fine(self.api(number).delete(&name(number), &DeleteParams::background()).await)
     }
 
-    /// Does one random thing to a random object.
+    /// Performs a random operation on a random object.
     pub(crate) async fn step(&self, mut random: fastrand::Rng) -> kube::Result<()> {
         let number = random.usize(..self.objects);
         let value = random.u8(..3).to_string();
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Goes on until stopped, so many times a second. Writes that fail are what faults are for.
+    /// Writes until stopped, with this rate per second. Failed writes are expected during faults.
     pub(crate) fn go_on(self, per_second: u64, mut random: fastrand::Rng) -> Writing {
         let (stop, stopped) = watch::channel(false);
         let written = Arc::new(AtomicUsize::new(0));
@@ -164,7 +164,7 @@ fn name(number: usize) -> String {
     format!("o{number}")
 }
 
-/// A writer at work.
+/// A running writer.
 pub(crate) struct Writing {
     stop: watch::Sender<bool>,
     written: Arc<AtomicUsize>,
@@ -172,12 +172,12 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// How many writes succeeded so far.
+    /// Returns the number of successful writes so far.
     pub(crate) fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Stops it and waits for the writes under way; returns how many succeeded in all.
+    /// Stops it and waits for the writes in progress; returns the number of successful writes.
     pub(crate) async fn stop(self) -> usize {
         self.stop.send_replace(true);
         self.task.await.unwrap();
@@ -185,7 +185,7 @@ impl Writing {
     }
 }
 
-/// The seed of a test's randomness, from `KAUDIT_TEST_SEED` or new; printed, so that it can be used again.
+/// Returns the random seed of a test, from `KAUDIT_TEST_SEED` or new; prints it for repetition.
 pub(crate) fn seed() -> u64 {
     let seed =
         std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
@@ -193,7 +193,7 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// A number that makes a test longer or shorter, from the environment.
+/// Returns a size parameter of a test, from the environment.
 pub(crate) fn size(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

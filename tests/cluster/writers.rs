@@ -1,11 +1,11 @@
-//! Through which API version an object was written, which a cluster tells by its managedFields alone.
+//! The API version through which an object was written, which is only visible in managedFields.
 
 use kaudit_controlplane::{ControlPlane, Options, require};
 use serde_json::Value;
 
 use crate::support::{Running, run, wait_for};
 
-/// Served by this release only on request, and to be removed with the next one.
+/// Served by this release only if enabled, and removed in the next one.
 const OLD: &str = "networking.k8s.io/v1beta1";
 
 fn range(version: &str, team: &str) -> String {
@@ -15,7 +15,7 @@ fn range(version: &str, team: &str) -> String {
     )
 }
 
-/// The results about the object that the test writes; the server has one of its own.
+/// Returns the results for the object of the test; the server has one of its own.
 fn about(status: &Value) -> Vec<&str> {
     let results = status["results"].as_array().unwrap().iter();
     let about = results.filter(|result| result["resource"]["name"] == "spare");
@@ -30,14 +30,14 @@ async fn kubectl(plane: &ControlPlane, arguments: &[&str], manifest: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_was_written_through_an_old_version_is_found_until_it_is_written_anew() {
+async fn objects_written_through_an_old_version_violate_until_rewritten() {
     if !require() {
         return;
     }
     let apiserver_args = vec![format!("--runtime-config={OLD}=true")];
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();
     kubectl(&plane, &["create", "--field-manager=pipeline"], &range(OLD, "a")).await;
-    // Nothing else that the server writes counts.
+    // Other objects written by the server are not checked.
     let scope = ["--policies=builtin:deprecated_apis", "--exclude=*", "--include=servicecidrs", "--record=none"];
     let kaudit = Running::start(&plane.kubeconfig(), &scope).await;
     kaudit.ready().await;
@@ -45,7 +45,7 @@ async fn an_object_that_was_written_through_an_old_version_is_found_until_it_is_
     let found = || async { (about(&kaudit.status()) == [want]).then_some(()) };
     wait_for("the writer", found).await;
 
-    // The same writer once more: the time and the fields in managedFields are others, and no policy can see it.
+    // The same writer again: only the time and the fields in managedFields change, which no policy reads.
     let (skipped, evaluated) =
         (kaudit.metric("kaudit_changes_skipped_total"), kaudit.metric("kaudit_evaluations_total"));
     kubectl(&plane, &["replace", "--field-manager=pipeline"], &range(OLD, "b")).await;

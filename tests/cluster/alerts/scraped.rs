@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes a running kaudit: what the dashboard asks and alerts are made of is there.
+//! A real Prometheus scrapes a running kaudit: the series of dashboard and alerts exist.
 
 use std::{fs, net::SocketAddr, process::Command};
 
@@ -14,7 +14,7 @@ use crate::{
     support::{Running, get, wait_for},
 };
 
-/// What there is only once something was dropped, or where the container's memory has a limit.
+/// Series that exist only after something was dropped, or with a memory limit of the container.
 const SOMETIMES: &[&str] = &["kaudit_recorder_drops_total", "kaudit_memory_bytes", "kaudit_memory_limit_bytes"];
 
 /// A Prometheus that scrapes one kaudit every second.
@@ -51,7 +51,7 @@ impl Prometheus {
         (answer["status"] == "success").then(|| answer["data"].clone())
     }
 
-    /// The values of an expression now.
+    /// Returns the current values of an expression.
     fn values(&self, expression: &str) -> Vec<String> {
         let query: String = byte_serialize(expression.as_bytes()).collect();
         let answer = self.ask(&format!("/api/v1/query?query={query}")).unwrap_or_default();
@@ -64,13 +64,13 @@ impl Prometheus {
     }
 }
 
-/// Names of metrics in an expression.
+/// Returns the names of metrics in an expression.
 fn metrics(expression: &str) -> impl Iterator<Item = &str> {
     let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("kaudit_"))
 }
 
-/// Has something appear and be resolved, again and again: a rate needs two scrapes with a change in between.
+/// Repeatedly causes and resolves violations: a rate needs two scrapes with a change in between.
 async fn changes(scene: &Scene) {
     for mark in [None, Some("yes")].into_iter().cycle() {
         scene.mark("b", mark).await;
@@ -91,7 +91,7 @@ async fn watched(scene: &Scene, exceptions: &tempfile::TempDir) -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_dashboard_and_alerts_ask_of_a_running_kaudit_has_answers() {
+async fn queries_of_dashboard_and_alerts_have_results() {
     if !require() || !require_tool(Tool::Helm) || !require_tool(Tool::Prometheus) {
         return;
     }
@@ -104,13 +104,13 @@ async fn what_dashboard_and_alerts_ask_of_a_running_kaudit_has_answers() {
     let prometheus = Prometheus::start(kaudit.address(), &rules);
 
     let has_limit = kaudit.metric("kaudit_memory_limit_bytes").is_some();
-    let asked: Vec<String> = questions(&dashboard(&rendered))
+    let queries: Vec<String> = questions(&dashboard(&rendered))
         .into_iter()
-        .filter(|asked| has_limit || !metrics(asked).any(|metric| metric.starts_with("kaudit_memory")))
+        .filter(|queries| has_limit || !metrics(queries).any(|metric| metric.starts_with("kaudit_memory")))
         .collect();
-    assert!(asked.len() > 20, "{asked:#?}");
+    assert!(queries.len() > 20, "{queries:#?}");
     let answered = async {
-        for expression in &asked {
+        for expression in &queries {
             let answer = || async { prometheus.answers(expression).then_some(()) };
             wait_for(&format!("an answer to {expression}"), answer).await;
         }

@@ -1,5 +1,4 @@
-//! How soon Events about changes are there, whatever else is to be written, and how a server that has too much to do slows
-//! them down.
+//! The delay of Events about changes, whatever else is pending, and backpressure by an overloaded server.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +28,13 @@ use crate::{
     support::{PATIENCE, wait_for},
 };
 
-/// Objects that are changed, a hundred a second.
+/// Number of objects that are changed, a hundred per second.
 const CHANGED: usize = 600;
 const CHANGES_PER_SECOND: u32 = 100;
-/// Objects that violate something from the start: more than can be told of in minutes, at ten Events a second.
+/// Number of objects in violation at the start: more than can be recorded within minutes, at ten Events per second.
 const BACKLOG: usize = 1_500;
 
-/// Notes when the first Event about each of so many objects comes, of those whose name begins with `name`.
+/// Records the arrival of the first Event about each of `objects` objects whose names begin with `name`.
 async fn arrivals(scene: &Scene, name: &'static str, objects: usize) -> JoinHandle<BTreeMap<String, Instant>> {
     let api: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let mut version = api.list(&kube::api::ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -43,7 +42,7 @@ async fn arrivals(scene: &Scene, name: &'static str, objects: usize) -> JoinHand
     tokio::spawn(async move {
         let mut arrived = BTreeMap::new();
         while arrived.len() < objects {
-            // The server ends the watch of who takes too long.
+            // The server ends watches that take too long.
             let Some(event) = events.next().await else {
                 events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
                 continue;
@@ -61,7 +60,7 @@ async fn arrivals(scene: &Scene, name: &'static str, objects: usize) -> JoinHand
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_changes_are_told_of_at_once_beside_a_backlog() {
+async fn many_changes_are_recorded_promptly_despite_a_backlog() {
     if !require() {
         return;
     }
@@ -79,7 +78,7 @@ async fn many_changes_are_told_of_at_once_beside_a_backlog() {
         scene.mark(&name, Some("yes")).await;
         marked.insert(name, Instant::now());
     }
-    let arrived = tokio::time::timeout(PROMPT, arriving).await.expect("all are told of promptly").unwrap();
+    let arrived = tokio::time::timeout(PROMPT, arriving).await.expect("all are recorded promptly").unwrap();
     let pending = kaudit.metric("kaudit_events_pending").unwrap();
     let mut took: Vec<Duration> =
         marked.iter().map(|(name, marked)| arrived[name].saturating_duration_since(*marked)).collect();
@@ -92,7 +91,7 @@ async fn many_changes_are_told_of_at_once_beside_a_backlog() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
+async fn an_overloaded_server_throttles_events_until_it_recovers() {
     if !require() {
         return;
     }
@@ -126,8 +125,8 @@ async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
     times.sort();
     let took = times[CHANGED - 1].duration_since(times[0]);
     println!("{} refusals, then {CHANGED} Events within {took:?}", refused.load(Ordering::SeqCst));
-    // A burst of 2,000 was allowed, so that without a lower rate all come at once. 20 a second were asked for, and up to 40
-    // may be borne. What a busy machine holds back comes together, later: hence the whole is measured, no part of it.
+    // A burst of 2,000 is allowed, so without throttling all would arrive at once. Limits of 20 and up to 40 per second
+    // were set. A busy machine delays Events and then delivers them together, so only the total is measured.
     assert!(took > Duration::from_secs(8), "{took:?}");
     let refused = f64::from(u32::try_from(refused.load(Ordering::SeqCst)).unwrap());
     assert!(refused < 20.0 + 20.0 * lasted.as_secs_f64(), "{refused} attempts while it was busy for {lasted:?}");

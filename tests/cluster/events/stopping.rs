@@ -1,4 +1,4 @@
-//! A run that ends by itself can be told to end sooner.
+//! A run that ends by itself can be stopped earlier.
 
 use std::{
     io::Read as _,
@@ -14,8 +14,8 @@ use crate::support::{kaudit, wait_for};
 
 const OBJECTS: usize = 600;
 
-/// A `check --once --record=events` that has printed its result and still writes Events, five a second. It ends with the
-/// test, however that ends.
+/// A `check --once --record=events` that has printed its result and still writes Events, five per second. The process
+/// is killed at the end of the test, also on failure.
 struct Recording {
     child: Child,
     result: Value,
@@ -42,7 +42,7 @@ impl Recording {
         assert!(sent.success());
     }
 
-    /// Waits for its end; returns its exit code and what it has written to standard error.
+    /// Waits for its end; returns its exit code and standard error.
     async fn ended(mut self) -> (Option<i32>, String) {
         let ended = wait_for("kaudit to end", || {
             let ended = self.child.try_wait().unwrap();
@@ -57,14 +57,14 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 #[tokio::test]
-async fn a_signal_ends_an_audit_that_still_records() {
+async fn a_signal_stops_an_audit_that_is_recording() {
     if !require() {
         return;
     }
@@ -80,10 +80,10 @@ async fn a_signal_ends_an_audit_that_still_records() {
         assert_eq!(ended, Some(code), "{log}");
         let missing = OBJECTS - scene.count().await;
         assert!(missing > OBJECTS / 2, "{missing}");
-        let told = log.lines().find(|line| line.contains("Events were not written")).unwrap_or_else(|| panic!("{log}"));
-        // What was on its way may have arrived.
-        let counted = |number: &usize| told.contains(&format!("events={number}"));
-        assert!((missing..=missing + 4).any(|number| counted(&number)), "{missing} are missing: {told}");
+        let warning = log.lines().find(|line| line.contains("Events were not written")).unwrap_or_else(|| panic!("{log}"));
+        // Requests in flight may have succeeded.
+        let counted = |number: &usize| warning.contains(&format!("events={number}"));
+        assert!((missing..=missing + 4).any(|number| counted(&number)), "{missing} are missing: {warning}");
     }
 
     let recording = Recording::start(&scene, &[]).await;
@@ -91,7 +91,7 @@ async fn a_signal_ends_an_audit_that_still_records() {
     let begin = Instant::now();
     wait_for("the end, after a signal or two more", || async {
         recording.signal("TERM");
-        // As long as nobody has asked how it ended, the process is there to be signalled.
+        // Until its exit status is read, the process can be signalled.
         is_zombie(recording.child.id()).then_some(())
     })
     .await;
@@ -101,7 +101,7 @@ async fn a_signal_ends_an_audit_that_still_records() {
     assert!(log.contains("second signal"), "{log}");
 }
 
-/// Whether a process has ended and nobody has asked how.
+/// Whether a process has ended and its exit status was not read.
 fn is_zombie(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))

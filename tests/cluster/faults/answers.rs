@@ -1,4 +1,4 @@
-//! The API server answers with what it answers when it has too much to do, or has forgotten.
+//! Responses of an API server that is overloaded or has compacted its history.
 
 use std::{
     collections::BTreeSet,
@@ -19,15 +19,15 @@ use serde_json::json;
 use super::{Scene, lasts};
 use crate::proxy::{Act, Proxy};
 
-/// What is answered.
+/// The responses of the proxy.
 #[derive(Debug, Default)]
 struct Sky {
-    /// To everything.
+    /// The response to every request.
     storm: Option<(StatusCode, Option<&'static str>)>,
-    /// Pages of this path come late, and the second one not at all at first.
+    /// Pages of this path are delayed, and the second one is not answered at first.
     slow: Option<String>,
     expired_pages: usize,
-    /// Each watch is told once that it is too old, as the status of the answer.
+    /// Each watch gets one response with the status Expired.
     expired_watches: Option<BTreeSet<String>>,
 }
 
@@ -42,9 +42,9 @@ impl Sky {
         }
         let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
         let watch = query.contains("watch=true");
-        if let Some(told) = &mut self.expired_watches
+        if let Some(sent) = &mut self.expired_watches
             && watch
-            && told.insert(path.to_owned())
+            && sent.insert(path.to_owned())
         {
             return Act::Answer(expired("too old resource version"));
         }
@@ -59,7 +59,7 @@ impl Sky {
     }
 }
 
-/// What the API server says of a version that it does not know any more.
+/// Returns the response to a request with an expired resource version.
 pub(super) fn expired(message: &str) -> Response {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
@@ -116,7 +116,7 @@ async fn the_server_is_slow_busy_and_forgetful() {
         lasts(Duration::from_secs(1)).await;
     };
     scene.through("410 at the start of a watch", &kaudit, forgets).await;
-    let told = sky.lock().unwrap().expired_watches.take().unwrap();
-    assert!(told.len() > 20, "{told:?}");
+    let sent = sky.lock().unwrap().expired_watches.take().unwrap();
+    assert!(sent.len() > 20, "{sent:?}");
     assert_eq!(kaudit.stop().await, Some(0));
 }

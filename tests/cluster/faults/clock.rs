@@ -1,4 +1,4 @@
-//! The wall clock jumps: it is written into records, and decides nothing.
+//! Jumps of the wall clock: it is only used in records, never for decisions.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -9,10 +9,10 @@ use kube::{Api, api::ListParams};
 use super::{Scene, lasts};
 use crate::{
     support::{Running, kaudit, wait_for},
-    truth::Telling,
+    truth::EventOrder,
 };
 
-/// Builds what moves the clock. Where kaudit is built there is a C compiler.
+/// Builds a library that shifts the clock. Machines that build kaudit have a C compiler.
 fn shim(directory: &Path) -> std::path::PathBuf {
     let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
     std::fs::write(&source, include_str!("clock.c")).unwrap();
@@ -29,14 +29,14 @@ async fn the_clock_jumps() {
     }
     let plane = shared().await;
     let mut scene = Scene::new(plane, "clock").await;
-    scene.truth.telling = Telling::AsOften;
+    scene.truth.event_order = EventOrder::AsOften;
     let offset = scene.files.path().join("offset");
     std::fs::write(&offset, "0").unwrap();
     let mut command = kaudit(&plane.kubeconfig(), &[]);
     command.env("LD_PRELOAD", shim(scene.files.path())).env("TEST_CLOCK_OFFSET", &offset);
     let kaudit = Running::launch(command, &scene.arguments()).await;
     scene.truth.gate(&kaudit).await;
-    // Written whole, as it is read at any time.
+    // Replaced atomically, because it is read at any time.
     let new = scene.files.path().join("new");
     let jump = |hours: i32| {
         std::fs::write(&new, (hours * 3_600).to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Connections are cut, slow, and dead without a word.
+//! Connections that are cut, slow, or silently dead.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ async fn connections_are_cut_each_second_and_slow() {
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
-/// A dead connection is one on which not even a bookmark came for 90 seconds. The fault lasts until kaudit has found
-/// that out by itself.
+/// A connection without even a bookmark for 90 seconds is considered dead. The fault lasts until kaudit has detected
+/// that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_fall_silent() {
     if !require() {
@@ -50,7 +50,7 @@ async fn connections_fall_silent() {
     let kaudit = scene.start(&wire.kubeconfig(&plane.kubeconfig(), scene.files.path())).await;
     let silent = async || {
         wire.silence();
-        // Convergence is waited for another minute.
+        // `converged` waits for another minute.
         lasts(Duration::from_secs(80)).await;
     };
     scene.through("connections silent", &kaudit, silent).await;

@@ -1,11 +1,11 @@
-//! kaudit itself is killed, at any moment.
+//! kaudit is killed at random times.
 
 use std::time::{Duration, Instant};
 
 use kaudit_controlplane::{ControlPlane, Options, require};
 
 use super::Scene;
-use crate::{support::Running, truth::Telling, writer::size};
+use crate::{support::Running, truth::EventOrder, writer::size};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kaudit_is_killed_at_random() {
@@ -15,12 +15,12 @@ async fn kaudit_is_killed_at_random() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let deaths = size("KAUDIT_TEST_DEATHS", 6);
     let mut scene = Scene::reported(&plane, "deaths").await;
-    scene.truth.telling = Telling::ButFor(deaths.try_into().unwrap());
+    scene.truth.event_order = EventOrder::ButFor(deaths.try_into().unwrap());
     let mut random = scene.random.fork();
     let writing = scene.write();
     for death in 0..deaths {
         if death % 2 == 0 {
-            // Before or after the gate, as it happens.
+            // Before or after the gate opens.
             let kaudit = Running::start(&plane.kubeconfig(), &scene.arguments()).await;
             tokio::time::sleep(Duration::from_millis(random.u64(..1_000))).await;
             kaudit.kill();

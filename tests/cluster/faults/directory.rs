@@ -1,4 +1,4 @@
-//! The policy directory vanishes, comes back, and is swapped many times.
+//! The policy directory disappears, comes back, and is swapped many times.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ async fn policies_vanish_and_are_swapped() {
     };
     scene.through("the policy directory gone", &kaudit, vanished).await;
 
-    // Most swaps come before the last one was looked at; four are given the time to come into force. What stands is the
-    // same in other words then, unless its object changes at the same moment.
+    // Most swaps happen before the previous one was loaded; four get time to come into force. Then open violations have
+    // the same identity with another message, unless their object changes at the same moment.
     let swaps = size("KAUDIT_TEST_SWAPS", 20);
     let rest_after = swaps.div_ceil(4);
     let mut random = scene.random.fork();

@@ -1,4 +1,4 @@
-//! Lists that hang or expire each time cost their own kinds, and no other.
+//! Lists that hang or always expire affect only their own kinds.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     support::{Running, denies_marked, policies, results_in, run, state_of, until_violations, wait_for},
 };
 
-/// More than the lists that are read at a time.
+/// More kinds than are listed concurrently.
 const HANGING: [&str; 12] = [
     "controllerrevisions",
     "cronjobs",
@@ -36,7 +36,7 @@ const HANGING: [&str; 12] = [
 ];
 const EXPIRING: &str = "secrets";
 
-/// What a list is answered while the server is in trouble.
+/// Returns the response to a list during the fault.
 fn act(request: &Parts) -> Act {
     let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
     let resource = path.rsplit('/').next().unwrap_or_default();
@@ -51,7 +51,7 @@ fn act(request: &Parts) -> Act {
     }
 }
 
-/// The kinds in the coverage that are in a state.
+/// Returns the kinds in the coverage with this state.
 fn in_state(result: &Value, state: &str) -> BTreeSet<String> {
     let kinds = result["coverage"].as_array().unwrap().iter().filter(|kind| kind["state"] == state);
     kinds.map(|kind| kind["resource"].as_str().unwrap().to_owned()).collect()
@@ -64,7 +64,7 @@ fn assert_others_are_read(result: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_that_hang_or_expire_cost_their_own_kinds_alone() {
+async fn hanging_or_expiring_lists_affect_only_their_own_kinds() {
     if !require() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What kaudit writes is refused: by an admission policy, and because a namespace is going away.
+//! kaudit's writes are refused: by an admission policy, and by a terminating namespace.
 
 use kaudit_controlplane::{require, shared};
 
@@ -6,10 +6,10 @@ use super::Scene;
 use crate::{
     kubectl::operator,
     support::{Running, wait_for},
-    truth::{Telling, told},
+    truth::{EventOrder, violation_events},
 };
 
-/// Refuses what one user writes.
+/// Returns a policy that refuses the writes of one user.
 fn admission_policy(name: &str, user: &str) -> String {
     format!(
         r#"
@@ -34,7 +34,7 @@ spec: {{policyName: {name}, validationActions: [Deny]}}
     )
 }
 
-/// How many Events were given up on for a reason.
+/// Returns the number of Events dropped for these reasons.
 fn dropped(kaudit: &Running, reasons: &[&str]) -> usize {
     let metric = |reason: &&str| {
         kaudit.metric(&format!("kaudit_recorder_drops_total{{recorder=\"events\",reason=\"{reason}\"}}"))
@@ -53,8 +53,8 @@ async fn writes_are_refused() {
     let user = operator(plane, &home).await;
     let kaudit = scene.start(user.kubeconfig_path()).await;
 
-    // A namespace that is stuck in termination takes changes of what is there, but nothing new. Nothing removes its
-    // finalizer here, as no controllers run.
+    // A namespace that is stuck in termination accepts changes of existing objects, but no new ones. Its finalizer
+    // stays, as no controllers run.
     let stuck = scene.namespaces[1].clone();
     scene.truth.namespaces = vec![home.clone()];
     let terminating = async || {
@@ -72,11 +72,11 @@ async fn writes_are_refused() {
         let both = format!("validatingadmissionpolicybinding/{policy}");
         plane.kubectl(&["delete", &both, &format!("validatingadmissionpolicy/{policy}")]).await.unwrap();
     };
-    // What was refused is lost as an Event, and counted; verdicts are as they should be.
-    scene.truth.telling = Telling::Lossy;
+    // Refused Events are lost and counted; the verdicts are right.
+    scene.truth.event_order = EventOrder::Lossy;
     scene.through("an admission policy that refuses all writes", &kaudit, denied).await;
 
-    // What comes later is told.
+    // Later violations are recorded.
     let create = ["-n", &home, "create", "configmap", "told"];
     plane.kubectl(&create).await.unwrap();
     let client = plane.admin().unwrap();
@@ -86,8 +86,8 @@ async fn writes_are_refused() {
         let (label, home, client) = (format!("bad=told-{value}"), &home, &client);
         async move {
             plane.kubectl(&["-n", home, "label", "--overwrite", "configmap", "told", &label]).await.unwrap();
-            let told = told(client, std::slice::from_ref(home)).await;
-            told.keys().any(|(_, note)| note.contains("bad is told-")).then_some(())
+            let events = violation_events(client, std::slice::from_ref(home)).await;
+            events.keys().any(|(_, note)| note.contains("bad is told-")).then_some(())
         }
     })
     .await;

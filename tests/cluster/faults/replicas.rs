@@ -1,5 +1,4 @@
-//! The replica that records is lost, in each way there is: another takes over in time, and the lost one writes nothing
-//! any more.
+//! Loss of the leader in every way: another replica takes over in time, and the lost one no longer writes.
 
 use std::{
     cell::Cell,
@@ -14,19 +13,19 @@ use crate::{
     wire::Wire,
 };
 
-/// The lease's duration, and as much as a busy machine may add; that it is 2 s at most is shown where time is simulated.
+/// The duration of the Lease, plus a margin for a busy machine; the simulation shows that it takes at most 2 s.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(25);
-/// Well before a Lease that nobody released would have run out.
+/// Well before an unreleased Lease would expire.
 const RELEASED_WITHIN: Duration = Duration::from_secs(10);
 
-/// One of several, with a user of its own, so that the audit log tells who wrote.
+/// One of several replicas, with its own user, so that the audit log identifies the writer.
 struct Replica {
     kaudit: Running,
     user: User,
 }
 
 impl Replica {
-    /// Starts one over a wire of its own, and waits until it judges.
+    /// Starts a replica with its own connection, and waits until it is ready.
     async fn start(scene: &Scene, plane: &ControlPlane, name: &str) -> (Self, Wire) {
         let namespace = &scene.namespaces[0];
         let user = plane.service_account(namespace, name).await.unwrap();
@@ -42,7 +41,7 @@ impl Replica {
         let kubeconfig = wire.kubeconfig(user.kubeconfig_path(), &directory);
         let arguments = [&scene.arguments()[..], &["--leader-elect", "--lease-name", namespace]].concat();
         let kaudit = Running::start(&kubeconfig, &arguments).await;
-        // Also those that follow.
+        // Followers are ready, too.
         kaudit.ready().await;
         (Self { kaudit, user }, wire)
     }
@@ -56,19 +55,19 @@ impl Replica {
     }
 }
 
-/// Whether a request writes down what was found.
+/// Whether a request records results.
 fn is_record(record: &AuditRecord) -> bool {
     let recorded = ["events.k8s.io", "kaudit.dev", "openreports.io", "wgpolicyk8s.io"];
     recorded.contains(&record.api_group.as_str()) && ["create", "update", "patch", "delete"].contains(&&*record.verb)
 }
 
-/// How the leader is lost.
+/// How the leader is lost, and for some, later recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Killed,
-    /// And let go on later.
+    /// Frozen, and later resumed.
     Frozen,
-    /// And connected again later.
+    /// Disconnected, and later reconnected.
     CutOff,
     Stopped,
 }
@@ -79,7 +78,7 @@ async fn is_lost(loss: Loss) {
     }
     let plane = shared().await;
     let mut scene = Scene::new(plane, "replicas").await;
-    // What was told before is not remembered yet.
+    // Earlier records may not have been read yet.
     let (first, wire) = Replica::start(&scene, plane, "first").await;
     wait_for("the first to lead", || async { first.leads().then_some(()) }).await;
     let (second, _wire) = Replica::start(&scene, plane, "second").await;
@@ -89,7 +88,7 @@ async fn is_lost(loss: Loss) {
     let writing = scene.write();
     wait_for("some writes", || async { (writing.written() >= 50).then_some(()) }).await;
     for follower in [&second, &third] {
-        // Followers judge, and record nothing.
+        // Followers evaluate, and do not record.
         assert!(follower.kaudit.metric("kaudit_evaluations_total").unwrap() > 50);
     }
 
@@ -101,12 +100,12 @@ async fn is_lost(loss: Loss) {
     }
     let begin = Cell::new(Instant::now());
     let taken_over = wait_for("a take-over", || async {
-        // One that is stopped writes what is pending before it releases the Lease.
+        // A stopped leader writes pending records before it releases the Lease.
         if loss == Loss::Stopped && first.kaudit.is_alive() {
             begin.set(Instant::now());
         }
         let leader = [&second, &third].into_iter().find(|replica| replica.leads())?;
-        // Asked after: it does not only seem so.
+        // Checked afterwards, so the result is certain.
         let alone = loss != Loss::CutOff || !first.leads();
         assert!(alone, "two lead");
         Some((leader, begin.get().elapsed()))
@@ -130,8 +129,8 @@ async fn is_lost(loss: Loss) {
         wire.cut();
     }
     if matches!(loss, Loss::Frozen | Loss::CutOff) {
-        let told = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
-        wait_for("the first to say so", told).await;
+        let lost = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
+        wait_for("the first to say so", lost).await;
         let seen = first.kaudit.metric("kaudit_evaluations_total");
         wait_for("the first to judge on", || async {
             (first.kaudit.metric("kaudit_evaluations_total") > seen).then_some(())
@@ -148,7 +147,7 @@ async fn is_lost(loss: Loss) {
     assert!(late.is_empty(), "written although another leads: {late:#?}");
     let follower = if leader.user.name() == second.user.name() { &third } else { &second };
     assert!(one(follower).is_none(), "a follower wrote");
-    // What was lost follows, and knows the same.
+    // The lost replica becomes a follower with the same state.
     if matches!(loss, Loss::Frozen | Loss::CutOff) {
         scene.truth.converged(&first.kaudit, Instant::now()).await;
         assert!(leader.leads() && !first.leads());
@@ -157,21 +156,21 @@ async fn is_lost(loss: Loss) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_takes_over_from_a_killed_leader() {
+async fn a_killed_leader_is_replaced() {
     is_lost(Loss::Killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_takes_over_from_a_frozen_leader_which_writes_nothing_when_it_goes_on() {
+async fn a_frozen_leader_is_replaced_and_writes_nothing_when_resumed() {
     is_lost(Loss::Frozen).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_takes_over_from_a_leader_that_is_cut_off() {
+async fn a_disconnected_leader_is_replaced() {
     is_lost(Loss::CutOff).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_stopped_hands_over_at_once() {
+async fn a_stopped_leader_hands_over_immediately() {
     is_lost(Loss::Stopped).await;
 }

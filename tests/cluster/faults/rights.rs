@@ -1,4 +1,4 @@
-//! Rights and credentials are taken away, and come back.
+//! Rights and credentials are revoked and restored.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::{self, Wire},
 };
 
-/// Lets an account read (a binding of its own, to be taken away) and write Events in a namespace.
+/// Returns roles that let an account read (with a separate binding, to be removed) and write Events in a namespace.
 fn roles(namespace: &str, account: &str, home: &str) -> String {
     let subject = format!("{{kind: ServiceAccount, name: {account}, namespace: {home}}}");
     let role = |name: &str, rule: &str| {
@@ -42,7 +42,7 @@ async fn grant(plane: &ControlPlane, scene: &Scene, account: &str) {
     }
 }
 
-/// Waits until kinds are forbidden; watches that were allowed are cut so that they ask again.
+/// Waits until kinds are forbidden; cuts established watches so that they must reconnect.
 async fn until_forbidden(kaudit: &Running, wire: &Wire) {
     wait_for("kinds to be forbidden", || async {
         let status = kaudit.status();
@@ -58,7 +58,7 @@ async fn until_forbidden(kaudit: &Running, wire: &Wire) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rights_are_taken_away_and_given_back() {
+async fn rights_are_revoked_and_restored() {
     if !require() {
         return;
     }
@@ -102,7 +102,7 @@ async fn a_token_expires_and_is_rotated_late() {
     let kubeconfig = with_token(wire.kubeconfig(&plane.kubeconfig(), scene.files.path()), &token);
     let kaudit = scene.start(&kubeconfig).await;
     let expired = async || {
-        // Nobody can wait until a token of a real server expires; it ends with its account.
+        // A real token lives too long for a test; it is revoked by deleting its account.
         kubectl(&["delete", "serviceaccount", "rotating"]).await;
         kubectl(&["create", "serviceaccount", "rotating"]).await;
         until_forbidden(&kaudit, &wire).await;
@@ -117,7 +117,7 @@ async fn complete_again(kaudit: &Running) {
     wait_for("complete coverage", || async { (kaudit.status()["complete"] == true).then_some(()) }).await;
 }
 
-/// Makes a kubeconfig authenticate by the token in a file.
+/// Writes a kubeconfig that authenticates by the token in a file.
 fn with_token(kubeconfig: PathBuf, token: &std::path::Path) -> PathBuf {
     let mut config = wire::read(&kubeconfig);
     config["users"][0]["user"] = json!({"tokenFile": token});

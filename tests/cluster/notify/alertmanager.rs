@@ -25,7 +25,7 @@ impl Alertmanager {
         Self { _program: program, address }
     }
 
-    /// The alerts that fire, by the name of the object.
+    /// Returns the firing alerts, sorted by the name of the object.
     fn firing(&self) -> Vec<Value> {
         let alerts = get(self.address, "/api/v2/alerts").unwrap_or_default();
         let mut alerts: Vec<Value> = serde_json::from_str(&alerts).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Alertmanager {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_alert_fires_as_long_as_its_violation_stands_and_no_longer_than_kaudit_runs() {
+async fn alerts_fire_while_the_violation_is_open_and_kaudit_runs() {
     if !require() || !require_tool(Tool::Alertmanager) {
         return;
     }
@@ -67,7 +67,7 @@ async fn an_alert_fires_as_long_as_its_violation_stands_and_no_longer_than_kaudi
     assert_eq!(first[0]["labels"]["namespace"], scene.namespace.as_str());
     let url = format!("https://kaudit.example.com/?object=ConfigMap%2F{}%2Fa", scene.namespace);
     assert_eq!(first[0]["generatorURL"], url.as_str());
-    // It is sent again before it ends, which would be after four seconds.
+    // It is sent again before it would end, after four seconds.
     let end = |alert: &Value| alert["endsAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let later = wait_for("another end", || async {
         let firing = alertmanager.firing();
@@ -78,7 +78,7 @@ async fn an_alert_fires_as_long_as_its_violation_stands_and_no_longer_than_kaudi
     scene.mark("a", None).await;
     alertmanager.until_firing(&["b"]).await;
 
-    // After a restart it is the same alert; without kaudit it ends by itself.
+    // After a restart it is the same alert; without kaudit it expires.
     kaudit.kill();
     alertmanager.until_firing(&[]).await;
     let kaudit = start(&scene, &config).await;

@@ -1,4 +1,4 @@
-//! Who is told what, in each format, as the receiver's own documentation has it.
+//! Notifications in each format, as specified by the receiver's documentation.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use crate::{
     support::{denies_marked, wait_for},
 };
 
-/// `name event` of what `CloudEvents` tell, from their subject and type.
-fn told(events: &[Value]) -> Vec<String> {
+/// Returns `name event` of `CloudEvents`, from their subject and type.
+fn notified(events: &[Value]) -> Vec<String> {
     let part = |value: &Value, separator| value.as_str().unwrap().rsplit(separator).next().unwrap().to_owned();
-    let mut told: Vec<_> =
+    let mut notified: Vec<_> =
         events.iter().map(|event| format!("{} {}", part(&event["subject"], '/'), part(&event["type"], '.'))).collect();
-    told.sort();
-    told
+    notified.sort();
+    notified
 }
 
-/// An event in the JSON format has what the specification requires.
+/// Asserts that an event in the JSON format has the required attributes.
 fn check(event: &Value) {
     assert_eq!(event["specversion"], "1.0");
     for required in ["id", "source", "type"] {
@@ -34,7 +34,7 @@ fn check(event: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cloudevents_slack_and_files_are_told_once_in_their_own_words() {
+async fn cloudevents_slack_and_files_are_notified_once_in_their_format() {
     if !require() {
         return;
     }
@@ -56,9 +56,9 @@ async fn cloudevents_slack_and_files_are_told_once_in_their_own_words() {
     let kaudit = start(&scene, &config).await;
     let at = |path: &str| -> Vec<_> { receiver.taken().into_iter().filter(|request| request.path == path).collect() };
     let number = || ["/structured", "/batched", "/binary", "/services/T0/B0/hidden"].map(|path| at(path).len());
-    wait_for("all to be told", || async { (number() == [1; 4]).then_some(()) }).await;
+    wait_for("all to be notified", || async { (number() == [1; 4]).then_some(()) }).await;
     scene.mark("a", None).await;
-    wait_for("all to be told of the end", || async { (number() == [2; 4]).then_some(()) }).await;
+    wait_for("all to be notified of the end", || async { (number() == [2; 4]).then_some(()) }).await;
     wait_for("both lines", || async {
         (std::fs::read_to_string(config.path().join("out.ndjson")).ok()?.contains("resolved")).then_some(())
     })
@@ -86,7 +86,7 @@ async fn cloudevents_slack_and_files_are_told_once_in_their_own_words() {
         .collect();
     for events in [&structured, &batched, &binary] {
         events.iter().for_each(check);
-        assert_eq!(told(events), wanted);
+        assert_eq!(notified(events), wanted);
     }
     assert_eq!(structured, binary);
 
@@ -106,12 +106,12 @@ async fn cloudevents_slack_and_files_are_told_once_in_their_own_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_team_is_told_of_what_its_labels_select_also_when_it_is_gone() {
+async fn teams_are_notified_by_labels_also_of_deleted_objects() {
     if !require() {
         return;
     }
     let scene = Scene::new(shared().await, "notify-teams").await;
-    // With a severity: without one nothing is bad enough.
+    // With a severity: without one, routes with a minimum severity do not match.
     let rego =
         denies_marked(&scene.namespace).replace("\npackage", "\n# METADATA\n# custom: {severity: high}\npackage");
     std::fs::write(scene.policies.path().join("marked.rego"), rego).unwrap();
@@ -139,25 +139,25 @@ async fn a_team_is_told_of_what_its_labels_select_also_when_it_is_gone() {
     let dependent = json!({"metadata": {"name": "owned", "ownerReferences": [reference],
         "labels": {"team": "billing", &scene.namespace: "yes"}}});
     scene.objects().create(&PostParams::default(), &serde_json::from_value(dependent).unwrap()).await.unwrap();
-    let told = |name: &str| -> Vec<String> {
+    let notified = |name: &str| -> Vec<String> {
         let path = format!("/{name}");
         let requests = receiver.taken().into_iter().filter(|request| request.path == path);
-        let told = requests.flat_map(|request| request.json()["notifications"].as_array().unwrap().clone());
-        told.map(|told| format!("{} {}", told["resource"]["name"], told["event"]).replace('"', "")).collect()
+        let notified = requests.flat_map(|request| request.json()["notifications"].as_array().unwrap().clone());
+        notified.map(|notified| format!("{} {}", notified["resource"]["name"], notified["event"]).replace('"', "")).collect()
     };
-    wait_for("the owner's team to be told", || async { (told("shop") == ["owned appeared"]).then_some(()) }).await;
+    wait_for("the owner's team to be notified", || async { (notified("shop") == ["owned appeared"]).then_some(()) }).await;
     scene.delete("owned").await;
     let both = ["owned appeared", "owned resolved"];
-    wait_for("the end to be told", || async { (told("shop") == both && told("ends") == both[1..]).then_some(()) })
+    wait_for("the end to be notified", || async { (notified("shop") == both && notified("ends") == both[1..]).then_some(()) })
         .await;
-    // The team of an object counts where nothing owns it.
+    // The team of an object applies if it has no owner.
     let labels = json!({"team": "billing", &scene.namespace: "yes"});
     let alone = serde_json::from_value(json!({"metadata": {"name": "alone", "labels": labels}})).unwrap();
     scene.objects().create(&PostParams::default(), &alone).await.unwrap();
-    wait_for("the other team to be told", || async { (told("billing") == ["alone appeared"]).then_some(()) }).await;
+    wait_for("the other team to be notified", || async { (notified("billing") == ["alone appeared"]).then_some(()) }).await;
     scene.mark("alone", None).await;
     let both = ["alone appeared", "alone resolved"];
-    wait_for("the other team to be told of the end", || async { (told("billing") == both).then_some(()) }).await;
-    assert_eq!((told("shop").len(), told("worst").len(), told("elsewhere").len()), (2, 0, 0));
+    wait_for("the other team to be notified of the end", || async { (notified("billing") == both).then_some(()) }).await;
+    assert_eq!((notified("shop").len(), notified("worst").len(), notified("elsewhere").len()), (2, 0, 0));
     assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -1,4 +1,4 @@
-//! A server that takes what kaudit sends, or does what servers do.
+//! A server that accepts notifications, or fails like real servers.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ impl Request {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Verifies the signature as the specification of Standard Webhooks has it.
+    /// Verifies the signature as specified by Standard Webhooks.
     pub(super) fn verify(&self, secret: &str) {
         let key = BASE64.decode(secret.strip_prefix("whsec_").unwrap().as_bytes()).unwrap();
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
@@ -49,7 +49,7 @@ impl Request {
 }
 
 #[derive(Clone)]
-enum Answer {
+enum ReceiverAnswer {
     With(StatusCode, String),
     Never,
 }
@@ -57,12 +57,12 @@ enum Answer {
 #[derive(Default)]
 struct Seen {
     taken: Vec<Request>,
-    /// Requests by path, however they were answered.
-    asked: HashMap<String, usize>,
-    answers: HashMap<String, Answer>,
+    /// Number of requests by path, whatever the response.
+    attempts: HashMap<String, usize>,
+    answers: HashMap<String, ReceiverAnswer>,
 }
 
-/// A receiver on loopback, which takes everything unless it is told otherwise.
+/// A receiver on loopback, which accepts everything by default.
 pub(super) struct Receiver {
     address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
@@ -76,9 +76,9 @@ impl Receiver {
         Self { address, seen, serving: None }.up().await
     }
 
-    /// Serves at its address, if that is known already.
+    /// Serves at its previous address, if it has one.
     pub(super) async fn up(mut self) -> Self {
-        // Whoever had it is gone; its connections may take a moment.
+        // Its previous owner has ended, but connections may take a moment to close.
         let listener = crate::support::wait_for("the port", || TcpListener::bind(self.address).ok_in_time()).await;
         self.address = listener.local_addr().unwrap();
         let router = Router::new().fallback(take).with_state(Arc::clone(&self.seen));
@@ -86,7 +86,7 @@ impl Receiver {
         self
     }
 
-    /// Refuses connections from now on.
+    /// Refuses further connections.
     pub(super) async fn down(mut self) -> Self {
         let serving = self.serving.take().unwrap();
         serving.abort();
@@ -99,21 +99,21 @@ impl Receiver {
     }
 
     pub(super) fn answer(&self, path: &str, status: u16, text: &str) {
-        let answer = Answer::With(StatusCode::from_u16(status).unwrap(), text.to_owned());
+        let answer = ReceiverAnswer::With(StatusCode::from_u16(status).unwrap(), text.to_owned());
         self.seen.lock().unwrap().answers.insert(path.to_owned(), answer);
     }
 
-    /// Takes requests and never answers.
+    /// Accepts requests and never answers.
     pub(super) fn hang(&self, path: &str) {
-        self.seen.lock().unwrap().answers.insert(path.to_owned(), Answer::Never);
+        self.seen.lock().unwrap().answers.insert(path.to_owned(), ReceiverAnswer::Never);
     }
 
     pub(super) fn taken(&self) -> Vec<Request> {
         self.seen.lock().unwrap().taken.clone()
     }
 
-    pub(super) fn asked(&self, path: &str) -> usize {
-        self.seen.lock().unwrap().asked.get(path).copied().unwrap_or_default()
+    pub(super) fn attempts(&self, path: &str) -> usize {
+        self.seen.lock().unwrap().attempts.get(path).copied().unwrap_or_default()
     }
 }
 
@@ -139,15 +139,15 @@ async fn take(State(seen): State<Arc<Mutex<Seen>>>, uri: Uri, headers: HeaderMap
     let path = uri.path().to_owned();
     let answer = {
         let mut seen = seen.lock().unwrap();
-        *seen.asked.entry(path.clone()).or_default() += 1;
-        let answer = seen.answers.get(&path).cloned().unwrap_or(Answer::With(StatusCode::OK, String::new()));
-        if let Answer::With(StatusCode::OK, _) = &answer {
+        *seen.attempts.entry(path.clone()).or_default() += 1;
+        let answer = seen.answers.get(&path).cloned().unwrap_or(ReceiverAnswer::With(StatusCode::OK, String::new()));
+        if let ReceiverAnswer::With(StatusCode::OK, _) = &answer {
             seen.taken.push(Request { path, headers, body });
         }
         answer
     };
     match answer {
-        Answer::With(status, text) => (status, text),
-        Answer::Never => std::future::pending().await,
+        ReceiverAnswer::With(status, text) => (status, text),
+        ReceiverAnswer::Never => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! The page of a release as people reach it: `kubectl port-forward`, through the API server and a node.
+//! The page of a release via `kubectl port-forward`, through the API server and a node.
 
 use std::{path::Path, process::Command};
 
@@ -18,7 +18,7 @@ fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn port_forward_leads_to_the_page_of_a_release() {
+async fn port_forward_reaches_the_page_of_a_release() {
     if !require_tool(Tool::Helm) || !require_tool(Tool::Forwarder) {
         return;
     }
@@ -37,7 +37,7 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     let (_forwarder, port) =
         Program::start(forwarder.arg(kaudit.page().await.to_string()), |line| line.parse::<u16>().ok());
 
-    // A node of which only that is there, and the release's pod on it.
+    // A fake node that only forwards ports, and the release's pod on it.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": release}});
     let deployment = rendered.of_kinds(&["Deployment"]).next().unwrap();
     let template = &deployment["spec"]["template"];

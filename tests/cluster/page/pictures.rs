@@ -1,4 +1,4 @@
-//! README's pictures of the page: what it shows of the example, on a control plane of its own.
+//! The README's screenshots of the page with the example, on a separate control plane.
 
 use std::{fs, path::PathBuf};
 
@@ -10,15 +10,15 @@ use crate::{
     support::{Running, bare_plane},
 };
 
-/// Where to write the pictures, if anywhere.
+/// Returns the folder for the screenshots, if set.
 fn folder() -> Option<PathBuf> {
     std::env::var_os("KAUDIT_PICTURES").map(PathBuf::from)
 }
 
-/// What a picture may weigh.
+/// Maximum size of a screenshot.
 const BYTES: usize = 150_000;
 
-/// A blog beside the shop of `examples/manifests`.
+/// A blog in addition to the shop of `examples/manifests`.
 const BLOG: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -57,7 +57,7 @@ async fn pictures_show_the_example() {
     browser.until("document.querySelector('header span').innerText === 'complete'");
     browser.until("document.querySelector('#owners').innerText.includes('log-agent')");
 
-    // Something is mended and something else appears while the page is open.
+    // One violation is fixed and another appears while the page is open.
     plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
     browser.until("document.querySelector('#changes').innerText.includes('cleanup')");
     let text = browser.text();

@@ -1,4 +1,4 @@
-//! Who may see what of the page: the real API server is asked, by the rights that the chart gives.
+//! Access to the page, checked by the real API server with the rights granted by the chart.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -11,7 +11,8 @@ use crate::{
     support::{Running, ask, denies_marked, establish_audits, marked, policies, wait_for},
 };
 
-/// An account that may get the `Audit`, and list these reports in a namespace or, without one, everywhere.
+/// Creates an account that may get the `Audit`, and list these reports in a namespace, or everywhere without a
+/// namespace; returns its token.
 async fn reader(plane: &ControlPlane, release: &str, name: &str, lists: Option<(Option<&str>, &[&str])>) -> String {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": release}});
@@ -41,14 +42,14 @@ async fn reader(plane: &ControlPlane, release: &str, name: &str, lists: Option<(
     plane.kubectl(&["-n", release, "create", "token", name]).await.unwrap().trim().to_owned()
 }
 
-/// Gets a view with a token, from a host that is not loopback; returns the code and the body.
+/// Gets a view with a token, with a host that is not loopback; returns the code and the body.
 fn view(address: SocketAddr, path: &str, token: &str) -> (u16, String) {
     let headers = format!("Host: kaudit.example.com\r\nAuthorization: Bearer {token}");
     let (head, body) = ask(address, path, &headers).unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
-/// The names of the objects with results that a reader sees.
+/// Returns the names of the objects whose results a reader sees.
 fn seen(address: SocketAddr, token: &str) -> BTreeSet<String> {
     let (code, body) = view(address, "/?format=json", token);
     assert_eq!(code, 200, "{body}");
@@ -73,7 +74,7 @@ async fn readers_see_what_they_may_list() {
     let some = reader(plane, &release, "some", Some((Some(&shop), &["reports"]))).await;
     let every = reader(plane, &release, "every", Some((None, &["reports"]))).await;
     let all = reader(plane, &release, "all", Some((None, &["reports", "clusterreports"]))).await;
-    let nobody = reader(plane, &release, "nobody", None).await;
+    let stranger = reader(plane, &release, "nobody", None).await;
 
     let rendered = render(&release, &["ui.enabled=true", "ui.auth=token", "record={status}"]).await;
     rendered.install(plane).await;
@@ -94,23 +95,23 @@ async fn readers_see_what_they_may_list() {
         let (code, html) = view(address, path, &some);
         assert!(code == 200 && html.contains(&format!("system:serviceaccount:{release}:some")), "{path}: {html}");
         assert!(!html.contains("marked second") && !html.contains("/second</a>"), "{path}: {html}");
-        assert_eq!(path.contains(&bank), html.contains(&bank), "only what was asked for is said back: {html}");
+        assert_eq!(path.contains(&bank), html.contains(&bank), "only requested text is echoed: {html}");
     }
     assert!(
         view(address, "/", &some).1.contains("are left out") && !view(address, "/", &all).1.contains("are left out")
     );
 
-    // Who is not known is asked who they are; who may not see the page is told why, and so is who asks for its events.
+    // An unknown reader gets the sign-in form; a reader without access gets the reason, also for the event stream.
     for path in ["/", "/?format=json", "/events"] {
         let (head, body) = ask(address, path, "Host: kaudit.example.com").unwrap();
         assert!(head.contains(" 401 ") && head.to_lowercase().contains("www-authenticate: bearer"), "{head}");
         assert!(body.contains("type=\"password\"") && !body.contains(&shop), "{body}");
         assert_eq!(view(address, path, "made-up").0, 401);
-        let (code, body) = view(address, path, &nobody);
+        let (code, body) = view(address, path, &stranger);
         assert!(code == 403 && body.contains(&format!("may not get audits.kaudit.dev {release}/kaudit")), "{body}");
     }
 
-    // People sign in with the token, and out.
+    // Sign in with the token, and sign out.
     let browser = Browser::open(1_200, true);
     let origin = format!("http://{address}");
     browser.go(&format!("{origin}/?q=first"));

@@ -1,4 +1,4 @@
-//! The page at its largest and at its emptiest, in a browser.
+//! The page with very many results and with none, in a browser.
 
 use std::fs;
 
@@ -10,16 +10,16 @@ use crate::{
     support::{Running, get, policies, wait_for},
 };
 
-/// Objects, rules, and violations of each rule by each object: one has five times as many as the others. They are 20,000 in
-/// all, and within the bounds of results of one rule and of one object.
+/// Numbers of objects and rules. One rule has five times as many violations per object as the others. They are 20,000
+/// in total, within the limits per rule and object.
 const OBJECTS: usize = 246;
 const RULES: usize = 8;
 const EACH: usize = 10;
 const OF_FIRST: usize = 50;
-/// Characters of HTML that no view may exceed, however much there is.
+/// Maximum size of a view's HTML, however many results there are.
 const MOST: usize = 150_000;
 
-/// Fails for whatever is wider than the window.
+/// Asserts that nothing is wider than the window.
 fn assert_fits(browser: &Browser) {
     let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
     assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
@@ -31,7 +31,7 @@ fn assert_silent(browser: &Browser) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_thousand_violations_have_pages() {
+async fn twenty_thousand_violations_are_paginated() {
     if !require() || !require_browser() {
         return;
     }
@@ -72,7 +72,7 @@ async fn twenty_thousand_violations_have_pages() {
         assert_eq!(with.accessibility_violations(), json!([]), "{view}");
     }
 
-    // The worst comes first, and the pages lead on from there, with script and without.
+    // The most severe results come first, and links lead to the next pages, with and without scripts.
     let rows = "[...document.querySelectorAll('#owners tbody tr')]";
     for browser in [&with, &without] {
         browser.go(&origin);
@@ -97,7 +97,7 @@ async fn twenty_thousand_violations_have_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clean_and_not_judged_look_different() {
+async fn clean_and_incomplete_pages_look_different() {
     if !require() || !require_browser() {
         return;
     }
@@ -139,7 +139,7 @@ async fn clean_and_not_judged_look_different() {
     }
     assert_eq!(with.accessibility_violations(), json!([]));
 
-    // A file that is refused: the page that is open says so, and where.
+    // A refused file: the open page shows it with its location.
     fs::write(directory.path().join("broken.rego"), "package broken\n\ndeny contains msg if nope(input)\n").unwrap();
     with.until(&format!("{state} === 'incomplete'"));
     without.go(&origin);

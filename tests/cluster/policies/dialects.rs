@@ -1,15 +1,15 @@
-//! A policy in each dialect of files, all of which want a label on `ConfigMap`s; one relates them to each other.
+//! A policy in each file dialect, all of which require a label on `ConfigMap`s; one relates objects.
 
-/// What never changes: which objects the rules in Kubescape's layout are about.
+/// The fixed metadata of the rules in Kubescape's layout: the objects that they apply to.
 pub(super) const ABOUT: [(&str, &str); 2] = [
     ("rules/alone/rule.metadata.json", r#"{"name": "alone", "ruleLanguage": "Rego", "match": [MATCH]}"#),
     ("rules/related/rule.metadata.json", r#"{"name": "related", "ruleLanguage": "Rego", "match": [MATCH]}"#),
 ];
 
-/// `match` of these.
+/// The `match` field of these rules.
 pub(super) const MATCH: &str = r#"{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["ConfigMap"]}"#;
 
-/// Files, and what is in them; `LABEL` and `WORDS` are to be replaced.
+/// Files with their contents; `LABEL` and `WORDS` are placeholders.
 pub(super) const FILES: [(&str, &str); 5] = [
     (
         "conftest.rego",

@@ -1,5 +1,5 @@
-//! Policies of every source and dialect while all of them change at random: when they are left alone, the live verdicts are
-//! those of a fresh audit, and what Gatekeeper's policies say is what `gator` says.
+//! Policies of every source and dialect while all of them change at random: after the changes, the live verdicts equal
+//! those of a fresh audit, and the results of Gatekeeper's policies equal those of `gator`.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use crate::{
     bundles::publish,
     registry::Registry,
     support::{Running, establish, policies},
-    truth::{Telling, Truth},
+    truth::{EventOrder, Truth},
     writer::{seed, size},
 };
 
@@ -28,7 +28,7 @@ const LABELS: [&str; 3] = ["owner", "team", "zone"];
 const OBJECTS: [&str; 4] = ["a", "b", "c", "d"];
 const MAPS: [&str; 2] = ["first", "second"];
 
-/// Whoever changes objects and policies.
+/// A writer that changes objects and policies.
 struct Changes<'a> {
     plane: &'a ControlPlane,
     namespaces: [String; 2],
@@ -37,7 +37,7 @@ struct Changes<'a> {
     random: fastrand::Rng,
 }
 
-/// Words of one of the versions of a policy; the last is broken.
+/// The message in each version of a policy; the last is broken.
 const WORDS: [&str; 4] = ["it lacks", "there is no", "nobody gave", "broken\" +"];
 
 impl Changes<'_> {
@@ -75,7 +75,7 @@ impl Changes<'_> {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
     }
 
-    /// A module that denies objects that lack a label.
+    /// Returns a module that denies objects that lack a label.
     fn module(&mut self, package: &str, words: &[&str]) -> String {
         let (label, words) = (self.one_of(&LABELS), self.one_of(words));
         format!(
@@ -114,7 +114,7 @@ impl Changes<'_> {
         self.plane.kubectl(&[&options[..], &arguments].concat()).await.unwrap();
     }
 
-    /// Does one random thing.
+    /// Performs one random change.
     async fn step(&mut self) {
         let object = match self.random.u8(..11) {
             0 | 1 => self.template(&WORDS),
@@ -131,8 +131,8 @@ impl Changes<'_> {
         self.plane.apply(&object).await.unwrap();
     }
 
-    /// Puts everything in order: a policy that is broken judges as it was before, which nobody knows who comes later.
-    async fn mend(&mut self) {
+    /// Fixes all policies: a broken policy stays in force as it was before, which a fresh audit cannot know.
+    async fn fix(&mut self) {
         let good = &WORDS[..3];
         let mut all = Vec::new();
         for kind in KINDS {
@@ -152,14 +152,14 @@ impl Changes<'_> {
 }
 
 /// Constraint, object, message and action of each violation.
-type Found = BTreeSet<[String; 4]>;
+type GatekeeperViolations = BTreeSet<[String; 4]>;
 
 fn text(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What `gator` says of the policies and objects of the cluster as they are.
-async fn said_by_gator(plane: &ControlPlane) -> Found {
+/// Returns the violations that `gator` finds with the current policies and objects.
+async fn found_by_gator(plane: &ControlPlane) -> GatekeeperViolations {
     let constraints = KINDS.map(constraint_crd).join(",");
     let kinds = format!("{TEMPLATES},{constraints},namespaces,configmaps");
     let all = plane.kubectl(&["get", &kinds, "-A", "-o", "json"]).await.unwrap();
@@ -187,8 +187,8 @@ fn gator(folder: &Path) -> Vec<Value> {
     results.unwrap_or_default()
 }
 
-/// What an audit says by Gatekeeper's policies.
-fn said_by_kaudit(audit: &Value) -> Found {
+/// Returns the violations of Gatekeeper's policies in an audit.
+fn found_by_kaudit(audit: &Value) -> GatekeeperViolations {
     let results = audit["results"].as_array().unwrap().iter();
     let of_gatekeeper = results.filter(|result| KINDS.contains(&text(result, "/policy").as_str()));
     let found = |result: &Value| {
@@ -199,13 +199,13 @@ fn said_by_kaudit(audit: &Value) -> Found {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_as_gator() {
+async fn randomly_changed_policies_converge_to_a_fresh_audit_and_to_gator() {
     if !require() || !require_tool(Tool::Registry) {
         return;
     }
     let registry = Registry::open();
     let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 20));
-    // Of its own: what lies in the cluster concerns everybody in it.
+    // A separate control plane: policies in the cluster affect every kaudit in it.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, &crds(&KINDS), &[TEMPLATES, &constraint_crd(KINDS[0]), &constraint_crd(KINDS[1])]).await;
     let namespaces = [plane.temp_namespace("one").await.unwrap(), plane.temp_namespace("two").await.unwrap()];
@@ -213,7 +213,7 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
     let about = dialects::ABOUT.map(|(file, text)| (file, text.replace("MATCH", dialects::MATCH)));
     let directory = policies(&about.each_ref().map(|(file, text)| (*file, text.as_str())));
     let mut changes = Changes { plane: &plane, namespaces, directory, bundle: registry.artifact("policies"), random };
-    changes.mend().await;
+    changes.fix().await;
     let maps = format!("cluster:configmaps={}", changes.namespaces[0]);
     let directory = changes.directory.path().to_str().unwrap().to_owned();
     let bundle = changes.bundle.clone();
@@ -223,7 +223,7 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
         client: plane.admin().unwrap(),
         arguments: sources.map(str::to_owned).to_vec(),
         namespaces: Vec::new(),
-        telling: Telling::Lossy,
+        event_order: EventOrder::Lossy,
         reports: false,
     };
     let kaudit =
@@ -236,7 +236,7 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
             changes.step().await;
             steps += 1;
         }
-        changes.mend().await;
+        changes.fix().await;
         let took = truth.converged(&kaudit, Instant::now()).await;
         println!("round {round}: {steps} random changes, converged {took:?} after the last");
         let judged = truth.fresh().await["policies"].to_string();
@@ -244,7 +244,7 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
             assert!(judged.contains(&format!("\"name\":\"{policy}")), "no {policy} in {judged}");
         }
         if require_tool(Tool::Gator) {
-            let (kaudit, gator) = (said_by_kaudit(&truth.fresh().await), said_by_gator(&plane).await);
+            let (kaudit, gator) = (found_by_kaudit(&truth.fresh().await), found_by_gator(&plane).await);
             let (more, less): (Vec<_>, Vec<_>) =
                 (kaudit.difference(&gator).collect(), gator.difference(&kaudit).collect());
             assert!(

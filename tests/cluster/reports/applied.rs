@@ -1,4 +1,4 @@
-//! `-o openreport`: what a pipeline applies is what the long run would write.
+//! `-o openreport`: reports applied by a pipeline equal those of the long run.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{NAMES, list, mark, once, plane, policy};
 use crate::support::policies;
 
-/// Returns the reports of one writer that have results, by kind and namespace, without names, labels and times. A check also
-/// writes empty ones for namespaces in which it found nothing.
+/// Returns the non-empty reports of one writer, by kind and namespace, without names, labels and times. A check also
+/// writes empty ones for namespaces without results.
 async fn written_by(plane: &ControlPlane, instance: &str) -> BTreeMap<String, Value> {
     let all = [list(plane, NAMES[0][0]).await, list(plane, NAMES[0][1]).await].concat();
     let own = all.into_iter().filter(|report| report["metadata"]["labels"]["app.kubernetes.io/instance"] == instance);
@@ -25,7 +25,7 @@ async fn written_by(plane: &ControlPlane, instance: &str) -> BTreeMap<String, Va
 }
 
 #[tokio::test]
-async fn reports_of_a_check_can_be_applied_and_say_the_same() {
+async fn reports_of_a_check_can_be_applied_and_equal_those_of_the_long_run() {
     if !require() {
         return;
     }
@@ -48,7 +48,7 @@ async fn reports_of_a_check_can_be_applied_and_say_the_same() {
     assert_eq!(applied.len(), 2, "{applied:#?}");
     assert_eq!(applied, live);
 
-    // Nobody takes them for reports of his own, and the same again changes nothing.
+    // No other writer takes them over, and applying them again changes nothing.
     once(&plane, &directory, &["--report-api=openreports"]).await;
     assert_eq!(written_by(&plane, "kaudit-check").await, applied);
     let again = plane.kubectl(&apply).await.unwrap();

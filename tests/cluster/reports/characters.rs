@@ -1,4 +1,4 @@
-//! One object can spoil only its own result: neither a character nor a result that the server refuses keeps others away.
+//! One object can only affect its own results: neither characters nor refused results prevent other records.
 
 use kaudit_controlplane::require;
 use kube::{
@@ -16,7 +16,8 @@ package says
 deny contains sprintf("says %v", [input.data.text]) if input.kind == "ConfigMap"
 "#;
 
-/// Every character of the Basic Multilingual Plane, and some of the others, in texts that are not too long for a message.
+/// Returns texts with every character of the Basic Multilingual Plane and some others, within the length limit of
+/// messages.
 fn texts() -> Vec<String> {
     let astral = (1..=16).flat_map(|plane: u32| [0, 1, 0xf600, 0xfffd, 0xfffe, 0xffff].map(|low| plane << 16 | low));
     let all: Vec<char> = (0..=0xffff).chain(astral).filter_map(char::from_u32).collect();
@@ -24,7 +25,7 @@ fn texts() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_character_keeps_reports_or_the_status_from_being_written() {
+async fn no_character_prevents_reports_or_the_status() {
     if !require() {
         return;
     }
@@ -35,7 +36,7 @@ async fn no_character_keeps_reports_or_the_status_from_being_written() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         Api::namespaced_with(plane.admin().unwrap(), &namespace, &resource)
     };
-    // kubectl reads YAML, which excludes some of them.
+    // kubectl reads YAML, which does not allow some of them.
     let create = async |api: Api<DynamicObject>, object: Value| {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     };
@@ -74,7 +75,7 @@ async fn no_character_keeps_reports_or_the_status_from_being_written() {
 }
 
 #[tokio::test]
-async fn a_report_is_written_without_the_results_that_the_server_refuses() {
+async fn results_refused_by_the_server_are_left_out_of_reports() {
     if !require() {
         return;
     }
@@ -94,7 +95,7 @@ async fn a_report_is_written_without_the_results_that_the_server_refuses() {
     let refused = json!({"apiVersion": "openreports.io/v1alpha1", "kind": "Report", "metadata": {"name": "try", "namespace": namespace},
         "results": [{"policy": "p", "message": "unspeakable"}]});
     wait_for("the server to refuse", || async { plane.apply(&refused.to_string()).await.err() }).await;
-    // It may have been accepted before the policy was in force.
+    // A request may have been accepted before the policy was in force.
     plane.kubectl(&["-n", &namespace, "delete", NAMES[0][0], "try", "--ignore-not-found"]).await.unwrap();
     let say = async |name: &str, text: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
@@ -132,7 +133,7 @@ async fn a_report_is_written_without_the_results_that_the_server_refuses() {
     recording("2 results not listed in reports").await;
     let dropped = r#"kaudit_recorder_drops_total{recorder="reports",reason="refused_result"} "#;
     assert_eq!(kaudit.metric(dropped), Some(2), "each is counted once");
-    // Others go on, and what is fixed comes back.
+    // Other results continue to be reported, and fixed ones are reported again.
     say("more", "good").await;
     until_listed(8).await;
     say("m1", "good now").await;

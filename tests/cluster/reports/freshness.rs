@@ -1,4 +1,4 @@
-//! How soon a change is in a report, and how often a report is written.
+//! The delay of changes in reports, and the write rate of a report.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use kube::{
 use super::{NAMES, mark, plane, policy, reports_in, until_messages, writes_since};
 use crate::support::{Running, marked, policies, wait_for};
 
-/// How often a report is written at most.
+/// Minimum time between two writes of a report.
 const EVERY: Duration = Duration::from_secs(5);
-/// How soon a change is in a report that was quiet, at the median: far sooner than in one that has just been written. The
-/// machine may be busy.
+/// Median delay in a report that was not written recently: much less than after a recent write. The machine may be
+/// busy.
 const SOON: Duration = Duration::from_secs(2);
 const SHARDS: usize = 15;
 
-/// Waits until a report of a namespace says something, and looks often.
+/// Waits until a report of a namespace contains a text; polls frequently.
 async fn until_reported(plane: &ControlPlane, namespace: &str, text: &str) {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("openreports.io", "v1alpha1", "Report"));
     let reports: Api<DynamicObject> = Api::namespaced_with(plane.admin().unwrap(), namespace, &kind);
@@ -35,7 +35,7 @@ async fn until_reported(plane: &ControlPlane, namespace: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_change_is_reported_at_once_and_many_are_reported_together() {
+async fn single_changes_are_reported_immediately_and_many_together() {
     if !require() {
         return;
     }
@@ -45,7 +45,7 @@ async fn a_change_is_reported_at_once_and_many_are_reported_together() {
     let path = directory.path().to_str().unwrap();
     let kaudit = Running::start(&plane.kubeconfig(), &["--policies", path, "--record=reports"]).await;
     kaudit.ready().await;
-    // From now on it records.
+    // Wait until it records.
     mark(&plane, &home, "first", "yes").await;
     until_reported(&plane, &home, "marked yes").await;
     plane.kubectl(&["-n", &home, "delete", "configmap", "first"]).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_change_is_reported_at_once_and_many_are_reported_together() {
     println!("from a change to its report: median {:?}, worst {:?}", took[SHARDS / 2], took[SHARDS - 1]);
     assert!(took[SHARDS / 2] < SOON, "{took:?}");
 
-    // Somebody who changes things all the time costs a write every few seconds.
+    // Continuous changes cost a write every few seconds.
     let position = plane.audit_position().unwrap();
     let (begin, mut number) = (Instant::now(), 0);
     while begin.elapsed() < EVERY * 2 {

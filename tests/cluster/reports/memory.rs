@@ -1,4 +1,4 @@
-//! What a run remembers of those before it: Events that are gone by now, and results in other words.
+//! State that a run reads from earlier ones: Events that were deleted since, and results with other messages.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     support::{Running, establish, policies, wait_for},
 };
 
-/// The Events in a namespace, as `reason name: note`, sorted.
+/// Returns the Events in a namespace as `reason name: note`, sorted.
 async fn events(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let events = plane.kubectl(&["-n", namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
     let events: Value = serde_json::from_str(&events).unwrap();
@@ -46,7 +46,7 @@ async fn start_by(kubeconfig: &Path, arguments: &[&str]) -> Running {
 }
 
 #[tokio::test]
-async fn events_that_the_server_has_deleted_are_not_written_again() {
+async fn expired_events_are_not_written_again() {
     if !require() {
         return;
     }
@@ -67,12 +67,12 @@ async fn events_that_the_server_has_deleted_are_not_written_again() {
     until_events(&plane, &namespace, "the second Event", |events| events.len() == 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
 
-    // The next run sees one Event and two results, and has something to tell, by which is seen that it tells.
+    // The next run finds one Event and two results, and has a new violation to record, which shows that it records.
     mark(&plane, &namespace, "new", "yes").await;
     let kaudit = start_by(&plane.kubeconfig(), &arguments).await;
-    let told = |events: &[String]| events.iter().any(|event| event.contains(" new:"));
-    until_events(&plane, &namespace, "the Event of what is new", told).await;
-    wait_for("all to be told", || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending == 0) })
+    let recorded = |events: &[String]| events.iter().any(|event| event.contains(" new:"));
+    until_events(&plane, &namespace, "the Event of what is new", recorded).await;
+    wait_for("all to be recorded", || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending == 0) })
         .await;
     assert_eq!(kaudit.stop().await, Some(0));
     let written = kaudit_writes(&plane, &namespace);
@@ -80,7 +80,7 @@ async fn events_that_the_server_has_deleted_are_not_written_again() {
     plane.stop().await.unwrap();
 }
 
-/// How many Events were written in a namespace, those that are deleted by now too.
+/// Returns the number of Events written in a namespace, including deleted ones.
 fn kaudit_writes(plane: &ControlPlane, namespace: &str) -> usize {
     let log = plane.audit_log().unwrap();
     log.iter()
@@ -89,7 +89,7 @@ fn kaudit_writes(plane: &ControlPlane, namespace: &str) -> usize {
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
+async fn violations_not_recorded_by_an_earlier_run_are_recorded_if_still_open() {
     if !require() {
         return;
     }
@@ -105,7 +105,7 @@ async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
     until_messages(&plane, &namespace, &all.map(|name| format!("{name} marked yes")).each_ref().map(String::as_str))
         .await;
     assert_eq!(kaudit.stop().await, Some(0));
-    // As if that run had been killed before it came to write these.
+    // As if the earlier run had been killed before writing these.
     for name in ["over", "stands"] {
         let about = format!("--field-selector=regarding.name={name}");
         plane.kubectl(&["-n", &namespace, "delete", "events.events.k8s.io", &about]).await.unwrap();
@@ -113,14 +113,14 @@ async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "over"]).await.unwrap();
     let kaudit = start(&plane, &namespace, &directory).await;
     until_messages(&plane, &namespace, &["older marked yes", "stands marked yes"]).await;
-    until_events(&plane, &namespace, "what stands to be told of", |events| events.len() == 2).await;
+    until_events(&plane, &namespace, "the open violation to be recorded", |events| events.len() == 2).await;
     assert_eq!(kaudit.stop().await, Some(0));
     let reported = ["older", "stands"].map(|name| format!("PolicyViolation {name}: high marked/deny: marked yes"));
     assert_eq!(events(&plane, &namespace).await, reported, "the other one was never reported as new");
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_reported_is_told_even_if_it_told_of_nothing() {
+async fn violations_only_in_reports_of_an_earlier_run_get_events() {
     if !require() {
         return;
     }
@@ -146,7 +146,7 @@ async fn what_an_earlier_run_reported_is_told_even_if_it_told_of_nothing() {
 }
 
 #[tokio::test]
-async fn other_words_for_what_stands_are_reported_and_not_told() {
+async fn changed_messages_update_reports_without_events() {
     if !require() {
         return;
     }
@@ -169,7 +169,7 @@ async fn other_words_for_what_stands_are_reported_and_not_told() {
     mark(&plane, &namespace, "three", "yes").await;
     until_events(&plane, &namespace, "a third Event", |events| events.len() == 3).await;
 
-    // The next run knows that, too; and what ends was told of.
+    // The next run also knows that; and resolutions are recorded.
     assert_eq!(kaudit.stop().await, Some(0));
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "one"]).await.unwrap();
     let kaudit = start(&plane, &namespace, &directory).await;

@@ -1,4 +1,4 @@
-//! Whose report it is: the namespace of the `Audit` is a part of that.
+//! Ownership of reports: it includes the namespace of the `Audit`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     support::{denies_marked, policies, run},
 };
 
-/// Audits everything and reports it; returns nothing, as what is told by the reports counts.
+/// Audits everything and writes reports; the result is in the reports.
 async fn audit(kubeconfig: &Path, directory: &tempfile::TempDir, more: &[&str]) {
     let path = directory.path().to_str().unwrap();
     let base = ["check", "--once", "-o", "json", "--record=reports", "--policies", path];
@@ -20,7 +20,7 @@ async fn audit(kubeconfig: &Path, directory: &tempfile::TempDir, more: &[&str]) 
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
 }
 
-/// The messages in the reports of a namespace, sorted.
+/// Returns the messages in the reports of a namespace, sorted.
 async fn messages(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let reports = reports_in(plane, NAMES[0][0], namespace).await;
     let mut messages: Vec<String> =
@@ -30,7 +30,7 @@ async fn messages(plane: &ControlPlane, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn two_kaudits_with_one_name_in_two_namespaces_leave_each_other_alone() {
+async fn kaudits_with_one_name_in_two_namespaces_do_not_interfere() {
     if !require() {
         return;
     }
@@ -52,7 +52,7 @@ async fn two_kaudits_with_one_name_in_two_namespaces_leave_each_other_alone() {
             audit(user.kubeconfig_path(), directory, &[&layout]).await;
         }
         assert_eq!(messages(&plane, &team).await, both, "{layout}");
-        // Neither takes the other's for its own, or for what is left of it.
+        // Neither takes over or removes the other's reports.
         let before = list(&plane, NAMES[0][0]).await;
         for (user, directory) in &kaudits {
             audit(user.kubeconfig_path(), directory, &[&layout]).await;
@@ -61,7 +61,7 @@ async fn two_kaudits_with_one_name_in_two_namespaces_leave_each_other_alone() {
     }
 }
 
-/// A report as earlier versions wrote it: with another name, and violations first seen at `since`.
+/// Returns a report as written by earlier versions: with another name, and violations first seen at `since`.
 fn of_an_earlier_version(report: &Value, name: &str, since: &Value) -> Value {
     let mut results = report["results"].clone();
     results.as_array_mut().unwrap().iter_mut().for_each(|result| result["timestamp"] = since.clone());
@@ -85,7 +85,7 @@ async fn reports_of_an_earlier_version_are_taken_over() {
     let [report] = &reports_in(&plane, NAMES[0][0], &team).await[..] else { panic!() };
     assert_eq!(name(report), "kaudit.default");
     plane.kubectl(&["-n", &team, "delete", NAMES[0][0], "--all"]).await.unwrap();
-    // A time that no clock gave, and not before the object was created: no violation is recorded as older than its object.
+    // A recognizable time, not before the object was created: no violation is recorded as older than its object.
     let created = plane
         .kubectl(&["-n", &team, "get", "configmap", "one", "-o", "jsonpath={.metadata.creationTimestamp}"])
         .await
