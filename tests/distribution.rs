@@ -1,5 +1,5 @@
-//! What a release has beside the binary, and what others run kaudit with: man pages, completion scripts, the manifest for
-//! krew, and the examples for CI.
+//! Release files besides the binary, and integrations: man pages, completion scripts, the krew manifest, and the
+//! examples for CI.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -18,9 +18,9 @@ mod package;
 const KREW: &str = include_str!("../examples/krew.yaml");
 const GITHUB: &str = include_str!("../examples/ci/github.yml");
 const GITLAB: &str = include_str!("../examples/ci/gitlab.yml");
-/// The formats for places where a pull request is read.
+/// The formats for tools that review pull requests.
 const FORMATS: [&str; 5] = ["github", "gitlab", "junit", "markdown", "sarif"];
-/// The file of a release for Linux, which all of them name.
+/// The release archive for Linux, which all of them reference.
 const ARCHIVE: &str =
     concat!("/v", env!("CARGO_PKG_VERSION"), "/kaudit-", env!("CARGO_PKG_VERSION"), "-linux-amd64.tar.gz");
 
@@ -60,7 +60,7 @@ fn completion_scripts_are_those_that_the_binary_writes() {
     }
 }
 
-/// What krew's validation asks of a manifest in its index.
+/// The requirements of krew's validation of a manifest.
 #[test]
 fn krew_takes_the_manifest() {
     let manifest = yaml(KREW);
@@ -87,13 +87,13 @@ fn krew_takes_the_manifest() {
     }
 }
 
-/// Returns what of a script kaudit is started with.
+/// Returns the kaudit commands of a script.
 fn commands<'s>(script: &[&'s str]) -> Vec<Vec<&'s str>> {
     let lines = script.iter().flat_map(|part| part.lines()).map(str::trim);
     lines.filter(|line| line.starts_with("kaudit ")).map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// Checks that kaudit takes the options, except for formats that are not there yet.
+/// Asserts that kaudit accepts the options.
 fn assert_understood(command: &[&str]) {
     let mut arguments = Vec::new();
     let mut words = command.iter();
@@ -113,7 +113,7 @@ fn assert_understood(command: &[&str]) {
 #[test]
 fn the_example_for_github_is_a_workflow_that_kaudit_understands() {
     let workflow = yaml(GITHUB);
-    // YAML 1.1 takes a bare `on` for a truth, and GitHub does not.
+    // YAML 1.1 parses a bare `on` as true, but GitHub does not.
     assert!(workflow["on"].is_object() && workflow["permissions"]["contents"] == "read", "{workflow}");
     let jobs = workflow["jobs"].as_object().unwrap();
     let mut understood = 0;

@@ -1,4 +1,4 @@
-//! What the documents say holds: links lead somewhere, commands print what is shown, and no sentence is in two of them.
+//! Checks of the documents: links resolve, commands print what is shown, and no sentence is in two of them.
 //!
 //! `.ci/picture --check` compares README's picture with real output, `.ci/live` the output in `examples/README.md`.
 
@@ -18,12 +18,12 @@ use std::{
 use kaudit_controlplane::{Tool, require_tool, tool};
 use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
 
-/// Shorter sentences are bound to be repeated.
+/// Shorter sentences may be repeated.
 const SHORTEST_SENTENCE: usize = 7;
-/// Stands for any number of lines of output.
+/// Represents any number of output lines.
 const CUT: &str = "…";
 
-/// Commands in `console` blocks that need a cluster or a registry: what covers them, as a file and text in it.
+/// Commands in `console` blocks that need a cluster or a registry, with the file and text that cover them.
 const COVERED_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("cargo run --release --example live", ".ci/run", ".ci/live"),
     (
@@ -56,14 +56,14 @@ fn root() -> &'static Path {
 }
 
 /// A Markdown file of the repository.
-struct Document {
+struct MarkdownFile {
     /// Relative to the root.
     path: String,
     text: String,
 }
 
 /// Returns all Markdown files, sorted by path.
-fn documents() -> Vec<Document> {
+fn documents() -> Vec<MarkdownFile> {
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -79,18 +79,18 @@ fn documents() -> Vec<Document> {
     let mut paths = Vec::new();
     below(root(), &mut paths);
     paths.sort();
-    let read = |path: PathBuf| Document {
+    let read = |path: PathBuf| MarkdownFile {
         text: fs::read_to_string(&path).unwrap(),
         path: path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(),
     };
     paths.into_iter().map(read).collect()
 }
 
-impl Document {
-    /// Returns what the Markdown consists of, and where that is in the text.
+impl MarkdownFile {
+    /// Returns the Markdown events with their positions.
     fn events(&self) -> Vec<(Event<'_>, Range<usize>)> {
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
-        // A reference without a definition is a link to nowhere, and `links` says so.
+        // A reference without a definition is a broken link, which `links` reports.
         let broken =
             |link: BrokenLink<'_>| Some((CowStr::from(format!("undefined:{}", link.reference)), CowStr::from("")));
         Parser::new_with_broken_link_callback(&self.text, options, Some(broken))
@@ -99,12 +99,12 @@ impl Document {
             .collect()
     }
 
-    /// Returns a place for messages.
+    /// Returns a location for messages.
     fn place(&self, offset: usize) -> String {
         format!("{}:{}", self.path, self.text[..offset].matches('\n').count() + 1)
     }
 
-    /// Returns where links and pictures lead.
+    /// Returns the targets of links and images.
     fn links(&self) -> Vec<(String, String)> {
         let links = self.events().into_iter().filter_map(|(event, range)| match event {
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
@@ -115,7 +115,7 @@ impl Document {
         links.collect()
     }
 
-    /// Returns the anchors of the headings, as GitHub makes them.
+    /// Returns the anchors of the headings, as GitHub generates them.
     fn anchors(&self) -> BTreeSet<String> {
         let (mut anchors, mut counts, mut heading) = (BTreeSet::new(), BTreeMap::<String, usize>::new(), None);
         for (event, _) in self.events() {
@@ -134,7 +134,7 @@ impl Document {
         anchors
     }
 
-    /// Returns the sentences outside headings and code blocks, each with its place.
+    /// Returns the sentences outside headings and code blocks, with their locations.
     fn sentences(&self) -> Vec<(String, String)> {
         let (mut sentences, mut text, mut skipped, mut start) = (Vec::new(), String::new(), 0, 0);
         for (event, range) in self.events() {
@@ -148,7 +148,7 @@ impl Document {
                     text.push_str(&part);
                 }
                 Event::SoftBreak | Event::HardBreak => text.push(' '),
-                // What is inside a sentence.
+                // Inline elements of a sentence.
                 Event::Start(Tag::Emphasis | Tag::Strong | Tag::Link { .. } | Tag::Image { .. })
                 | Event::End(TagEnd::Emphasis | TagEnd::Strong | TagEnd::Link | TagEnd::Image) => {}
                 _ => {
@@ -160,7 +160,7 @@ impl Document {
         sentences
     }
 
-    /// Returns the code blocks in a language, each with its place.
+    /// Returns the code blocks in a language, with their locations.
     fn blocks(&self, language: &str) -> Vec<(String, String)> {
         let (mut blocks, mut block) = (Vec::new(), None);
         for (event, range) in self.events() {
@@ -177,14 +177,14 @@ impl Document {
     }
 }
 
-/// Returns the anchor that GitHub gives a heading.
+/// Returns GitHub's anchor of a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
     kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Splits text where a sentence ends; returns each sentence in lower case and with single spaces.
+/// Splits text into sentences, in lower case and with single spaces.
 fn split(text: &str) -> impl Iterator<Item = String> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let sentences: Vec<String> = words
@@ -257,7 +257,7 @@ fn no_sentence_is_in_two_documents() {
 
 #[test]
 fn sentences_and_anchors_are_found() {
-    let document = |text: &str| Document { path: "a.md".to_owned(), text: text.to_owned() };
+    let document = |text: &str| MarkdownFile { path: "a.md".to_owned(), text: text.to_owned() };
     let text = "# One `two`: Three, four\n\n# One two three four\n\n## Five-six\n\nText over\ntwo *lines* with `code` and \
                 a [link](b.md). Short one. A second sentence of more than six words!\n\n```sh\nthis is code and no \
                 sentence at all\n```\n\n| a cell that has just about seven words |\n|---|\n| another cell that has just \
@@ -309,7 +309,7 @@ fn images_have_the_version_of_the_package() {
     assert!(found > 0);
 }
 
-/// A command of a `console` block and what it is shown to print.
+/// A command of a `console` block with its shown output.
 struct Shown {
     command: String,
     output: Vec<String>,
@@ -333,7 +333,7 @@ fn shown(block: &str) -> Vec<Shown> {
     all
 }
 
-/// Whether lines are as shown, where [`CUT`] stands for any number of them.
+/// Whether lines are as shown, with [`CUT`] matching any number of them.
 fn is_as_shown(shown: &[String], lines: &[&str]) -> bool {
     match shown {
         [] => lines.is_empty(),
@@ -359,7 +359,7 @@ fn a_cut_stands_for_any_number_of_lines() {
     }
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder recursively.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -372,7 +372,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns a `PATH` that begins with the built `kaudit`, and with `helm` if there is one.
+/// Returns a `PATH` that starts with the built `kaudit`, and with `helm` if it is installed.
 fn search_path(helm: bool) -> OsString {
     let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit")).to_owned();
     let programs = [Some(kaudit), helm.then(|| tool(Tool::Helm).unwrap())];
@@ -381,7 +381,7 @@ fn search_path(helm: bool) -> OsString {
     env::join_paths(own.chain(env::split_paths(&usual))).unwrap()
 }
 
-/// Each block runs in a copy of what a clone has, so that its commands may change files.
+/// Each block runs in a copy of the repository, so that its commands may change files.
 #[test]
 fn commands_print_what_is_shown() {
     let helm = require_tool(Tool::Helm);
@@ -413,7 +413,7 @@ fn commands_print_what_is_shown() {
                 }
                 run += 1;
                 let built = command.replace("cargo run --release -- ", "kaudit ");
-                // The subshell gives `$?` the code of the command before.
+                // The subshell sets `$?` to the exit code of the previous command.
                 let ended = Command::new("sh")
                     .args(["-c", &format!("exec 2>&1\n(exit {code})\n{built}")])
                     .env_clear()
@@ -426,9 +426,9 @@ fn commands_print_what_is_shown() {
                 let printed = String::from_utf8(ended.stdout).unwrap();
                 let lines: Vec<&str> = printed.trim_end_matches('\n').lines().collect();
                 assert!(is_as_shown(&output, &lines), "{place}: `{command}` does not print that, but\n{printed}");
-                // Where nothing is shown that could tell, the command has to do its work.
-                let tells = output.iter().any(|line| line != CUT);
-                assert!(tells || code <= 1, "{place}: `{command}` ends with {code}\n{printed}");
+                // Without shown output, the command must at least succeed.
+                let shows_output = output.iter().any(|line| line != CUT);
+                assert!(shows_output || code <= 1, "{place}: `{command}` ends with {code}\n{printed}");
             }
         }
     }

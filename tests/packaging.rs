@@ -1,6 +1,6 @@
-//! What is shipped fits together: the Dockerfile, what Docker gets to see, the chart, its CRD, and the binary.
+//! Consistency of the shipped files: the Dockerfile, the Docker context, the chart, its CRD, and the binary.
 //!
-//! By reading only; nothing is built.
+//! Only reads files; nothing is built.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -34,7 +34,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
-/// One stage of the Dockerfile: what it starts from and its instructions, each as words.
+/// One stage of the Dockerfile: its base image and instructions, each as words.
 struct Stage {
     from: String,
     instructions: Vec<Vec<String>>,
@@ -45,14 +45,14 @@ impl Stage {
         move |words| words[0] == instruction
     }
 
-    /// The words after the only instruction of a name.
+    /// Returns the words of the only instruction with a name.
     fn only(&self, instruction: &str) -> &[String] {
         let found: Vec<_> = self.instructions.iter().filter(Self::all(instruction)).collect();
         let [one] = found[..] else { panic!("{instruction}: {found:?}") };
         &one[1..]
     }
 
-    /// What is copied from the context, and where to.
+    /// Returns the sources and targets of copies from the context.
     fn copied(&self) -> impl Iterator<Item = (&str, &str)> {
         let copies = self.instructions.iter().filter(Self::all("COPY")).filter(|words| !words[1].starts_with("--from"));
         copies.flat_map(|words| {
@@ -99,7 +99,7 @@ fn matches(pattern: &str, path: &str) -> bool {
     parts(&pattern.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
 }
 
-/// Whether Docker gets to see a file: the last pattern that matches decides.
+/// Whether a file is in the Docker context: the last matching pattern decides.
 fn in_context(path: &str) -> bool {
     let patterns = include_str!("../.dockerignore").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut seen = true;
@@ -112,7 +112,7 @@ fn in_context(path: &str) -> bool {
     seen
 }
 
-/// The files at or below a path of the repository, as paths in it.
+/// Returns the files at or below a path of the repository, as paths in it.
 fn files(path: &str) -> Vec<String> {
     let full = root().join(path);
     if full.is_file() {
@@ -149,7 +149,7 @@ fn docker_sees_what_it_copies_and_nothing_else() {
         let files = files(path);
         assert!(!files.is_empty(), "{path} is empty");
         for file in files {
-            // They test, and are of no use in the image.
+            // Tests are not needed in the image.
             let wanted = !(file.starts_with("policies/") && file.ends_with("_test.rego"));
             assert_eq!(in_context(&file), wanted, "{file}");
         }
@@ -180,11 +180,11 @@ fn the_build_stage_has_what_cargo_needs() {
     let members = CARGO_TOML.lines().find_map(|line| line.strip_prefix("members = [")?.strip_suffix(']')).unwrap();
     for member in members.split(',').map(|member| member.trim().trim_matches('"')) {
         assert!(copied.contains(&*format!("{member}/Cargo.toml")), "{member}");
-        // Its code is not there, so an empty crate stands in.
+        // Its code is not copied, so an empty crate replaces it.
         let touched = build.instructions.iter().flatten().any(|word| *word == format!("{member}/src/lib.rs"));
         assert!(touched, "{member}");
     }
-    // What else a manifest may name, cargo looks for.
+    // cargo requires the other paths in a manifest to exist.
     for path in CARGO_TOML.split("path = \"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         let there = copied.contains(&*format!("{path}/Cargo.toml")) || copied.iter().any(|copy| path.starts_with(copy));
         assert!(there, "{path}");
@@ -226,7 +226,7 @@ fn the_image_holds_kaudit_alone_which_has_the_library_in_it() {
     assert!(
         stages[0].copied().any(|(from, _)| from == "policies") && !image.copied().any(|(from, _)| from == "policies")
     );
-    // The chart names it, and without a name it is what the binary judges by in an empty directory.
+    // The chart names it, and without `--policies` the binary uses it in an empty directory.
     assert!(WORKLOAD.contains("- --policies=builtin{{"));
     assert!(arguments().find("policies").get_default_values().is_empty());
     assert!(!image.instructions.iter().any(|words| words[0] == "WORKDIR"));
@@ -271,7 +271,7 @@ impl Arguments {
     }
 }
 
-/// Words that follow a mark in a text, as long as they are made of certain characters.
+/// Returns the words after a mark in a text, consisting of certain characters.
 fn words<'t>(text: &'t str, mark: &'t str, letter: fn(char) -> bool) -> impl Iterator<Item = &'t str> {
     text.split(mark).skip(1).map(move |rest| &rest[..rest.find(|other| !letter(other)).unwrap_or(rest.len())])
 }
@@ -302,7 +302,7 @@ fn the_chart_uses_options_that_exist() {
     assert_eq!(audit, [yaml(VALUES)["auditName"].as_str().unwrap()]);
 }
 
-/// The one version of the CRD.
+/// Returns the only version of the CRD.
 fn audits() -> Value {
     let crd = yaml(include_str!("../charts/kaudit/crds/audits.kaudit.dev.yaml"));
     let [version] = crd["spec"]["versions"].as_array().unwrap().as_slice() else { panic!("{crd}") };
@@ -310,7 +310,7 @@ fn audits() -> Value {
     version.clone()
 }
 
-/// What the CRD knows at a path of the status, `[]` being the items of a list.
+/// Returns the schema at a path of the status, with `[]` for the items of a list.
 fn properties(path: &str) -> Value {
     let mut schema = audits()["schema"]["openAPIV3Schema"]["properties"]["status"].clone();
     for step in path.split('/').filter(|step| !step.is_empty()) {
@@ -330,7 +330,7 @@ fn kubectl_shows_the_columns() {
     assert_eq!(shown(false), ["Complete", "Policies", "Critical", "High", "Fail", "Warn", "Excused", "Age"]);
     let wide = ["Synced", "Kinds", "Objects", "Medium", "Low", "Error"];
     assert_eq!(shown(true), [&shown(false)[..7], &wide[..], &["Age"]].concat());
-    // A column whose path leads nowhere stays empty.
+    // A column with an invalid path stays empty.
     for column in columns {
         let path = column["jsonPath"].as_str().unwrap();
         if let Some(count) = path.strip_prefix(".status.summary.") {
@@ -342,7 +342,7 @@ fn kubectl_shows_the_columns() {
 
 #[test]
 fn the_status_fits_the_schema() {
-    // A new state has to be listed here.
+    // New states must be added here.
     let states = [State::Synced, State::Excluded, State::Syncing, State::TimedOut, State::Failed, State::Forbidden];
     for state in states {
         match state {
@@ -369,7 +369,7 @@ fn the_status_fits_the_schema() {
         ("summary", serde_json::to_value(Summary::default()).unwrap()),
     ] {
         for key in written.as_object().unwrap().keys() {
-            // What a schema does not know, the server drops.
+            // The server drops unknown fields.
             assert!(properties(path).get(key).is_some(), "{path}/{key}");
         }
     }
@@ -399,7 +399,7 @@ fn the_schema_lists_the_parts_of_the_library() {
         let path = file.strip_prefix("policies/")?.strip_suffix(".rego")?;
         (!path.starts_with("lib/") && !path.ends_with("_test")).then(|| path.replace('/', "."))
     });
-    // A part is a package, or what several packages begin with.
+    // A part is a package, or a common prefix of packages.
     let parts = packages.flat_map(|package| {
         let ends = package.match_indices('.').map(|(dot, _)| dot).chain([package.len()]).collect::<Vec<_>>();
         ends.into_iter().map(|end| package[..end].to_owned()).collect::<Vec<_>>()
@@ -417,7 +417,7 @@ fn the_schema_lists_the_severities() {
     assert_eq!(listed.as_array().unwrap(), &severities);
 }
 
-/// The paths of all values that are no mappings, or that are empty ones.
+/// Returns the paths of all values that are not mappings, or empty mappings.
 fn paths_of_values(prefix: &str, value: &Value) -> Vec<String> {
     match value.as_object().filter(|fields| !fields.is_empty()) {
         None => vec![prefix.to_owned()],
@@ -442,7 +442,7 @@ fn each_value_is_in_the_schema_and_in_the_table_of_the_readme() {
         assert!(parents.into_iter().any(|path| documented.contains(path)), "README has no row for {path}");
         let mut known = &schema;
         for step in path.split('.') {
-            // A schema without properties takes any.
+            // A schema without properties allows any.
             let Some(properties) = known.get("properties") else { break };
             known = properties.get(step).unwrap_or_else(|| panic!("the schema has no {path}"));
         }
@@ -467,7 +467,7 @@ fn each_alert_has_a_section() {
     assert_eq!(sections.len(), alerts.len(), "{sections:?}");
 }
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
@@ -479,7 +479,7 @@ fn nothing_that_is_shipped_is_unsafe() {
     assert!(CARGO_TOML.contains("\n[lints]\nworkspace = true\n"));
     let (_, lints) = CARGO_TOML.split_once("[workspace.lints.rust]\n").unwrap();
     assert!(lints.split("\n[").next().unwrap().lines().any(|line| line == "unsafe_code = \"forbid\""));
-    // What is forbidden cannot be allowed again; a target of its own that has no lints could.
+    // A forbidden lint cannot be allowed again, but a separate target without lints could contain unsafe code.
     let sources = sources(&root().join("src"));
     assert!(sources.len() > 50);
     for path in sources {

@@ -9,9 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the sources of kaudit are.
+/// The sources of kaudit.
 const KAUDIT: &str = "src";
-/// Where the sources of its evaluator are, a crate of its own and for kaudit a room.
+/// The sources of the evaluator, a separate crate that is a room of kaudit.
 const REGO: &str = "src/rego/src";
 
 /// One source file of a crate, without its tests.
@@ -28,7 +28,7 @@ struct Import {
     path: Vec<String>,
 }
 
-/// Returns the files of the crate whose sources are at `sources`.
+/// Returns the files of the crate with its sources in `sources`.
 fn files(sources: &str) -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut open = vec![root.join(sources)];
@@ -47,7 +47,7 @@ fn files(sources: &str) -> Vec<File> {
     files
 }
 
-/// Reads a file; `None` for those that hold only tests, and for the binary and the crate's root, which may use everything.
+/// Reads a file; `None` for test files, and for the binary and the crate root, which may use everything.
 fn file(sources: &str, path: &Path) -> Option<File> {
     let below = path.strip_prefix(sources).unwrap().with_extension("");
     let module: Vec<String> = below.iter().map(|part| part.to_str().unwrap().into()).collect();
@@ -60,7 +60,7 @@ fn file(sources: &str, path: &Path) -> Option<File> {
     Some(File { path: format!("{sources}/{}.rs", module.join("/")), module, text: without_tests(&text) })
 }
 
-/// Whether a file is the module of a `#[cfg(test)] mod …;`, or lies below one.
+/// Whether a file is the module of a `#[cfg(test)] mod …;`, or below one.
 fn is_test(path: &Path) -> bool {
     path.ancestors().take_while(|above| above.file_name().is_some_and(|name| name != "src")).any(|above| {
         let (name, parent) = (above.file_stem().unwrap().to_str().unwrap(), above.parent().unwrap());
@@ -78,7 +78,7 @@ fn without_comments(text: &str) -> String {
     text.lines().map(code).collect::<Vec<_>>().join("\n")
 }
 
-/// Blanks everything from `#[cfg(test)]` to the end of the item behind it.
+/// Blanks everything from `#[cfg(test)]` to the end of the following item.
 fn without_tests(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let mut index = 0;
@@ -122,7 +122,7 @@ fn imports(file: &File) -> Vec<Import> {
     found
 }
 
-/// Finds where the next path of this crate begins.
+/// Finds the start of the next path of this crate.
 fn next_path(text: &str, from: usize) -> Option<usize> {
     let begins = ["crate::", "super::", "self::"].into_iter().filter_map(|word| {
         text[from..]
@@ -133,7 +133,7 @@ fn next_path(text: &str, from: usize) -> Option<usize> {
     begins.min()
 }
 
-/// Writes `a::{b, c::{self, d}}` out as `a::b`, `a::c` and `a::c::d`.
+/// Expands `a::{b, c::{self, d}}` to `a::b`, `a::c` and `a::c::d`.
 fn expand(tree: &str) -> Vec<Vec<String>> {
     let Some((prefix, inner)) = tree.split_once('{') else {
         let path = tree.split(" as ").next().unwrap_or_default();
@@ -150,7 +150,7 @@ fn expand(tree: &str) -> Vec<Vec<String>> {
     parts.map(|part| prefix.iter().chain(part.iter().filter(|part| *part != "self")).cloned().collect()).collect()
 }
 
-/// Returns a path from the root of the crate on; `None` for methods of `Self` and the like.
+/// Returns the absolute path in the crate; `None` for methods of `Self` and similar paths.
 fn resolve(module: &[String], path: &[String]) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     if first == "crate" {
@@ -161,12 +161,12 @@ fn resolve(module: &[String], path: &[String]) -> Option<Vec<String>> {
     Some(own.iter().chain(&path[above.max(1)..]).cloned().collect())
 }
 
-/// Returns the file that a path leads into.
+/// Returns the file that a path refers to.
 fn target<'f>(modules: &BTreeMap<&[String], &'f File>, path: &[String]) -> Option<&'f File> {
     (1..=path.len()).rev().find_map(|length| modules.get(&path[..length]).copied())
 }
 
-/// Returns the rooms in the order of `lib.rs`: its modules, and the crates that it passes on by the name of a module.
+/// Returns the rooms in the order of `lib.rs`: its modules, and the crates that it re-exports as modules.
 fn rooms() -> Vec<String> {
     let lib = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let name = |line: &str| {
@@ -195,15 +195,15 @@ fn rooms_use_only_what_stands_before_them() {
     assert!(wrong.is_empty(), "imports upwards (the order is that of src/lib.rs):\n{}", wrong.join("\n"));
 }
 
-/// What uses what, each with the import that shows it.
+/// The dependencies, each with an import that causes it.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Returns which file uses which.
+/// Returns the dependencies between files.
 fn uses_of_files(files: &[File]) -> Uses {
     uses(files, |file, other| Some([file, other].map(|file| file.path.clone())))
 }
 
-/// Returns which folder or file uses which of those beside it, at every level.
+/// Returns the dependencies between sibling folders and files, at every level.
 fn uses_of_folders(files: &[File]) -> Uses {
     uses(files, |file, other| {
         let same = file.module.iter().zip(&other.module).take_while(|(own, other)| own == other).count();
@@ -247,7 +247,7 @@ fn assert_no_circles(uses: &Uses) {
     assert!(shown.is_empty(), "these need each other:\n{}", shown.join("\n\n"));
 }
 
-/// Returns what a file or folder needs, directly or through others.
+/// Returns the direct and indirect dependencies of a file or folder.
 fn reached<'f>(uses: &'f Uses, from: &str) -> BTreeSet<&'f str> {
     let mut open = vec![from];
     let mut reached = BTreeSet::new();

@@ -353,7 +353,7 @@ async fn recorded_events_are_configurable() {
     }
     let scene = Scene::new(shared().await, "choice").await;
     scene.create(["one".to_owned(), "two".to_owned()], "").await;
-    let violate_and_mend = async |kaudit: &Running, name: &str, events: usize| {
+    let violate_and_fix = async |kaudit: &Running, name: &str, events: usize| {
         let until_failing = async |number: usize| {
             let seen = || async { (kaudit.status()["summary"]["fail"] == number).then_some(()) };
             wait_for("the verdict", seen).await;
@@ -366,15 +366,15 @@ async fn recorded_events_are_configurable() {
         until_failing(0).await;
     };
     let kaudit = scene.start(&["--events=none"]).await;
-    violate_and_mend(&kaudit, "one", 0).await;
+    violate_and_fix(&kaudit, "one", 0).await;
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(scene.count().await, 0);
     let kaudit = scene.start(&["--events=appeared"]).await;
-    violate_and_mend(&kaudit, "one", 1).await;
+    violate_and_fix(&kaudit, "one", 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(scene.recorded().await["one"], ["PolicyViolation"]);
     let kaudit = scene.start(&["--events=all"]).await;
-    violate_and_mend(&kaudit, "two", 1).await;
+    violate_and_fix(&kaudit, "two", 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(scene.recorded().await["two"], ["PolicyViolation", "PolicyResolved"]);
 }

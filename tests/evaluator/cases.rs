@@ -1,6 +1,6 @@
-//! Runs the cases of the YAML files in `cases`: policies are written to a directory, loaded, and asked about objects.
+//! Runs the cases of the YAML files in `cases`: policies are written to a directory, loaded, and evaluated on objects.
 //!
-//! A result is written as [`shown`] does.
+//! Results are formatted by [`shown`].
 
 use std::{
     collections::BTreeMap,
@@ -32,10 +32,10 @@ struct Case {
     data: BTreeMap<String, String>,
     #[serde(default)]
     objects: Vec<Value>,
-    /// Judged after the objects.
+    /// Evaluated after the objects.
     #[serde(default)]
     changes: Vec<Change>,
-    /// Those that are known, for the objects inside.
+    /// The Namespaces of the objects.
     #[serde(default)]
     namespaces: Vec<Value>,
     want: Want,
@@ -52,11 +52,11 @@ struct Change {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Want {
-    /// Problems as they are shown, all of them.
+    /// All load errors as displayed.
     load_error: Option<String>,
-    /// What is refused of a set whose other files are judged by, as it is shown.
+    /// Refused files of a set whose other files are loaded, as displayed.
     refused: Option<String>,
-    /// Warnings of a set that loads, as they are shown.
+    /// Warnings of a set that loads, as displayed.
     warnings: Option<String>,
     /// `name: reason`.
     unjudged: Option<Vec<String>>,
@@ -74,7 +74,7 @@ struct WantVerdict {
     transitions: Vec<String>,
 }
 
-/// Judges what became of an object, in its Namespace if that is known.
+/// Evaluates a change of an object, in its Namespace if that is given.
 fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
     let name = change.object.pointer("/metadata/namespace");
     let namespace = namespaces.iter().find(|namespace| name.is_some() && namespace.pointer("/metadata/name") == name);
@@ -96,7 +96,7 @@ fn write(root: &Path, files: &BTreeMap<String, String>) {
     }
 }
 
-/// Runs one case, by programs or by regorus alone; returns what is not as it should be.
+/// Runs one case; returns the deviations.
 fn run(case: &Case) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), &case.modules);

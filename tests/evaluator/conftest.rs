@@ -1,18 +1,18 @@
-//! The same policies, data and manifests through conftest and kaudit: results, exceptions, messages and details.
+//! Compares conftest and kaudit with the same policies, data and manifests: results, exceptions, messages and details.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Map, Value};
 
-/// File, outcome, rule with its package, message and whatever else the policy says; exceptions have no message.
+/// File, outcome, rule with its package, message and other fields of the result; exceptions have no message.
 type Results = BTreeSet<[String; 5]>;
 
 fn run(program: &Path, arguments: &[&str]) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/conftest");
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
-    // conftest wants a home for plugins, of which there are none.
+    // conftest needs a home directory for plugins, even without any.
     command.env_clear().env("HOME", home.path()).current_dir(folder);
     let output = command.args(arguments).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -24,18 +24,18 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
 }
 
-/// What a result says beside its message, in one shape: kaudit takes a lone `details` for the details themselves.
-fn details(mut said: Map<String, Value>) -> String {
-    if said.len() == 1
-        && let Some(Value::Object(details)) = said.remove("details")
+/// Returns the other fields of a result in one form: kaudit takes a lone `details` as the details themselves.
+fn details(mut fields: Map<String, Value>) -> String {
+    if fields.len() == 1
+        && let Some(Value::Object(details)) = fields.remove("details")
     {
-        said = details;
+        fields = details;
     }
-    Value::from(said).to_string()
+    Value::from(fields).to_string()
 }
 
 fn by_conftest() -> Results {
-    // In this mode modules that import rego.v1 are of version 1, and all others of version 0.
+    // In this mode modules that import rego.v1 are v1, and all others v0.
     let version = ["test", "--rego-version", "v0", "--all-namespaces", "--output", "json"];
     let files = ["--policy", "policy", "--data", "data", "objects"];
     let output = run(&tool(Tool::Conftest).unwrap(), &[&version[..], &files[..]].concat());
@@ -45,15 +45,15 @@ fn by_conftest() -> Results {
         let each = |key: &str| part[key].as_array().cloned().unwrap_or_default();
         for (key, outcome) in [("failures", "fail"), ("warnings", "warn")] {
             for mut result in each(key) {
-                let mut said = std::mem::take(result["metadata"].as_object_mut().unwrap());
-                let rule = text(&said.remove("query").unwrap());
+                let mut fields = std::mem::take(result["metadata"].as_object_mut().unwrap());
+                let rule = text(&fields.remove("query").unwrap());
                 let rule = rule.strip_prefix("data.").unwrap().to_owned();
-                // kaudit has a field of its own for the severity.
-                said.remove("severity");
-                results.insert([file.clone(), outcome.to_owned(), rule, text(&result["msg"]), details(said)]);
+                // kaudit has a separate field for the severity.
+                fields.remove("severity");
+                results.insert([file.clone(), outcome.to_owned(), rule, text(&result["msg"]), details(fields)]);
             }
         }
-        // Said once for each rule that ends in the word, whether the rule has found anything or not.
+        // Listed once for each rule with this suffix, whether the rule has results or not.
         for exception in each("exceptions") {
             let query = text(&exception["msg"]);
             let suffix = query.rsplit_once("== ").unwrap().1.trim_matches('"');
@@ -74,8 +74,8 @@ fn by_kaudit() -> Results {
             let suffix = rule.split_once('_').map_or("", |(_, suffix)| suffix).to_owned();
             return [file, outcome, policy, suffix, String::new()];
         }
-        let said = entry["details"].as_object().cloned().unwrap_or_default();
-        [file, outcome, format!("{policy}.{rule}"), text(&entry["message"]), details(said)]
+        let fields = entry["details"].as_object().cloned().unwrap_or_default();
+        [file, outcome, format!("{policy}.{rule}"), text(&entry["message"]), details(fields)]
     });
     results.collect()
 }

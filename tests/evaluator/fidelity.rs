@@ -1,7 +1,6 @@
-//! What kaudit finds is what the real `opa` finds: the cases of `fidelity/*.yaml`, each in the versions that it is written
-//! for.
+//! Compares kaudit with the real `opa`: the cases of `fidelity/*.yaml`, each in the Rego versions that it supports.
 //!
-//! A module is of package `test` or below; `deny` gives strings. All cases of a version are one question to one `opa`.
+//! A module is in package `test` or below; `deny` returns strings. All cases of a version are one query to one `opa`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,17 +22,17 @@ use crate::{judge, object};
 #[serde(deny_unknown_fields)]
 struct Case {
     note: String,
-    /// The module in version 0.
+    /// The module in Rego v0.
     v0: Option<String>,
-    /// The module in version 1.
+    /// The module in Rego v1.
     v1: Option<String>,
-    /// Further modules, which both versions can read.
+    /// Further modules, which are valid in both versions.
     #[serde(default)]
     with: Vec<String>,
     inputs: Vec<Value>,
 }
 
-/// Which cases are asked in one go.
+/// The Rego version of a batch of cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Version {
     V0,
@@ -41,7 +40,7 @@ enum Version {
 }
 
 impl Case {
-    /// The modules of a version, in packages of their own.
+    /// Returns the modules of a version, in unique packages.
     fn modules(&self, index: usize, version: Version) -> Option<Vec<String>> {
         let own = if version == Version::V0 { &self.v0 } else { &self.v1 };
         let module = own.as_ref()?;
@@ -53,10 +52,10 @@ impl Case {
     }
 }
 
-/// What is found for one input, or why nothing can be.
-type Found = Result<BTreeSet<String>, String>;
+/// The results for one input, or an error.
+type CaseResults = Result<BTreeSet<String>, String>;
 
-/// All that `opa` finds, by case and input.
+/// Returns the results of `opa`, by case and input.
 fn by_opa(cases: &[Case], version: Version) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let root = tempfile::tempdir().unwrap();
     let open = if version == Version::V0 { "{" } else { "if {" };
@@ -84,7 +83,7 @@ fn by_opa(cases: &[Case], version: Version) -> Result<BTreeMap<String, BTreeSet<
         .output()
         .unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    // Nothing was asked, or nothing is defined.
+    // There was no case, or nothing is defined.
     if answer == serde_json::json!({}) {
         return Ok(BTreeMap::new());
     }
@@ -97,8 +96,8 @@ fn by_opa(cases: &[Case], version: Version) -> Result<BTreeMap<String, BTreeSet<
     Ok(found.iter().map(|(key, value)| (key.clone(), texts(value))).collect())
 }
 
-/// What kaudit finds for each input of one case.
-fn by_kaudit(case: &Case, index: usize, version: Version) -> Vec<Found> {
+/// Returns kaudit's results for each input of one case.
+fn by_kaudit(case: &Case, index: usize, version: Version) -> Vec<CaseResults> {
     let root = tempfile::tempdir().unwrap();
     for (number, text) in case.modules(index, version).unwrap_or_default().iter().enumerate() {
         fs::write(root.path().join(format!("case_{number}.rego")), text).unwrap();
@@ -110,7 +109,7 @@ fn by_kaudit(case: &Case, index: usize, version: Version) -> Vec<Found> {
     case.inputs.iter().map(|input| found(&policies, input)).collect()
 }
 
-fn found(policies: &Arc<PolicySet>, input: &Value) -> Found {
+fn found(policies: &Arc<PolicySet>, input: &Value) -> CaseResults {
     let verdict = judge(policies, object(input));
     match verdict.results.iter().find(|finding| finding.outcome == Outcome::Error) {
         Some(failed) => Err(failed.message.to_string()),
@@ -118,12 +117,12 @@ fn found(policies: &Arc<PolicySet>, input: &Value) -> Found {
     }
 }
 
-/// Returns what differs between the two.
+/// Returns the differences between the two.
 fn differences(cases: &[Case], version: Version) -> Vec<String> {
     let opa = match by_opa(cases, version) {
         Ok(opa) => opa,
         Err(all) => {
-            // Which of them is not for `opa`?
+            // Find the case that `opa` rejects.
             let alone = |index: usize| {
                 by_opa(&cases[index..=index], version).err().map(|why| format!("{}: opa: {why}", cases[index].note))
             };

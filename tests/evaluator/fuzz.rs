@@ -1,5 +1,5 @@
-//! Random modules and policies that people wrote, with random changes. The generator and the comparison with OPA are those of
-//! the evaluator's own tests.
+//! Random modules, and real policies with random changes. The generator and the comparison with OPA are those of the
+//! evaluator's tests.
 
 #[path = "../../src/rego/tests/opa/fuzz/comparison.rs"]
 mod comparison;

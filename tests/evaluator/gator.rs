@@ -1,7 +1,7 @@
-//! A comparison with the real `gator`: the same templates, Constraints, objects and Namespaces, the same answers.
+//! Compares kaudit with the real `gator`, with the same templates, Constraints, objects and Namespaces.
 //!
-//! What kaudit says becomes a test suite that `gator verify` has to pass; messages, details and actions are compared with
-//! `gator test`; and what one refuses, the other refuses.
+//! kaudit's results are written as a test suite that `gator verify` must pass; messages, details and actions are
+//! compared with `gator test`; and both must refuse the same inputs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,7 +64,7 @@ fn judge(policies: &Arc<PolicySet>, value: &Value, namespaces: &[Value]) -> Vec<
     evaluate(&Job { object: object(value), previous: None, deleted: false, namespace, policies }).results
 }
 
-/// What `gator verify` is to find: how many, and each message.
+/// Returns the assertions for `gator verify`: the number of results, and each message.
 fn assertions(findings: &[Finding]) -> Vec<Value> {
     let mut messages: BTreeMap<&str, usize> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| finding.outcome != Outcome::Error) {
@@ -111,12 +111,12 @@ fn gator_verifies_what_kaudit_says() {
     let suite = json!({"apiVersion": "test.gatekeeper.sh/v1alpha1", "kind": "Suite", "metadata": {"name": "s"}, "tests": tests});
     let suite = write(root.path(), "suite.yaml", &suite);
     let output = gator(&["verify", suite.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let by_gator = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{by_gator}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Constraint, object, message, details and action of each violation.
-type Found = BTreeSet<[String; 5]>;
+type GatorViolations = BTreeSet<[String; 5]>;
 
 #[test]
 fn gator_tests_give_the_same_messages_details_and_actions() {
@@ -125,8 +125,8 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
     }
     let root = tempfile::tempdir().unwrap();
     fs::copy(folder().join("template.yaml"), root.path().join("template.yaml")).unwrap();
-    // Two places differ: what is scoped is so by the place, and gator takes every cluster-scoped object for one in a
-    // nameless Namespace.
+    // Two known differences: scoped actions depend on the enforcement point, and gator matches cluster-scoped objects
+    // as if in a nameless Namespace.
     let constraints: Vec<Value> = documents("constraints.yaml")
         .into_iter()
         .filter(|constraint| constraint.pointer("/spec/enforcementAction").is_none_or(|action| action != "scoped"))
@@ -139,7 +139,7 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
     let objects: Vec<Value> =
         documents("objects.yaml").into_iter().filter(|object| known(text(object, "/metadata/namespace"))).collect();
     let policies = Arc::new(PolicySet::load(&[root.path().to_owned()]).unwrap());
-    let mut kaudit = Found::new();
+    let mut kaudit = GatorViolations::new();
     for object in &objects {
         for finding in judge(&policies, object, &namespaces) {
             let name = object["metadata"].to_string();
@@ -157,7 +157,7 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
     let output = gator(&["test", "--filename", root.path().to_str().unwrap(), "--output", "json"]);
     let results: Vec<Value> = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)));
-    let mut said = Found::new();
+    let mut by_gator = GatorViolations::new();
     for result in &results {
         let object = &result["violatingObject"];
         if !known(text(object, "/metadata/namespace")) {
@@ -169,7 +169,7 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
         };
         let action = if result["enforcementAction"] == "deny" { "fail" } else { "warn" };
         let name = text(result, "/constraint/metadata/name").to_owned();
-        said.insert([
+        by_gator.insert([
             name,
             object["metadata"].to_string(),
             text(result, "/msg").to_owned(),
@@ -177,8 +177,8 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
             action.to_owned(),
         ]);
     }
-    assert!(said.len() > 100, "{}", said.len());
-    let (more, less): (Vec<_>, Vec<_>) = (kaudit.difference(&said).collect(), said.difference(&kaudit).collect());
+    assert!(by_gator.len() > 100, "{}", by_gator.len());
+    let (more, less): (Vec<_>, Vec<_>) = (kaudit.difference(&by_gator).collect(), by_gator.difference(&kaudit).collect());
     assert!(more.is_empty() && less.is_empty(), "kaudit only: {more:#?}\ngator only: {less:#?}");
 }
 
@@ -187,11 +187,11 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
 struct Case {
     note: String,
     refused: bool,
-    /// Laid over a sound Constraint.
+    /// Merged into a valid Constraint.
     constraint: Option<Value>,
-    /// Laid over a sound template.
+    /// Merged into a valid template.
     template: Option<Value>,
-    /// The template's one target.
+    /// The only target of the template.
     target: Option<Value>,
     /// The template's Rego.
     rego: Option<String>,

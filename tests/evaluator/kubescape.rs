@@ -1,5 +1,5 @@
-//! Rules in Kubescape's layout: kaudit's answers to the cases that come with the rules, and those of the real `opa` to the array
-//! that Kubescape builds.
+//! Rules in Kubescape's layout: kaudit's results for the cases that come with the rules, and the results of the real
+//! `opa` for the arrays that Kubescape builds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use crate::{object, shown};
 
 const PATHS: [&str; 4] = ["failedPaths", "reviewPaths", "deletePaths", "fixPaths"];
 
-/// A result, by whom it is about, as far as expected results show it: kind, name, message, and the paths that are not empty.
+/// A result as comparable with expected results: kind, name, message, and the non-empty paths.
 type Row = (String, String, String, String);
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -42,12 +42,12 @@ fn paths(of: &Value) -> String {
     shown.join(" ")
 }
 
-/// Returns what Kubescape reports: a row for each object that a result names.
+/// Returns Kubescape's report: a row for each object that a result names.
 fn expected(responses: &[Value], given: &[Value]) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
     for response in responses {
         let about = &response["alertObject"];
-        // Kubescape reads the keys of results in upper or lower case.
+        // Kubescape reads the keys of results case-insensitively.
         let objects = ["k8sApiObjects", "k8SApiObjects"].into_iter().find_map(|key| about[key].as_array());
         let objects = objects.cloned().unwrap_or_default();
         let related = about.pointer("/externalObjects/relatedObjects").and_then(Value::as_array);
@@ -68,8 +68,8 @@ fn expected(responses: &[Value], given: &[Value]) -> BTreeSet<Row> {
     rows
 }
 
-/// Judges objects together.
-fn judged(policies: &PolicySet, objects: &[Value]) -> Vec<(Value, Finding)> {
+/// Evaluates objects together.
+fn evaluated(policies: &PolicySet, objects: &[Value]) -> Vec<(Value, Finding)> {
     let mut inventory = Inventory::default();
     for value in objects {
         inventory.put(&object(value).key, Some(&regorus::Value::from_json_str(&value.to_string()).unwrap()));
@@ -119,7 +119,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the controls that name a rule.
+/// Returns the controls that contain a rule.
 fn controls_of(library: &Path, rule: &Path) -> Vec<PathBuf> {
     let name = fs::read_to_string(rule.join("rule.metadata.json")).unwrap();
     let name = serde_json::from_str::<Value>(&name).unwrap()["name"].to_string();
@@ -127,7 +127,7 @@ fn controls_of(library: &Path, rule: &Path) -> Vec<PathBuf> {
     files(&library.join("controls")).into_iter().filter(names).collect()
 }
 
-/// What became of the cases of a library.
+/// The outcomes of a library's cases.
 #[derive(Default)]
 struct Outcomes {
     equal: usize,
@@ -142,7 +142,7 @@ fn run(library: &Path) -> Outcomes {
     for rule in files(&library.join("rules")).into_iter().filter(|rule| rule.join("rule.metadata.json").exists()) {
         let controls = controls_of(library, &rule);
         for case in files(&rule.join("test")).iter().filter(|case| case.join("expected.json").exists()) {
-            // A file below the rule is the rule's; this one is the user's.
+            // A file below the rule belongs to the rule; this one is the user's.
             let own = tempfile::tempdir().unwrap();
             let own_inputs = own.path().join("data.json");
             let _none = fs::copy(case.join("data.json"), &own_inputs);
@@ -150,7 +150,7 @@ fn run(library: &Path) -> Outcomes {
             let sources: Vec<PathBuf> = sources.into_iter().filter(|source| source.exists()).collect();
             let named = sources.iter().cloned().chain(controls.clone());
             let name = case.strip_prefix(library.join("rules")).unwrap().to_string_lossy().into_owned();
-            // Some controls are for one cloud, and judge by themselves nothing elsewhere.
+            // Some controls are for one cloud provider, and are not evaluated by default.
             let loaded = PolicySet::load(&named.collect::<Vec<_>>()).or_else(|_| PolicySet::load(&sources));
             let policies = match loaded {
                 Ok(policies) => policies,
@@ -168,7 +168,7 @@ fn run(library: &Path) -> Outcomes {
                 [Value::Null] => BTreeSet::new(),
                 responses => expected(responses, &objects),
             };
-            let own = rows(&judged(&policies, &objects));
+            let own = rows(&evaluated(&policies, &objects));
             if own == wanted {
                 outcomes.equal += 1;
             } else {
@@ -181,8 +181,8 @@ fn run(library: &Path) -> Outcomes {
     outcomes
 }
 
-/// With `KAUDIT_TEST_REGOLIBRARY=DIR`, a checkout of Kubescape's library: its own cases. Those that differ are named in
-/// `kubescape/differences.yaml`, each with its reason.
+/// With `KAUDIT_TEST_REGOLIBRARY=DIR`, a checkout of Kubescape's library: its own cases. Known differences are in
+/// `kubescape/differences.yaml`, with reasons.
 #[test]
 fn the_cases_of_a_library_come_out_as_they_say() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_REGOLIBRARY") else { return };
@@ -209,7 +209,7 @@ fn metadata(rule: &Path) -> Value {
     read(&rule.join("rule.metadata.json")).remove(0)
 }
 
-/// Whether an entry of `match` names an object; the rules of the test name kinds of one group and version each.
+/// Whether an entry of `match` matches an object; the test rules have one group and version per kind.
 fn matches(rule: &Value, object: &Value) -> bool {
     let (group, version) = text(object, "/apiVersion").split_once('/').unwrap_or(("", text(object, "/apiVersion")));
     rule["match"].as_array().unwrap().iter().any(|one| {
@@ -218,8 +218,8 @@ fn matches(rule: &Value, object: &Value) -> bool {
     })
 }
 
-/// Returns the arrays that Kubescape builds for a rule: the objects of each namespace with those of the cluster, and the latter
-/// alone. A Namespace is one of its own objects.
+/// Returns the arrays that Kubescape builds for a rule: the objects of each namespace with the cluster-scoped ones, and
+/// the latter alone. A Namespace belongs to its own objects.
 fn arrays(rule: &Value, objects: &[Value]) -> Vec<Vec<Value>> {
     let mut scopes: BTreeMap<&str, Vec<Value>> = BTreeMap::from([("", Vec::new())]);
     for object in objects.iter().filter(|object| matches(rule, object)) {
@@ -258,7 +258,7 @@ fn vectors(objects: &[Value]) -> Vec<Value> {
     all
 }
 
-/// What the real `opa` says of a rule and an array.
+/// Returns the results of the real `opa` for a rule and an array.
 fn opa(rule: &Path, data: &Path, array: &[Value]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("input.json");
@@ -288,20 +288,20 @@ fn opa_says_the_same_of_the_arrays_that_kubescape_builds() {
     fs::write(&data, read(&inputs).remove(0)["settings"].to_string()).unwrap();
     let mut judging = 0;
     for rule in files(&own("library/rules")) {
-        // Without its controls a rule is judged once.
+        // Without its controls a rule is evaluated once.
         let Ok(policies) = PolicySet::load(&[rule.clone(), inputs.clone()]) else { continue };
         let metadata = metadata(&rule);
         let responses: Vec<Value> =
             arrays(&metadata, &objects).iter().flat_map(|array| opa(&rule, &data, array)).collect();
         let wanted = expected(&responses, &objects);
-        assert_eq!(rows(&judged(&policies, &objects)), wanted, "{}", rule.display());
+        assert_eq!(rows(&evaluated(&policies, &objects)), wanted, "{}", rule.display());
         assert!(!wanted.is_empty(), "{} says nothing", rule.display());
         judging += 1;
     }
     assert_eq!(judging, 6);
 }
 
-/// Loads the library of the test, with a framework if one is named.
+/// Loads the test library, optionally with a framework.
 fn library(framework: Option<&str>, more: &[PathBuf]) -> Result<PolicySet, String> {
     let sources = [own("library")].into_iter().chain(more.iter().cloned()).map(PolicySource::from);
     let framework = framework.map(|name| PolicySource::Framework(name.to_owned()));
@@ -344,7 +344,7 @@ fn controls_and_frameworks_choose_the_rules() {
     ];
     assert_eq!(names(&library(Some("exposed"), &[]).unwrap()), exposed);
     assert_eq!(names(&library(Some("exposed-framework"), &[]).unwrap()), exposed, "the name of its file");
-    // A control of one cloud is judged where a framework asks for it.
+    // A control for one cloud is evaluated if a framework contains it.
     let small = ["X-0002/replica-limit low Replicas", "X-0008/host-network medium Of one cloud"];
     assert_eq!(names(&library(Some("Small"), &[]).unwrap()), small);
     let unknown = library(Some("exposd"), &[]).unwrap_err();
@@ -358,7 +358,7 @@ fn controls_and_frameworks_choose_the_rules() {
 fn config_inputs_of_the_user_count_more_than_those_of_the_library() {
     let objects = read(&own("objects.yaml"));
     let messages = |more: &[PathBuf]| -> Vec<String> {
-        let findings = judged(&library(Some("small"), more).unwrap(), &objects);
+        let findings = evaluated(&library(Some("small"), more).unwrap(), &objects);
         let of_replicas = findings.iter().filter(|(_, finding)| &*finding.rule.name == "replica-limit");
         of_replicas.map(|(_, finding)| finding.message.to_string()).collect()
     };
@@ -379,7 +379,7 @@ fn config_inputs_of_the_user_count_more_than_those_of_the_library() {
 
 #[test]
 fn results_say_where_to_look_and_what_they_relate() {
-    let findings = judged(&library(None, &[]).unwrap(), &read(&own("objects.yaml")));
+    let findings = evaluated(&library(None, &[]).unwrap(), &read(&own("objects.yaml")));
     let mut shown: Vec<String> = findings
         .iter()
         .map(|(object, finding)| {
@@ -416,5 +416,5 @@ fn a_broken_rule_does_not_stop_the_others() {
     let refused: Vec<String> = policies.refused().map(|problem| problem.message.clone()).collect();
     assert_eq!(refused.len(), 3, "{refused:?}");
     let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
-    assert_eq!(rows(&judged(&policies, &[object])).len(), 1);
+    assert_eq!(rows(&evaluated(&policies, &[object])).len(), 1);
 }

@@ -1,5 +1,5 @@
-//! What policies mean: kaudit's answers to policies and objects, alone and beside those of the tools that define the
-//! dialects, `opa`, `conftest`, `gator` and Trivy's scanner.
+//! The meaning of policies: kaudit's results, alone and compared with the tools that define the dialects: `opa`,
+//! `conftest`, `gator` and Trivy's scanner.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -35,7 +35,7 @@ use kaudit::{
 };
 use serde_json::Value;
 
-/// Returns an object as a source would deliver it.
+/// Returns an object as delivered by a source.
 fn object(value: &Value) -> Object {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (group, version) = text("/apiVersion").split_once('/').map_or_else(

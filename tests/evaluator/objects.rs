@@ -1,10 +1,10 @@
-//! Objects to ask policies about: those of the example manifests, and altered ones.
+//! Objects to evaluate: those of the example manifests, and altered ones.
 
 use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
-/// Returns the objects of the example manifests, and Pods with more of what policies look at.
+/// Returns the objects of the example manifests, and Pods with more fields that policies read.
 pub(crate) fn objects() -> Vec<Value> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests");
     let mut files: Vec<_> = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -30,7 +30,7 @@ pub(crate) fn objects() -> Vec<Value> {
     objects
 }
 
-/// Takes a value away, adds one, or puts another in its place.
+/// Removes, adds or replaces a value.
 pub(crate) fn alter(value: &mut Value, random: &mut fastrand::Rng) {
     let other =
         [json!(null), json!(true), json!(false), json!("x"), json!(0), json!(1.5), json!([]), json!({}), json!([{}])];

@@ -1,4 +1,4 @@
-//! Paths: directories, single files, links, and whether a change is seen.
+//! Policy paths: directories, single files, links, and change detection.
 
 use std::{
     fs,
@@ -60,7 +60,7 @@ fn hidden_files_are_passed_over_and_the_digest_knows_names_and_contents() {
     assert_ne!(one, digest(&[("a.rego", DENY), ("data.yaml", "a: 1")]));
 }
 
-/// Lays out a directory as kubelet mounts a `ConfigMap`: `a.rego → ..data/a.rego`, `..data → ..2024_…`.
+/// Creates a directory like a mounted `ConfigMap`: `a.rego → ..data/a.rego`, `..data → ..2024_…`.
 #[cfg(unix)]
 fn config_map(root: &Path, version: &str, text: &str) {
     use std::os::unix::fs::symlink;
@@ -84,7 +84,7 @@ fn a_mounted_config_map_is_a_directory_and_its_swap_is_a_change() {
     let (before, first) = (fingerprint(&paths), PolicySet::load(&paths).unwrap());
     assert_eq!(first.rules(), 1);
     assert_eq!(before, fingerprint(&paths));
-    // Equal in length and time; only the link tells.
+    // Equal size and time; only the link differs.
     config_map(root.path(), "..2024_01_02", &DENY.replace('x', "y"));
     assert_ne!(before, fingerprint(&paths));
     assert_ne!(first.digest, PolicySet::load(&paths).unwrap().digest);
@@ -136,7 +136,7 @@ fn a_set_takes_the_place_of_another_unless_it_loses_a_file_that_worked() {
     write("b.rego", "package b\n\ndeny contains\n");
     let first = load();
     assert!(first.is_partial() && first.refused_files().len() == 1);
-    // What was refused before may still be.
+    // A file that was already refused may stay refused.
     write("a.rego", "package a\n\ndeny contains 2\n");
     assert!(load().after(&first).is_ok());
     write("c.rego", "package c\n\ndeny contains 3\n");
@@ -147,7 +147,7 @@ fn a_set_takes_the_place_of_another_unless_it_loses_a_file_that_worked() {
     write("b.rego", "package b\n\ndeny contains 1\n");
     let whole = load().after(&first).unwrap();
     assert!(!whole.is_partial());
-    // A new file that is refused keeps no other from joining.
+    // A new refused file does not prevent others from being added.
     write("d.rego", "package d\n\ndeny contains\n");
     write("e.rego", "package e\n\ndeny contains 5\n");
     let joined = load().after(&whole).unwrap();

@@ -1,6 +1,8 @@
-//! Verdicts shared between objects that look the same are those of each object: whatever policies do with its name.
+//! Verdicts shared between objects with the same sharing key equal those of each object, whatever policies do with its
+//! name.
 //!
-//! `KAUDIT_TEST_LIBRARY` names a folder of other people's templates to judge by, beside the policies of this repository.
+//! `KAUDIT_TEST_LIBRARY` sets a folder of further templates to evaluate, in addition to the policies of this
+//! repository.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -166,7 +168,7 @@ const ODD: &[(&str, &str)] = &[
     ),
 ];
 
-/// Modules that use the name of a token's volume in odd ways, and match elements of sets with patterns.
+/// Modules that use the name of a token's volume in odd ways, and match set elements with patterns.
 const TOKENS: &[(&str, &str)] = &[
     ("prints", "deny contains sprintf(\"%s\", [v.name]) if some v in input.spec.volumes"),
     ("lists", "deny contains sprintf(\"%v\", [[v.name | some v in input.spec.volumes]])"),
@@ -255,7 +257,7 @@ const TOKENS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A template whose rule is this, with two Constraints.
+/// Returns a template with this rule and two Constraints.
 fn template(kind: &str, rule: &str, matching: &str) -> String {
     let name = kind.to_lowercase();
     let rule = rule.replace('\n', "\n        ");
@@ -267,7 +269,7 @@ fn template(kind: &str, rule: &str, matching: &str) -> String {
     )
 }
 
-/// What templates do with the name, and what Constraints match.
+/// Rules that use the name, and the match of their Constraints.
 const TEMPLATES: &[(&str, &str, &str)] = &[
     (
         "Prints",
@@ -299,7 +301,7 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
     ("Wrong", "violation[{\"msg\": [input.review.name]}] { true }", "{}"),
 ];
 
-/// Loads policies twice: such that verdicts are shared, and not.
+/// Loads policies twice: with and without shared verdicts.
 fn both(path: &Path) -> Option<[Arc<PolicySet>; 2]> {
     let load = |share_verdicts| {
         let limits = Limits { share_verdicts, ..Limits::default() };
@@ -308,7 +310,7 @@ fn both(path: &Path) -> Option<[Arc<PolicySet>; 2]> {
     Some([load(true).ok()?, load(false).ok()?])
 }
 
-/// Evaluates an object as one of those with the same controller.
+/// Evaluates an object as a dependent of a common controller.
 fn judge(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, value: &Value) -> Verdict {
     let controller =
         Controller { group: "apps".into(), kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() };
@@ -317,7 +319,7 @@ fn judge(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, value: &Value) -> Verd
     evaluate_shared(&Job { object, previous: None, deleted: false, namespace: None, policies }, verdicts)
 }
 
-/// Changes what no shareable rule reads, for another object that looks the same.
+/// Changes fields that no shareable rule reads, for another object with the same sharing key.
 fn rename(value: &mut Value, random: &mut fastrand::Rng) {
     let names =
         ["web", "web", "high", "a", "m", "x", "web-0", "web-1", "system:web", "zz-9", "we\"b", "w eb", "", "%s"];
@@ -344,7 +346,7 @@ fn rename(value: &mut Value, random: &mut fastrand::Rng) {
     }
 }
 
-/// Gives each volume of a token another name, wherever it is mounted.
+/// Renames each token volume, wherever it is mounted.
 fn rename_token(value: &mut Value, name: &str) {
     match value {
         Value::String(text) if text.starts_with("kube-api-access-") => name.clone_into(text),
@@ -354,9 +356,9 @@ fn rename_token(value: &mut Value, name: &str) {
     }
 }
 
-/// Compares all that is said of objects that share, and of some that are altered. Returns hits and results.
+/// Compares the results of objects that share, and of some altered ones. Returns the numbers of hits and results.
 fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], rounds: usize) -> (usize, usize) {
-    let (mut hits, mut said) = (0, 0);
+    let (mut hits, mut results) = (0, 0);
     let mut random = fastrand::Rng::with_seed(7);
     let shared = SharedVerdicts::default();
     for original in objects {
@@ -377,22 +379,22 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], rounds: usize) -> (usi
             assert_eq!(by_others, own, "{one}");
             assert_eq!((verdicts[1].shared, verdicts[0].shared_differences.len()), (None, 0), "{one}");
             hits += usize::from(verdicts[0].shared == Some(Shared::Hit));
-            said += by_others.0.len();
+            results += by_others.0.len();
         }
     }
-    (hits, said)
+    (hits, results)
 }
 
 #[test]
 fn shared_verdicts_are_those_of_the_object() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let objects = objects();
-    // Too few of the examples can share.
+    // Few of the examples can share.
     for (path, least) in
         [("policies", 50), ("examples/policies", 0), ("examples/bench/policies", 50), ("examples/bench/templates", 50)]
     {
-        let (hits, said) = compare(&both(&root.join(path)).unwrap(), &objects, 40);
-        assert!(hits >= least && said > 100, "{path}: {hits} hits, {said} results");
+        let (hits, results) = compare(&both(&root.join(path)).unwrap(), &objects, 40);
+        assert!(hits >= least && results > 100, "{path}: {hits} hits, {results} results");
     }
     let Some(library) = std::env::var_os("KAUDIT_TEST_LIBRARY") else { return };
     let mut folders = vec![std::path::PathBuf::from(library)];
@@ -401,8 +403,8 @@ fn shared_verdicts_are_those_of_the_object() {
         let Some(sets) = both(&path).filter(|sets| sets[0].policies.iter().all(|policy| !policy.depends.clock)) else {
             continue;
         };
-        let (hits, said) = compare(&sets, &objects, 20);
-        eprintln!("{}: {hits} hits, {said} results", path.display());
+        let (hits, results) = compare(&sets, &objects, 20);
+        eprintln!("{}: {hits} hits, {results} results", path.display());
     }
 }
 
@@ -423,14 +425,14 @@ fn whatever_policies_do_with_a_name() {
     for (name, text) in &files {
         let one = folder(&[(name, text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
-        let (shared, said) = compare(&sets, &objects, 60);
-        assert!(said > 0, "{name} says nothing");
+        let (shared, results) = compare(&sets, &objects, 60);
+        assert!(results > 0, "{name} says nothing");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
     }
     assert!((15..40).contains(&hits), "{hits} of {} share", files.len());
     let all: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    // Most of these rules cannot share, so that they are judged together.
+    // Most of these rules cannot share, so they are evaluated together.
     compare(&both(folder(&all).path()).unwrap(), &objects, 60);
 }
 
@@ -452,8 +454,8 @@ fn whatever_policies_do_with_the_volume_of_a_token() {
         let text = format!("package odd.{name}_\n\n{rules}\n");
         let one = folder(&[("p.rego", &text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
-        let (shared, said) = compare(&sets, &objects, 60);
-        assert!(said > 0, "{name} says nothing");
+        let (shared, results) = compare(&sets, &objects, 60);
+        assert!(results > 0, "{name} says nothing");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
     }

@@ -1,7 +1,7 @@
-//! A comparison with Trivy's scanner: the same checks and objects, the same results.
+//! Compares kaudit with Trivy's scanner, with the same checks and objects.
 //!
-//! Asked are checks written for this, and the library that this version of the scanner comes with, about the library's own
-//! examples, the example manifests, and objects altered at random. `known.yaml` lists what is said otherwise, and why.
+//! The checks are those written for this test, and the library of this scanner version; the objects are the library's
+//! examples, the example manifests, and randomly altered objects. `known.yaml` lists known differences with reasons.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,20 +25,20 @@ use crate::{
     objects::{alter, objects},
 };
 
-/// How often each object is altered.
+/// Number of variants of each object.
 const ALTERATIONS: u64 = 8;
 
-/// Package, rule and message of what fails.
+/// Package, rule and message of each failure.
 type Failures = BTreeSet<[String; 3]>;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/trivy")
 }
 
-/// Returns what Trivy finds in each object; `data` are folders of data below that of the checks.
+/// Returns Trivy's results for each object; `data` are data folders below that of the checks.
 fn by_trivy(checks: &Path, data: &[&str], objects: &[Value]) -> Vec<Failures> {
     #[derive(Deserialize)]
-    struct Failure {
+    struct TrivyFailure {
         package: String,
         rule: String,
         message: String,
@@ -52,24 +52,24 @@ fn by_trivy(checks: &Path, data: &[&str], objects: &[Value]) -> Vec<Failures> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     writer.join().unwrap().unwrap();
-    let failures = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Vec<Failure>>();
+    let failures = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Vec<TrivyFailure>>();
     let each = failures.map(|failures| {
-        failures.unwrap().into_iter().map(|Failure { package, rule, message }| [package, rule, message]).collect()
+        failures.unwrap().into_iter().map(|TrivyFailure { package, rule, message }| [package, rule, message]).collect()
     });
     each.collect()
 }
 
-/// Returns what kaudit finds in each object; errors are among it.
+/// Returns kaudit's results for each object, including errors.
 fn by_kaudit(policies: &Arc<PolicySet>, objects: &[Value]) -> Vec<Failures> {
     let failure = |Finding { rule, message, outcome, .. }: &Finding| {
-        let said = if *outcome == Outcome::Fail { "" } else { "cannot be judged: " };
-        [rule.policy.to_string(), rule.name.to_string(), format!("{said}{message}")]
+        let prefix = if *outcome == Outcome::Fail { "" } else { "cannot be judged: " };
+        [rule.policy.to_string(), rule.name.to_string(), format!("{prefix}{message}")]
     };
     objects.iter().map(|value| judge(policies, object(value)).results.iter().map(failure).collect()).collect()
 }
 
-/// Leaves out the messages of rules in whose messages Trivy prints what it adds to each object, the places of its parts, or a
-/// number for a text, as its version of OPA does otherwise than the latest.
+/// Removes the messages of rules whose messages contain fields that Trivy adds to each object, locations, or a number
+/// instead of a text, as its OPA version differs from the latest.
 fn comparable(failures: &Failures, trivy: &Failures) -> Failures {
     let places = |[package, rule, message]: &[String; 3]| {
         (message.contains("__defsec_metadata") || message.contains("%!s(")).then(|| (package.clone(), rule.clone()))
@@ -82,14 +82,14 @@ fn comparable(failures: &Failures, trivy: &Failures) -> Failures {
     failures.iter().map(without).collect()
 }
 
-/// A difference that is meant.
+/// A known, intended difference.
 #[derive(Deserialize)]
-struct Known {
+struct KnownDifference {
     package: String,
     reason: String,
 }
 
-/// Returns the packages of which the two say different things, each with an example.
+/// Returns the packages with different results, each with an example.
 fn differences(checks: &Path, data: &[&str], objects: &[Value]) -> (BTreeMap<String, String>, usize) {
     let policies = Arc::new(PolicySet::load(&[checks.to_owned()]).unwrap_or_else(|why| panic!("{why}")));
     let (trivy, kaudit) = (by_trivy(checks, data, objects), by_kaudit(&policies, objects));
@@ -107,7 +107,7 @@ fn differences(checks: &Path, data: &[&str], objects: &[Value]) -> (BTreeMap<Str
     (differences, trivy.iter().map(BTreeSet::len).sum())
 }
 
-/// Alters everything but what makes an object one of its kind, and its names, which are always texts.
+/// Alters everything except kind and names, which are always strings.
 fn altered(objects: &[Value]) -> Vec<Value> {
     let mut all = objects.to_vec();
     for object in &mut all {
@@ -138,8 +138,8 @@ fn altered(objects: &[Value]) -> Vec<Value> {
     all
 }
 
-/// Takes away what Trivy reads as something else: an empty array is null to it, and an object has one field more, which shows
-/// where an array should be.
+/// Removes values that Trivy reads differently: an empty array becomes null, and an object has one more field, which is
+/// visible where an array is expected.
 fn without_unlike(value: &mut Value, original: &Value) {
     match value {
         Value::Array(items) if items.is_empty() => *value = Value::Null,
@@ -155,7 +155,7 @@ fn documents(text: &str) -> Vec<Value> {
     documents.into_iter().filter(|object| object["kind"].is_string() && object["metadata"].is_object()).collect()
 }
 
-/// Copies the modules of the library without their tests, which is what Trivy has of it, and returns its examples.
+/// Copies the modules of the library without their tests, as shipped with Trivy, and returns its examples.
 fn copy_library(from: &Path, to: &Path, examples: &mut Vec<Value>) {
     fs::create_dir_all(to).unwrap();
     let mut entries: Vec<_> = fs::read_dir(from).unwrap().map(|entry| entry.unwrap()).collect();
@@ -183,8 +183,8 @@ fn trivy_and_kaudit_judge_the_same_by_checks_of_every_form() {
     }
     let mut objects = objects();
     objects.extend(documents(&fs::read_to_string(folder().join("objects.yaml")).unwrap()));
-    let (differences, said) = differences(&folder().join("checks"), &["."], &altered(&objects));
-    assert!(said > 1_000, "only {said} results");
+    let (differences, results) = differences(&folder().join("checks"), &["."], &altered(&objects));
+    assert!(results > 1_000, "only {results} results");
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
@@ -201,10 +201,10 @@ fn trivy_and_kaudit_judge_the_same_by_the_library() {
         copy_library(&library.join(part), &copy.path().join(part), &mut objects);
     }
     objects.extend(documents(&fs::read_to_string(folder().join("objects.yaml")).unwrap()));
-    let (mut differences, said) = differences(copy.path(), &[], &altered(&objects));
-    assert!(said > 5_000, "only {said} results");
+    let (mut differences, results) = differences(copy.path(), &[], &altered(&objects));
+    assert!(results > 5_000, "only {results} results");
     let known = fs::read_to_string(folder().join("known.yaml")).unwrap();
-    for Known { package, reason } in serde_saphyr::from_str::<Vec<Known>>(&known).unwrap() {
+    for KnownDifference { package, reason } in serde_saphyr::from_str::<Vec<KnownDifference>>(&known).unwrap() {
         assert!(differences.remove(&package).is_some(), "{package} is judged as Trivy does, take it away: {reason}");
     }
     assert!(differences.is_empty(), "{differences:#?}");

@@ -1,4 +1,4 @@
-//! The real binary with each policy, with all of them, and with files that are none.
+//! Runs the real binary with each hostile policy, with all of them, and with files that are not policies.
 
 use std::{
     fs,
@@ -19,22 +19,22 @@ use crate::{
     text::{assert_harmless, assert_harmless_as, parsed},
 };
 
-/// Far above every limit; whoever needs longer hangs.
+/// Far above every limit; a longer run hangs.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// Denies the object that all others are judged beside.
+/// Denies the object that is checked with each hostile one.
 pub(crate) const GOOD: &str = "package good\n\ndeny contains \"good\" if input.metadata.labels.good == \"yes\"\n";
 pub(crate) const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: pod\n  namespace: shop\n  labels: {good: \"yes\"}\n  \
                               annotations: {pattern: \"((((a{100}){100}){100}){100})\"}\nspec:\n  containers: [{name: a, image: b}]\n";
 
-/// What a finished kaudit left behind.
+/// The result of a finished process.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Reads all that comes.
+/// Reads a pipe to its end.
 fn read(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -43,7 +43,7 @@ fn read(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String>
     })
 }
 
-/// Runs kaudit in a folder; nobody may hang, and nothing that a terminal obeys may come out.
+/// Runs kaudit in a folder; asserts that it does not hang or print terminal control characters.
 pub(crate) fn kaudit(folder: &Path, what: &str, arguments: &[&str]) -> Ended {
     let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_kaudit"))
@@ -75,7 +75,7 @@ pub(crate) fn kaudit(folder: &Path, what: &str, arguments: &[&str]) -> Ended {
     Ended { code: status.code(), stdout, stderr }
 }
 
-/// Judges everything in `objects` by everything in `policies`, and checks every format. Returns the results.
+/// Checks everything in `objects` with everything in `policies`, in every format. Returns the results.
 pub(crate) fn check(folder: &Path, what: &str) -> (Value, Ended) {
     let formats: Vec<String> =
         Format::value_variants().iter().map(|format| format!("-o={0}=out.{0}", format.name())).collect();
@@ -100,14 +100,14 @@ pub(crate) fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     folder
 }
 
-/// The results of one policy, or of all in a package below, as `outcome: message`.
+/// Returns the results of one policy, or of all in a package, as outcome and message.
 fn results<'a>(result: &'a Value, policy: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let entries = result["results"].as_array().unwrap().iter();
     let own = entries.filter(move |entry| entry["policy"] == policy);
     own.map(|entry| (entry["result"].as_str().unwrap(), entry["message"].as_str().unwrap()))
 }
 
-/// Returns what is wrong about what became of a policy, if something is.
+/// Returns an error if the outcome of a policy is not as expected.
 fn judge_alone(policy: &Policy) -> Result<(), String> {
     let file = format!("policies/{}.rego", policy.name);
     let folder = folder(&[
@@ -144,8 +144,8 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
             refused.is_empty() && own.iter().any(|(is, message)| is.starts_with(outcome) && message.contains(part))
         }
     };
-    let told: String = format!("refused {refused:?}, says {own:?}").chars().take(300).collect();
-    if fits { Ok(()) } else { Err(told) }
+    let problem: String = format!("refused {refused:?}, says {own:?}").chars().take(300).collect();
+    if fits { Ok(()) } else { Err(problem) }
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn all_policies_together_harm_nobody() {
     let folder = folder(&files);
     let (result, _) = check(folder.path(), "all");
     assert!(results(&result, "good").eq([("fail", "good")]));
-    // On a slow machine, rules run out of time, and only so many of their errors are listed.
+    // On a slow machine, rules run out of time, and only some of their errors are listed.
     let is_counted = |(_, message): (&str, &str)| message.ends_with("more results for this object are not listed");
     let is_listed = results(&result, "hostile.width").next().is_some();
     assert!(is_listed || results(&result, "kaudit").any(is_counted));
@@ -197,7 +197,7 @@ fn imports_in_a_circle_are_harmless() {
     let folder = folder(&[
         ("policies/a.rego", b"package a\n\nimport data.b\n\nx := b.y\n\ndeny contains \"a\" if x\n"),
         ("policies/b.rego", b"package b\n\nimport data.a\n\ny := a.x\n\ndeny contains \"b\" if y\n"),
-        // Each imports the other, and no rule needs itself.
+        // The modules import each other, but the rules are not recursive.
         ("policies/c.rego", b"package c\n\nimport data.d\n\nx := d.y\n\ndeny contains \"c\" if x\n"),
         ("policies/d.rego", b"package d\n\nimport data.c\n\ny := 1\n\ndeny contains \"d\" if c.x\n"),
         ("policies/good.rego", GOOD.as_bytes()),
@@ -234,7 +234,7 @@ fn what_looks_like_a_policy_file_and_is_none_harms_nobody() {
     symlink("/dev/full", policies.join("full.json")).unwrap();
     symlink(".", policies.join("loop")).unwrap();
     symlink("nowhere", policies.join("nowhere.rego")).unwrap();
-    // Nobody ever writes into it.
+    // There is no writer.
     assert!(Command::new("mkfifo").arg(policies.join("pipe.rego")).status().unwrap().success());
     let (result, _) = check(folder.path(), "files");
     assert!(results(&result, "good").eq([("fail", "good")]), "{result}");

@@ -20,7 +20,7 @@ use kaudit::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Expressions, mostly ones that parse; what they mean is nobody's business.
+/// Returns expressions that mostly parse; their meaning does not matter.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("input".to_owned()),
@@ -169,8 +169,8 @@ fn object(spec: &Value, metadata: &Value) -> Object {
     }
 }
 
-/// On a thread with as much stack as judges have.
-fn judged(files: &[(&str, &str)], objects: Vec<Object>) -> Vec<Vec<String>> {
+/// Evaluates on a thread with the stack size of worker threads.
+fn evaluated(files: &[(&str, &str)], objects: Vec<Object>) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
@@ -206,14 +206,14 @@ proptest! {
         let policy = format!("package hostile\n\n{}\n", rules.join("\n\n"));
         let lib = "package lib\n\nf(x) := x\n\ng := 1\n";
         let files = [("hostile.rego", policy.as_str()), ("lib.rego", lib), ("good.rego", GOOD)];
-        let verdicts = judged(&files, vec![object(&spec, &metadata), object(&json!({}), &json!({"name": "a"}))]);
+        let verdicts = evaluated(&files, vec![object(&spec, &metadata), object(&json!({}), &json!({"name": "a"}))]);
         prop_assert_eq!(verdicts, vec![vec!["good".to_owned()]; 2], "{}", policy);
     }
 
-    /// Nothing of it need be Rego.
+    /// The texts need not be Rego.
     #[test]
     fn generated_texts_harm_nobody(text in any::<String>(), bytes in "[ -~\\n]{0,200}") {
         let policies = [("a.rego", text.as_str()), ("b.rego", &bytes), ("good.rego", GOOD)];
-        prop_assert_eq!(judged(&policies, vec![object(&json!({}), &json!({"name": "a"}))]), vec![vec!["good".to_owned()]]);
+        prop_assert_eq!(evaluated(&policies, vec![object(&json!({}), &json!({"name": "a"}))]), vec![vec!["good".to_owned()]]);
     }
 }

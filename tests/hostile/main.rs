@@ -1,5 +1,5 @@
-//! Policies and objects that want to do harm: nothing of them crashes or hangs kaudit, or gets out unescaped, and all
-//! others are judged as if they were not there.
+//! Hostile policies and objects: none of them crashes or hangs kaudit or gets into the output unescaped, and all others
+//! are evaluated as if they did not exist.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 

@@ -1,5 +1,5 @@
-//! Policies and objects that would take all memory or all time, under the memory limit of the chart: each ends as a result,
-//! and the rules beside it are evaluated.
+//! Policies and objects that would use all memory or time, under the memory limit of the chart: each ends as a result,
+//! and the other rules are evaluated.
 
 use std::{
     fmt::Write as _,
@@ -12,13 +12,13 @@ use std::{
 
 use super::container::{CHART_LIMIT, Container};
 
-/// What a run may take where there is no container, in KiB: nothing but time bounds what regorus makes there.
+/// Maximum memory of a run without a container, in KiB: only time limits what regorus allocates there.
 const MOST_MEMORY: u64 = 2 << 20;
 
-/// Far more than the time limit of all evaluations of one object.
+/// Far above the time limit of all evaluations of one object.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Returns a container with the memory limit of the chart; `None` where this process may not create one.
+/// Returns a container with the memory limit of the chart; `None` if this process may not create one.
 fn chart_container() -> Option<Container> {
     let container = Container::new(CHART_LIMIT);
     if let Err(error) = &container {
@@ -33,7 +33,7 @@ fn kaudit(container: Option<&Container>) -> Command {
     container.map_or_else(|| Command::new(program), |container| container.command(program))
 }
 
-/// Waits for a process; returns the most memory that it was seen to have, in KiB.
+/// Waits for a process; returns its peak memory, in KiB.
 fn peak(child: &mut Child) -> u64 {
     let (began, mut peak) = (Instant::now(), 0);
     while child.try_wait().unwrap().is_none() {
@@ -50,7 +50,7 @@ fn peak(child: &mut Child) -> u64 {
 
 /// A finished run.
 struct LimitedRun {
-    /// `None` if a signal ended it, as the kernel does at the memory limit.
+    /// `None` if a signal ended it, for example at the memory limit.
     code: Option<i32>,
     peak_kib: u64,
     output: String,
@@ -74,11 +74,11 @@ fn check(policy: &Path, manifest: &Path, format: &str) -> LimitedRun {
     LimitedRun { code, peak_kib, output: fs::read_to_string(out.path()).unwrap() }
 }
 
-/// Returns what is wrong with the run of a policy.
+/// Returns an error if the run of a policy is not as expected.
 fn fault(policy: &Path, manifest: &Path) -> Option<String> {
     let LimitedRun { code, peak_kib, output } = check(policy, manifest, "json");
     let has = |text: &str| output.contains(text);
-    // On a slow machine the time for the whole object may be over; the rule left is named then.
+    // On a slow machine the time limit of the whole object may be exceeded; then the remaining rule is named.
     let others = has("still judged") || has("not evaluated: the rules before it");
     let name = policy.file_name().unwrap().to_string_lossy();
     let is_right = code.is_some() && has("\"error\"") && others && peak_kib < MOST_MEMORY;
@@ -98,7 +98,7 @@ fn hostile_policies_end_as_errors_and_leave_the_others_alone() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Returns three Deployments with so many containers.
+/// Returns three Deployments with this many containers.
 fn large_deployments(containers: usize) -> String {
     let containers: Vec<String> =
         (0..containers).map(|number| format!(r#"{{"name":"c{number}","image":"x"}}"#)).collect();
@@ -119,7 +119,7 @@ fn large_deployments(containers: usize) -> String {
 fn objects_with_very_many_violations_are_listed_in_part() {
     let root = tempfile::tempdir().unwrap();
     let manifest = root.path().join("big.json");
-    // An optimised build takes 10,000 containers as quickly.
+    // An optimized build handles 10,000 containers in the same time.
     let text = large_deployments(2_000);
     fs::write(&manifest, text).unwrap();
     for format in ["json", "openreport", "text", "html"] {

@@ -1,8 +1,8 @@
-//! Objects: each beside one that is in order, which is judged whatever stands beside it.
+//! Hostile objects, each together with a valid one, which must be evaluated in any case.
 
 use crate::corpus::{GOOD, POD, check, folder};
 
-/// Looks at everything.
+/// Reads everything.
 const ALL: &str = r#"package looks
 
 deny contains sprintf("%v %v", [path, value]) if {
@@ -29,8 +29,7 @@ fn named(name: &str) -> String {
     )
 }
 
-/// All of them, by the name of their file. Those that can be judged have a result or an error of their own; all others
-/// are named.
+/// Returns all of them, by file name. Valid objects have a result or an error of their own; all others are named.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     let escapes = r"\u001b[2J\u001b]0;title\u0007\u009b31m\u202e\u2066\u0000\r\n::error::x\n##[command]y";
     let texts = vec![
@@ -99,7 +98,7 @@ fn each_object_harms_nobody_but_itself() {
         let (result, ended) = check(folder.path(), name);
         let good = |entry: &&serde_json::Value| entry["policy"] == "good" && entry["resource"]["name"] == "pod";
         assert_eq!(result["results"].as_array().unwrap().iter().filter(good).count(), 1, "{name}: {}", ended.stderr);
-        // Judged, or named as not judged.
+        // Evaluated, or named as not evaluated.
         let own = result["results"].as_array().unwrap().iter().any(|entry| entry["resource"]["name"] != "pod");
         assert!(own || result["complete"] == false || name == "documents.yaml", "{name}: {result}");
     }

@@ -1,23 +1,23 @@
-//! The policies, each with what becomes of it: a part of the problem, or of the result for the object `pod`.
+//! The hostile policies, each with its expected outcome: a part of the problem, or of the result for the object `pod`.
 
 use std::fmt::Write as _;
 
-/// What becomes of a policy.
+/// The expected outcome of a policy.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// Its file is refused, with this in the problem.
+    /// Its file is refused, with this text in the problem.
     Refused(&'static str),
-    /// It judges; the results are those of this outcome, with this in the message.
+    /// It is evaluated; the results have this outcome and contain this text.
     Says(&'static str, &'static str),
-    /// It ends with an error: it took too long or made too much, whichever comes first.
+    /// It ends with an error: it exceeds the limit of time or size, whichever comes first.
     Limited,
-    /// It judges and has nothing to say.
+    /// It is evaluated without results.
     Silent,
 }
 
 use Fate::{Limited, Refused, Says, Silent};
 
-/// A policy of the package `hostile`, with imports where it needs them.
+/// A policy of the package `hostile`, with the necessary imports.
 pub(crate) struct Policy {
     pub(crate) name: &'static str,
     pub(crate) text: String,
@@ -28,12 +28,12 @@ fn nested(open: &str, inner: &str, close: &str, depth: usize) -> String {
     format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
 }
 
-/// `deny` with a value in its message.
+/// Returns a `deny` rule with a value in its message.
 fn deny(value: &str) -> String {
     format!("deny contains sprintf(\"%v\", [x]) if x := {value}\n")
 }
 
-/// A function that makes its argument twice as large, thirty times.
+/// Returns a function that doubles its argument, applied `times` times.
 fn doubled(twice: &str, first: &str, times: usize) -> String {
     let value = (0..times).fold(first.to_owned(), |inner, _| format!("f({inner})"));
     format!("f(x) := {twice}\n\ndeny contains sprintf(\"%v\", [x]) if x := {value}\n")
@@ -46,7 +46,7 @@ fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     })
 }
 
-/// All of them.
+/// Returns all of them.
 pub(crate) fn all() -> Vec<Policy> {
     let listed = [deep(), recursive(), endless(), builtins(), outputs(), clashes(), shapes()];
     let policy = |(name, body, fate): (&'static str, String, Fate)| Policy {
@@ -93,7 +93,7 @@ fn deep() -> Listed {
     ]
 }
 
-/// Puts two texts together.
+/// Concatenates two texts.
 trait Add {
     fn add(self, more: &str) -> String;
 }
@@ -295,7 +295,7 @@ fn clashes() -> Listed {
 
 fn shapes() -> Listed {
     vec![
-        // The evaluator's parser takes it, and fails later.
+        // The evaluator's parser accepts it, and fails later.
         (
             "half_read",
             "deny contains \"x\" if {\n\t-8[{1: 2}]\n\tnot {1 | some x in {1}; x}\n\tindexof(x, 1)\n}\n".into(),

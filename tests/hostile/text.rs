@@ -1,4 +1,5 @@
-//! What must not get out: the characters that a terminal or a reader of logs obeys, and markup that a browser obeys.
+//! Text that must be escaped: characters that a terminal or a log viewer interprets, and markup that a browser
+//! interprets.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use kaudit::{
 };
 use proptest::prelude::*;
 
-/// Whether a terminal, an editor or a web page would obey a character instead of showing it.
+/// Whether a terminal, an editor or a web page would interpret a character instead of showing it.
 fn is_obeyed(c: char) -> bool {
     let directional =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && c != '\n') || directional || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// Checks what any reader sees of a text.
+/// Asserts that a text is harmless for every kind of reader.
 pub(crate) fn assert_harmless(what: &str, text: &str) {
     if let Some(at) = text.find(is_obeyed) {
         let from = text.floor_char_boundary(at.saturating_sub(200));
@@ -29,7 +30,7 @@ pub(crate) fn assert_harmless(what: &str, text: &str) {
         panic!("{what}: {:?} in {:?}", text[at..].chars().next().unwrap(), &text[from..to]);
     }
     for line in text.lines().map(str::trim_start) {
-        // `-o github` is made of commands; what follows a message must not be one more.
+        // `-o github` consists of commands; a message must not add another one.
         let command = line.strip_prefix("::").and_then(|rest| rest.split([' ', ':']).next());
         let own =
             what.ends_with("github") && command.is_some_and(|word| ["error", "warning", "notice"].contains(&word));
@@ -41,12 +42,12 @@ pub(crate) fn assert_harmless(what: &str, text: &str) {
     }
 }
 
-/// Reads JSON as every other parser does: to this one a key of its own means something.
+/// Parses JSON like other parsers: serde_json interprets one special key.
 pub(crate) fn parsed(json: &str) -> serde_json::Value {
     serde_json::from_str(&json.replace("$serde_json::private::", "private:")).unwrap()
 }
 
-/// Checks what a format writes: as any text, and as what it is.
+/// Asserts that the output of a format is harmless as text, and in its own format.
 pub(crate) fn assert_harmless_as(format: Format, what: &str, text: &str) {
     assert_harmless(&format!("{what}: {}", format.name()), text);
     let markup: &[&str] = match format {
@@ -156,7 +157,7 @@ proptest! {
             render(*format, &result, &RenderOptions { color, width, ..RenderOptions::default() }, &mut out).unwrap();
             let mut out = String::from_utf8(out).unwrap();
             if color && *format == Format::Text {
-                // kaudit's own colours. A runner reads them as text, so what follows one does not begin a line.
+                // kaudit's own colours. Runners treat them as text, so text after them does not start a line.
                 for code in ["0", "1", "2", "31", "32", "33", "35"] {
                     out = out.replace(&format!("\u{1b}[{code}m"), "~");
                 }

@@ -1,13 +1,13 @@
-//! Files of manifests in all the ways that YAML and JSON can be written, sound ones and broken ones.
+//! Generates manifest files with all features of YAML and JSON, valid and invalid.
 
 use std::fmt::Write as _;
 
 use fastrand::Rng;
 
-/// Plain texts that mean something, or nearly do, one a line.
+/// Plain scalars with a special meaning, or nearly, one per line.
 const PLAIN: &str = include_str!("plain.txt");
 
-/// Texts for quotes, escaped as in double quotes.
+/// Texts for quoted scalars, escaped as in double quotes.
 const QUOTED: &[&str] = &[
     "",
     " ",
@@ -60,7 +60,7 @@ const TAGS: &[&str] = &[
     "!a!b",
 ];
 
-/// What mutations put in.
+/// Text inserted by mutations.
 const PIECES: &[&str] = &[
     ":", ": ", " #", "#", "-", "- ", "--", "'", "\"", "''", "|", "|-", "|+", "|2", ">", ">-", ">+1", "{", "}", "[",
     "]", ", ", ",", "&a ", "*a", "*a ", "!", "!!str ", "!!int ", "%", "@", "`", "\n", "\n\n", "\n ", " ", "  ", "\t",
@@ -68,9 +68,9 @@ const PIECES: &[&str] = &[
     "\n---\n", "\n...\n", "\r\n", "\r", "\u{feff}", "\u{85}",
 ];
 
-/// Makes one file.
+/// Generates one file.
 pub(crate) fn file(rng: &mut Rng) -> String {
-    let mut writer = Writer { rng, out: String::new(), anchors: 0 };
+    let mut writer = ManifestWriter { rng, out: String::new(), anchors: 0 };
     writer.file();
     let (rng, mut text) = (writer.rng, writer.out);
     if rng.u8(..10) < 3 {
@@ -80,7 +80,7 @@ pub(crate) fn file(rng: &mut Rng) -> String {
     }
     match rng.u8(..20) {
         0 | 1 => text = text.replace("\r\n", "\n").replace('\n', "\r\n"),
-        // Not before several values of JSON, of which kubectl then reads the first.
+        // Not before several JSON values, of which kubectl then reads only the first.
         2 if !text.starts_with('{') => text.insert(0, '\u{feff}'),
         3 => drop(text.pop()),
         _ => {}
@@ -88,7 +88,7 @@ pub(crate) fn file(rng: &mut Rng) -> String {
     text
 }
 
-/// Damages a text in one place.
+/// Mutates a text in one place.
 fn mutate(rng: &mut Rng, text: &mut String) {
     let mut at = rng.usize(..=text.len());
     while !text.is_char_boundary(at) {
@@ -101,14 +101,14 @@ fn mutate(rng: &mut Rng, text: &mut String) {
     }
 }
 
-struct Writer<'r> {
+struct ManifestWriter<'r> {
     rng: &'r mut Rng,
     out: String,
-    /// Anchors of this document so far.
+    /// Number of anchors of this document so far.
     anchors: usize,
 }
 
-impl Writer<'_> {
+impl ManifestWriter<'_> {
     fn one_in(&mut self, many: u8) -> bool {
         self.rng.u8(..many) == 0
     }
@@ -158,7 +158,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes an object as JSON, with what Go's reader of JSON takes.
+    /// Writes an object as JSON, with variations that Go's JSON decoder accepts.
     fn json(&mut self, number: usize) {
         let odd = self.pick(&[
             "1",
@@ -253,7 +253,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the value of a key in a column, from behind the colon to behind the line break.
+    /// Writes the value of a key in a column, from after the colon to after the line break.
     fn value(&mut self, column: usize, depth: usize) {
         if self.one_in(12) {
             self.anchors += 1;
@@ -314,7 +314,7 @@ impl Writer<'_> {
         for _ in 0..self.rng.usize(1..4) {
             let _ = write!(self.out, "{:column$}-", "");
             if self.one_in(3) {
-                // A mapping that begins behind the dash.
+                // A mapping that starts after the dash.
                 let key = self.key();
                 let _ = write!(self.out, " {key}:");
                 self.value(column + 2, depth.saturating_sub(1));
@@ -332,13 +332,14 @@ impl Writer<'_> {
             2 => (0..self.rng.usize(1..9))
                 .map(|_| char::from(*self.rng.choice(b"0123456789eE+-_.xob").unwrap()))
                 .collect(),
-            // Longer than kubectl's buffer, and not so long that kaudit cuts the details of a result, by which files are compared.
+            // Longer than kubectl's buffer, but short enough that kaudit does not cut the details of a result, which
+            // are compared.
             3 if self.one_in(20) => "long ".repeat(self.rng.usize(300..1_100)) + "end",
             _ => self.pick(&PLAIN.lines().collect::<Vec<_>>()).to_owned(),
         }
     }
 
-    /// Returns a quoted text, sometimes over several lines.
+    /// Returns a quoted scalar, sometimes over several lines.
     fn quoted(&mut self, column: usize) -> String {
         let between = |writer: &mut Self| {
             if !writer.one_in(4) {
@@ -368,7 +369,7 @@ impl Writer<'_> {
         format!("'{text}'")
     }
 
-    /// Writes a plain text over several lines.
+    /// Writes a plain scalar over several lines.
     fn folded_plain(&mut self, column: usize) {
         let first = self.plain();
         let _ = writeln!(self.out, " {first}");
@@ -379,7 +380,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a text after `|` or `>`.
+    /// Writes a block scalar after `|` or `>`.
     fn block_text(&mut self, column: usize) {
         let indent = self.rng.usize(1..4);
         let style = self.pick(&["|", "|", ">"]);

@@ -1,7 +1,7 @@
-//! Manifests mean to kaudit what they mean to kubectl: generated files are read by both, value by value, and so is what
-//! they refuse.
+//! kaudit parses manifests like kubectl: generated files are read by both and compared value by value, including
+//! errors.
 //!
-//! `KAUDIT_TEST_FILES` makes a longer run of other files, whose seed is printed when they differ; `KAUDIT_TEST_SEED` repeats
+//! `KAUDIT_TEST_FILES` makes a longer run with other files, and prints the seed on failure; `KAUDIT_TEST_SEED` repeats
 //! one. Known differences are in `exceptions.yaml`, which may only shrink.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
@@ -16,12 +16,12 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Files in the short form.
+/// Number of files in the short version.
 const FILES: usize = 4_000;
-/// Reports whatever object it is given.
+/// Reports every object.
 const POLICY: &str = "package echo\n\ndeny contains {\"msg\": \"read\", \"details\": {\"object\": input}}\n";
 
-/// What is in a file, as kubectl reads it.
+/// The content of a file, as parsed by kubectl.
 #[derive(Deserialize)]
 struct Theirs {
     name: String,
@@ -30,26 +30,26 @@ struct Theirs {
     refused: String,
 }
 
-/// What is in a file, as kaudit reads it.
+/// The content of a file, as parsed by kaudit.
 #[derive(Default)]
 struct Ours {
     objects: Vec<Value>,
     refused: Vec<String>,
 }
 
-/// A difference that is meant, or that cannot be mended here.
+/// A difference that is intended, or that cannot be fixed here.
 #[derive(Deserialize)]
-struct Exception {
+struct ManifestException {
     reason: String,
-    /// A file that is read differently for this reason.
+    /// An example of a file with this difference.
     example: String,
-    /// How the difference is described, from the beginning.
+    /// The start of the difference's description.
     #[serde(default)]
     what: String,
-    /// A regular expression for what kubectl says of such files.
+    /// A regular expression for kubectl's error.
     #[serde(default)]
     kubectl: Option<String>,
-    /// The same for what kaudit says.
+    /// The same for kaudit's error.
     #[serde(default)]
     kaudit: Option<String>,
     /// The same for the file itself.
@@ -57,7 +57,7 @@ struct Exception {
     text: Option<String>,
 }
 
-impl Exception {
+impl ManifestException {
     fn all() -> Vec<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/exceptions.yaml");
         serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -76,10 +76,10 @@ impl Exception {
     }
 }
 
-/// How often kubectl is asked again for a file that it reads differently.
+/// Number of retries with kubectl for a file that it parses differently.
 const ASKED_AGAIN: usize = 20;
 
-/// A file that the two read differently.
+/// A file that the two parse differently.
 struct Difference {
     text: String,
     theirs: Theirs,
@@ -104,7 +104,7 @@ impl Difference {
     }
 }
 
-/// Reads files with both, and returns those that differ.
+/// Parses files with both, and returns those that differ.
 fn differences(files: &[String]) -> Vec<Difference> {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("files");
@@ -126,8 +126,8 @@ fn differences(files: &[String]) -> Vec<Difference> {
     found
 }
 
-/// Whether a file is read differently however often kubectl is asked: of two keys that become the same text, such as `1` and
-/// `"1"`, it takes either, as Go's maps are in no order.
+/// Whether a file always differs: of two keys that become the same string, such as `1` and `"1"`, kubectl takes either,
+/// as Go's maps are unordered.
 fn always_differs(found: &Difference) -> bool {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("f000000.yaml"), &found.text).unwrap();
@@ -135,23 +135,23 @@ fn always_differs(found: &Difference) -> bool {
     (0..ASKED_AGAIN).all(|_| differs())
 }
 
-/// Returns what kubectl reads in a folder.
+/// Returns kubectl's content of the files in a folder.
 fn by_kubectl(folder: &Path) -> Vec<Theirs> {
     let read = Command::new(tool(Tool::KubectlRead).unwrap()).arg(folder).output().unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     String::from_utf8(read.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Files that kaudit reads at once: it names a few of the documents that it cannot read, so there must be few files.
+/// Number of files per kaudit run: it names only a few of the documents that it cannot read.
 const FILES_OF_A_RUN: usize = 20;
 
-/// A file beside the others, as kaudit fails if it can read none.
+/// An additional valid file, because kaudit fails if it can read none.
 const READABLE: (&str, &str) = ("readable.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: readable}}");
 
-/// How the message ends that counts the documents that it does not name.
+/// The end of the message that counts the documents without names.
 const NOT_NAMED: &str = " others could not be read";
 
-/// Returns what kaudit reads of the files in `root/files`, by file.
+/// Returns kaudit's content of the files in `root/files`, by file.
 fn by_kaudit(root: &Path, names: &[String]) -> BTreeMap<String, Ours> {
     fs::create_dir(root.join("policies")).unwrap();
     fs::write(root.join("policies/echo.rego"), POLICY).unwrap();
@@ -159,7 +159,7 @@ fn by_kaudit(root: &Path, names: &[String]) -> BTreeMap<String, Ours> {
     names.chunks(FILES_OF_A_RUN).flat_map(|names| read_by_kaudit(root, names)).collect()
 }
 
-/// Returns what kaudit reads of files, in halves if it does not name all that it cannot read.
+/// Returns kaudit's content of files; splits them if it does not name all unreadable documents.
 fn read_by_kaudit(root: &Path, names: &[String]) -> BTreeMap<String, Ours> {
     let run = Command::new(env!("CARGO_BIN_EXE_kaudit"))
         .env_clear()
@@ -197,17 +197,17 @@ fn read_by_kaudit(root: &Path, names: &[String]) -> BTreeMap<String, Ours> {
     files
 }
 
-/// What the details of a result may have, in bytes of JSON, with some room for what is beside the object.
+/// Maximum size of a result's details, in bytes of JSON, minus a margin for what surrounds the object.
 const DETAILS_BYTES: usize = 16_000;
 
-/// Returns what differs, if something does. What kubectl refuses kaudit refuses, and all before it is the same; kaudit goes
-/// on behind it.
+/// Returns the difference, if any. kaudit must refuse what kubectl refuses, and read the same before it; kaudit
+/// continues after it.
 fn difference(theirs: &Theirs, ours: &Ours) -> Option<String> {
     let (objects, odd): (Vec<_>, Vec<_>) = theirs.objects.iter().partition(|object| is_object(object));
     let refused = !theirs.refused.is_empty() || !theirs.odd.is_empty() || !odd.is_empty();
     let mut more = ours.objects.clone();
     for object in objects {
-        // The details of a result, which hold the object here, are cut where they are longer.
+        // The details of a result, which contain the object here, are cut if they are longer.
         let is_cut = object.to_string().len() > DETAILS_BYTES;
         match more.iter().position(|one| same(one, object) || is_cut && one["metadata"] == object["metadata"]) {
             Some(at) => drop(more.remove(at)),
@@ -224,13 +224,13 @@ fn difference(theirs: &Theirs, ours: &Ours) -> Option<String> {
     }
 }
 
-/// Whether kaudit takes something for an object that has been found well-formed.
+/// Whether kaudit accepts a well-formed value as an object.
 fn is_object(value: &Value) -> bool {
     let texts = ["/apiVersion", "/kind", "/metadata/name"];
     texts.iter().all(|path| value.pointer(path).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty())))
 }
 
-/// Whether two values are equal; numbers by their size.
+/// Whether two values are equal; numbers are compared by value.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
@@ -253,12 +253,13 @@ fn generated_manifests_are_read_as_by_kubectl() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let longer = number("KAUDIT_TEST_FILES").map(|count| usize::try_from(count).unwrap());
     let count = longer.unwrap_or(FILES);
-    // The short form is the same each time: of some hundred thousand damaged files one differs for a reason of its own.
+    // The short version always uses the same seed: of some hundred thousand mutated files, one differs for a unique
+    // reason.
     let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| longer.map_or(1, |_| fastrand::u64(..)));
     let mut rng = Rng::with_seed(seed);
-    let exceptions = Exception::all();
+    let exceptions = ManifestException::all();
     let mut unknown = Vec::new();
-    // A result of all files at once would be held in memory.
+    // The result of all files at once would be kept in memory.
     for batch in (0..count).step_by(FILES) {
         let files: Vec<String> = (batch..count.min(batch + FILES)).map(|_| generator::file(&mut rng)).collect();
         let found = differences(&files);
@@ -280,10 +281,10 @@ fn every_exception_is_still_one() {
     if !require_tool(Tool::KubectlRead) {
         return;
     }
-    let exceptions = Exception::all();
+    let exceptions = ManifestException::all();
     let examples: Vec<String> = exceptions.iter().map(|exception| exception.example.clone()).collect();
     let found = differences(&examples);
-    for Exception { reason, example, .. } in &exceptions {
+    for ManifestException { reason, example, .. } in &exceptions {
         assert!(found.iter().any(|one| one.text == *example), "read as by kubectl now: remove {reason:?}");
     }
 }

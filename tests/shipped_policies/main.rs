@@ -1,5 +1,5 @@
-//! The shipped policies: their own tests, what they say of themselves, and what they find in the example manifests,
-//! by the real `opa` and by kaudit.
+//! The shipped policies: their own tests, their annotations, and their results for the example manifests, by the real
+//! `opa` and by kaudit.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 mod mutants;
 
-/// Runs a program from the root, as the documentation does; returns its standard output if it succeeds with `codes`.
+/// Runs a program from the root, as documented; returns its standard output if the exit code is one of `codes`.
 fn run(program: &Path, arguments: &[&str], codes: &[i32]) -> String {
     let output =
         Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().output().unwrap();
@@ -27,7 +27,7 @@ fn run(program: &Path, arguments: &[&str], codes: &[i32]) -> String {
     stdout
 }
 
-/// Loads the library; what it has to say about it fails.
+/// Loads the library; panics on problems.
 fn library() -> PolicySet {
     let set = PolicySet::load(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("policies")]).unwrap();
     assert!(set.problems.is_empty(), "{:?}", set.problems);
@@ -62,7 +62,7 @@ fn every_rule_says_what_it_is() {
         assert!(package.info.title.is_some() && package.description.is_some(), "package {}", policy.name);
         for rule in &policy.rules {
             let (metadata, name) = (&rule.metadata, format!("{}/{}", policy.name, rule.name));
-            // What a rule does not say it has from its package.
+            // Rules inherit missing annotations from their package.
             assert!(metadata.info.title.is_some() && metadata.info.title != package.info.title, "title of {name}");
             assert!(
                 metadata.description.is_some() && metadata.description != package.description,
@@ -92,7 +92,7 @@ fn the_readme_lists_every_rule() {
     let mut package = "";
     for row in readme.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        // Other tables have other columns.
+        // Skip other tables.
         let [id, name, severity, what] = cells[..] else { continue };
         if let Some(name) = name.strip_prefix("**").and_then(|name| name.strip_suffix("**")) {
             package = name;
@@ -107,7 +107,7 @@ fn the_readme_lists_every_rule() {
 /// Results of one rule for one object: policy, rule, message, the severity if it is not the rule's, and details as JSON.
 type FoundResults = BTreeSet<(String, String, String, String, String)>;
 
-/// What kaudit finds in manifests, by object.
+/// Returns kaudit's results for manifests, by object.
 fn by_kaudit(set: &PolicySet, manifests: &Path) -> BTreeMap<String, FoundResults> {
     let severities = severities(set);
     let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit"));
@@ -133,7 +133,7 @@ fn severities(set: &PolicySet) -> BTreeMap<(String, String), String> {
     rules(set).map(|(policy, rule)| ((policy.to_owned(), rule.name.to_string()), word(rule))).collect()
 }
 
-/// Returns what rules look up among objects, in Gatekeeper's layout.
+/// Returns the inventory of objects, in Gatekeeper's layout.
 fn inventory(objects: &[Value]) -> Value {
     let mut inventory = json!({});
     for object in objects {
@@ -148,12 +148,12 @@ fn inventory(objects: &[Value]) -> Value {
     json!({ "inventory": inventory })
 }
 
-/// What opa finds in objects, rule by rule.
+/// Returns opa's results for objects.
 fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, FoundResults> {
-    let asked: Vec<String> =
+    let queries: Vec<String> =
         rules(set).map(|(policy, rule)| format!("[\"{policy}\", \"{0}\", data.{policy}.{0}]", rule.name)).collect();
     let query =
-        format!("answers := [answer | some object in input; answer := [{}] with input as object]", asked.join(", "));
+        format!("answers := [answer | some object in input; answer := [{}] with input as object]", queries.join(", "));
     let inputs = tempfile::tempdir().unwrap();
     let input = inputs.path().join("objects.json");
     fs::write(&input, serde_json::to_vec(&objects).unwrap()).unwrap();
@@ -180,12 +180,12 @@ fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, FoundResults> 
     found
 }
 
-/// Where the example manifests are.
+/// Returns the folder of the example manifests.
 fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests")
 }
 
-/// The objects in the example manifests.
+/// Returns the objects of the example manifests.
 fn examples() -> Vec<Value> {
     let mut files: Vec<PathBuf> = fs::read_dir(manifests()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -193,7 +193,7 @@ fn examples() -> Vec<Value> {
     files.iter().flat_map(read).collect()
 }
 
-/// Kind, namespace and name.
+/// Returns kind, namespace and name.
 fn object_name(object: &Value) -> String {
     let parts = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
     parts.map(|part| part.as_str().unwrap_or_default()).join("/")

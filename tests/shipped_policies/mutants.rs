@@ -1,6 +1,6 @@
-//! Objects altered at random: opa and kaudit say the same of each, by every rule.
+//! Randomly altered objects: opa and kaudit have the same results for each, by every rule.
 //!
-//! The seed is printed when they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_OBJECTS` makes a longer one.
+//! The seed is printed on failure; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_OBJECTS` makes a longer one.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,19 +11,19 @@ use serde_json::{Map, Value, json};
 
 use crate::{FoundResults, by_kaudit, by_opa, examples, library, object_name, run};
 
-/// Objects in the short form.
+/// Number of objects in the short version.
 const OBJECTS: usize = 2_000;
-/// At most so many places of one object are altered.
+/// Maximum number of altered places per object.
 const ALTERATIONS: usize = 4;
 
-/// The pods that differ in one field from each other, of which only the parts are of use here.
+/// Pods that differ in one field, of which only the parts are used here.
 #[derive(Deserialize)]
 struct Pods {
     bases: Map<String, Value>,
     variations: Vec<Value>,
 }
 
-/// Objects that were written through API versions that go.
+/// Returns objects that were written through removed API versions.
 fn old() -> Value {
     let entry =
         |manager: &str, version: &str| json!({"manager": manager, "apiVersion": version, "operation": "Update"});
@@ -38,7 +38,7 @@ fn old() -> Value {
     ])
 }
 
-/// Objects that rules look up, in the namespace `n` or in none.
+/// Returns objects for lookups, in the namespace `n` or cluster-scoped.
 fn neighbours() -> Vec<Value> {
     let name = |name: &str| json!({"name": name, "namespace": "n"});
     let container = json!({"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"cpu": "1"}});
@@ -55,7 +55,7 @@ fn neighbours() -> Vec<Value> {
     neighbours.as_array().unwrap().clone()
 }
 
-/// Bindings to roles that allow everything, and a right to bind one.
+/// Returns bindings to roles that allow everything, and a right to bind one.
 fn bindings() -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io";
     let subjects = json!([
@@ -73,7 +73,7 @@ fn bindings() -> Vec<Value> {
     roles.into_iter().map(|(kind, name)| binding(kind, name)).chain([role]).collect()
 }
 
-/// What objects are made of: whole ones to begin with, and values to put anywhere.
+/// The material for objects: whole objects to start with, and values to insert.
 struct Stock {
     objects: Vec<Value>,
     values: Vec<Value>,
@@ -95,12 +95,12 @@ impl Stock {
         Self { objects, values }
     }
 
-    /// Returns an object that nobody has seen before, under a name of its own.
+    /// Returns a new random object with a unique name.
     fn object(&self, rng: &mut Rng, number: usize) -> Value {
         let mut object = rng.choice(&self.objects).unwrap().clone();
         for _ in 0..rng.usize(1..=ALTERATIONS) {
             let (key, field) = rng.choice(object.as_object_mut().unwrap().iter_mut()).unwrap();
-            // What an object is called and what it is stay, or it would not be judged at all.
+            // Name and kind stay, or the object would not be evaluated.
             if !["apiVersion", "kind"].contains(&key.as_str()) {
                 self.alter(field, rng);
             }
@@ -114,7 +114,7 @@ impl Stock {
         object
     }
 
-    /// Alters a value here or somewhere below.
+    /// Alters this value or one below it.
     fn alter(&self, value: &mut Value, rng: &mut Rng) {
         let deeper = rng.u8(..10) < 8;
         match value {
@@ -144,7 +144,7 @@ impl Stock {
     }
 }
 
-/// Collects a value and all that it is made of.
+/// Collects a value and all values in it.
 fn parts(value: &Value, into: &mut Vec<Value>) {
     into.push(value.clone());
     match value {
@@ -180,7 +180,7 @@ fn opa_finds_the_same_in_objects_altered_at_random() {
     let file = folder.path().join("objects.json");
     fs::write(&file, json!(objects).to_string()).unwrap();
     let set = library();
-    // What no API server accepts, such as a list that is none, is not evaluated.
+    // Objects that no API server accepts, for example with a wrong type for a list, are not evaluated.
     let read = read(&file);
     let objects: Vec<Value> = objects.into_iter().filter(|object| read.contains(&object_name(object))).collect();
     assert!(objects.len() > count / 2, "only {} of {count} are read, KAUDIT_TEST_SEED={seed}", objects.len());

@@ -1,6 +1,6 @@
 //! Runs a control plane until standard input ends, or Ctrl-C.
 //!
-//! `cargo run -p kaudit-controlplane --example serve`, then in another terminal what it prints.
+//! `cargo run -p kaudit-controlplane --example serve`, then in another terminal the printed commands.
 
 use std::io::{Write as _, stdin, stdout};
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! What the API server says it was asked.
+//! The audit log of the API server.
 //!
-//! The server writes a line before it answers, so that the record of an answered request is there.
+//! The server writes a line before it responds, so an answered request is always in the log.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::plane::ControlPlane;
 
-/// The policy: every finished request of everybody but the API server itself, without bodies.
+/// The audit policy: every finished request of all users but the API server itself, without bodies.
 pub(crate) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
@@ -25,40 +25,40 @@ pub(crate) const POLICY: &str = r#"{
 }
 "#;
 
-/// A request the API server has answered, or begun to answer if it is a watch.
+/// A request that the API server has answered, or a watch that it has started to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
     /// The id of the request, the same in all records of it.
     pub audit_id: String,
-    /// `ResponseStarted` for a watch that goes on, else `ResponseComplete`, or `Panic`.
+    /// `ResponseStarted` for a watch in progress, else `ResponseComplete`, or `Panic`.
     pub stage: String,
-    /// The verb as RBAC knows it: get, list, watch, create, patch and so on.
+    /// The RBAC verb: get, list, watch, create, patch and so on.
     pub verb: String,
-    /// The path and query that were asked for.
+    /// The path and query.
     pub request_uri: String,
-    /// Who asked.
+    /// The user.
     pub user: String,
-    /// How the client called itself.
+    /// The user agent of the client.
     pub user_agent: String,
-    /// The kind asked for, as in a URL; empty if it was no resource.
+    /// The resource, as in a URL; empty for non-resource requests.
     pub resource: String,
     /// The API group; empty for the core group.
     pub api_group: String,
-    /// The part of the object asked for, such as `status`; empty for the whole.
+    /// The subresource, for example `status`; empty for the whole object.
     pub subresource: String,
-    /// The namespace; empty for all of them and for objects that have none.
+    /// The namespace; empty for all and for cluster-scoped objects.
     pub namespace: String,
     /// The object's name; empty for lists.
     pub name: String,
-    /// The HTTP status, or 0 when there was none.
+    /// The HTTP status, or 0 if there was none.
     pub code: u16,
     /// When the request arrived.
     pub received: Timestamp,
-    /// When it was answered; of a watch, when the answer began.
+    /// When it was answered; for a watch, when the response started.
     pub answered: Timestamp,
 }
 
-/// A place in the audit log, to read on from.
+/// A position in the audit log to continue from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuditPosition(u64);
 
@@ -67,16 +67,16 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When the cluster is not ours, or the log cannot be read.
+    /// If the cluster is an existing one, or the log cannot be read.
     pub fn audit_log(&self) -> Result<Vec<AuditRecord>> {
         self.audit_log_since(AuditPosition::default())
     }
 
-    /// Returns the requests recorded after `position`; a watch that began before shows its end.
+    /// Returns the requests recorded after `position`; an earlier watch is included when it ends.
     ///
     /// # Errors
     ///
-    /// When the cluster is not ours, or the log cannot be read.
+    /// If the cluster is an existing one, or the log cannot be read.
     pub fn audit_log_since(&self, position: AuditPosition) -> Result<Vec<AuditRecord>> {
         let mut file = match File::open(&self.own()?.audit_log) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -88,15 +88,15 @@ impl ControlPlane {
         parse(&log)
     }
 
-    /// Returns the present end of the audit log.
+    /// Returns the current end of the audit log.
     ///
     /// # Errors
     ///
-    /// When the cluster is not ours, or the log cannot be read.
+    /// If the cluster is an existing one, or the log cannot be read.
     pub fn audit_position(&self) -> Result<AuditPosition> {
         match std::fs::read(&self.own()?.audit_log) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(AuditPosition(0)),
-            // Behind the last whole line: more of a partly written one may follow.
+            // After the last complete line: the rest of a partial one may follow.
             log => Ok(AuditPosition(whole_lines(&log?).len() as u64)),
         }
     }
@@ -110,9 +110,9 @@ fn parse(log: &[u8]) -> Result<Vec<AuditRecord>> {
     let mut records: Vec<AuditRecord> = Vec::new();
     let mut places = HashMap::new();
     for line in whole_lines(log).split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        // A server killed while it wrote leaves a piece that the next one's first line continues.
+        // A server killed during a write leaves a partial line, which the first line of the next one continues.
         let start = line.windows(START.len()).rposition(|part| part == START).unwrap_or_default();
-        let event: Event = serde_json::from_slice(&line[start..])
+        let event: AuditEvent = serde_json::from_slice(&line[start..])
             .with_context(|| format!("audit line {}", String::from_utf8_lossy(line)))?;
         let record = AuditRecord::from(event);
         if let Some(place) = places.get(&record.audit_id) {
@@ -126,12 +126,12 @@ fn parse(log: &[u8]) -> Result<Vec<AuditRecord>> {
     Ok(records)
 }
 
-/// How each line begins.
-const START: &[u8] = br#"{"kind":"Event","apiVersion":"audit.k8s.io/"#;
+/// The start of each line.
+const START: &[u8] = br#"{"kind":"AuditEvent","apiVersion":"audit.k8s.io/"#;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct AuditEvent {
     #[serde(rename = "auditID")]
     audit_id: String,
     stage: String,
@@ -171,8 +171,8 @@ struct ResponseStatus {
     code: u16,
 }
 
-impl From<Event> for AuditRecord {
-    fn from(event: Event) -> Self {
+impl From<AuditEvent> for AuditRecord {
+    fn from(event: AuditEvent) -> Self {
         Self {
             audit_id: event.audit_id,
             stage: event.stage,
@@ -198,7 +198,7 @@ mod tests {
 
     fn line(id: &str, stage: &str) -> String {
         format!(
-            r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}},"requestReceivedTimestamp":"2026-11-23T05:37:55.100000Z","stageTimestamp":"2026-11-23T05:37:{}.000000Z"}}"#,
+            r#"{{"kind":"AuditEvent","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}},"requestReceivedTimestamp":"2026-11-23T05:37:55.100000Z","stageTimestamp":"2026-11-23T05:37:{}.000000Z"}}"#,
             if stage == "ResponseComplete" { "59" } else { "56" }
         )
     }

@@ -13,7 +13,7 @@ pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// What a server on this machine needs for TLS, all as PEM.
+/// The TLS files of a server on this machine, as PEM.
 #[derive(Debug)]
 pub struct ServingCertificate {
     /// The authority to trust.
@@ -24,11 +24,11 @@ pub struct ServingCertificate {
     pub key: String,
 }
 
-/// Makes a certificate for a server on this machine, by an authority of its own.
+/// Creates a certificate for a server on this machine, with a new authority.
 ///
 /// # Errors
 ///
-/// When no key can be made.
+/// If no key can be generated.
 pub fn serving_certificate() -> Result<ServingCertificate> {
     let authority = Authority::new()?;
     let Identity { certificate, key } = authority.server()?;
@@ -72,7 +72,7 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, group);
         if let Some(group) = second_group {
-            // rcgen holds one value per attribute type: the same type by number counts as another.
+            // rcgen keeps one value per attribute type; the same type given by number counts as another.
             let organization = DnType::CustomDnType(vec![2, 5, 4, 10]);
             params.distinguished_name.push(organization, group);
         }

@@ -1,6 +1,6 @@
-//! What may happen to a control plane.
+//! Faults of a control plane.
 //!
-//! All of it fails for an existing cluster, and for a server that is not in the state it needs.
+//! All methods fail for an existing cluster, and for a server that is not in the required state.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,11 +13,11 @@ use tokio::time::sleep;
 
 use crate::{plane::ControlPlane, server::POLL};
 
-/// How long etcd may take for an answer.
+/// Timeout of a request to etcd.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ControlPlane {
-    /// Kills the API server without notice.
+    /// Kills the API server.
     pub fn kill_apiserver(&self) -> Result<()> {
         self.own()?.apiserver.kill()
     }
@@ -26,7 +26,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When it does not get ready, for example because etcd is away.
+    /// If it does not become ready, for example because etcd is down.
     pub async fn start_apiserver(&self) -> Result<()> {
         let own = self.own()?;
         own.apiserver.start()?;
@@ -38,12 +38,12 @@ impl ControlPlane {
         self.own()?.apiserver.signal("STOP")
     }
 
-    /// Lets a frozen API server go on.
+    /// Resumes a frozen API server.
     pub fn resume_apiserver(&self) -> Result<()> {
         self.own()?.apiserver.signal("CONT")
     }
 
-    /// Kills etcd without notice; what it has acknowledged stays.
+    /// Kills etcd; acknowledged writes are kept.
     pub fn kill_etcd(&self) -> Result<()> {
         self.own()?.etcd.kill()
     }
@@ -52,7 +52,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When it does not answer in time.
+    /// If it does not respond in time.
     pub async fn start_etcd(&self) -> Result<()> {
         let own = self.own()?;
         own.etcd.start()?;
@@ -71,18 +71,18 @@ impl ControlPlane {
         self.own()?.etcd.signal("STOP")
     }
 
-    /// Lets a frozen etcd go on.
+    /// Resumes a frozen etcd.
     pub fn resume_etcd(&self) -> Result<()> {
         self.own()?.etcd.signal("CONT")
     }
 
-    /// Makes etcd forget all but the present state, and returns the revision of that.
+    /// Compacts etcd to its current revision, and returns that.
     ///
-    /// The API server's own cache may still serve older versions, until it is started again.
+    /// The API server's cache may still serve older versions until it is restarted.
     ///
     /// # Errors
     ///
-    /// When etcd does not answer.
+    /// If etcd does not respond.
     pub async fn compact_etcd(&self) -> Result<i64> {
         let revision = self.etcd_revision().await?;
         let request = json!({"revision": revision.to_string(), "physical": true});
@@ -99,19 +99,19 @@ impl ControlPlane {
         revision.as_str().and_then(|text| text.parse().ok()).context("etcd tells no revision")
     }
 
-    /// Asks etcd over its JSON gateway.
+    /// Sends a request to etcd's JSON gateway.
     async fn ask_etcd(&self, path: &'static str, request: Value) -> Result<Value> {
         let address = self.own()?.etcd_address.clone();
         spawn_blocking(move || post(&address, path, &request.to_string())).await?
     }
 }
 
-/// Posts JSON over plain HTTP and returns the JSON that comes back.
+/// Posts JSON over plain HTTP and returns the JSON response.
 fn post(address: &str, path: &str, body: &str) -> Result<Value> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ETCD_TIMEOUT))?;
     let length = body.len();
-    // Version 1.0 has neither chunks nor connections that stay open.
+    // HTTP 1.0 has neither chunks nor persistent connections.
     write!(
         stream,
         "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"

@@ -1,4 +1,4 @@
-//! Builds the tools out of the Go modules in `tests/tools`, once per target folder.
+//! Builds the tools from the Go modules in `tests/tools`, once per target folder.
 //!
 //! The invariant: a folder with a stamp that matches holds every binary of its module. The stamp is
 //! removed before a build and written after it, both under a lock.
@@ -20,15 +20,15 @@ pub(crate) struct Module {
     /// The module path whose version names the build.
     main: &'static str,
     packages: &'static [Package],
-    /// Returns the linker flags that tell the binaries their version.
+    /// Returns the linker flags that set the version of the binaries.
     version_flags: fn(&str) -> String,
-    /// What is built, or left out.
+    /// Build tags.
     tags: &'static str,
-    /// What of Go has to be switched on.
+    /// The value of `GOEXPERIMENT`.
     experiment: &'static str,
 }
 
-/// What most modules have in common.
+/// The defaults of modules.
 const PLAIN: Module =
     Module { folder: "", main: "", packages: &[], version_flags: |_| String::new(), tags: "", experiment: "" };
 
@@ -38,9 +38,9 @@ struct Package {
     binary: &'static str,
 }
 
-/// The API server, etcd, the controller manager, kubectl, and its way of reading manifests, a kubelet's way of forwarding ports;
-/// and Helm, which shares most of its packages with them and is built in a fraction of the time when it shares their versions,
-/// too.
+/// The API server, etcd, the controller manager, kubectl, a program that reads manifests as kubectl does, and one that
+/// forwards ports as a kubelet does; also Helm, which shares most packages with them, so that building it with the same
+/// versions takes a fraction of the time.
 pub(crate) const KUBERNETES: Module = Module {
     folder: "kubernetes",
     main: "k8s.io/kubernetes",
@@ -65,7 +65,7 @@ pub(crate) const OPA: Module = Module {
     ..PLAIN
 };
 
-/// Gatekeeper's command line: what its policies say, without a cluster.
+/// Gatekeeper's command line, which evaluates its policies without a cluster.
 pub(crate) const GATOR: Module = Module {
     folder: "gator",
     main: "github.com/open-policy-agent/gatekeeper/v3",
@@ -81,7 +81,7 @@ pub(crate) const ALERTMANAGER: Module = Module {
     ..PLAIN
 };
 
-/// The receiver of the OpenTelemetry Collector, which prints what it takes.
+/// The receiver of the OpenTelemetry Collector, which prints what it receives.
 pub(crate) const OTLP: Module = Module {
     folder: "otlp",
     main: "go.opentelemetry.io/collector/receiver/otlpreceiver",
@@ -89,7 +89,7 @@ pub(crate) const OTLP: Module = Module {
     ..PLAIN
 };
 
-/// What prints OPA's own compliance cases.
+/// A program that prints OPA's compliance test cases.
 pub(crate) const OPA_CASES: Module = Module {
     folder: "opa-cases",
     main: "github.com/open-policy-agent/opa",
@@ -97,7 +97,7 @@ pub(crate) const OPA_CASES: Module = Module {
     ..PLAIN
 };
 
-/// A registry of OCI artifacts, without the stores of clouds.
+/// A registry of OCI artifacts, without cloud storage backends.
 pub(crate) const REGISTRY: Module = Module {
     folder: "registry",
     main: "github.com/distribution/distribution/v3",
@@ -105,7 +105,7 @@ pub(crate) const REGISTRY: Module = Module {
     ..PLAIN
 };
 
-/// The tool that a dialect is named after, and OPA as a library with prepared queries, which the benchmark measures.
+/// conftest, and OPA as a library with prepared queries, which the benchmark measures.
 pub(crate) const CONFTEST: Module = Module {
     folder: "conftest",
     main: "github.com/open-policy-agent/conftest",
@@ -133,7 +133,7 @@ pub(crate) const SIGSTORE: Module = Module {
     ..PLAIN
 };
 
-/// What scrapes metrics, and what checks and tests its rules; without the ways to find targets in clouds, which are most of it.
+/// Prometheus and promtool, without most of their size: service discovery in clouds.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
     main: "github.com/prometheus/prometheus",
@@ -145,7 +145,7 @@ pub(crate) const PROMETHEUS: Module = Module {
     ..PLAIN
 };
 
-/// Without these the server says v0.0.0, and clients that look at its version misbehave.
+/// Without these flags the server reports v0.0.0, and clients that check its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -154,19 +154,19 @@ fn kubernetes_version(version: &str) -> String {
 }
 
 impl Module {
-    /// Returns whether a build of just this version of the module is there.
+    /// Whether this version of the module is built.
     pub(crate) fn is_built(&self) -> bool {
         self.recipe().is_ok_and(|recipe| recipe.is_done())
     }
 
-    /// Returns the folder with the module's binaries, after building them if need be.
+    /// Returns the folder with the module's binaries, and builds them if necessary.
     pub(crate) fn build(&self) -> Result<PathBuf> {
         let recipe = self.recipe()?;
         if recipe.is_done() {
             return Ok(recipe.output);
         }
         fs::create_dir_all(&recipe.output)?;
-        // One build at a time, of all modules: each takes every processor, and more memory than two of them leave.
+        // Only one build of any module at a time: each uses all processors, and too much memory for two.
         let lock = File::create(recipe.output.with_file_name("lock"))?;
         lock.lock().context("waiting for another build of tools")?;
         // Another process may have built them while we waited for the lock.
@@ -193,7 +193,7 @@ impl Module {
             .current_dir(&recipe.source)
             .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
             .env("GOEXPERIMENT", self.experiment)
-            // A seventh of the compiler's time is spent on collecting garbage that fits into memory.
+            // Garbage collection takes a seventh of the compiler's time, although the heap fits into memory.
             .envs([("GOGC", "off"), ("GOMEMLIMIT", "1GiB")])
             .args(["build", "-tags", self.tags, "-ldflags", &recipe.linker_flags, "-o"])
             .arg(recipe.output.join(""))
@@ -213,7 +213,7 @@ impl Module {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools").join(self.folder).canonicalize()?;
         let go_mod = fs::read_to_string(source.join("go.mod"))?;
         let go_sum = fs::read_to_string(source.join("go.sum"))?;
-        // Most modules only name the packages of others.
+        // Most modules only reference the packages of others.
         let version = required_version(&go_mod, self.main)
             .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
@@ -233,7 +233,7 @@ impl Module {
     }
 }
 
-/// All that decides what a build makes, and where.
+/// The inputs of a build, and its output folder.
 struct Recipe {
     source: PathBuf,
     output: PathBuf,
@@ -248,7 +248,7 @@ impl Recipe {
     }
 }
 
-/// Returns the Go files of a module's own packages, which lie in folders beside its go.mod.
+/// Returns the Go files of a module's own packages, in folders next to its go.mod.
 fn own_sources(module: &Path) -> Result<String> {
     let mut sources = Vec::new();
     let mut folders = vec![module.to_owned()];
@@ -274,7 +274,7 @@ fn required_version(go_mod: &str, path: &str) -> Option<String> {
     })
 }
 
-/// Returns how Go names the binary of a package: by its last path element that is no version.
+/// Returns Go's name for the binary of a package: its last path element that is not a version.
 fn go_binary_name(path: &str) -> &str {
     path.rsplit('/').find(|part| part.strip_prefix('v').is_none_or(|rest| rest.parse::<u32>().is_err())).unwrap_or(path)
 }
@@ -288,14 +288,14 @@ fn find_on_path(path: &OsString, name: &str) -> Option<PathBuf> {
     env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Returns Cargo's target folder: as the environment says, else the one this binary lies in.
+/// Returns Cargo's target folder: from the environment, else the one that contains this binary.
 fn target_folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from)
         && folder.is_absolute()
     {
         return Ok(folder);
     }
-    // Cargo marks its target folder for backup programs to skip it.
+    // Cargo marks its target folder so that backups skip it.
     let binary = env::current_exe()?;
     if let Some(folder) = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()) {
         return Ok(folder.to_owned());

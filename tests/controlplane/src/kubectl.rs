@@ -1,4 +1,4 @@
-//! What tests do with kubectl, and the namespaces they work in.
+//! kubectl commands and namespaces of tests.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -17,40 +17,40 @@ use crate::{
 };
 
 impl ControlPlane {
-    /// Runs kubectl as the user who may do everything and returns what it printed.
+    /// Runs kubectl as admin and returns its output.
     ///
     /// # Errors
     ///
-    /// When kubectl fails, with what it said.
+    /// If kubectl fails, with its standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.run_kubectl(self.admin_user(), args, String::new()).await
     }
 
-    /// Runs kubectl as `user` and returns what it printed.
+    /// Runs kubectl as `user` and returns its output.
     ///
     /// # Errors
     ///
-    /// When kubectl fails, with what it said.
+    /// If kubectl fails, with its standard error.
     pub async fn kubectl_as(&self, user: &User, args: &[&str]) -> Result<String> {
         self.run_kubectl(user, args, String::new()).await
     }
 
-    /// Applies the objects of a YAML text on the server's side.
+    /// Applies the objects of a YAML text with server-side apply.
     ///
     /// # Errors
     ///
-    /// When an object is refused, or of a kind not yet served.
+    /// If an object is rejected, or its kind is not served yet.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         let args = ["apply", "--server-side", "--force-conflicts", "--field-manager=kaudit-test", "-f", "-"];
         self.run_kubectl(self.admin_user(), &args, yaml.to_owned()).await?;
         Ok(())
     }
 
-    /// Creates a namespace whose name begins with `prefix`, and returns the name.
+    /// Creates a namespace with a unique name that starts with `prefix`, and returns the name.
     ///
     /// # Errors
     ///
-    /// When the namespace is refused.
+    /// If the namespace is rejected.
     pub async fn temp_namespace(&self, prefix: &str) -> Result<String> {
         let name = format!("{prefix}-{:010x}", random() >> 24);
         let namespace = json!({
@@ -68,7 +68,7 @@ impl ControlPlane {
     async fn run_kubectl(&self, user: &User, args: &[&str], input: String) -> Result<String> {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
         let kubeconfig = user.kubeconfig_path().to_owned();
-        // Its usual place is shared, and goes by the port, which another plane had yesterday.
+        // The default cache is shared and keyed by port, which may be that of an earlier plane.
         let cache = self.home().join("kubectl-cache");
         spawn_blocking(move || {
             let mut child = Command::new(tool(Tool::Kubectl)?)

@@ -1,4 +1,4 @@
-//! Starts etcd and kube-apiserver and says when they are ready.
+//! Starts etcd and kube-apiserver, and waits until they are ready.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use crate::{
     users::{Cluster, User},
 };
 
-/// How often to try other ports when another process took one of ours.
+/// Number of attempts with other ports if another process has taken one.
 const ATTEMPTS: usize = 5;
 
-/// How a control plane differs from the usual one.
+/// Options of a control plane.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether garbage collection and the deletion of namespaces work; costs a third process.
+    /// Whether garbage collection and namespace deletion work; requires a third process.
     pub controller_manager: bool,
     /// Whether requests without credentials are served, as `system:anonymous`.
     pub anonymous: bool,
-    /// More arguments for kube-apiserver.
+    /// Additional arguments of kube-apiserver.
     pub apiserver_args: Vec<String>,
-    /// More arguments for etcd.
+    /// Additional arguments of etcd.
     pub etcd_args: Vec<String>,
-    /// How long the servers may take to get ready.
+    /// Timeout for the servers to become ready.
     pub start_timeout: Duration,
 }
 
@@ -51,14 +51,14 @@ impl Default for Options {
 
 /// A Kubernetes control plane; it ends with the process, or when dropped.
 ///
-/// It holds nothing of the async runtime it was started in, so tests of any runtime share it.
+/// It is independent of the async runtime that started it, so tests with any runtime can share it.
 pub struct ControlPlane {
     home: Home,
     admin: User,
     own: Option<Own>,
 }
 
-/// What there is of a control plane that is ours.
+/// The parts of a control plane that this process started.
 pub(crate) struct Own {
     pub(crate) authority: Authority,
     pub(crate) cluster: Cluster,
@@ -75,7 +75,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When a tool cannot be built, or the servers do not get ready; then with their logs' ends.
+    /// If a tool cannot be built, or the servers do not become ready; with the ends of their logs.
     pub async fn start(options: Options) -> Result<Self> {
         let controller_manager = options.controller_manager;
         let binaries = spawn_blocking(move || Binaries::find(controller_manager)).await??;
@@ -160,11 +160,11 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Waits until the API server is ready, RBAC and the namespace `default` are there.
+    /// Waits until the API server is ready, and RBAC and the namespace `default` exist.
     ///
     /// # Errors
     ///
-    /// When that takes longer than `limit`, or a server ends; then with their logs' ends.
+    /// If that takes longer than `limit`, or a server ends; with the ends of the logs.
     pub async fn wait_ready(&self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let client = self.admin()?;
@@ -197,34 +197,34 @@ impl ControlPlane {
         self.admin.config().cluster_url.to_string().trim_end_matches('/').to_owned()
     }
 
-    /// Returns the user who may do everything.
+    /// Returns the admin user.
     #[must_use]
     pub fn admin_user(&self) -> &User {
         &self.admin
     }
 
-    /// Returns the client configuration of the user who may do everything.
+    /// Returns the client configuration of the admin.
     #[must_use]
     pub fn admin_config(&self) -> Config {
         self.admin.config()
     }
 
-    /// Returns a client of the runtime this is called in that may do everything.
+    /// Returns an admin client for the current runtime.
     ///
     /// # Errors
     ///
-    /// When the configuration is of no use.
+    /// If the configuration is invalid.
     pub fn admin(&self) -> Result<Client> {
         self.admin.client()
     }
 
-    /// Returns the path of the kubeconfig file of the user who may do everything.
+    /// Returns the path of the admin's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.admin.kubeconfig_path().to_owned()
     }
 
-    /// Returns the process ids of the servers that run; none for an existing cluster.
+    /// Returns the process ids of the running servers; none for an existing cluster.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         self.own.iter().flat_map(Own::servers).filter_map(Server::pid).collect()
@@ -234,7 +234,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When a server does not end.
+    /// If a server does not end.
     pub async fn stop(self) -> Result<()> {
         spawn_blocking(move || {
             if let Some(own) = &self.own {
@@ -250,7 +250,7 @@ impl ControlPlane {
         &self.home.path
     }
 
-    /// Returns what only a control plane of our own has.
+    /// Returns the parts that an existing cluster does not have.
     pub(crate) fn own(&self) -> Result<&Own> {
         self.own.as_ref().context("an existing cluster has no audit log, and nobody breaks it")
     }
@@ -288,7 +288,7 @@ impl Binaries {
     }
 }
 
-/// What the garbage collector logs when it knows all objects.
+/// The log message of the garbage collector once it has listed all objects.
 const CONTROLLERS_READY: &str = "all resource monitors have synced";
 
 fn etcd_arguments(home: &Path, address: &str) -> Vec<String> {
@@ -320,7 +320,7 @@ fn write_apiserver_files(home: &Path, authority: &Authority) -> Result<()> {
 
 fn apiserver_arguments(home: &Path, port: u16, etcd_address: &str) -> Vec<String> {
     let file = |name: &str| home.join(name).display().to_string();
-    // Should another etcd get our port in the moment before ours, its data stay as they are.
+    // Protects the data of another etcd that takes our port just before ours starts.
     let prefix = home.file_name().map(|name| name.display().to_string()).unwrap_or_default();
     vec![
         "--bind-address=127.0.0.1".to_owned(),
@@ -330,7 +330,7 @@ fn apiserver_arguments(home: &Path, port: u16, etcd_address: &str) -> Vec<String
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--allow-privileged=true".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
-        // Without its controller no namespace has the account that it gives to every pod.
+        // Without its controller, namespaces lack the account that this plugin adds to every pod.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         format!("--cert-dir={}", home.display()),
         format!("--client-ca-file={}", file("ca.crt")),
@@ -341,7 +341,7 @@ fn apiserver_arguments(home: &Path, port: u16, etcd_address: &str) -> Vec<String
         format!("--service-account-signing-key-file={}", file("tokens.key")),
         format!("--audit-policy-file={}", file("audit-policy.yaml")),
         format!("--audit-log-path={}", file("audit.log")),
-        // Written before the answer, and never rotated: all of it counts.
+        // Written before the response, and never rotated: tests need all of it.
         "--audit-log-mode=blocking".to_owned(),
         "--audit-log-maxsize=0".to_owned(),
     ]

@@ -1,7 +1,7 @@
-//! One server process, which ends with this process however that ends.
+//! One server process, which ends with this process in any case.
 //!
-//! A small shell script stands between: it holds the read end of a pipe of ours, and the kernel
-//! closes the write end for us whatever happens. Everything here is blocking and quick.
+//! A small shell script supervises it: the script holds the read end of our pipe, and the kernel closes the write end
+//! when this process ends. All functions here are blocking and quick.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How often to look whether something has happened.
+/// Polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// The folder of a control plane, removed once the last process that uses it has ended.
+/// The folder of a control plane, removed when the last process that uses it has ended.
 pub(crate) struct Home {
     pub(crate) path: PathBuf,
     cleaner: Mutex<Child>,
@@ -27,16 +27,16 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new() -> Result<Self> {
-        // There are keys in it.
+        // The folder contains keys.
         let mine_only = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("kaudit-controlplane-").permissions(mine_only).tempdir()?;
-        // Removed by the cleaner only: the servers still write into it when we drop things.
+        // Only removed by the cleaner: the servers still write to it when we drop it.
         let path = folder.keep();
         let cleaner = script(include_str!("clean_up.sh")).arg(&path).spawn()?;
         Ok(Self { path, cleaner: Mutex::new(cleaner) })
     }
 
-    /// Removes the folder; its servers must have been stopped before.
+    /// Removes the folder; its servers must have been stopped.
     pub(crate) fn remove(&self) -> Result<()> {
         let mut cleaner = lock(&self.cleaner);
         drop(cleaner.stdin.take());
@@ -60,12 +60,12 @@ struct Running {
 }
 
 impl Server {
-    /// Describes a server that logs into `folder`; it starts with [`Self::start`].
+    /// Creates a server that logs to `folder`; [`Self::start`] starts it.
     pub(crate) fn new(name: &'static str, program: PathBuf, arguments: Vec<String>, folder: &Path) -> Self {
         Self { name, program, arguments, folder: folder.to_owned(), running: Mutex::new(None) }
     }
 
-    /// Starts the process; fails if it runs already.
+    /// Starts the process; fails if it is running.
     pub(crate) fn start(&self) -> Result<()> {
         ensure!(!self.is_running(), "{} runs already", self.name);
         let mut supervisor = script(include_str!("supervise.sh"))
@@ -84,12 +84,12 @@ impl Server {
         Ok(())
     }
 
-    /// Returns whether the process exists; a paused one does.
+    /// Whether the process exists; also true for a paused one.
     pub(crate) fn is_running(&self) -> bool {
         self.pid().is_some()
     }
 
-    /// Sends a signal, named without its SIG, to the server itself.
+    /// Sends a signal, named without `SIG`, to the server itself.
     pub(crate) fn signal(&self, signal: &str) -> Result<()> {
         let pid = self.pid().with_context(|| format!("{} does not run", self.name))?;
         let status = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status()?;
@@ -97,13 +97,13 @@ impl Server {
         Ok(())
     }
 
-    /// Kills the process at once and waits until it is gone.
+    /// Kills the process and waits for its end.
     pub(crate) fn kill(&self) -> Result<()> {
         self.signal("KILL")?;
         self.wait_until_gone(Duration::from_secs(10))
     }
 
-    /// Ends the process in good order, or by force if that takes seconds.
+    /// Stops the process gracefully, or kills it after some seconds.
     pub(crate) fn stop(&self) -> Result<()> {
         if let Some(running) = lock(&self.running).as_mut() {
             drop(running.supervisor.stdin.take());
@@ -122,7 +122,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the server's process id while the supervisor, which reaps it, is there.
+    /// Returns the server's process id while its supervisor, which reaps it, is running.
     pub(crate) fn pid(&self) -> Option<u32> {
         let mut running = lock(&self.running);
         let gone = match running.as_mut() {
@@ -140,7 +140,7 @@ impl Server {
         self.folder.join(format!("{}.log", self.name))
     }
 
-    /// Returns the last lines of the server's log, for a person to read.
+    /// Returns the last lines of the server's log.
     pub(crate) fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
@@ -149,7 +149,7 @@ impl Server {
         format!("--- {} ({state})\n{}\n", self.name, tail.join("\n"))
     }
 
-    /// Returns whether the server ended because another process has its port.
+    /// Whether the server ended because another process uses its port.
     pub(crate) fn lost_its_port(&self) -> bool {
         !self.is_running() && self.log().contains("address already in use")
     }
@@ -159,7 +159,7 @@ impl Server {
     }
 }
 
-/// Prepares a shell script that has a pipe of ours as its standard input.
+/// Returns a shell script with our pipe as standard input.
 fn script(text: &str) -> Command {
     let mut command = Command::new("sh");
     command
@@ -167,15 +167,15 @@ fn script(text: &str) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Away from the terminal's signals, which would end script and server in any order.
+        // In a process group of its own, as terminal signals would end script and server in any order.
         .process_group(0);
     command
 }
 
 /// Returns a free port of 127.0.0.1.
 pub(crate) fn free_port() -> Result<u16> {
-    // Below the range the kernel takes client ports from: a client that dials a dead server in that
-    // range may take the server's port, or even connect to itself.
+    // Below the kernel's range of client ports: a client that connects to a stopped server in that range may take its
+    // port, or even connect to itself.
     (0..1000)
         .map(|_| 20_000 + u16::try_from(random() % 10_000).unwrap_or_default())
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
@@ -185,11 +185,11 @@ pub(crate) fn free_port() -> Result<u16> {
 /// Returns a random number; not for secrets.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
-    // Each state has keys of its own, so what is hashed doesn't matter.
+    // Each state has random keys, so the hashed value does not matter.
     RandomState::new().hash_one(std::process::id())
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these locks guard is whole after a panic.
+    // The guarded data is consistent after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

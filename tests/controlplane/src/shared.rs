@@ -6,17 +6,17 @@ use tokio::sync::OnceCell;
 
 use crate::plane::{ControlPlane, Options};
 
-/// Returns the control plane of this process, starting it on the first call.
+/// Returns the control plane of this process, and starts it on the first call.
 ///
-/// With `USE_EXISTING_CLUSTER=true` it is the cluster of the environment's kubeconfig, which has no
-/// audit log and no faults.
+/// With `USE_EXISTING_CLUSTER=true` it is the cluster of the environment's kubeconfig, which has no audit log and no
+/// faults.
 ///
 /// # Panics
 ///
-/// When there is no control plane; ask [`require`](crate::require) first.
+/// If there is no control plane; call [`require`](crate::require) first.
 #[expect(clippy::panic, reason = "only tests call this")]
 pub async fn shared() -> &'static ControlPlane {
-    // Keeps the failure too, so that a hundred tests do not wait for it one after the other.
+    // Also caches a failure, so that tests do not wait for it one after the other.
     static PLANE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
     let plane = PLANE
         .get_or_init(|| async {
@@ -34,7 +34,7 @@ pub async fn shared() -> &'static ControlPlane {
     }
 }
 
-/// Returns whether the environment asks for a cluster that is there already.
+/// Whether the environment selects an existing cluster.
 pub(crate) fn use_existing_cluster() -> bool {
     env::var("USE_EXISTING_CLUSTER").is_ok_and(|value| value.eq_ignore_ascii_case("true"))
 }

@@ -1,10 +1,10 @@
 //! Finds the binaries the tests run.
 //!
-//! Called by the control plane for its servers, and by tests for `helm`, `opa` and others. The first that
-//! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
+//! Called by the control plane for its servers, and by tests for `helm`, `opa` and others. The first that exists is
+//! used: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build from `tests/tools`.
 //!
-//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus, [`Tool::Alertmanager`], [`Tool::Trivy`] and
-//! [`Tool::Sigstore`]: that takes longer than all other tools together.
+//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus, [`Tool::Alertmanager`],
+//! [`Tool::Trivy`] and [`Tool::Sigstore`], which takes longer than all other tools together.
 
 use std::env;
 use std::io::{Write as _, stderr};
@@ -20,7 +20,7 @@ use crate::{
     shared::use_existing_cluster,
 };
 
-/// A program that tests run and that Go can build.
+/// A program run by tests that can be built with Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// The API server.
@@ -31,35 +31,35 @@ pub enum Tool {
     KubeControllerManager,
     /// The command line client.
     Kubectl,
-    /// What prints manifests as kubectl reads them.
+    /// Prints manifests as kubectl parses them.
     KubectlRead,
     /// The chart renderer.
     Helm,
     /// The reference implementation of Rego.
     Opa,
-    /// The tool whose style of policies is named after it.
+    /// conftest.
     Conftest,
     /// Gatekeeper without a cluster.
     Gator,
-    /// What prints OPA's own compliance cases; needs Go where it runs.
+    /// Prints OPA's compliance test cases; needs Go at run time.
     OpaCases,
     /// OPA as a library, with a prepared query.
     Prepared,
-    /// What scrapes metrics.
+    /// Prometheus.
     Prometheus,
-    /// What checks and tests its rules.
+    /// Checks and tests Prometheus rules.
     Promtool,
-    /// What forwards the ports of pods, as a kubelet does.
+    /// Forwards ports of pods, as a kubelet does.
     Forwarder,
     /// Alertmanager's API and its store of alerts.
     Alertmanager,
     /// The receiver of the OpenTelemetry Collector.
     OtlpReceiver,
-    /// Trivy's scanner of Kubernetes objects; needs Go where it is asked for its library.
+    /// Trivy's scanner of Kubernetes objects; needs Go to provide its library.
     Trivy,
     /// A registry of OCI artifacts.
     Registry,
-    /// What signs without a key, by a Sigstore of its own, and verifies as sigstore-go does.
+    /// Creates keyless signatures with its own Sigstore, and verifies with sigstore-go.
     Sigstore,
 }
 
@@ -104,7 +104,7 @@ impl Tool {
         }
     }
 
-    /// Returns the binary the environment names, if it names one.
+    /// Returns the binary set in the environment, if any.
     fn asset(self) -> Result<Option<PathBuf>> {
         let variable = format!("TEST_ASSET_{}", self.name().to_uppercase().replace('-', "_"));
         if let Some(path) = env::var_os(&variable).filter(|value| !value.is_empty()) {
@@ -112,14 +112,14 @@ impl Tool {
             ensure!(path.is_file(), "{variable} names {}, which is no file", path.display());
             return Ok(Some(path));
         }
-        // Such a folder holds some of the tools only; the others are built.
+        // Such a folder only contains some of the tools; the others are built.
         Ok(env::var_os("KUBEBUILDER_ASSETS")
             .filter(|value| !value.is_empty())
             .map(|folder| PathBuf::from(folder).join(self.name()))
             .filter(|path| path.is_file()))
     }
 
-    /// Returns whether tests build it in CI only.
+    /// Whether tests build it in CI only.
     fn is_for_ci(self) -> bool {
         matches!(
             self,
@@ -153,11 +153,11 @@ impl Tool {
     }
 }
 
-/// Returns the path of `tool`, building it first if need be, which takes minutes.
+/// Returns the path of `tool`, and builds it if necessary, which takes minutes.
 ///
 /// # Errors
 ///
-/// When the environment names a file that is not there, or when the build fails.
+/// If the environment names a missing file, or the build fails.
 pub fn tool(tool: Tool) -> Result<PathBuf> {
     match tool.asset()? {
         Some(path) => Ok(path),
@@ -165,11 +165,11 @@ pub fn tool(tool: Tool) -> Result<PathBuf> {
     }
 }
 
-/// Tells whether a control plane can be had: by name, built already, or with Go.
+/// Whether a control plane is available: set in the environment, already built, or buildable with Go.
 ///
 /// # Errors
 ///
-/// With the reason, for people, when it cannot be had.
+/// If it is not available, with the reason.
 pub fn available() -> Result<(), String> {
     if use_existing_cluster() {
         return Ok(());
@@ -177,22 +177,22 @@ pub fn available() -> Result<(), String> {
     [Tool::KubeApiserver, Tool::Etcd, Tool::Kubectl].into_iter().try_for_each(Tool::available)
 }
 
-/// Returns whether a test that needs a control plane shall run; says so loudly if not.
+/// Whether a test that needs a control plane can run; prints a message if not.
 ///
 /// # Panics
 ///
-/// When `CI` is set and there is no control plane, because a skipped test proves nothing there.
+/// If `CI` is set and there is no control plane, because a skipped test proves nothing there.
 #[must_use]
 pub fn require() -> bool {
     decide(available())
 }
 
-/// Returns whether a test that needs `tool` shall run; the rule is that of [`require`], and without `CI` a tool that
-/// is only compared with is not built.
+/// Whether a test that needs `tool` can run; like [`require`], but without `CI`, tools that are only used for
+/// comparison are not built.
 ///
 /// # Panics
 ///
-/// When `CI` is set and the tool cannot be had.
+/// If `CI` is set and the tool is not available.
 #[must_use]
 pub fn require_tool(tool: Tool) -> bool {
     decide(tool.available())
@@ -211,6 +211,6 @@ fn in_ci() -> bool {
 
 /// Writes a line to the real standard error, which the test harness does not capture.
 pub(crate) fn say(line: &str) {
-    // Nothing is left to tell it to when standard error is closed.
+    // If standard error is closed, there is nowhere to report the failure.
     drop(writeln!(stderr(), "{line}"));
 }

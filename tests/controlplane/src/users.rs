@@ -1,4 +1,4 @@
-//! Who a test talks to the API server as.
+//! Users of the API server in tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct User {
 }
 
 impl User {
-    /// Returns the name the API server knows the user by.
+    /// Returns the user name at the API server.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -39,11 +39,11 @@ impl User {
         self.config.clone()
     }
 
-    /// Returns a client of the runtime this is called in; don't keep it for another runtime.
+    /// Returns a client for the current runtime; do not keep it for another runtime.
     ///
     /// # Errors
     ///
-    /// When the configuration is of no use.
+    /// If the configuration is invalid.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::try_from(self.config.clone())?)
     }
@@ -59,14 +59,14 @@ impl User {
     }
 }
 
-/// Where the API server is and how to know it.
+/// The address of the API server and its certificate authority.
 pub(crate) struct Cluster {
     pub(crate) url: String,
     pub(crate) authority: String,
 }
 
 impl Cluster {
-    /// Returns a kubeconfig for a user who proves who it is by a certificate.
+    /// Returns a kubeconfig for a user with a client certificate.
     pub(crate) fn kubeconfig(&self, namespace: &str, user: &Identity) -> Result<Kubeconfig> {
         let user = json!({
             "client-certificate-data": STANDARD.encode(&user.certificate),
@@ -93,13 +93,13 @@ fn kubeconfig(namespace: &str, cluster: &Value, user: &Value) -> Result<Kubeconf
 }
 
 impl ControlPlane {
-    /// Returns a service account as a user; what RBAC binds to the account applies to it.
+    /// Returns a service account as a user with the RBAC rights of the account.
     ///
-    /// The account need not exist in a plane of our own; in an existing cluster it is created.
+    /// In our own control plane the account need not exist; in an existing cluster it is created.
     ///
     /// # Errors
     ///
-    /// When the certificate or token cannot be made, or the kubeconfig file not written.
+    /// If the certificate or token cannot be created, or the kubeconfig not written.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let kubeconfig = match self.own() {
             Ok(own) => {

@@ -1,4 +1,4 @@
-//! The servers end with the process that started them, however that ends.
+//! The servers end with the process that started them, in any case.
 
 use std::env;
 use std::io::{BufRead as _, BufReader};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use kaudit_controlplane::{require, shared};
 
-/// Says to a test process that it is the one to end, and how.
+/// The environment variable that makes a test process end in a certain way.
 const ENDING: &str = "KAUDIT_TEST_ENDING";
 
-/// What a test process tells about its control plane.
+/// The control plane of a test process, as printed by it.
 struct Plane {
     pids: Vec<String>,
     folder: PathBuf,
 }
 
-/// Not a test: what the test processes that the others start do.
+/// Not a test: the body of the processes that the tests start.
 #[expect(clippy::exit, reason = "to leave without dropping anything is what is tested")]
 #[tokio::test]
 async fn child() {
     let Ok(ending) = env::var(ENDING) else { return };
     let plane = shared().await;
-    // A frozen server must end too.
+    // A frozen server must also end.
     plane.pause_etcd().expect("a server to pause");
     let pids: Vec<_> = plane.pids().iter().map(u32::to_string).collect();
     let folder = plane.kubeconfig().parent().expect("a folder").display().to_string();

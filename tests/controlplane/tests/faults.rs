@@ -1,4 +1,4 @@
-//! Control planes of their own, which get killed and frozen.
+//! Separate control planes that are killed and frozen.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The shared control plane: who may do what, and what the audit log says about it.
+//! The shared control plane: rights and the audit log.
 
 use http::Request;
 use kaudit_controlplane::{require, shared};
@@ -40,7 +40,7 @@ async fn service_account_may_do_what_is_bound_and_no_more() {
     assert!(who.contains("\"system:serviceaccounts\""), "{who}");
     assert!(who.contains("\"system:authenticated\""), "{who}");
 
-    // The kubeconfig's own namespace is meant.
+    // Uses the kubeconfig's namespace.
     plane.kubectl_as(&reader, &["get", "configmaps"]).await.expect("bound to the account");
     plane.kubectl_as(&member, &["get", "configmaps"]).await.expect_err("bound to another account");
     plane.kubectl_as(&member, &["get", "secrets"]).await.expect("bound to the group");

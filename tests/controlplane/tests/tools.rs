@@ -1,4 +1,4 @@
-//! The tools that no control plane needs, built one after the other before anything needs them.
+//! The tools that a control plane does not need, built before tests use them.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn tools_run() {
             continue;
         }
         let output = Command::new(tool(name).expect("a binary")).args(arguments).output().expect("an output");
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(said.contains(expected), "{name:?}: {said}");
+        let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(printed.contains(expected), "{name:?}: {printed}");
     }
 }

@@ -1,7 +1,7 @@
-//! Random modules on random objects: what a rule does not read changes no result of it, and a rule that is not asked about a
-//! kind has none.
+//! Random modules on random objects: changes outside a rule's read set do not change its results, and a rule that does
+//! not apply to a kind has none.
 //!
-//! The seed is printed where that is not so. `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_READS` makes a longer one.
+//! The seed is printed on failure. `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_READS` makes a longer one.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::{
     reference::{on_deep_stack, setting},
 };
 
-/// The number of modules, if no other is given.
+/// Default number of modules.
 const MODULES: u64 = 2_000;
-/// Objects that each rule is evaluated on.
+/// Number of objects per rule.
 const OBJECTS: usize = 4;
-/// Changes of each object, one on top of the other.
+/// Number of consecutive changes of each object.
 const CHANGES: usize = 20;
 
-/// How often what was seen.
+/// Statistics of a run.
 #[derive(Debug, Default)]
 struct Counts {
     refused: usize,
@@ -38,7 +38,7 @@ struct Counts {
     silent: usize,
 }
 
-/// A rule that judges, and what it is made of.
+/// A compiled rule with its sources.
 struct RandomRule {
     texts: Vec<String>,
     policies: Arc<PolicySet>,
@@ -46,7 +46,7 @@ struct RandomRule {
 }
 
 impl RandomRule {
-    /// Returns a rule that uses one of a random module's in one of several ways; `None` if the module is refused.
+    /// Returns a rule that uses a rule of a random module in one of several ways; `None` if the module is invalid.
     fn new(generator: &mut ModuleGenerator, random: &mut Rng) -> Option<Self> {
         let module = generator.module();
         let rules: Vec<Vec<String>> = module.rules().into_iter().filter(|path| path.len() > 1).collect();
@@ -63,7 +63,7 @@ impl RandomRule {
         let mut texts = module.texts();
         texts.push(format!("package q\n\ndeny {entry}\n"));
         if module.version() == Version::V0 {
-            // Those of kaudit are read in version 1 unless their syntax is that of version 0.
+            // kaudit parses modules as v1 unless their syntax is v0.
             return None;
         }
         let compiled = prepared(&texts, Version::V1, &[entry_path()], false).ok()?;
@@ -76,19 +76,19 @@ impl RandomRule {
         Some(Self { texts, policies: Arc::new(policies), compiled })
     }
 
-    /// Returns the results for an object, or the error.
+    /// Returns the results for an object, or an error.
     fn results(&self, object: &Value) -> Result<regorus::Value, Failure> {
         let input = regorus::Value::from_json_str(&object.to_string()).unwrap();
         self.compiled.value(&entry_path(), &input)
     }
 }
 
-/// The path of the rule that judges.
+/// Returns the path of the evaluated rule.
 fn entry_path() -> Vec<String> {
     vec!["q".to_owned(), "deny".to_owned()]
 }
 
-/// Changes one place of a value, further down with each level. The name and the type of an object stay.
+/// Changes one place of a value at a random depth. The name and type of an object stay.
 fn change(value: &mut Value, odd: &mut dyn FnMut() -> Value, random: &mut Rng, depth: usize) {
     if depth > 0 && random.u8(..4) == 0 {
         *value = odd();
@@ -102,7 +102,7 @@ fn change(value: &mut Value, odd: &mut dyn FnMut() -> Value, random: &mut Rng, d
             if random.u8(..5) == 0 && !kept(name) {
                 fields.remove(name);
             } else if let Some(field) = fields.get_mut(name) {
-                // Inside of the metadata only.
+                // Only within the metadata.
                 if name == "metadata" && depth == 0 {
                     field["labels"] = odd();
                 } else {
@@ -126,7 +126,7 @@ fn run(first: u64, modules: u64) -> (Counts, Option<String>) {
     let mut counts = Counts::default();
     for seed in first..first + modules {
         let mut random = Rng::with_seed(seed);
-        // Rules with `with` mostly count as reading everything.
+        // Rules with `with` mostly read everything, so few have it.
         let mut generator = ModuleGenerator::new(Rng::with_seed(seed));
         generator.replaces = random.u8(..8) == 0;
         let Some(rule) = RandomRule::new(&mut generator, &mut random) else {

@@ -1,4 +1,4 @@
-//! Policies that people wrote, as they are and with random changes.
+//! Real policies, unchanged and with random changes.
 
 use std::{
     collections::BTreeSet,
@@ -17,14 +17,14 @@ use crate::{
     reference::{on_deep_stack, setting},
 };
 
-/// How often each object is altered, for policies as they are.
+/// Number of variants of each object, for unchanged policies.
 const ALTERATIONS: usize = 6;
-/// How many altered sets of policies are evaluated, if no other number is given.
+/// Default number of altered policy sets.
 const MUTANTS: usize = 1_000;
-/// On so many objects.
+/// Number of objects for each of them.
 const OBJECTS: usize = 12;
 
-/// What takes the place of something that is written.
+/// Replacements of text.
 const REPLACEMENTS: [(&str, &str); 24] = [
     ("==", "!="),
     ("!=", "=="),
@@ -52,7 +52,7 @@ const REPLACEMENTS: [(&str, &str); 24] = [
     ("containers", "volumes"),
 ];
 
-/// Returns the modules of one folder, without tests, comments and those of Trivy, which need functions that only it has.
+/// Returns the modules of one folder, without tests, comments, and Trivy modules, which need Trivy's own functions.
 fn modules(folder: &Path) -> Vec<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -66,7 +66,7 @@ fn modules(folder: &Path) -> Vec<String> {
     texts.filter(|text| !text.contains("result.new(")).map(code).collect()
 }
 
-/// Returns the packages of modules, as paths: what they hold is compared rule by rule.
+/// Returns the package paths of modules, whose rules are compared one by one.
 fn packages(modules: &[String]) -> Vec<Vec<String>> {
     let package = |text: &String| {
         let line = text.lines().find_map(|line| line.strip_prefix("package "))?;
@@ -75,7 +75,7 @@ fn packages(modules: &[String]) -> Vec<Vec<String>> {
     modules.iter().filter_map(package).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Returns an object as it is or altered, by itself or in a review.
+/// Returns an object, possibly altered, alone or in a review.
 fn input(of: &Value, random: &mut Rng) -> Value {
     let mut object = of.clone();
     for _ in 0..random.usize(..4) {
@@ -91,7 +91,7 @@ fn input(of: &Value, random: &mut Rng) -> Value {
     }
 }
 
-/// Changes a place of a text, or moves, doubles or drops a statement.
+/// Changes a place of a text, or moves, duplicates or removes a statement.
 fn mutate(text: &str, random: &mut Rng) -> String {
     let (from, to) = REPLACEMENTS[random.usize(..REPLACEMENTS.len())];
     let places: Vec<usize> = text.match_indices(from).map(|(place, _)| place).collect();
