@@ -49,7 +49,7 @@ fn each_command_has_a_man_page_with_its_options() {
 }
 
 #[test]
-fn completion_scripts_are_those_that_the_binary_writes() {
+fn completion_scripts_are_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     package::write(folder.path()).unwrap();
     for (shell, path) in [("bash", "bash/kaudit"), ("fish", "fish/kaudit.fish"), ("zsh", "zsh/_kaudit")] {
@@ -62,7 +62,7 @@ fn completion_scripts_are_those_that_the_binary_writes() {
 
 /// The requirements of krew's validation of a manifest.
 #[test]
-fn krew_takes_the_manifest() {
+fn krew_accepts_the_manifest() {
     let manifest = yaml(KREW);
     assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
     assert_eq!((&manifest["kind"], &manifest["metadata"]["name"]), (&"Plugin".into(), &"kaudit".into()));
@@ -111,7 +111,7 @@ fn assert_understood(command: &[&str]) {
 }
 
 #[test]
-fn the_example_for_github_is_a_workflow_that_kaudit_understands() {
+fn the_github_example_is_a_valid_workflow() {
     let workflow = yaml(GITHUB);
     // YAML 1.1 parses a bare `on` as true, but GitHub does not.
     assert!(workflow["on"].is_object() && workflow["permissions"]["contents"] == "read", "{workflow}");
@@ -135,7 +135,7 @@ fn the_example_for_github_is_a_workflow_that_kaudit_understands() {
 }
 
 #[test]
-fn the_example_for_gitlab_is_a_job_that_kaudit_understands() {
+fn the_gitlab_example_is_a_valid_job() {
     let jobs = yaml(GITLAB);
     let job = &jobs["kaudit"];
     assert!(job["variables"]["KAUDIT_RELEASE"].as_str().unwrap().ends_with(ARCHIVE));

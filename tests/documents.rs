@@ -210,7 +210,7 @@ fn resolve(path: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let documents = documents();
     let anchors: BTreeMap<&str, _> = documents.iter().map(|document| (&*document.path, document.anchors())).collect();
     let (mut dead, mut checked) = (String::new(), 0);
@@ -345,7 +345,7 @@ fn is_as_shown(shown: &[String], lines: &[&str]) -> bool {
 }
 
 #[test]
-fn a_cut_stands_for_any_number_of_lines() {
+fn a_cut_matches_any_number_of_lines() {
     let shown = ["a", CUT, "d"].map(str::to_owned);
     for (lines, fits) in [
         (&["a", "b", "c", "d"][..], true),

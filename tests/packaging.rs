@@ -125,7 +125,7 @@ fn files(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn ignore_patterns_are_read_as_docker_does() {
+fn ignore_patterns_match_as_in_docker() {
     for (pattern, path, want) in [
         ("*", "a", true),
         ("*", "a/b", true),
@@ -142,7 +142,7 @@ fn ignore_patterns_are_read_as_docker_does() {
 }
 
 #[test]
-fn docker_sees_what_it_copies_and_nothing_else() {
+fn the_docker_context_contains_exactly_the_copied_files() {
     let stages = stages();
     let copied: Vec<&str> = stages.iter().flat_map(Stage::copied).map(|(from, _)| from).collect();
     for path in &copied {
@@ -163,7 +163,7 @@ fn docker_sees_what_it_copies_and_nothing_else() {
 }
 
 #[test]
-fn the_build_stage_has_what_cargo_needs() {
+fn the_build_stage_contains_all_inputs_of_cargo() {
     let stages = stages();
     let build = &stages[0];
     let version = |text: &str| {
@@ -202,7 +202,7 @@ fn the_build_stage_has_what_cargo_needs() {
 }
 
 #[test]
-fn the_image_holds_the_fastest_build() {
+fn the_image_contains_the_optimized_build() {
     let stages = stages();
     let builds: Vec<_> =
         stages[0].instructions.iter().filter(|words| words.join(" ").contains("cargo build")).collect();
@@ -218,7 +218,7 @@ fn the_image_holds_the_fastest_build() {
 }
 
 #[test]
-fn the_image_holds_kaudit_alone_which_has_the_library_in_it() {
+fn the_image_contains_only_kaudit_with_the_builtin_library() {
     let stages = stages();
     let image = &stages[1];
     assert!(image.from == "scratch" || image.from.contains("distroless"), "{}", image.from);
@@ -376,7 +376,7 @@ fn the_status_fits_the_schema() {
 }
 
 #[test]
-fn the_conditions_are_those_that_are_promised() {
+fn the_conditions_are_the_documented_ones() {
     let described = properties("")["conditions"]["description"].clone();
     let described = described.as_str().unwrap().trim_end_matches('.');
     let conditions = ["Synced", "PoliciesLoaded", "Complete", "Recording", "ExceptionsValid", "MemoryPressure"];
@@ -475,7 +475,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_that_is_shipped_is_unsafe() {
+fn shipped_code_contains_no_unsafe() {
     assert!(CARGO_TOML.contains("\n[lints]\nworkspace = true\n"));
     let (_, lints) = CARGO_TOML.split_once("[workspace.lints.rust]\n").unwrap();
     assert!(lints.split("\n[").next().unwrap().lines().any(|line| line == "unsafe_code = \"forbid\""));

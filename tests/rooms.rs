@@ -178,7 +178,7 @@ fn rooms() -> Vec<String> {
 }
 
 #[test]
-fn rooms_use_only_what_stands_before_them() {
+fn rooms_use_only_earlier_rooms() {
     let rooms = rooms();
     let floor = |room: &String| rooms.iter().position(|known| known == room);
     let mut wrong = Vec::new();
@@ -228,7 +228,7 @@ fn uses(files: &[File], names: impl Fn(&File, &File) -> Option<[String; 2]>) -> 
 }
 
 #[test]
-fn no_files_and_no_folders_need_each_other() {
+fn files_and_folders_have_no_circular_dependencies() {
     for files in [KAUDIT, REGO].map(files) {
         assert_no_circles(&uses_of_files(&files));
         assert_no_circles(&uses_of_folders(&files));

@@ -1,4 +1,4 @@
-//! Runs of the simulation: those that failed once, others, and that the same seed gives the same run.
+//! Runs of the simulation: seeds that failed once, further seeds, and a check that equal seeds give equal runs.
 
 #![expect(clippy::print_stdout, clippy::panic, reason = "a test without a harness")]
 
@@ -9,18 +9,18 @@ use std::{
 
 use kaudit_simulation::{plan, seeds};
 
-/// Seeds that failed once, each with what was wrong.
+/// Seeds that failed once, with the failure.
 const FAILED_ONCE: &[(u64, &str)] = &[
     (297, "the Event about a resolved warning was written after the one about the same violation as a failure"),
     (773, "the Audit said for ever that the status of an exception was not written, though it was"),
     (955, "a rule looked up a kind whose group the first pass of discovery had not found"),
     (1124, "a long run ended because the first discovery lacked a kind that --exclude names"),
 ];
-/// The number of other seeds,
+/// Number of further seeds.
 const OTHERS: u64 = 300;
-/// as far as there is time for them.
+/// Time limit for the further seeds.
 const LONGEST: Duration = Duration::from_secs(80);
-/// The number of seeds that run twice, to compare their requests.
+/// Number of seeds that run twice, to compare their requests.
 const REPEATED: u64 = 5;
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns where the requests of two runs differ first.
+/// Returns the first difference between the requests of two runs.
 fn difference(
     one: std::io::Result<kaudit_simulation::run::Report>,
     other: std::io::Result<kaudit_simulation::run::Report>,

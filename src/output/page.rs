@@ -148,7 +148,10 @@ impl Page {
             None => self.entries(query).collect(),
         };
         let mut json = Vec::new();
-        write_json(&mut json, &SelectedResults { complete: self.result.complete, summary: &self.result.summary, results })?;
+        write_json(
+            &mut json,
+            &SelectedResults { complete: self.result.complete, summary: &self.result.summary, results },
+        )?;
         Ok(json)
     }
 

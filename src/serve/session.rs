@@ -20,7 +20,7 @@ use ring::{
 };
 use serde::Deserialize;
 
-use super::access::{PageAccess, Denied, TOKEN_BYTES};
+use super::access::{Denied, PageAccess, TOKEN_BYTES};
 use crate::output::page::{PageQuery, refusal, sign_in_page};
 
 /// Prefix of the cookie names.

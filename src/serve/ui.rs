@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    access::{PageAccess, AccessSettings, Denied, PageReader},
+    access::{AccessSettings, Denied, PageAccess, PageReader},
     admin::Server,
     connections::{self, ConnectionClosing},
     host,
@@ -42,7 +42,7 @@ use crate::{
         overview::{Overview, Progress},
     },
     blocking::spawn_blocking,
-    output::page::{PageContext, Page, PageQuery, SCRIPT, STYLE},
+    output::page::{Page, PageContext, PageQuery, SCRIPT, STYLE},
 };
 
 /// How long the result is kept up to date after the last request.

@@ -225,7 +225,10 @@ async fn known_differences_from_sigstore_go_still_exist() {
         let reference = sigstore.refusal(&signature, &own, EXACT);
         let refusal = refusal(directory.path(), &registry, &signature).await;
         let (error, other) = if is_refused_by == KAUDIT { (&refusal, &reference) } else { (&reference, &refusal) };
-        assert!(error.contains(says) && other.is_empty(), "{form} {place}: sigstore-go: {reference}\nkaudit: {refusal}");
+        assert!(
+            error.contains(says) && other.is_empty(),
+            "{form} {place}: sigstore-go: {reference}\nkaudit: {refusal}"
+        );
     }
 }
 

@@ -188,7 +188,8 @@ fn odd_challenges_do_not_crash() {
     // A token that is not a valid header value.
     let (realm, _) = serve(|_| ok(r#"{"token": "a\nb"}"#));
     let challenge = format!("Bearer realm=\"http://{realm}/token\",service=\"x\"");
-    let output = checked(&[("manifests/1", answer("401 Unauthorized", &[("WWW-Authenticate", &challenge)], b""))], ":1");
+    let output =
+        checked(&[("manifests/1", answer("401 Unauthorized", &[("WWW-Authenticate", &challenge)], b""))], ":1");
     assert!(output.code == 2 && output.err.contains("401"), "{}", output.err);
 }
 

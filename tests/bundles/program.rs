@@ -54,7 +54,12 @@ impl From<Output> for ProgramOutput {
 }
 
 /// Runs a program in a directory without any user credentials.
-pub(crate) fn run(program: impl AsRef<Path>, directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
+pub(crate) fn run(
+    program: impl AsRef<Path>,
+    directory: &Path,
+    variables: &[(&str, &str)],
+    arguments: &[&str],
+) -> ProgramOutput {
     let mut command = Command::new(program.as_ref());
     command.current_dir(directory).env("HOME", directory).env("DOCKER_CONFIG", directory.join("none"));
     command.env_remove("KUBECONFIG").envs(variables.iter().copied()).args(arguments);

@@ -37,7 +37,9 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Ser
 }
 
 /// Serves on a free port until the process ends; returns the address and a log of the requests.
-pub(crate) fn serve(answer: impl Fn(&ServedRequest) -> ServerAnswer + Send + Sync + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
+pub(crate) fn serve(
+    answer: impl Fn(&ServedRequest) -> ServerAnswer + Send + Sync + 'static,
+) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, log) = (listener.local_addr().unwrap().to_string(), Arc::new(Mutex::new(Vec::new())));
     let (shared, answer) = (Arc::clone(&log), Arc::new(answer));

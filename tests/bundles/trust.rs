@@ -178,7 +178,12 @@ fn secrets_in_urls_are_never_shown() {
         for format in ["json", "text", "markdown", "html", "sarif", "junit"] {
             let arguments = ["check", "-f", "pod.yaml", "-p", &url, "-p", "more", "--allow-refused", "-o", format];
             let output = kaudit(at, &[("RUST_LOG", "debug")], &arguments);
-            assert!(!format!("{}{}", output.out, output.err).contains("URLSECRET"), "{format}: {}{}", output.out, output.err);
+            assert!(
+                !format!("{}{}", output.out, output.err).contains("URLSECRET"),
+                "{format}: {}{}",
+                output.out,
+                output.err
+            );
         }
         for arguments in [&["policies", &*url][..], &["policies", &url, "-o", "json"]] {
             hidden(&kaudit(at, &[], arguments), arguments);
@@ -430,7 +435,11 @@ fn a_signature_can_be_required_for_a_repository() {
         registry.attach(sign(repository));
         let output = check(at, &[], &registry.reference(), &wanted);
         assert_eq!(output.code, code, "{repository}: {}", output.err);
-        assert!(code == 1 || output.err.contains("for another repository than r.example.com/policies"), "{}", output.err);
+        assert!(
+            code == 1 || output.err.contains("for another repository than r.example.com/policies"),
+            "{}",
+            output.err
+        );
         assert_eq!(check(at, &[], &registry.reference(), &wanted[..2]).code, 1, "any will do where none is named");
     }
     let output = check(at, &[], &registry.reference(), &wanted[2..]);

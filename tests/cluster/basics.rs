@@ -114,5 +114,8 @@ async fn an_empty_directory_is_enough_for_a_verdict() {
     assert_eq!(external["source"]["file"], "builtin/services.rego");
     assert_eq!(ended.status.code(), Some(1));
     let message = String::from_utf8(ended.stderr).unwrap();
-    assert!(message.starts_with("note: checking with the builtin library") && message.lines().count() == 1, "{message}");
+    assert!(
+        message.starts_with("note: checking with the builtin library") && message.lines().count() == 1,
+        "{message}"
+    );
 }

@@ -74,8 +74,10 @@ async fn live_verdicts_converge_to_a_fresh_audit() {
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     truth.gate(&kaudit).await;
     let expected = OBJECTS.div_ceil(3);
-    wait_for("every violation at the gate", || async { (violation_events(&client, &[]).await.len() >= expected).then_some(()) })
-        .await;
+    wait_for("every violation at the gate", || async {
+        (violation_events(&client, &[]).await.len() >= expected).then_some(())
+    })
+    .await;
     let first = violation_events(&client, &[]).await;
     assert_eq!((first.len(), first.values().map(Vec::len).sum::<usize>()), (expected, expected), "each exactly once");
 

@@ -197,7 +197,8 @@ async fn a_backlog_delays_no_change_and_restarts_repeat_no_event() {
     let mut fixed_late = Vec::new();
     let never_recorded = loop {
         let recorded = scene.recorded().await;
-        let name = (0..objects).map(|number| format!("old-{number}")).find(|name| !recorded.contains_key(name)).unwrap();
+        let name =
+            (0..objects).map(|number| format!("old-{number}")).find(|name| !recorded.contains_key(name)).unwrap();
         scene.mark(&name, None).await;
         let over = || async {
             let superseded = kaudit.metric("kaudit_events_superseded_total")? == 2;
@@ -323,7 +324,11 @@ async fn earlier_records_may_be_read_after_all_evaluations() {
         (names == ["back", "changed", "fresh"]).then_some(())
     };
     wait_for("the verdicts", open).await;
-    assert_eq!((kaudit.metric("kaudit_events_pending"), scene.count().await), (Some(0), 5), "nothing is recorded before the earlier records are read");
+    assert_eq!(
+        (kaudit.metric("kaudit_events_pending"), scene.count().await),
+        (Some(0), 5),
+        "nothing is recorded before the earlier records are read"
+    );
 
     way.release();
     let expected = BTreeMap::from([

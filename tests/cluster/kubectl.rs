@@ -180,7 +180,8 @@ async fn refused_events_set_the_condition_recording_until_written() {
     until_condition(plane, &namespace, "Recording", "True").await;
     // No Event is lost.
     let reasons = ["-n", &namespace, "get", "events", "--sort-by=.eventTime", "-o", "jsonpath={.items[*].reason}"];
-    let recorded = || async { (plane.kubectl(&reasons).await.unwrap() == "PolicyViolation PolicyResolved").then_some(()) };
+    let recorded =
+        || async { (plane.kubectl(&reasons).await.unwrap() == "PolicyViolation PolicyResolved").then_some(()) };
     wait_for("both Events", recorded).await;
     assert_eq!(kaudit.stop().await, Some(0));
 }

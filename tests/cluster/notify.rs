@@ -88,7 +88,8 @@ async fn webhook_notifications_are_sent_once_across_restarts_with_event_names() 
     // Every Event has a notification of its name, and there are no others.
     wait_for("all Events", || async { (scene.events(None).await.len() == 4).then_some(()) }).await;
     let mut names: Vec<_> = scene.events(None).await.into_iter().map(|event| event.metadata.name.unwrap()).collect();
-    let mut ids: Vec<_> = notifications(&receiver).iter().map(|notified| notified["id"].as_str().unwrap().to_owned()).collect();
+    let mut ids: Vec<_> =
+        notifications(&receiver).iter().map(|notified| notified["id"].as_str().unwrap().to_owned()).collect();
     names.sort();
     ids.sort();
     assert_eq!(names, ids);

@@ -226,7 +226,8 @@ async fn a_deployment_covers_its_pods_until_it_is_fixed() {
     let plane = reports::plane().await;
     let namespace = plane.temp_namespace("rollup").await.unwrap();
     let tree = TreeWriter { client: plane.admin().unwrap(), namespace: namespace.clone() };
-    let places = [TreeObject::Deployment(0), TreeObject::Revision(0, 0), TreeObject::Pod(0, 0, 0), TreeObject::Pod(0, 0, 1)];
+    let places =
+        [TreeObject::Deployment(0), TreeObject::Revision(0, 0), TreeObject::Pod(0, 0, 0), TreeObject::Pod(0, 0, 1)];
     for place in places {
         tree.create(place, &json!({"app": "a", "bad": "0"})).await;
     }

@@ -234,7 +234,8 @@ async fn one_failed_discovery_of_a_report_api_does_not_reset_reports() {
     let requested = Arc::new(AtomicBool::new(false));
     let was_requested = Arc::clone(&requested);
     let rule = move |request: &Parts| {
-        let is_first = request.uri.path() == "/apis/openreports.io/v1alpha1" && !was_requested.swap(true, Ordering::SeqCst);
+        let is_first =
+            request.uri.path() == "/apis/openreports.io/v1alpha1" && !was_requested.swap(true, Ordering::SeqCst);
         if is_first { Act::Answer(StatusCode::NOT_FOUND.into_response()) } else { Act::Pass }
     };
     let proxy = Proxy::start(&plane, rule).await;

@@ -283,7 +283,8 @@ async fn unchanged_results_are_not_rewritten_and_keep_their_timestamp() {
     // The time is also kept when the report changes.
     mark(&plane, &namespace, "three", "yes").await;
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
-    let after = results(&until_messages(&plane, &namespace, &["one marked yes", "three marked yes", expected[1]]).await);
+    let after =
+        results(&until_messages(&plane, &namespace, &["one marked yes", "three marked yes", expected[1]]).await);
     assert!(before.iter().all(|(id, result)| after.get(id) == Some(result)), "{before:#?} {after:#?}");
     assert_eq!(kaudit.stop().await, Some(0));
 }

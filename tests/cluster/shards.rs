@@ -146,7 +146,8 @@ async fn until_right(shards: &[Running], truth: &Truth) {
         // Compared as lists, to find duplicates.
         live.sort();
         all.sort();
-        let events = violation_events(&truth.client, &truth.namespaces).await; let open = open_violations(&fresh, &truth.namespaces);
+        let events = violation_events(&truth.client, &truth.namespaces).await;
+        let open = open_violations(&fresh, &truth.namespaces);
         let all_have_events = open.keys().all(|about| events.contains_key(about));
         let truly = EVENT_ORDER == EventOrder::Lossy || check_events(&events, &open, EVENT_ORDER).is_ok();
         (live == all && all_have_events && truly).then_some(())
@@ -172,8 +173,14 @@ async fn changing_the_number_of_shards_during_writes_converges() {
     let mut scope = policy_arguments(directory.path());
     scope.extend(namespaces.iter().flat_map(|namespace| ["--namespace".to_owned(), namespace.clone()]));
     let (name, event_order) = (namespaces[0].clone(), EVENT_ORDER);
-    let truth =
-        Truth { kubeconfig: plane.kubeconfig(), client, arguments: scope.clone(), namespaces, event_order, reports: false };
+    let truth = Truth {
+        kubeconfig: plane.kubeconfig(),
+        client,
+        arguments: scope.clone(),
+        namespaces,
+        event_order,
+        reports: false,
+    };
     let record = ["--record=events,status", "--events-per-second=1000", "--audit-name", &name];
     let arguments: Vec<&str> = scope.iter().map(String::as_str).chain(record).collect();
 

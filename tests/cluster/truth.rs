@@ -80,7 +80,8 @@ impl Truth {
         let at = history.last().map_or(since, |(at, _)| *at);
         if self.event_order != EventOrder::Lossy {
             let open = open_violations(&fresh, &self.namespaces);
-            let truth = async || check_events(&violation_events(&self.client, &self.namespaces).await, &open, self.event_order);
+            let truth =
+                async || check_events(&violation_events(&self.client, &self.namespaces).await, &open, self.event_order);
             until_true("Events", deadline, truth).await;
         }
         if self.reports {
@@ -308,7 +309,11 @@ fn in_first_words(note: String) -> String {
 }
 
 /// Checks that the Events of each violation are in the expected order, and that the last one matches the current state.
-pub(crate) fn check_events(events: &ViolationEvents, open: &OpenViolations, event_order: EventOrder) -> Result<(), String> {
+pub(crate) fn check_events(
+    events: &ViolationEvents,
+    open: &OpenViolations,
+    event_order: EventOrder,
+) -> Result<(), String> {
     let mut twice = if let EventOrder::ButFor(twice) = event_order { twice } else { 0 };
     let is_open = |turns: &[bool]| match event_order {
         EventOrder::AsOften => turns.len() % 2 == 1,

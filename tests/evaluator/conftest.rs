@@ -81,7 +81,7 @@ fn by_kaudit() -> Results {
 }
 
 #[test]
-fn conftest_and_kaudit_find_the_same() {
+fn results_equal_those_of_conftest() {
     if !require_tool(Tool::Conftest) {
         return;
     }

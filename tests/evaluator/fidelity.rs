@@ -144,7 +144,7 @@ fn differences(cases: &[Case], version: Version) -> Vec<String> {
 }
 
 #[test]
-fn kaudit_finds_what_opa_finds() {
+fn results_equal_those_of_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }

@@ -75,7 +75,7 @@ fn assertions(findings: &[Finding]) -> Vec<Value> {
 }
 
 #[test]
-fn gator_verifies_what_kaudit_says() {
+fn gator_verifies_the_results() {
     if !require_tool(Tool::Gator) {
         return;
     }
@@ -178,7 +178,8 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
         ]);
     }
     assert!(by_gator.len() > 100, "{}", by_gator.len());
-    let (more, less): (Vec<_>, Vec<_>) = (kaudit.difference(&by_gator).collect(), by_gator.difference(&kaudit).collect());
+    let (more, less): (Vec<_>, Vec<_>) =
+        (kaudit.difference(&by_gator).collect(), by_gator.difference(&kaudit).collect());
     assert!(more.is_empty() && less.is_empty(), "kaudit only: {more:#?}\ngator only: {less:#?}");
 }
 
@@ -209,7 +210,7 @@ fn lay_over(base: &mut Value, over: &Value) {
 }
 
 #[test]
-fn gator_refuses_what_kaudit_refuses() {
+fn gator_refuses_the_same_inputs() {
     if !require_tool(Tool::Gator) {
         return;
     }

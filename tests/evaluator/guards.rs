@@ -43,7 +43,7 @@ fn nested_brackets_are_refused_at_once() {
 }
 
 #[test]
-fn a_rule_that_never_ends_is_an_error_and_the_others_judge() {
+fn an_endless_rule_is_an_error_and_others_are_evaluated() {
     let limits = Limits { evaluation: Duration::from_millis(50), ..Limits::default() };
     let set = load_with(
         "package main\n\ndeny_slow contains \"x\" if {\n\tsome a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, \
@@ -59,7 +59,7 @@ fn a_rule_that_never_ends_is_an_error_and_the_others_judge() {
 }
 
 #[test]
-fn an_object_that_used_up_its_time_leaves_errors() {
+fn an_object_that_exceeds_its_time_has_errors() {
     let limits =
         Limits { evaluation: Duration::from_millis(30), input: Duration::from_millis(50), ..Limits::default() };
     let mut text = String::from("package main\n");
@@ -150,7 +150,7 @@ fn statements(count: usize) -> String {
 
 /// Policies that need the maximum stack, evaluated on a thread with the guaranteed stack size.
 #[test]
-fn what_is_loaded_does_not_overflow_the_stack() {
+fn loaded_policies_do_not_overflow_the_stack() {
     for make in [functions, rules, loops, comprehensions, every, statements] {
         let mut most = None;
         for count in (1..).map(|n| n * 8) {
@@ -170,7 +170,7 @@ fn what_is_loaded_does_not_overflow_the_stack() {
 }
 
 #[test]
-fn objects_that_are_no_json_are_one_error() {
+fn invalid_json_objects_are_one_error() {
     let set = load("package main\n\ndeny contains \"x\"\n").unwrap();
     let mut object = pod();
     for json in ["{".to_owned(), "[".repeat(200), "{\"a\": 1e999}".to_owned()] {
@@ -201,7 +201,7 @@ fn an_object_nested_too_deep_keeps_its_violations_and_has_an_error() {
 }
 
 #[test]
-fn print_and_unused_imports_write_nothing_and_change_nothing() {
+fn print_and_unused_imports_have_no_effect() {
     let set =
         load("package main\nimport input\nimport data.nothing\n\ndeny contains \"x\" if print(input, \"loud\")\n")
             .unwrap();
@@ -221,7 +221,7 @@ fn verdicts_are_the_same_from_many_threads() {
 }
 
 #[test]
-fn a_rule_that_says_too_much_is_an_error_and_the_others_judge() {
+fn a_rule_with_too_large_results_is_an_error_and_others_are_evaluated() {
     // Thirty doublings: a value that is small in memory but takes gigabytes when serialized.
     let doubled = (0..30).fold("\"x\"".to_owned(), |inner, _| format!("f({inner})"));
     let text = format!(

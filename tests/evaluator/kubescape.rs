@@ -184,7 +184,7 @@ fn run(library: &Path) -> Outcomes {
 /// With `KAUDIT_TEST_REGOLIBRARY=DIR`, a checkout of Kubescape's library: its own cases. Known differences are in
 /// `kubescape/differences.yaml`, with reasons.
 #[test]
-fn the_cases_of_a_library_come_out_as_they_say() {
+fn the_cases_of_a_library_pass() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_REGOLIBRARY") else { return };
     let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/kubescape/differences.yaml");
     let known: BTreeMap<String, String> = serde_saphyr::from_str(&fs::read_to_string(known).unwrap()).unwrap();
@@ -277,7 +277,7 @@ fn opa(rule: &Path, data: &Path, array: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn opa_says_the_same_of_the_arrays_that_kubescape_builds() {
+fn results_equal_those_of_opa_for_kubescape_arrays() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -318,7 +318,7 @@ fn names(policies: &PolicySet) -> Vec<String> {
 }
 
 #[test]
-fn controls_and_frameworks_choose_the_rules() {
+fn controls_and_frameworks_select_the_rules() {
     let all = library(None, &[]).unwrap();
     let left_out: Vec<String> = all.unjudged.iter().map(|rule| format!("{}: {}", rule.name, rule.reason)).collect();
     let wanted = [
@@ -355,7 +355,7 @@ fn controls_and_frameworks_choose_the_rules() {
 }
 
 #[test]
-fn config_inputs_of_the_user_count_more_than_those_of_the_library() {
+fn config_inputs_of_the_user_override_those_of_the_library() {
     let objects = read(&own("objects.yaml"));
     let messages = |more: &[PathBuf]| -> Vec<String> {
         let findings = evaluated(&library(Some("small"), more).unwrap(), &objects);

@@ -28,7 +28,7 @@ fn a_path_may_be_a_file_and_given_twice() {
 }
 
 #[test]
-fn a_missing_path_and_a_strange_file_are_told() {
+fn missing_paths_and_unknown_files_are_errors() {
     let root = folder(&[("a.rego", DENY), ("a.txt", "x")]);
     let why = rules(&[root.path(), &root.path().join("nope")]).unwrap_err();
     assert!(why.contains("nope: no such file or directory") && why.contains("help: name a directory"), "{why}");
@@ -38,7 +38,7 @@ fn a_missing_path_and_a_strange_file_are_told() {
 }
 
 #[test]
-fn files_that_are_too_large_or_no_text_are_told() {
+fn too_large_and_binary_files_are_errors() {
     let root = folder(&[("a.rego", DENY), ("large.json", &" ".repeat(2 << 20))]);
     fs::write(root.path().join("b.rego"), b"package b\n# \xff\xfe").unwrap();
     let why = rules(&[root.path()]).unwrap_err();
@@ -47,7 +47,7 @@ fn files_that_are_too_large_or_no_text_are_told() {
 }
 
 #[test]
-fn hidden_files_are_passed_over_and_the_digest_knows_names_and_contents() {
+fn hidden_files_are_skipped_and_the_digest_covers_names_and_contents() {
     let digest = |files: &[(&str, &str)]| {
         let root = folder(files);
         PolicySet::load(&[root.path().to_owned()]).unwrap().digest
@@ -92,7 +92,7 @@ fn a_mounted_config_map_is_a_directory_and_its_swap_is_a_change() {
 
 #[cfg(unix)]
 #[test]
-fn links_in_a_circle_end() {
+fn circular_links_terminate() {
     let root = folder(&[("sub/a.rego", DENY)]);
     std::os::unix::fs::symlink(root.path(), root.path().join("sub/back")).unwrap();
     let why = rules(&[root.path()]).unwrap_err();
@@ -128,7 +128,7 @@ fn edits_additions_and_deletions_change_the_fingerprint() {
 }
 
 #[test]
-fn a_set_takes_the_place_of_another_unless_it_loses_a_file_that_worked() {
+fn a_set_replaces_another_unless_a_valid_file_becomes_invalid() {
     let root = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
     let load = || PolicySet::load_partly(&[root.path().to_owned()], &Limits::default()).unwrap();

@@ -386,7 +386,7 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], rounds: usize) -> (usi
 }
 
 #[test]
-fn shared_verdicts_are_those_of_the_object() {
+fn shared_verdicts_equal_unshared_ones() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let objects = objects();
     // Few of the examples can share.
@@ -409,7 +409,7 @@ fn shared_verdicts_are_those_of_the_object() {
 }
 
 #[test]
-fn whatever_policies_do_with_a_name() {
+fn shared_verdicts_are_right_for_any_use_of_names() {
     let pod = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web", "web": "y"}},
             "spec": {"containers": [{"name": "a", "image": "web"}]}})
@@ -437,7 +437,7 @@ fn whatever_policies_do_with_a_name() {
 }
 
 #[test]
-fn whatever_policies_do_with_the_volume_of_a_token() {
+fn shared_verdicts_are_right_for_any_use_of_token_volumes() {
     let mount = |name: &str| json!({"name": name, "mountPath": "/m"});
     let token = "kube-api-access-aaaaa";
     let pod = |volumes: &[&str]| {
@@ -463,7 +463,7 @@ fn whatever_policies_do_with_the_volume_of_a_token() {
 }
 
 #[test]
-fn replicas_are_judged_once() {
+fn replicas_are_evaluated_once() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pod = objects().pop().unwrap();
     for path in ["policies", "examples/bench/policies", "examples/bench/templates"] {

@@ -177,7 +177,7 @@ fn copy_library(from: &Path, to: &Path, examples: &mut Vec<Value>) {
 }
 
 #[test]
-fn trivy_and_kaudit_judge_the_same_by_checks_of_every_form() {
+fn results_equal_those_of_trivy_for_all_check_forms() {
     if !require_tool(Tool::Trivy) {
         return;
     }
@@ -189,7 +189,7 @@ fn trivy_and_kaudit_judge_the_same_by_checks_of_every_form() {
 }
 
 #[test]
-fn trivy_and_kaudit_judge_the_same_by_the_library() {
+fn results_equal_those_of_trivy_for_its_library() {
     if !require_tool(Tool::Trivy) {
         return;
     }

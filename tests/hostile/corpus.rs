@@ -149,7 +149,7 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
 }
 
 #[test]
-fn each_policy_harms_nobody_but_itself() {
+fn each_hostile_policy_affects_only_itself() {
     let policies = all();
     assert!(policies.len() >= 60);
     let wrong = Mutex::new(Vec::new());
@@ -173,7 +173,7 @@ fn each_policy_harms_nobody_but_itself() {
 }
 
 #[test]
-fn all_policies_together_harm_nobody() {
+fn all_hostile_policies_together_affect_no_others() {
     let policies = all();
     let files: Vec<(String, &[u8])> =
         policies.iter().map(|policy| (format!("policies/{}.rego", policy.name), policy.text.as_bytes())).collect();
@@ -193,7 +193,7 @@ fn all_policies_together_harm_nobody() {
 }
 
 #[test]
-fn imports_in_a_circle_are_harmless() {
+fn circular_imports_are_harmless() {
     let folder = folder(&[
         ("policies/a.rego", b"package a\n\nimport data.b\n\nx := b.y\n\ndeny contains \"a\" if x\n"),
         ("policies/b.rego", b"package b\n\nimport data.a\n\ny := a.x\n\ndeny contains \"b\" if y\n"),
@@ -213,7 +213,7 @@ fn imports_in_a_circle_are_harmless() {
 }
 
 #[test]
-fn what_looks_like_a_policy_file_and_is_none_harms_nobody() {
+fn files_that_only_look_like_policies_are_harmless() {
     let deny = |name: &str| format!("package {name}\n\ndeny contains \"x\"\n").into_bytes();
     let folder = folder(&[
         ("policies/good.rego", GOOD.as_bytes()),

@@ -198,7 +198,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn generated_policies_and_objects_harm_nobody(
+    fn generated_policies_and_objects_are_harmless(
         rules in prop::collection::vec(rule(), 1..6),
         spec in value(),
         metadata in value(),
@@ -212,7 +212,7 @@ proptest! {
 
     /// The texts need not be Rego.
     #[test]
-    fn generated_texts_harm_nobody(text in any::<String>(), bytes in "[ -~\\n]{0,200}") {
+    fn generated_texts_are_harmless(text in any::<String>(), bytes in "[ -~\\n]{0,200}") {
         let policies = [("a.rego", text.as_str()), ("b.rego", &bytes), ("good.rego", GOOD)];
         prop_assert_eq!(evaluated(&policies, vec![object(&json!({}), &json!({"name": "a"}))]), vec![vec!["good".to_owned()]]);
     }

@@ -86,7 +86,7 @@ fn fault(policy: &Path, manifest: &Path) -> Option<String> {
 }
 
 #[test]
-fn hostile_policies_end_as_errors_and_leave_the_others_alone() {
+fn hostile_policies_end_as_errors_and_do_not_affect_others() {
     let root = tempfile::tempdir().unwrap();
     let manifest = root.path().join("pod.yaml");
     fs::write(&manifest, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, generation: 3}\n").unwrap();
@@ -116,7 +116,7 @@ fn large_deployments(containers: usize) -> String {
 }
 
 #[test]
-fn objects_with_very_many_violations_are_listed_in_part() {
+fn very_many_violations_of_an_object_are_listed_in_part() {
     let root = tempfile::tempdir().unwrap();
     let manifest = root.path().join("big.json");
     // An optimized build handles 10,000 containers in the same time.

@@ -89,7 +89,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn each_object_harms_nobody_but_itself() {
+fn each_hostile_object_affects_only_itself() {
     let policies = [("policies/good.rego", GOOD.as_bytes()), ("policies/looks.rego", ALL.as_bytes())];
     for (name, text) in all() {
         let file = format!("objects/{name}");
@@ -105,7 +105,7 @@ fn each_object_harms_nobody_but_itself() {
 }
 
 #[test]
-fn all_objects_together_harm_nobody() {
+fn all_hostile_objects_together_affect_no_others() {
     let named: Vec<(String, Vec<u8>)> =
         all().into_iter().map(|(name, text)| (format!("objects/{name}"), text)).collect();
     let mut files: Vec<(&str, &[u8])> = named.iter().map(|(name, text)| (name.as_str(), text.as_slice())).collect();

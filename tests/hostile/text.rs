@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_does_harm_in_any_format(
+    fn no_text_is_harmful_in_any_format(
         parts in prop::collection::vec(prop_oneof![
             any::<String>(),
             any::<char>().prop_map(String::from),

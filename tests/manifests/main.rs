@@ -246,7 +246,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn generated_manifests_are_read_as_by_kubectl() {
+fn generated_manifests_are_parsed_as_by_kubectl() {
     if !require_tool(Tool::KubectlRead) {
         return;
     }
@@ -277,7 +277,7 @@ fn generated_manifests_are_read_as_by_kubectl() {
 }
 
 #[test]
-fn every_exception_is_still_one() {
+fn every_exception_is_still_needed() {
     if !require_tool(Tool::KubectlRead) {
         return;
     }

@@ -40,7 +40,7 @@ fn rules(set: &PolicySet) -> impl Iterator<Item = (&str, &Rule)> {
 }
 
 #[test]
-fn opa_finds_nothing_to_mend() {
+fn opa_finds_no_problems() {
     if !require_tool(Tool::Opa) {
         return;
     }
@@ -54,7 +54,7 @@ fn opa_finds_nothing_to_mend() {
 }
 
 #[test]
-fn every_rule_says_what_it_is() {
+fn every_rule_has_annotations() {
     let set = library();
     let mut ids = BTreeMap::new();
     for policy in &set.policies {
@@ -200,7 +200,7 @@ fn object_name(object: &Value) -> String {
 }
 
 #[test]
-fn opa_finds_the_same_in_the_examples() {
+fn results_of_the_examples_equal_those_of_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }

@@ -166,7 +166,7 @@ fn read(manifests: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn opa_finds_the_same_in_objects_altered_at_random() {
+fn results_of_random_objects_equal_those_of_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }

@@ -1,4 +1,4 @@
-//! A memory limit like a container's: a control group of its own, which needs Linux and root.
+//! A memory limit like that of a container: a separate control group, which needs Linux and root.
 
 use std::{
     fs, io,
@@ -31,7 +31,7 @@ impl Container {
         let root = Path::new("/sys/fs/cgroup");
         let (folder, limits, entry) = match path("memory") {
             Some(own) => (root.join("memory").join(own), &["memory.limit_in_bytes"][..], "tasks"),
-            // In version 2 a group that has processes cannot limit its children, so it is created at the root.
+            // In cgroup v2 a group with processes cannot limit its children, so it is created at the root.
             None => (root.to_owned(), &["memory.max", "memory.swap.max"][..], "cgroup.procs"),
         };
         let container = Self { folder: folder.join(name), entry };
@@ -39,7 +39,7 @@ impl Container {
         for (index, file) in limits.iter().enumerate() {
             let value = if index == 0 { limit } else { 0 };
             let written = fs::write(container.folder.join(file), value.to_string());
-            // Without swap there is no file for it.
+            // Without swap the file does not exist.
             if index == 0 { written? } else { drop(written) }
         }
         Ok(container)

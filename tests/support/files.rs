@@ -1,10 +1,10 @@
-//! Files for one test, in a folder that goes with it. Each test binary includes this module by its path.
+//! Files of one test, in a temporary folder. Each test binary includes this module by its path.
 
 use std::fs;
 
 use tempfile::TempDir;
 
-/// Writes files into a new folder, and the folders that their paths name.
+/// Writes files into a new folder, including subfolders.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

@@ -1,4 +1,5 @@
-//! The receiver of the OpenTelemetry Collector, and what it took. Each test binary includes this module by its path.
+//! The receiver of the OpenTelemetry Collector, and the received data. Each test binary includes this module by its
+//! path.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -10,7 +11,7 @@ use std::{
 use kaudit_controlplane::{Tool, tool};
 use serde_json::Value;
 
-/// What a request has to have in `X-Token`; no log shows it.
+/// The required value of `X-Token`; it must not be in any log.
 pub(crate) const TOKEN: &str = "Canary-51c0ffee";
 
 /// A receiver of OTLP; ends with the test.
@@ -36,7 +37,7 @@ impl Collector {
         Self { process, address, requests }
     }
 
-    /// The variables that have everything sent there.
+    /// Returns the variables that export everything to it.
     pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
@@ -44,7 +45,7 @@ impl Collector {
         ]
     }
 
-    /// Everything that was taken so far, each with the right token.
+    /// Returns all received requests, and checks their token.
     fn requests(&self) -> Vec<Value> {
         let requests = self.requests.lock().unwrap().clone();
         for request in &requests {
@@ -53,12 +54,12 @@ impl Collector {
         requests
     }
 
-    /// Every span, in the order in which they came.
+    /// Returns all spans in order of arrival.
     pub(crate) fn spans(&self) -> Vec<Value> {
         self.parts("traces", &["resourceSpans", "scopeSpans", "spans"])
     }
 
-    /// What the requests about a signal have at a path of arrays.
+    /// Returns the values at a path of arrays in the requests of a signal.
     pub(crate) fn parts(&self, signal: &str, path: &[&str]) -> Vec<Value> {
         let below = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
         let requests = self.requests();
@@ -75,7 +76,7 @@ impl Drop for Collector {
     }
 }
 
-/// The value of an attribute of a span, of a point or of a resource, as text.
+/// Returns the value of an attribute of a span, point or resource, as text.
 pub(crate) fn attribute(of: &Value, key: &str) -> Option<String> {
     let found = of["attributes"].as_array()?.iter().find(|attribute| attribute["key"] == key)?;
     let value = found["value"].as_object()?.values().next()?;

@@ -12,11 +12,11 @@ use data_encoding::BASE64;
 use kaudit_controlplane::{Tool, serving_certificate, tool};
 use tempfile::TempDir;
 
-/// A user's name, password, and what a registry keeps of both.
+/// The user's name and password, and the password hash of the registry.
 const USER: (&str, &str) = ("kaudit", "secret");
 const HASHED: &str = "kaudit:$2a$04$V8lEfFAADCGiwmxyZR4VQ.vMkKcLGe3coJrVeVMl9T4vFZQNxFxX6\n";
 
-/// A registry that ends with its value.
+/// A registry that ends when it is dropped.
 pub(crate) struct Registry {
     process: Child,
     directory: TempDir,
@@ -32,12 +32,12 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    /// Starts one without TLS that asks for no password.
+    /// Starts a registry without TLS and password.
     pub(crate) fn open() -> Self {
         Self::start("")
     }
 
-    /// Starts one with TLS that asks for a password.
+    /// Starts a registry with TLS and a password.
     pub(crate) fn guarded() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let certificate = serving_certificate().unwrap();
@@ -89,17 +89,17 @@ impl Registry {
         self.process.wait().unwrap();
     }
 
-    /// The certificate of its authority.
+    /// Returns the certificate of its authority.
     pub(crate) fn authority(&self) -> PathBuf {
         self.directory.path().join("ca.crt")
     }
 
-    /// The folder with what `docker login` would have written.
+    /// Returns the folder with the credentials written by `docker login`.
     pub(crate) fn login(&self) -> PathBuf {
         self.directory.path().join("docker")
     }
 
-    /// Returns the reference of something in it.
+    /// Returns the reference of an artifact in it.
     pub(crate) fn artifact(&self, name: &str) -> String {
         format!("oci://{}/{name}", self.host)
     }

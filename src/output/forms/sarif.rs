@@ -145,8 +145,10 @@ impl<'r> SarifRun<'r> {
         let notice = |entry: &Entry, what: &str| {
             format!("{}: {} {what}: {}", self.names.object(&entry.resource), rule_name(entry), message(entry))
         };
-        notifications
-            .extend(limited("error", of(Outcome::Error).map(|entry| notice(entry, "could not be evaluated")).collect()));
+        notifications.extend(limited(
+            "error",
+            of(Outcome::Error).map(|entry| notice(entry, "could not be evaluated")).collect(),
+        ));
         notifications.extend(limited("note", of(Outcome::Skip).map(|entry| notice(entry, "is excepted")).collect()));
         json!({
             "executionSuccessful": result.complete && result.summary.error == 0,

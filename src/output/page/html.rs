@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    PageContext, Page,
+    Page, PageContext,
     document::{document, sign_out},
     filter::{NO_NAMESPACE, PageQuery},
     owners::{self, OwnerResults},
@@ -85,8 +85,12 @@ pub(super) fn object(page: &Page, owner: &OwnerResults<'_>, query: &PageQuery, r
 /// Returns the state of the result, and the user who has signed in.
 fn header(page: &Page, reader: Option<&str>) -> Markup {
     let (class, state) = match page.about {
-        PageContext { syncing: Some((read, all)), .. } => ("error", format!("not checking yet: {read} of {all} lists read")),
-        PageContext { waiting: waiting @ 1.., .. } => ("error", format!("checking: {} to go", count(waiting, "object"))),
+        PageContext { syncing: Some((read, all)), .. } => {
+            ("error", format!("not checking yet: {read} of {all} lists read"))
+        }
+        PageContext { waiting: waiting @ 1.., .. } => {
+            ("error", format!("checking: {} to go", count(waiting, "object")))
+        }
         _ if !page.result.complete => ("error", "incomplete".to_owned()),
         _ => ("pass", "complete".to_owned()),
     };

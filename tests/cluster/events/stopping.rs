@@ -80,7 +80,8 @@ async fn a_signal_stops_an_audit_that_is_recording() {
         assert_eq!(ended, Some(code), "{log}");
         let missing = OBJECTS - scene.count().await;
         assert!(missing > OBJECTS / 2, "{missing}");
-        let warning = log.lines().find(|line| line.contains("Events were not written")).unwrap_or_else(|| panic!("{log}"));
+        let warning =
+            log.lines().find(|line| line.contains("Events were not written")).unwrap_or_else(|| panic!("{log}"));
         // Requests in flight may have succeeded.
         let counted = |number: &usize| warning.contains(&format!("events={number}"));
         assert!((missing..=missing + 4).any(|number| counted(&number)), "{missing} are missing: {warning}");

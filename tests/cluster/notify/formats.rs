@@ -143,21 +143,28 @@ async fn teams_are_notified_by_labels_also_of_deleted_objects() {
         let path = format!("/{name}");
         let requests = receiver.taken().into_iter().filter(|request| request.path == path);
         let notified = requests.flat_map(|request| request.json()["notifications"].as_array().unwrap().clone());
-        notified.map(|notified| format!("{} {}", notified["resource"]["name"], notified["event"]).replace('"', "")).collect()
+        notified
+            .map(|notified| format!("{} {}", notified["resource"]["name"], notified["event"]).replace('"', ""))
+            .collect()
     };
-    wait_for("the owner's team to be notified", || async { (notified("shop") == ["owned appeared"]).then_some(()) }).await;
+    wait_for("the owner's team to be notified", || async { (notified("shop") == ["owned appeared"]).then_some(()) })
+        .await;
     scene.delete("owned").await;
     let both = ["owned appeared", "owned resolved"];
-    wait_for("the end to be notified", || async { (notified("shop") == both && notified("ends") == both[1..]).then_some(()) })
-        .await;
+    wait_for("the end to be notified", || async {
+        (notified("shop") == both && notified("ends") == both[1..]).then_some(())
+    })
+    .await;
     // The team of an object applies if it has no owner.
     let labels = json!({"team": "billing", &scene.namespace: "yes"});
     let alone = serde_json::from_value(json!({"metadata": {"name": "alone", "labels": labels}})).unwrap();
     scene.objects().create(&PostParams::default(), &alone).await.unwrap();
-    wait_for("the other team to be notified", || async { (notified("billing") == ["alone appeared"]).then_some(()) }).await;
+    wait_for("the other team to be notified", || async { (notified("billing") == ["alone appeared"]).then_some(()) })
+        .await;
     scene.mark("alone", None).await;
     let both = ["alone appeared", "alone resolved"];
-    wait_for("the other team to be notified of the end", || async { (notified("billing") == both).then_some(()) }).await;
+    wait_for("the other team to be notified of the end", || async { (notified("billing") == both).then_some(()) })
+        .await;
     assert_eq!((notified("shop").len(), notified("worst").len(), notified("elsewhere").len()), (2, 0, 0));
     assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -199,7 +199,7 @@ fn found_by_kaudit(audit: &Value) -> GatekeeperViolations {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn randomly_changed_policies_converge_to_a_fresh_audit_and_to_gator() {
+async fn policies_that_change_at_random_converge_to_a_fresh_audit_and_to_gator() {
     if !require() || !require_tool(Tool::Registry) {
         return;
     }

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_counts_once_with_its_last_stage() {
+    fn a_watch_is_one_record_with_its_last_stage() {
         let stages = ["ResponseStarted", "ResponseComplete"];
         let log = stages.map(|stage| line("a", stage) + "\n").concat();
         let records = parse(log.as_bytes()).expect("valid lines");

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_named_after_its_last_element_that_is_no_version() {
+    fn binaries_are_named_after_the_last_element_that_is_not_a_version() {
         assert_eq!(go_binary_name("go.etcd.io/etcd/server/v3"), "server");
         assert_eq!(go_binary_name("k8s.io/kubernetes/cmd/kubectl"), "kubectl");
         assert_eq!(go_binary_name("example.com/vault"), "vault");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_learns_its_minor_version() {
+    fn linker_flags_contain_the_minor_version() {
         assert!(kubernetes_version("v1.36.3").contains("gitMinor=36"));
     }
 }

@@ -99,7 +99,7 @@ async fn controllers_delete_namespaces() {
 }
 
 #[tokio::test]
-async fn bad_argument_is_told_from_the_log() {
+async fn bad_argument_is_explained_by_the_log() {
     if !require() {
         return;
     }

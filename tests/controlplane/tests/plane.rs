@@ -15,7 +15,7 @@ async fn admin_reads_readyz() {
 }
 
 #[tokio::test]
-async fn server_tells_its_version() {
+async fn server_reports_its_version() {
     if !require() {
         return;
     }
@@ -24,7 +24,7 @@ async fn server_tells_its_version() {
 }
 
 #[tokio::test]
-async fn service_account_may_do_what_is_bound_and_no_more() {
+async fn service_account_has_exactly_the_bound_rights() {
     if !require() {
         return;
     }
@@ -49,7 +49,7 @@ async fn service_account_may_do_what_is_bound_and_no_more() {
 }
 
 #[tokio::test]
-async fn audit_log_has_an_answered_request_once() {
+async fn audit_log_contains_answered_requests_once() {
     if !require() {
         return;
     }

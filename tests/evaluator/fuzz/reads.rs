@@ -171,7 +171,7 @@ fn run(first: u64, modules: u64) -> (Counts, Option<String>) {
 }
 
 #[test]
-fn what_random_rules_do_not_read_changes_no_result() {
+fn fields_that_random_rules_do_not_read_change_no_result() {
     let (first, modules) = (setting("KAUDIT_TEST_SEED").unwrap_or(1), setting("KAUDIT_TEST_READS").unwrap_or(MODULES));
     let (counts, wrong) = on_deep_stack(|| run(first, modules));
     println!("{modules} modules: {counts:?}");

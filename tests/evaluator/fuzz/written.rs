@@ -139,7 +139,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 #[test]
-fn policies_that_people_wrote_mean_what_opa_says() {
+fn real_policies_have_the_results_of_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
@@ -162,7 +162,7 @@ fn policies_that_people_wrote_mean_what_opa_says() {
 }
 
 #[test]
-fn policies_with_random_changes_mean_what_opa_says() {
+fn randomly_changed_policies_have_the_results_of_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }

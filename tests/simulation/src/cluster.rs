@@ -1,4 +1,4 @@
-//! What a simulated cluster holds: kinds, names, and objects that policies can tell apart.
+//! Contents of a simulated cluster: kinds, names, and objects that policies can distinguish.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ pub struct AuditedKind {
     pub kind: &'static str,
     /// `deployments`.
     pub plural: &'static str,
-    /// Its objects are in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// What each of its objects has besides metadata, as JSON.
+    /// The fields of its objects besides metadata, as JSON.
     body: &'static str,
 }
 
@@ -41,11 +41,11 @@ pub const KINDS: [AuditedKind; 10] = [
 ];
 /// The index of the kind that may hold policies.
 pub const CONFIG_MAP: usize = 0;
-/// The index of the kind that can come and go.
+/// The index of the kind that can be added and removed.
 pub const WIDGET: usize = 7;
 /// The index of namespaces.
 pub const NAMESPACE: usize = 8;
-/// Where kaudit runs.
+/// The namespace in which kaudit runs.
 pub const HOME: &str = "kaudit";
 
 impl AuditedKind {
@@ -60,19 +60,19 @@ impl AuditedKind {
     }
 }
 
-/// Names an object by numbers.
+/// The name of an object, by numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName {
     /// An index of [`KINDS`].
     pub kind: usize,
-    /// Of `ns0`, `ns1` and so on; without a meaning if the kind is not namespaced.
+    /// The number of the namespace `ns0`, `ns1` and so on; ignored if the kind is cluster-scoped.
     pub namespace: u8,
-    /// Of `o0`, `o1` and so on.
+    /// The number of the object `o0`, `o1` and so on.
     pub name: u8,
 }
 
 impl ObjectName {
-    /// Calls `f` with where the object is.
+    /// Calls `f` with the location of the object.
     pub fn with_at<T>(self, f: impl FnOnce(At<'_>) -> T) -> T {
         let kind = &KINDS[self.kind];
         let name = if self.kind == NAMESPACE { format!("ns{}", self.name) } else { format!("o{}", self.name) };
@@ -87,7 +87,7 @@ impl ObjectName {
         let _written = write(server, &self.object(contents, owner.as_ref()));
     }
 
-    /// Returns what is to control the object, if that is there.
+    /// Returns the intended controller of the object, if it exists.
     pub fn owner(self, contents: &Contents) -> Option<Self> {
         let (kind, name) = contents.owner?;
         let is_possible = KINDS[self.kind].namespaced || !KINDS[kind].namespaced;
@@ -114,7 +114,7 @@ impl ObjectName {
     }
 }
 
-/// What policies look at.
+/// The fields that policies read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The label `team`.
@@ -129,7 +129,7 @@ pub struct Contents {
     pub odd: bool,
     /// An annotation that no policy reads.
     pub noise: u8,
-    /// Kind and name of what controls it, if that is there.
+    /// Kind and name of its controller, if that exists.
     pub owner: Option<(usize, u8)>,
 }
 
@@ -168,7 +168,7 @@ pub fn install() -> ApiServer {
     server
 }
 
-/// Returns the definitions of all kinds that are no part of Kubernetes.
+/// Returns the definitions of all kinds that are not part of Kubernetes.
 pub fn definitions() -> impl Iterator<Item = Value> {
     let ours = [
         include_str!("../../../charts/kaudit/crds/audits.kaudit.dev.yaml"),
@@ -184,7 +184,7 @@ pub fn definitions() -> impl Iterator<Item = Value> {
     ours.chain(others)
 }
 
-/// Has the cluster serve Widgets, also in a second version, which is preferred, if they are `upgraded`.
+/// Adds the definition of Widgets; if `upgraded`, also with a second, preferred version.
 pub fn define_widgets(server: &ApiServer, upgraded: bool) {
     let mut definition = widgets();
     if upgraded && let Some(versions) = definition["spec"]["versions"].as_array_mut() {
@@ -205,29 +205,29 @@ pub fn remove_widgets(server: &ApiServer) {
     remove_definition(server, "widgets.example.com");
 }
 
-/// Has the cluster serve a kind of Constraints.
+/// Adds a Constraint kind.
 pub fn define_constraints(server: &ApiServer, kind: &str) {
     write(server, &definition("constraints.gatekeeper.sh", "v1beta1", &kind.to_lowercase(), kind, "Cluster"));
     settle(server);
 }
 
-/// Removes a kind of Constraints, and these.
+/// Removes a Constraint kind and its objects.
 pub fn remove_constraints(server: &ApiServer, kind: &str) {
     remove_definition(server, &format!("{}.constraints.gatekeeper.sh", kind.to_lowercase()));
 }
 
 fn remove_definition(server: &ApiServer, name: &str) {
     let at = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name);
-    // It may be gone already.
+    // It may have been deleted already.
     let _deleted = server.delete(at, &Value::Null);
 }
 
-/// Creates an object, or replaces it; returns whether the server took it.
+/// Creates or replaces an object; returns whether the server accepted it.
 pub fn write(server: &ApiServer, object: &Value) -> bool {
     server.create(object).is_ok() || server.replace(object).is_ok()
 }
 
-/// Has controllers do all they have to do.
+/// Runs the controllers until they have nothing to do.
 pub fn settle(server: &ApiServer) {
     while server.tick() {}
 }
@@ -240,7 +240,7 @@ fn definition(group: &str, version: &str, plural: &str, kind: &str, scope: &str)
             "versions": [{"name": version, "served": true, "storage": true, "schema": schema}]}})
 }
 
-/// Gives kaudit its rights, but for reading these kinds.
+/// Grants kaudit its rights, except for reading these kinds.
 pub fn grant(server: &ApiServer, forbidden: &BTreeSet<usize>) {
     let readable = (0..KINDS.len()).filter(|kind| !forbidden.contains(kind)).map(|kind| {
         let (group, _) = KINDS[kind].api_version.split_once('/').unwrap_or(("", ""));

@@ -1,4 +1,4 @@
-//! What kaudit says of a cluster, compared with what its policies find there.
+//! Compares kaudit's output for a cluster with the expected results of its policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
     replica::ReplicaSettings,
 };
 
-/// API versions and kinds of what kaudit writes.
+/// API versions and kinds of kaudit's records.
 const RECORDS: [(&str, &str); 4] = [
     ("openreports.io/v1alpha1", "Report"),
     ("openreports.io/v1alpha1", "ClusterReport"),
@@ -22,22 +22,22 @@ const RECORDS: [(&str, &str); 4] = [
     ("kaudit.dev/v1alpha1", "Audit"),
 ];
 
-/// All objects that a comparison looks at, by kind.
+/// All objects used in a comparison, by kind.
 #[derive(Debug, Default)]
 pub struct ListedObjects(BTreeMap<&'static str, Vec<Value>>);
 
 impl ListedObjects {
-    /// Lists them by a function that returns the objects of an API version and kind.
+    /// Lists them with a function that returns the objects of an API version and kind.
     pub fn list(mut list: impl FnMut(&'static str, &'static str) -> Vec<Value>) -> Self {
         Self(Self::kinds().map(|(api_version, kind)| (kind, list(api_version, kind))).collect())
     }
 
-    /// Takes lists by kind.
+    /// Creates them from lists by kind.
     pub fn from_lists(lists: impl IntoIterator<Item = (&'static str, Vec<Value>)>) -> Self {
         Self(lists.into_iter().collect())
     }
 
-    /// Returns the API versions and kinds that are to be listed.
+    /// Returns the API versions and kinds to list.
     pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
         let audited = KINDS.iter().map(|kind| (kind.api_version, kind.kind));
         audited.chain([EXCEPTIONS]).chain(RECORDS)
@@ -47,7 +47,7 @@ impl ListedObjects {
         self.0.get(kind).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns what policies may see.
+    /// Returns the objects that policies may read.
     pub fn audited(&self) -> ObjectsByName {
         let mut objects = ObjectsByName::new();
         for (index, kind) in KINDS.iter().enumerate() {
@@ -58,7 +58,7 @@ impl ListedObjects {
         objects
     }
 
-    /// Returns the uids of what policies may see.
+    /// Returns the uids of the objects that policies may read.
     pub fn uids(&self) -> BTreeSet<String> {
         let objects = KINDS.iter().flat_map(|kind| self.of(kind.kind));
         objects.map(|object| text(&object["metadata"]["uid"])).collect()
@@ -72,7 +72,7 @@ impl ListedObjects {
         self.audited().into_iter().map(own).collect()
     }
 
-    /// Returns which namespaces teams have excused from which policies, and until when.
+    /// Returns the policies and namespaces excused by teams, and until when.
     fn excused(&self) -> impl Iterator<Item = ((String, String), Option<Timestamp>)> {
         self.of(EXCEPTIONS.1).iter().map(|one| {
             let key = (text(&one["spec"]["policies"][0]["name"]), text(&one["metadata"]["namespace"]));
@@ -80,7 +80,7 @@ impl ListedObjects {
         })
     }
 
-    /// Whether an exception ends at some time.
+    /// Whether an exception has an end.
     pub fn has_ends_of_exceptions(&self) -> bool {
         self.excused().any(|(_, end)| end.is_some())
     }
@@ -94,7 +94,7 @@ impl ListedObjects {
         self.of("Audit").iter().filter(is_audit).collect()
     }
 
-    /// Returns the number of objects of each API version and kind that Audits say were read.
+    /// Returns the number of objects by API version and kind in the coverage of Audits.
     pub fn covered(&self, settings: &ReplicaSettings) -> BTreeMap<(String, String), usize> {
         let mut covered = BTreeMap::new();
         let audits = self.audits(&settings.audits());
@@ -114,18 +114,18 @@ impl ListedObjects {
         reports.flat_map(|report| report["results"].as_array().into_iter().flatten())
     }
 
-    /// Returns what Events say of changes of objects.
+    /// Returns the violations of Events about transitions.
     pub fn changes(&self) -> impl Iterator<Item = ViolationKey> {
         let events =
             self.of("Event").iter().filter(|event| event["reason"] == "PolicyViolation" && is_about_change(event));
         events.map(|event| Announcement::event(event, true).about)
     }
 
-    /// Returns the Events about violations that stand or stood, as they were written one after the other.
+    /// Returns the Events about open and resolved violations, in the order in which they were written.
     ///
     /// # Errors
     ///
-    /// When one has no version.
+    /// If an Event has no version.
     pub fn events(&self) -> anyhow::Result<Vec<Announcement>> {
         let mut events = Vec::new();
         for event in self.of("Event").iter().filter(|event| !is_about_change(event)) {
@@ -142,7 +142,7 @@ impl ListedObjects {
     }
 }
 
-/// Whether an Event is about a change of an object: one about a violation that stands says since when.
+/// Whether an Event is about a transition: Events about open violations have a `since` annotation.
 fn is_about_change(event: &Value) -> bool {
     event["metadata"]["annotations"]["kaudit.dev/since"].is_null()
 }
@@ -150,13 +150,13 @@ fn is_about_change(event: &Value) -> bool {
 /// A violation of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ViolationKey {
-    /// The object's uid; not known for what is only expected.
+    /// The object's uid; unknown for expected violations.
     pub uid: String,
     /// Kind, namespace and name of the object.
     pub object: (String, String, String),
     /// Policy and rule, with a slash between them.
     pub rule: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -171,31 +171,31 @@ impl ViolationKey {
 /// An Event, a notification or a line: a violation is new, or resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// What it is about.
+    /// The violation.
     pub about: ViolationKey,
-    /// It is not resolved.
+    /// Whether the violation is new, not resolved.
     pub is_new: bool,
-    /// The same if it comes again.
+    /// The id, the same if it is repeated.
     pub id: String,
 }
 
 impl Announcement {
     fn event(event: &Value, is_new: bool) -> Self {
         let note = text(&event["note"]);
-        // What is excused is resolved with the reason first.
+        // The note of an excused violation begins with the reason.
         let note =
             note.strip_prefix("excused by ").and_then(|excused| excused.split_once("; ")).map_or(&*note, |note| note.1);
         let note = note.strip_prefix("resolved: ").unwrap_or(note);
         let (_heading, message) = note.split_once(": ").unwrap_or((note, ""));
         let [policy, rule] =
             ["policy", "rule"].map(|name| text(&event["metadata"]["annotations"][format!("kaudit.dev/{name}")]));
-        // The number of dependents is of the time of the Event.
+        // The number of dependents depends on the time of the Event.
         let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
         let about = about(&event["regarding"], format!("{policy}/{rule}"), message.to_owned());
         Self { about, is_new, id: text(&event["metadata"]["name"]) }
     }
 
-    /// Reads a line of a receiver or of `-o ndjson`, unless it is about an error.
+    /// Parses a line of a receiver or of `-o ndjson`, unless it is about an error.
     pub fn line(line: &Value) -> Option<Self> {
         let is_new = match line["event"].as_str() {
             Some("appeared") => true,
@@ -204,7 +204,7 @@ impl Announcement {
         };
         let rule = format!("{}/{}", text(&line["policy"]), text(&line["rule"]));
         let about = about(&line["resource"], rule, text(&line["message"]));
-        // Lines have the id of the violation, which stays the same.
+        // Lines have the id of the violation, which is constant.
         let id = if line["violation"].is_null() { String::new() } else { text(&line["id"]) };
         (line["result"] != "error").then_some(Self { about, is_new, id })
     }
@@ -215,25 +215,25 @@ fn about(resource: &Value, rule: String, message: String) -> ViolationKey {
     ViolationKey { uid: text(&resource["uid"]), object, rule, message }
 }
 
-/// What kaudit is to find.
+/// The expected results.
 #[derive(Debug)]
 pub struct ExpectedFindings {
-    /// What is listed.
+    /// The listed results.
     pub listed: BTreeSet<PolicyFinding>,
-    /// An owner has these, too.
+    /// The results covered by an owner.
     pub covered: BTreeSet<PolicyFinding>,
-    /// The kinds that are read have no objects.
+    /// Whether the audited kinds have no objects.
     pub found_nothing: bool,
-    /// What results of each policy are rated.
+    /// The severity by policy.
     severities: BTreeMap<String, &'static str>,
-    /// What exceptions excuse.
+    /// The excused results.
     skipped: BTreeSet<PolicyFinding>,
-    /// A kind and policies that are not compared.
+    /// A kind and policies that are excluded from the comparison.
     spared: Option<(&'static str, BTreeSet<String>)>,
 }
 
 impl ExpectedFindings {
-    /// Returns what policies find in a cluster.
+    /// Returns the expected results of policies in a cluster.
     pub fn new<'p>(
         listed: &ListedObjects,
         policies: impl Iterator<Item = &'p Policy> + Clone,
@@ -260,7 +260,7 @@ impl ExpectedFindings {
             skipped.retain(|finding| !covered.contains(finding));
         }
         listed.retain(|finding| !covered.contains(finding));
-        // Where only these kinds are read, the others are no objects.
+        // If only these kinds are read, objects of other kinds do not count.
         let is_read = |kind: &usize| Some(*kind) != settings.excluded;
         let severities = policies.clone().filter_map(|policy| Some((policy.name(), policy.severity()?))).collect();
         let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
@@ -268,7 +268,7 @@ impl ExpectedFindings {
         Self { listed, covered, found_nothing, severities, skipped, spared: None }
     }
 
-    /// Leaves out what is found by these policies, or of objects of a kind.
+    /// Excludes the results of these policies, and those of objects of a kind.
     #[must_use]
     pub fn without(mut self, kind: &'static str, policies: BTreeSet<String>) -> Self {
         self.spared = Some((kind, policies));
@@ -277,8 +277,8 @@ impl ExpectedFindings {
         self
     }
 
-    /// Leaves out what is found of `dependents`, and announcements about them: what an owner covered until a moment ago is not
-    /// announced yet.
+    /// Excludes the results of `dependents`, and announcements about them: violations that were covered until recently
+    /// are not announced yet.
     #[must_use]
     pub fn without_dependents(
         mut self,
@@ -294,12 +294,12 @@ impl ExpectedFindings {
         self.spared.as_ref().is_none_or(|(kind, policies)| finding.kind != *kind && !policies.contains(&finding.policy))
     }
 
-    /// Returns the violations that are listed, with their results.
+    /// Returns the listed violations, with their outcomes.
     pub fn violations(&self, cluster: &ListedObjects) -> BTreeMap<ViolationKey, &'static str> {
         violations(&self.listed, cluster)
     }
 
-    /// Whether one with this result is listed.
+    /// Whether a result with this outcome is listed.
     fn has(&self, result: &str) -> bool {
         self.listed.iter().any(|finding| finding.result == result)
     }
@@ -308,7 +308,7 @@ impl ExpectedFindings {
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_reports(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
         self.compare_severities("reports", cluster.reported())?;
         if self.spared.is_none() {
@@ -344,12 +344,12 @@ impl ExpectedFindings {
         Ok(())
     }
 
-    /// Compares the announcements of one kind, of which so many may be repeated: each violation is to be announced as new and
-    /// as resolved by turns, and last as what it is now.
+    /// Compares the announcements of one kind, of which some may be repeated: each violation must be announced
+    /// alternately as new and resolved, and the last one must match its current state.
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_announcements(
         &self,
         what: &str,
@@ -360,7 +360,7 @@ impl ExpectedFindings {
         let mut by_violation: BTreeMap<&ViolationKey, Vec<&Announcement>> = BTreeMap::new();
         for announcement in announcements {
             let turns = by_violation.entry(&announcement.about).or_default();
-            // Receivers know by the id what comes again.
+            // Receivers recognize repetitions by the id.
             if turns.iter().all(|known| known.id != announcement.id) || announcement.id.is_empty() {
                 turns.push(announcement);
             }
@@ -374,7 +374,7 @@ impl ExpectedFindings {
                 open.insert((*about).clone());
             }
         }
-        // What was announced before an owner covered it is not resolved by that.
+        // A violation that was announced before an owner covered it is not resolved by that.
         let covered: BTreeSet<ViolationKey> = violations(&self.covered, cluster).into_keys().collect();
         let expected: BTreeSet<ViolationKey> = self.violations(cluster).into_keys().collect();
         open.retain(|about| !covered.contains(about));
@@ -389,7 +389,7 @@ impl ExpectedFindings {
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_status(&self, cluster: &ListedObjects, settings: &ReplicaSettings) -> anyhow::Result<()> {
         let names = settings.audits();
         let audits = cluster.audits(&names);
@@ -405,7 +405,7 @@ impl ExpectedFindings {
         let found: u64 = severities.flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
         ensure!(usize::try_from(found)? == expected, "Audit: {found} violations by severity, not {expected}");
         let mut is_complete = true;
-        // Other shards may have objects.
+        // Other shards may have the objects.
         let found_nothing = self.found_nothing && !settings.sharded;
         for audit in audits {
             is_complete &= compare_conditions(audit, found_nothing)?;
@@ -414,21 +414,21 @@ impl ExpectedFindings {
         cluster.of(EXCEPTIONS.1).iter().try_for_each(compare_exception)
     }
 
-    /// Compares what replicas serve at `/status`: of shards a part each, else everything.
+    /// Compares the `/status` of replicas: with shards each has a part, else everything.
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_served(&self, results: &[Value], settings: &ReplicaSettings) -> anyhow::Result<()> {
         self.compare_parts("/status", results, false, settings)?;
         self.compare_parts("/status, covered", results, true, settings)
     }
 
-    /// Compares what replicas show on their pages, which leave out what owners cover.
+    /// Compares the pages of replicas, which omit covered results.
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_pages(&self, results: &[Value], settings: &ReplicaSettings) -> anyhow::Result<()> {
         self.compare_parts("the page", results, false, settings)
     }
@@ -461,7 +461,7 @@ impl ExpectedFindings {
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_metrics(&self, metrics: &[String], settings: &ReplicaSettings) -> anyhow::Result<()> {
         let value = |line: &str| {
             line.rsplit_once(' ').and_then(|(_, value)| value.trim_end_matches(".0").parse::<usize>().ok())
@@ -497,7 +497,7 @@ impl ExpectedFindings {
         Ok(())
     }
 
-    /// Returns how many objects violate each rule, by the labels of their metric.
+    /// Returns the number of objects that violate each rule, by metric labels.
     fn failing_objects(&self) -> BTreeMap<String, usize> {
         let open = self.listed.iter().filter(|finding| finding.result != "error");
         let objects: BTreeSet<_> = open
@@ -516,7 +516,7 @@ impl ExpectedFindings {
     ///
     /// # Errors
     ///
-    /// When they say something else.
+    /// If they differ.
     pub fn compare_once(&self, outcome: anyhow::Result<(u8, Value)>) -> anyhow::Result<()> {
         if self.found_nothing {
             ensure!(outcome.is_err(), "check --once has a result without any object");
@@ -532,13 +532,14 @@ impl ExpectedFindings {
         same("check --once, covered", &findings(&result, true), &self.covered)
     }
 
-    /// Checks the exit code and the result of a fresh check that cannot read all kinds, with what was right before and after.
+    /// Checks the exit code and the result of a fresh check that cannot read all kinds, with the expected results
+    /// before and after it.
     ///
     /// # Errors
     ///
-    /// When it does not say that it is a part, or says what is not right.
+    /// If it is not marked incomplete, or has a wrong result.
     pub fn compare_part(right: [&Self; 2], outcome: anyhow::Result<(u8, Value)>) -> anyhow::Result<()> {
-        // Where there is nothing else, there is no result.
+        // Without readable objects there is no result.
         let Ok((code, result)) = outcome else { return Ok(()) };
         let found = |is_covered: bool| findings(&result, is_covered).into_iter();
         let wrong = found(false)
@@ -553,7 +554,7 @@ impl ExpectedFindings {
     }
 }
 
-/// Returns the violations among results, with their results.
+/// Returns the violations among results, with their outcomes.
 fn violations(findings: &BTreeSet<PolicyFinding>, cluster: &ListedObjects) -> BTreeMap<ViolationKey, &'static str> {
     let uids = cluster.uids_by_object();
     let open = findings.iter().filter(|finding| finding.result != "error");
@@ -565,7 +566,7 @@ fn violations(findings: &BTreeSet<PolicyFinding>, cluster: &ListedObjects) -> BT
     with_uid.collect()
 }
 
-/// Returns since when each violation stands, by its object and what is wrong, as reports say.
+/// Returns the time since when each violation is open according to reports, by object and message.
 pub fn first_seen(cluster: &ListedObjects) -> BTreeMap<ViolationKey, Value> {
     let violations = cluster.reported().filter(|entry| matches!(entry["result"].as_str(), Some("fail" | "warn")));
     let times = violations.map(|entry| {
@@ -575,7 +576,7 @@ pub fn first_seen(cluster: &ListedObjects) -> BTreeMap<ViolationKey, Value> {
     times.collect()
 }
 
-/// Whether the conditions of an Audit say that all is well; returns whether it is complete.
+/// Checks that the conditions of an Audit are as expected; returns whether it is complete.
 fn compare_conditions(audit: &Value, found_nothing: bool) -> anyhow::Result<bool> {
     let conditions = audit["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     for kind in ["Synced", "PoliciesLoaded", "Recording"] {
@@ -593,20 +594,20 @@ fn compare_conditions(audit: &Value, found_nothing: bool) -> anyhow::Result<bool
     Ok(complete["status"] == "True")
 }
 
-/// Returns what a result says, of what owners cover or of the rest.
+/// Returns the findings of a result, either the covered or the other ones.
 fn findings(result: &Value, is_covered: bool) -> BTreeSet<PolicyFinding> {
     let entries = result["results"].as_array().into_iter().flatten();
     let wanted = entries.filter(|entry| entry["coveredBy"].is_object() == is_covered);
     wanted.filter_map(|entry| finding(entry, &entry["resource"])).collect()
 }
 
-/// Returns what results say is excused.
+/// Returns the excused findings of results.
 fn all_skipped<'r>(results: impl IntoIterator<Item = &'r Value>) -> BTreeSet<PolicyFinding> {
     let entries = results.into_iter().flat_map(|result| result["results"].as_array().into_iter().flatten());
     entries.filter_map(|entry| skipped(entry, &entry["resource"])).collect()
 }
 
-/// Returns a result that is excused.
+/// Returns an excused finding.
 fn skipped(entry: &Value, resource: &Value) -> Option<PolicyFinding> {
     let is_skipped = entry["result"] == "skip" && !entry["coveredBy"].is_object();
     let violation = is_skipped.then(|| finding(&with_result(entry, "fail"), resource))??;
@@ -619,7 +620,7 @@ fn with_result(entry: &Value, result: &str) -> Value {
     entry
 }
 
-/// Returns a result as a report or a check says it, unless it is excused.
+/// Returns a finding of a report or a check, unless it is excused.
 fn finding(entry: &Value, resource: &Value) -> Option<PolicyFinding> {
     let kind = KINDS.iter().find(|kind| resource["kind"] == kind.kind).map_or("another kind", |kind| kind.kind);
     let (rule, message) = (text(&entry["rule"]), text(&entry["message"]));
@@ -642,7 +643,7 @@ fn in_short(turns: &[&Announcement]) -> Vec<String> {
     turns.iter().map(|one| format!("{} {}", if one.is_new { "new" } else { "resolved" }, one.id)).collect()
 }
 
-/// Fails with where two sets differ.
+/// Returns an error with the differences between two sets.
 fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
     let missing: Vec<_> = expected.difference(found).take(3).collect();
     let surplus: Vec<_> = found.difference(expected).take(3).collect();

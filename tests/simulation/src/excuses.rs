@@ -1,4 +1,4 @@
-//! Exceptions of simulated clusters: a namespace is excused from a policy.
+//! Exceptions in simulated clusters: a namespace is excused from a policy.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,9 +17,9 @@ pub struct Excuse {
     pub policy: String,
     /// The namespace's number.
     pub namespace: u8,
-    /// By a file of the operators, instead of an object of the team.
+    /// Whether it is a file of the operators, instead of an object of the team.
     pub by_file: bool,
-    /// Until when, in seconds since the epoch.
+    /// The end, in seconds since the epoch.
     pub expires: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ impl Excuse {
         (self.policy.clone(), format!("ns{}", self.namespace))
     }
 
-    /// Returns until when it holds, if that is soon.
+    /// Returns its end, if it has one.
     pub fn end(&self) -> Option<Timestamp> {
         self.expires.and_then(|seconds| Timestamp::from_second(seconds).ok())
     }
@@ -39,7 +39,7 @@ impl Excuse {
         format!("{EXCEPTION_FILES}/{}-{}.yaml", self.policy, self.namespace)
     }
 
-    /// Returns it as an object, which is in the file, too.
+    /// Returns it as an object, which is also the content of the file.
     pub fn exception(&self) -> Value {
         let (policy, namespace) = self.key();
         let end = self.end().map_or_else(|| "2099-12-31".to_owned(), |end| end.to_string());
@@ -48,7 +48,7 @@ impl Excuse {
             "spec": {"policies": [{"name": policy}], "reason": "agreed", "expiresAt": end}})
     }
 
-    /// Calls `f` with where the object is.
+    /// Calls `f` with the location of the object.
     pub fn with_at<T>(&self, f: impl FnOnce(At<'_>) -> T) -> T {
         f((EXCEPTIONS.0, EXCEPTIONS.1, &self.key().1, &self.name()))
     }

@@ -1,4 +1,4 @@
-//! What goes wrong between kaudit and the API server.
+//! Faults between kaudit and the API server.
 
 use std::{
     fmt,
@@ -16,39 +16,39 @@ use crate::{
     server::{Faults, RequestFault, RequestInfo, WatchFault},
 };
 
-/// What may go wrong, and how often.
+/// The faults and their rates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FaultRates {
-    /// Decides when.
+    /// The random seed.
     pub seed: u64,
-    /// Faults of requests, each with how many of a thousand requests have it.
+    /// Faults of requests, each with its rate per thousand requests.
     pub requests: Vec<(RequestFault, u16)>,
-    /// How many of a thousand events of watches have a fault.
+    /// Faults per thousand watch events.
     pub watches: u16,
-    /// Only requests that write have faults.
+    /// Whether only write requests have faults.
     pub only_writes: bool,
-    /// Only requests about this have faults.
+    /// If set, only requests for these resources have faults.
     pub only: Option<Outage>,
-    /// The next discovery does not find this group, as after a restart of the server.
+    /// A group that is missing from the next discovery, as after a restart of the server.
     pub missing_group: Option<&'static str>,
 }
 
-/// Groups that a discovery may not find.
+/// Groups that may be missing from a discovery.
 const GROUPS: [&str; 5] = ["apps", "example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
 
-/// Returns one of them.
+/// Returns a random one of them.
 pub fn any_group(random: &mut Rng) -> &'static str {
     GROUPS[random.usize(..GROUPS.len())]
 }
 
-/// What cannot be requested while everything else can.
+/// Resources whose requests fail while others succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// Events.
     Events,
     /// Reports.
     Reports,
-    /// Exceptions that are objects.
+    /// PolicyException objects.
     Exceptions,
     /// Objects of a kind, an index of [`KINDS`].
     Kind(usize),
@@ -69,7 +69,7 @@ impl Outage {
 }
 
 impl FaultRates {
-    /// Returns any; one of four has no faults.
+    /// Returns random rates; one in four restricts faults to writes.
     pub fn any(random: &mut Rng) -> Self {
         let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
         rates.missing_group = (random.u8(..3) == 0).then(|| any_group(random));
@@ -84,7 +84,7 @@ impl FaultRates {
         rates
     }
 
-    /// Returns that no request and no event of a watch arrives.
+    /// Returns rates with which no request and no watch event arrives.
     pub fn cut_off(random: &mut Rng) -> Self {
         Self {
             seed: random.u64(..),
@@ -94,21 +94,21 @@ impl FaultRates {
         }
     }
 
-    /// Returns that every answer about something takes a while.
+    /// Returns rates that delay every response for these resources.
     pub fn late(what: Outage, random: &mut Rng) -> Self {
         let time = Duration::from_millis(random.u64(1_000..20_000));
         let requests = vec![(RequestFault::DelayAnswer(time), 1_000)];
         Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
     }
 
-    /// Returns that something cannot be read.
+    /// Returns rates with which these resources cannot be read.
     pub fn unreadable(what: Outage, random: &mut Rng) -> Self {
         let code = if random.bool() { 403 } else { 503 };
         let requests = vec![(RequestFault::Refuse(code, None), 1_000)];
         Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
     }
 
-    /// Returns that no request about something is answered as it should be.
+    /// Returns rates with which every request for these resources fails.
     pub fn outage(what: Outage, random: &mut Rng) -> Self {
         let fault = match random.u8(..5) {
             0 => RequestFault::Refuse(503, None),
@@ -148,32 +148,32 @@ fn request_fault(random: &mut Rng) -> RequestFault {
     }
 }
 
-/// The faults of a run at a time, which all replicas share.
+/// The current faults of a run, shared by all replicas.
 #[derive(Debug, Clone, Default)]
 pub struct SharedFaults {
     rates: Arc<Mutex<(FaultRates, Option<Rng>)>>,
-    /// What the next discovery does not find, whatever else goes wrong.
+    /// The group that is missing from the next discovery, whatever the other faults.
     missing: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl SharedFaults {
-    /// Takes the place of what went wrong before.
+    /// Replaces the previous faults.
     pub fn set(&self, rates: FaultRates) {
         let random = Rng::with_seed(rates.seed);
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = (rates, Some(random));
     }
 
-    /// Has the next discovery not find a group.
+    /// Removes a group from the next discovery.
     pub fn miss(&self, group: &'static str) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(group);
     }
 
-    /// Whether nothing goes wrong.
+    /// Whether there are no faults.
     pub fn is_clear(&self) -> bool {
         self.decide(true, |rates, _| rates.requests.is_empty() && rates.watches == 0)
     }
 
-    /// Returns what cannot be requested, if that is all that goes wrong.
+    /// Returns the resources whose requests fail, if faults are limited to some.
     pub fn outage(&self) -> Option<Outage> {
         self.decide(None, |rates, _| rates.only)
     }
@@ -186,7 +186,7 @@ impl SharedFaults {
     }
 }
 
-/// The way from one replica to the server.
+/// The connection of one replica to the server.
 pub struct ReplicaConnection {
     faults: SharedFaults,
     is_cut: AtomicBool,
@@ -199,17 +199,17 @@ impl fmt::Debug for ReplicaConnection {
 }
 
 impl ReplicaConnection {
-    /// Makes the way of a replica that starts.
+    /// Creates the connection of a starting replica.
     pub fn new(faults: &SharedFaults) -> Arc<Self> {
         Arc::new(Self { faults: faults.clone(), is_cut: AtomicBool::new(false) })
     }
 
-    /// Whether nothing gets through.
+    /// Whether it is cut.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Relaxed)
     }
 
-    /// Lets nothing through any more, or everything again.
+    /// Cuts or restores the connection.
     pub fn cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What has been so in the course of a run, for promises that are about more than a moment.
+//! The history of a run, to check guarantees over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::{
 /// A state of an object: its kind, namespace and name, and all of it.
 type ObjectState = ((usize, String, String), Value);
 
-/// What has been so.
+/// The history of a run.
 #[derive(Debug, Default)]
 pub struct History {
     /// All states of all objects since the first replica started, by uid.
@@ -24,30 +24,30 @@ pub struct History {
     clusters: Vec<ObjectsByName>,
     /// All policies.
     policies: Vec<Policy>,
-    /// Since when violations stood when everything was right last.
+    /// Since when violations were open at the last successful comparison.
     first_seen: BTreeMap<ViolationKey, Value>,
-    /// The Events that there were then.
+    /// The Events at that time.
     events: BTreeSet<String>,
-    /// Violations that have been there in each state since then, with their results.
-    standing: Option<BTreeMap<ViolationKey, &'static str>>,
+    /// Violations that existed in each state since then, with their outcomes.
+    lasting: Option<BTreeMap<ViolationKey, &'static str>>,
 }
 
 impl History {
-    /// Notes a policy that is in force from now on.
+    /// Records a policy that is now in force.
     pub fn note_policy(&mut self, policy: &Policy) {
         if !self.policies.contains(policy) {
             self.policies.push(*policy);
         }
     }
 
-    /// Forgets how objects were: the first replica starts.
+    /// Clears the states of objects when the first replica starts.
     pub fn begin(&mut self, objects: ObjectsByName) {
         self.states.clear();
         self.clusters.clear();
         self.note_objects(objects);
     }
 
-    /// Notes how objects are.
+    /// Records the state of all objects.
     pub fn note_objects(&mut self, objects: ObjectsByName) {
         self.clusters.push(objects.clone());
         for (key, object) in objects {
@@ -59,24 +59,24 @@ impl History {
         }
     }
 
-    /// Notes which violations there are, with their results.
+    /// Records the current violations, with their outcomes.
     pub fn note_violations(&mut self, violations: BTreeMap<ViolationKey, &'static str>) {
-        match &mut self.standing {
-            Some(standing) => standing.retain(|about, result| violations.get(about) == Some(result)),
-            None => self.standing = Some(violations),
+        match &mut self.lasting {
+            Some(lasting) => lasting.retain(|about, result| violations.get(about) == Some(result)),
+            None => self.lasting = Some(violations),
         }
     }
 
-    /// Notes that the violations of a policy may come and go: a replica that starts while it is refused does not know it, and an
-    /// exception may be read before it may no longer be excused.
+    /// Records that violations of a policy may appear and disappear: a replica that starts while the policy is refused
+    /// does not have it, and an exception may be read before it is no longer allowed.
     pub fn note_unsettled(&mut self, policy: &str) {
         let is_of = |about: &ViolationKey| about.rule.split('/').next() == Some(policy);
-        self.standing.iter_mut().for_each(|standing| standing.retain(|about, _| !is_of(about)));
+        self.lasting.iter_mut().for_each(|lasting| lasting.retain(|about, _| !is_of(about)));
     }
 
-    /// Notes that violations may also come and go as time passes.
+    /// Records that violations may also appear and disappear with time.
     pub fn note_passing_of_time(&mut self) {
-        self.standing = Some(BTreeMap::new());
+        self.lasting = Some(BTreeMap::new());
     }
 
     /// Returns kind, namespace and name of the objects that have had owners.
@@ -88,12 +88,13 @@ impl History {
             .collect()
     }
 
-    /// Checks, when everything is right, that no Event is about a state that never was, and that times at which violations
-    /// were first seen have stayed. If nothing `has_changed` in the cluster since the last time, there must be no new Event.
+    /// Checks after a successful comparison that no Event is about a state that never existed, and that the times at
+    /// which violations were first seen are unchanged. If nothing `has_changed` in the cluster since the last time,
+    /// there must be no new Event.
     ///
     /// # Errors
     ///
-    /// When it is not so.
+    /// If a check fails.
     pub fn check(&mut self, cluster: &ListedObjects, has_changed: bool) -> anyhow::Result<()> {
         let events = cluster.events()?;
         let is_later = |event: &&Announcement| !self.events.contains(&event.id);
@@ -101,17 +102,17 @@ impl History {
         for event in &later {
             ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
             ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
-            let stands = self.standing.as_ref().is_some_and(|standing| standing.contains_key(&event.about));
+            let stands = self.lasting.as_ref().is_some_and(|lasting| lasting.contains_key(&event.about));
             ensure!(!stands, "what has been so all the time is announced: {event:?}");
         }
         for about in cluster.changes() {
             ensure!(self.has_changed_so(&about), "an Event is about a change that never was: {about:?}");
         }
-        self.standing = None;
+        self.lasting = None;
         let first_seen = comparison::first_seen(cluster);
         for (about, since) in &first_seen {
             let before = self.first_seen.get(about).filter(|_| !later.iter().any(|event| event.about == *about));
-            // When kaudit starts, a time before the object was created becomes that of its creation.
+            // When kaudit starts, it replaces a time before the object's creation by that of the creation.
             let is_earlier = |before: &Value| before["seconds"].as_i64() < since["seconds"].as_i64();
             let is_same = |before: &Value| {
                 before == since || is_earlier(before) && Some(since) == self.created(&about.uid).as_ref()
@@ -123,15 +124,15 @@ impl History {
         Ok(())
     }
 
-    /// Returns when an object was created, as reports write times.
+    /// Returns the creation time of an object, in the format of reports.
     fn created(&self, uid: &str) -> Option<Value> {
         let (_, object) = self.states.get(uid)?.first()?;
         let created: Timestamp = object["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
         Some(json!({"seconds": created.as_second(), "nanos": 0}))
     }
 
-    /// Whether some policy may have said this of a change of the object: from any state to any later one, as kaudit need not see
-    /// each state.
+    /// Whether some policy can report this for a transition from any state of the object to any later one, as kaudit
+    /// need not see each state.
     fn has_changed_so(&self, about: &ViolationKey) -> bool {
         let policies =
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
@@ -142,7 +143,7 @@ impl History {
         })
     }
 
-    /// Whether some policy may have said this of some state of the object.
+    /// Whether some policy can report this for some state of the object.
     fn was_possible(&self, about: &ViolationKey) -> bool {
         let policies =
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);

@@ -1,4 +1,5 @@
-//! A simulation of kaudit in a cluster: all of the program against an API server in memory, in one thread, by a seed.
+//! A simulation of kaudit in a cluster: the whole program against an in-memory API server, in one thread, determined by
+//! a seed.
 //!
 //! ```text
 //!              plan ────► run ────► replica      kaudit itself

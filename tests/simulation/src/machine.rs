@@ -1,8 +1,8 @@
-//! The machine as a simulated process sees it: a clock that moves only while everything waits for it, and random numbers that
-//! follow from a seed.
+//! The machine of a simulated process: a clock that only advances when everything waits for it, and random numbers
+//! determined by a seed.
 //!
-//! The functions of libc by which the standard library and all crates ask for the time, for random numbers and for what has
-//! happened on file descriptors are defined here, and the linker takes these. Outside a simulation they call those of libc.
+//! This module overrides the libc functions that the standard library and crates use for time, random numbers and file
+//! descriptor events. Outside a simulation they call the originals.
 
 #![expect(unsafe_code, reason = "functions of libc are replaced")]
 
@@ -15,59 +15,59 @@ use std::{
 
 use libc::{clockid_t, epoll_event, size_t, ssize_t, timespec};
 
-/// Between the beginning of the epoch and that of each simulation: 2026-01-01T00:00:00Z.
+/// The start time of each simulation: 2026-01-01T00:00:00Z.
 const BEGIN: u64 = 1_767_225_600 * NANOSECONDS;
 const NANOSECONDS: u64 = 1_000_000_000;
-/// How often the clock is read at most without moving on: it cannot move each time, as allocators read it at times that do not
-/// follow from the seed, but a loop that waits for a moment to pass has to end.
+/// Maximum number of clock reads without progress: the clock cannot advance on each read, as allocators read it at
+/// times that the seed does not determine, but a loop that waits for a moment to pass must end.
 const MOST_READS: u64 = 100_000;
-/// How far it moves at each further time.
+/// How far it advances on each further read.
 const READING: u64 = 1_000_000;
-/// How long, on the real clock, another thread may take to wake this one when nothing else can.
+/// How long, in real time, another thread may take to wake this one when nothing else can.
 const OTHERS: c_int = 5_000;
-/// The exit code of a simulation that waits for nothing.
+/// The exit code of a simulation in a deadlock.
 pub const STUCK: i32 = 97;
 
-/// This process is a simulation.
+/// Whether this process is a simulation.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 /// Nanoseconds since the simulation began.
 static ELAPSED: AtomicU64 = AtomicU64::new(0);
-/// How often the clock was read since it moved on.
+/// Number of reads since the clock advanced.
 static READS: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds by which the time of day was changed.
+/// Offset of the time of day, in nanoseconds.
 static CHANGED: AtomicI64 = AtomicI64::new(0);
-/// The state of the random numbers.
+/// The state of the random number generator.
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// This is the thread of a simulation. What others do, and when, must make no difference: for them the clock stands still,
-    /// and random numbers are always the same.
+    /// Whether this is the main thread of a simulation. Other threads must not affect it: for them the clock stops, and
+    /// random numbers are constant.
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes this process a simulation, from now on and in all its threads.
+/// Turns this process into a simulation, in all its threads.
 pub fn enter(seed: u64) {
     IS_MAIN.set(true);
     RANDOM.store(seed, Relaxed);
     ENTERED.store(true, Relaxed);
 }
 
-/// Returns how long the simulation has run, on its own clock.
+/// Returns the simulated time since the start.
 pub fn elapsed() -> Duration {
     Duration::from_nanos(ELAPSED.load(Relaxed))
 }
 
-/// Changes the time of day by so many seconds, as an administrator or a time server would; timers do not notice.
+/// Changes the time of day by these seconds, like an administrator or a time server; timers are not affected.
 pub fn change_time_of_day(seconds: i32) {
     CHANGED.fetch_add(i64::from(seconds) * 1_000_000_000, Relaxed);
 }
 
-/// Has the clock move on without anything being done, as when the process is not given a processor.
+/// Advances the clock without doing anything, as if the process had no processor.
 pub fn freeze(time: Duration) {
     ELAPSED.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
 }
 
-/// A function that is defined elsewhere, too.
+/// An overridden libc function.
 struct Real {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -78,7 +78,7 @@ impl Real {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns the address of libc's.
+    /// Returns the address of the original.
     fn address(&self) -> *mut c_void {
         let mut address = self.address.load(Relaxed);
         if address.is_null() {
@@ -91,7 +91,7 @@ impl Real {
     }
 }
 
-/// As in libc; in a simulation all clocks are one, and that of the day has a date.
+/// As in libc; in a simulation there is one clock, to which the time of day adds a date.
 ///
 /// # Safety
 ///
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) ->
     0
 }
 
-/// As in libc; in a simulation the numbers follow from the seed (splitmix64).
+/// As in libc; in a simulation the numbers are determined by the seed (splitmix64).
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c
     ssize_t::try_from(length).unwrap_or(ssize_t::MAX)
 }
 
-/// As in libc; in a simulation the clock moves on at once by as long as nothing happens.
+/// As in libc; in a simulation the clock immediately advances to the timeout if there are no events.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Which violations an owner has, too, so that only the owner's is listed.
+//! Violations that an owner also has, so that only the owner's is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::{
 /// Kind, namespace and name.
 type ObjectKey = (usize, String, String);
 
-/// Returns those of the findings that an owner covers: it has the same violation, and that is listed.
+/// Returns the findings that an owner covers: it has the same violation, and that one is listed.
 pub fn covered(objects: &ObjectsByName, findings: &BTreeSet<PolicyFinding>) -> BTreeSet<PolicyFinding> {
     let mut listed: BTreeMap<ObjectKey, BTreeSet<&PolicyFinding>> = BTreeMap::new();
     let mut covered = BTreeSet::new();
     let mut chains: Vec<(Vec<ObjectKey>, &ObjectKey)> = objects.keys().map(|key| (owners(objects, key), key)).collect();
-    // Owners come first.
+    // Process owners first.
     chains.sort_by_key(|(chain, _)| chain.len());
     for (chain, key) in chains {
         for finding in findings.iter().filter(|finding| is_about(finding, key)) {
@@ -35,8 +35,7 @@ pub fn covered(objects: &ObjectsByName, findings: &BTreeSet<PolicyFinding>) -> B
     covered
 }
 
-/// Returns what controls an object, and what controls that in turn, as far as it is there; nothing for an object that
-/// controls itself through others.
+/// Returns the chain of existing controllers of an object; empty for an object that indirectly controls itself.
 fn owners(objects: &ObjectsByName, key: &ObjectKey) -> Vec<ObjectKey> {
     let mut chain: Vec<ObjectKey> = Vec::new();
     while let Some(owner) = owner(objects, chain.last().unwrap_or(key)) {
@@ -63,7 +62,7 @@ fn is_about(finding: &PolicyFinding, (kind, namespace, name): &ObjectKey) -> boo
     (finding.kind, &finding.namespace, &finding.name) == (KINDS[*kind].kind, namespace, name)
 }
 
-/// Whether two messages are the same, each about its own object.
+/// Whether two messages are equal except for the names of their objects.
 fn is_same_text((one, name): (&str, &str), (other, other_name): (&str, &str)) -> bool {
     let (mut words, mut others) = (one.split(' '), other.split(' '));
     words.by_ref().zip(others.by_ref()).all(|pair| pair.0 == pair.1 || pair == (name, other_name))

@@ -1,4 +1,4 @@
-//! What happens in a run: a list of steps that follows from a seed. Leaving out any of them leaves a list that can be run.
+//! The steps of a run, determined by a seed. Any subset of the steps can also be run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     replica::ReplicaSettings,
 };
 
-/// One thing that happens.
+/// One step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunStep {
     /// An object is created, or replaced; another one of its namespace may control it.
@@ -23,68 +23,68 @@ pub enum RunStep {
     Recreate(ObjectName, Contents),
     /// A policy's file is written.
     SetPolicy(Policy),
-    /// The file of the policy of this number is removed.
+    /// The file of the policy with this number is removed.
     RemovePolicy(u8),
-    /// The policy of this number cannot be parsed, until everything is compared.
+    /// The policy with this number becomes invalid, until the next comparison.
     BreakPolicy(u8),
     /// A namespace is excused from a policy.
     Excuse(Excuse),
-    /// It is not any more.
+    /// The exception is removed.
     EndExcuse(Excuse),
-    /// All replicas stop; those that start later are started in this way.
+    /// All replicas stop; later ones start with these settings.
     Configure(ReplicaSettings),
-    /// A replica starts, if it does not run.
+    /// A replica starts, if it is not running.
     Start(u8),
-    /// A replica loses its connections and is not heard of again.
+    /// A replica is killed: it loses its connections for good.
     Kill(u8),
     /// A replica is asked to stop.
     Stop(u8),
-    /// A replica can reach nothing, while others can.
+    /// A replica is disconnected, while others are not.
     Disconnect(u8),
-    /// It can again.
+    /// A replica is reconnected.
     Reconnect(u8),
-    /// Requests go wrong in these ways, until the next such step.
+    /// Requests have these faults, until the next such step.
     SetFaults(FaultRates),
-    /// The next discovery does not find this group.
+    /// This group is missing from the next discovery.
     MissGroup(&'static str),
-    /// Another process takes the Leases, once everything is right.
+    /// Another process takes the Leases, once everything has converged.
     TakeLeases,
-    /// Requests about one thing begin to fail, once everything is right.
+    /// Requests for some resources begin to fail, once everything has converged.
     BeginOutage(FaultRates),
-    /// Everything is compared that does not depend on these requests.
+    /// Everything that does not depend on the failing requests is compared.
     CompareOthers,
     /// kaudit may no longer read a kind.
     Forbid(usize),
     /// kaudit may read a kind again.
     Allow(usize),
-    /// The definition of Widgets is removed, and they with it.
+    /// The definition of Widgets is removed with its objects.
     RemoveWidgets,
-    /// The cluster serves Widgets, also in a second version, which it prefers, or not.
+    /// The definition of Widgets is added, optionally with a second, preferred version.
     DefineWidgets(bool),
-    /// From now on an object is updated every so many milliseconds, in an annotation that no policy reads.
+    /// From now on an object is updated at this interval in milliseconds, in an annotation that no policy reads.
     KeepWriting(ObjectName, u32),
-    /// The server forgets earlier versions.
+    /// The server compacts earlier versions.
     Compact,
-    /// The server's cache forgets what happened.
+    /// The server's watch cache is cleared.
     ForgetWatchHistory,
     /// The server restarts.
     RestartServer,
-    /// The processor does something else for so many milliseconds.
+    /// The process gets no processor time for these milliseconds.
     Freeze(u32),
-    /// The time of day is changed by so many seconds.
+    /// The time of day changes by these seconds.
     ChangeTimeOfDay(i32),
-    /// So many milliseconds pass.
+    /// These milliseconds pass.
     Wait(u32),
-    /// What goes wrong ends; when nothing happens any more, everything is compared.
+    /// Faults end; once everything is quiet, everything is compared.
     Compare,
-    /// The same, and then all replicas are restarted, which writes nothing, though requests go wrong in these ways.
+    /// The same, and then all replicas are restarted with these faults, which must write nothing.
     CompareRestarted(FaultRates),
-    /// Replicas stop as soon as they serve what is right, and have written it then.
+    /// Replicas stop as soon as their results are right, and must have written them before they end.
     CompareStopped,
 }
 
 impl RunStep {
-    /// Whether only objects change, if anything does.
+    /// Whether it changes objects only.
     pub const fn is_calm(&self) -> bool {
         matches!(
             self,
@@ -100,7 +100,7 @@ impl RunStep {
         )
     }
 
-    /// Whether a leader may lose its Lease, or end without giving it back.
+    /// Whether a leader may lose its Lease, or end without releasing it.
     pub const fn may_lose_lease(&self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl RunStep {
         )
     }
 
-    /// Whether kaudit may find something else after it.
+    /// Whether it may change kaudit's results.
     pub const fn changes_findings(&self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl RunStep {
     }
 }
 
-/// The upper bounds of a world and of what happens in it.
+/// The upper bounds of a cluster and its steps.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     kinds: usize,
@@ -140,18 +140,18 @@ struct Size {
     names: u8,
     teams: u8,
     policies: u8,
-    /// Objects that are there when kaudit starts.
+    /// Number of objects when kaudit starts.
     objects: usize,
     comparisons: usize,
-    /// Steps before each comparison.
+    /// Number of steps before each comparison.
     steps: usize,
-    /// How long each waits, in milliseconds.
+    /// Waits between steps, in milliseconds.
     waits: &'static [u32],
 }
 
-/// The same where much happens while kaudit evaluates,
+/// Waits such that much happens while kaudit evaluates.
 const SHORT_WAITS: &[u32] = &[2, 100, 1_000];
-/// and where trouble lasts.
+/// Waits such that faults last.
 const LONG_WAITS: &[u32] = &[10_000, 100_000, 200_000];
 
 const SMALL: Size = Size {
@@ -179,7 +179,7 @@ const LARGE: Size = Size {
 };
 
 impl Size {
-    /// Returns any size. Most worlds are small: what goes wrong mostly does with few objects, and they take less time.
+    /// Returns a random size. Most clusters are small: most failures only need few objects, and they take less time.
     fn any(random: &mut Rng) -> Self {
         let most = if random.u8(..4) > 0 { SMALL } else { LARGE };
         Self {
@@ -193,36 +193,36 @@ impl Size {
     }
 }
 
-/// When a run begins, in seconds since the epoch.
+/// The start of a run, in seconds since the epoch.
 const BEGIN: i64 = 1_767_225_600;
 
-/// Makes the steps of a run.
+/// Generates the steps of a run.
 #[expect(clippy::struct_excessive_bools, reason = "each is something that a world may have")]
 struct Generator {
     random: Rng,
-    /// Random numbers for what was added later, so that earlier seeds keep their steps.
+    /// Random numbers for later additions, so that earlier seeds keep their steps.
     others: Rng,
     size: Size,
     kinds: Vec<usize>,
     settings: ReplicaSettings,
-    /// Objects may have owners that not every replica reads.
+    /// Whether objects may have owners that not every replica reads.
     has_owners: bool,
-    /// Policies are files, some of them in Kubescape's layout, which `ConfigMaps` cannot have.
+    /// Whether policies are files, some of them in Kubescape's layout, which `ConfigMaps` do not support.
     has_library: bool,
-    /// Now and then nothing reaches kaudit for a while, and what it missed can only be listed.
+    /// Whether kaudit is sometimes disconnected for a while, so that it must relist missed changes.
     is_cut_off: bool,
-    /// Now and then answers about one thing are late or refused, also when kaudit starts.
+    /// Whether responses for some resources are sometimes delayed or refused, also at the start.
     has_disturbances: bool,
-    /// Now and then a discovery does not find a group.
+    /// Whether a group is sometimes missing from a discovery.
     misses_groups: bool,
-    /// Trouble lasts.
+    /// Whether faults last.
     is_patient: bool,
-    /// What each policy may be about, and whether it is for Gatekeeper: a violation that stands gets no Event when a policy
-    /// words it differently, so that packages keep their conditions.
+    /// The possible conditions of each policy, and whether it is for Gatekeeper. Packages keep their conditions,
+    /// because an open violation gets no Event when a policy changes its message.
     conditions: Vec<([PolicyCondition; 2], bool)>,
-    /// The names of the policies by their number.
+    /// The names of the policies by number.
     names: BTreeMap<u8, String>,
-    /// What has been excused.
+    /// The current exceptions.
     excused: Vec<Excuse>,
     faults: bool,
 }
@@ -243,13 +243,13 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let (has_disturbances, misses_groups, is_patient) = (others.u8(..4) == 0, others.u8(..6) == 0, others.u8(..4) == 0);
     let size = match others.u8(..12) {
         0 | 1 => Size { waits: SHORT_WAITS, ..size },
-        // What is looked up is often not there.
+        // Looked-up objects often do not exist.
         2 => Size { objects: 5, steps: 4, ..size },
         _ => size,
     };
     let has_transitions = others.u8(..6) == 0;
     let faults = random.u8(..3) > 0;
-    // A shard does not see all owners, nor does who leaves kinds out.
+    // A shard does not read all owners, nor does a replica that excludes kinds.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
     let mut generator = Generator {
         random,
@@ -277,13 +277,13 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     generator.steps()
 }
 
-/// Returns any settings.
+/// Returns random settings.
 fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
     let mut seldom = |one_of: u8| random.u8(..one_of) == 0;
     let (sharded, several) = (seldom(6), seldom(4));
     let (in_cluster, full_secrets, judged_kinds, by_object, unshared) =
         (seldom(4), seldom(4), seldom(5), seldom(5), seldom(5));
-    // kaudit does not start if it is to leave out what is not served.
+    // kaudit does not start if an excluded kind is not served.
     let excluded = seldom(8).then(|| kinds[random.usize(..kinds.len())]).filter(|kind| *kind != WIDGET);
     ReplicaSettings {
         replicas: if sharded || several { random.u8(2..=3) } else { 1 },
@@ -320,7 +320,7 @@ impl Generator {
         }
         self.start(&mut steps);
         for number in 0..self.random.usize(1..=self.size.comparisons) {
-            // Only what changes after everything was right can be unnecessary.
+            // Only changes after convergence can cause unnecessary writes.
             let is_only_trouble = self.faults && number > 0 && self.random.bool();
             for _ in 0..self.random.usize(2..self.size.steps) {
                 let step = if is_only_trouble { self.trouble() } else { self.step() };
@@ -364,7 +364,7 @@ impl Generator {
                 steps.push(RunStep::CompareRestarted(rates));
             }
             1 => {
-                // Policies and what was changed before are known then.
+                // By then, policies and earlier changes are loaded.
                 steps.push(RunStep::Wait(30_000));
                 let names: BTreeSet<ObjectName> = (0..self.random.usize(1..6)).map(|_| self.name()).collect();
                 for name in names {
@@ -375,7 +375,7 @@ impl Generator {
                     });
                 }
                 if self.settings.slow_events {
-                    // What other policies find waits longer than what changes.
+                    // Results of changed policies wait longer than those of changed objects.
                     let number = self.number();
                     steps.push(RunStep::SetPolicy(self.policy(number)));
                 }
@@ -386,7 +386,7 @@ impl Generator {
         steps
     }
 
-    /// Replaces an owner and what it controls, as a Deployment does with a `ReplicaSet` and its Pods when it is rolled out.
+    /// Replaces an owner and its dependents, like a rollout of a Deployment with its `ReplicaSet` and Pods.
     fn roll_out(&mut self, steps: &mut Vec<RunStep>) {
         let (owners, parts) = (self.kind(), self.kind());
         let (namespace, names) = (self.random.u8(..self.size.namespaces), self.size.names);
@@ -403,7 +403,7 @@ impl Generator {
         steps.push(RunStep::Delete(ObjectName { kind: owners, namespace, name: old }));
     }
 
-    /// Has nothing reach kaudit while objects change, and the server forget these changes.
+    /// Disconnects kaudit while objects change, and removes these changes from the server's history.
     fn cut_off(&mut self, steps: &mut Vec<RunStep>) {
         let replica = self.random.u8(..self.settings.replicas);
         let is_alone = self.settings.replicas > 1 && self.random.bool();
@@ -426,7 +426,7 @@ impl Generator {
             _ => RunStep::RestartServer,
         });
         if is_alone {
-            // Longer than a Lease lasts, or not so long.
+            // Longer or shorter than the duration of a Lease.
             steps.push(RunStep::Wait(self.random.u32(..120_000)));
             steps.push(RunStep::Reconnect(replica));
         } else {
@@ -434,7 +434,7 @@ impl Generator {
         }
     }
 
-    /// Returns that answers about something are late, or that it cannot be read.
+    /// Returns faults that delay or refuse reads of some resources.
     fn disturbance(&mut self) -> FaultRates {
         let random = &mut self.others;
         let what = match random.u8(..8) {
@@ -447,12 +447,12 @@ impl Generator {
         if is_read && random.bool() { FaultRates::unreadable(what, random) } else { FaultRates::late(what, random) }
     }
 
-    /// Has something fail while objects change.
+    /// Adds an outage during changes of objects.
     fn outage(&mut self, steps: &mut Vec<RunStep>) {
         let what = match self.random.u8(..3) {
             0 => Outage::Events,
             1 => Outage::Reports,
-            // What an owner covers depends on more than one kind.
+            // Coverage by owners depends on more than one kind.
             _ if self.has_owners => return,
             _ => Outage::Kind(self.kind()),
         };
@@ -471,7 +471,7 @@ impl Generator {
         }
         steps.push(RunStep::CompareOthers);
         if self.random.u8(..3) == 0 {
-            // What waits for the end of the outage is lost.
+            // Pending writes are lost.
             steps.push(RunStep::Kill(self.random.u8(..self.settings.replicas)));
         }
     }
@@ -480,7 +480,7 @@ impl Generator {
         steps.extend((0..self.settings.replicas).map(RunStep::Start));
     }
 
-    /// Starts kaudit in another way, of which the same can be expected.
+    /// Changes kaudit's settings in a way that does not change the expected results.
     fn configure(&mut self) -> RunStep {
         let other = settings(&mut self.random, &self.kinds);
         let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, .. } = self.settings;
@@ -511,7 +511,7 @@ impl Generator {
         }
     }
 
-    /// Returns what happens to a replica.
+    /// Returns a step that affects a replica.
     fn restart(&mut self) -> RunStep {
         let replica = self.random.u8(..self.settings.replicas);
         match self.random.u8(..10) {
@@ -521,7 +521,7 @@ impl Generator {
         }
     }
 
-    /// Returns what changes nothing that kaudit is to see.
+    /// Returns a step that does not change the expected results.
     fn trouble(&mut self) -> RunStep {
         match self.random.u8(..25) {
             0..9 => RunStep::SetFaults(FaultRates::any(&mut self.random)),
@@ -536,7 +536,7 @@ impl Generator {
         }
     }
 
-    /// Whether Widgets may be served in another version: Gatekeeper's rules look objects up by their version.
+    /// Whether Widgets may get another version: Gatekeeper rules look up objects by version.
     fn has_upgrades(&self) -> bool {
         let looks_up = |conditions: &[PolicyCondition; 2]| conditions.iter().any(|one| one.concerns(WIDGET));
         !self.conditions.iter().any(|(conditions, is_gatekeeper)| *is_gatekeeper && looks_up(conditions))
@@ -567,11 +567,11 @@ impl Generator {
         if self.conditions[usize::from(number)].1 {
             return Dialect::Gatekeeper;
         }
-        // Others have no state before a change.
+        // Other dialects do not provide the state before a change.
         if self.conditions[usize::from(number)].0.contains(&PolicyCondition::NoiseStays) {
             return Dialect::Admission;
         }
-        // A rule in Kubescape's layout sees one namespace at a time.
+        // A Kubescape rule reads one namespace at a time.
         let is_unique = |condition: &PolicyCondition| matches!(condition, PolicyCondition::IsUnique(_));
         if self.has_library && !self.conditions[usize::from(number)].0.iter().any(is_unique) && self.random.bool() {
             return Dialect::Kubescape;
@@ -603,7 +603,7 @@ impl Generator {
         Contents { team, unit, partner, expires, odd, noise, owner }
     }
 
-    /// Returns a time about that of the run, in seconds since the epoch.
+    /// Returns a time near that of the run, in seconds since the epoch.
     fn time(&mut self) -> i64 {
         BEGIN + i64::from(self.random.u8(..60)) * 60
     }
@@ -615,7 +615,7 @@ impl Generator {
 
     fn condition(&mut self) -> PolicyCondition {
         let other = if self.random.u8(..4) == 0 { WIDGET } else { self.kind() };
-        // A shard looks up what is in its own namespaces.
+        // A shard looks up objects in its own namespaces only.
         let is_seen = !self.settings.sharded || KINDS[other].namespaced;
         match self.random.u8(..9) {
             3..6 if !is_seen => PolicyCondition::HasTeam,
@@ -641,12 +641,12 @@ impl Generator {
             number,
             variant,
             condition,
-            // Changes are rarer than states.
+            // Transitions are rarer than states.
             kinds: if condition == PolicyCondition::NoiseStays { [self.kinds[0], self.kinds[1]] } else { kinds },
             is_warning: self.random.bool() && dialect != Dialect::Trivy,
             dialect,
             edition: self.random.u8(..3),
-            // Rules in Kubescape's layout have no place to say so.
+            // Kubescape rules cannot declare this.
             is_excusable: self.random.bool() && dialect != Dialect::Kubescape,
             is_broken: false,
         }

@@ -1,4 +1,5 @@
-//! Policies of simulated clusters: each as Rego, and as a plain function of all objects, by which results are compared.
+//! Policies of simulated clusters: each as Rego, and as a plain function of all objects that computes the expected
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +8,18 @@ use serde_json::{Value, json};
 
 use crate::cluster::{AuditedKind, KINDS, NAMESPACE};
 
-/// All objects: kind, namespace and name.
+/// All objects by kind, namespace and name.
 pub type ObjectsByName = BTreeMap<(usize, String, String), Value>;
 
-/// What a policy is about. Messages name other objects within a word, so that they are not taken for the object's own name.
+/// The condition of a policy. Messages contain names of other objects within a word, so that they are not mistaken for
+/// the object's own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyCondition {
-    /// The label `team` is there; the message has the object's name.
+    /// The label `team` exists; the message has the object's name.
     HasTeam,
-    /// The label `team` is not there; the message has its value.
+    /// The label `team` does not exist; the message has its value.
     HasNoTeam,
-    /// The partner is there, in the same namespace.
+    /// The partner exists in the same namespace.
     HasPartner(usize),
     /// No object of the kind has the same `unit`.
     IsUnique(usize),
@@ -25,38 +27,38 @@ pub enum PolicyCondition {
     HasRoom(usize),
     /// It has the `team` of its Namespace.
     HasTeamOfNamespace,
-    /// Its date is not over.
+    /// Its date has not passed.
     IsValid,
     /// Evaluation fails for odd objects.
     Fails,
-    /// The annotation `noise` is not changed: a violation that happens, and does not stand.
+    /// The annotation `noise` does not change: a transition, whose violation does not stay open.
     NoiseStays,
 }
 
 /// How a policy is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// As for conftest, in Rego v1.
+    /// conftest, in Rego v1.
     Conftest,
-    /// As for conftest, in Rego v0.
+    /// conftest, in Rego v0.
     ConftestV0,
-    /// As for OPA's admission control.
+    /// OPA admission control.
     Admission,
-    /// A template and a Constraint, as for Gatekeeper.
+    /// A Gatekeeper template and a Constraint.
     Gatekeeper,
-    /// A check, as for Trivy.
+    /// A Trivy check.
     Trivy,
-    /// A rule in the layout of Kubescape's library, which gets all objects of a namespace at once if it looks any up.
+    /// A rule in Kubescape's layout, which gets all objects of a namespace at once if it has lookups.
     Kubescape,
 }
 
 /// The directory of rules in Kubescape's layout, below that of all policies.
 const RULES: &str = "library/rules";
 
-/// Policies and namespaces that are excused from them.
+/// Excused pairs of policy and namespace.
 #[derive(Debug, Default)]
 pub struct Excused {
-    /// By objects, as far as the policy allows it.
+    /// By objects, if the policy allows it.
     pub by_teams: BTreeSet<(String, String)>,
     /// By files.
     pub by_operators: BTreeSet<(String, String)>,
@@ -69,38 +71,38 @@ pub struct Policy {
     pub number: u8,
     /// Its package is `p0_1`.
     pub variant: u8,
-    /// What it is about.
+    /// Its condition.
     pub condition: PolicyCondition,
-    /// The kinds of the objects that it judges, indexes of [`KINDS`].
+    /// The kinds that it applies to, indexes of [`KINDS`].
     pub kinds: [usize; 2],
-    /// Its results are warnings.
+    /// Whether its results are warnings.
     pub is_warning: bool,
     /// The language.
     pub dialect: Dialect,
-    /// Another text of the same meaning.
+    /// The variant of its text, with the same meaning.
     pub edition: u8,
-    /// Teams may be excused from it.
+    /// Whether teams may excuse its violations.
     pub is_excusable: bool,
-    /// It cannot be parsed.
+    /// Whether it is invalid.
     pub is_broken: bool,
 }
 
-/// What a policy says of an object.
+/// A result of a policy for an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyFinding {
     /// The policy's name.
     pub policy: String,
-    /// The rule's name; none for an error.
+    /// The rule's name; empty for an error.
     pub rule: String,
     /// The object's kind.
     pub kind: &'static str,
-    /// Empty for objects that are in no namespace.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// The object's name.
     pub name: String,
     /// `fail`, `warn` or `error`.
     pub result: &'static str,
-    /// None for an error, whose words may change.
+    /// The message; empty for an error, whose text may change.
     pub message: String,
 }
 
@@ -129,7 +131,7 @@ impl Policy {
         }
     }
 
-    /// Returns the names of its files and what is in them.
+    /// Returns its files with their contents.
     pub fn files(&self) -> Vec<(String, String)> {
         if self.dialect == Dialect::Gatekeeper {
             let documents = self.documents().map(|document| format!("---\n{document}\n"));
@@ -137,10 +139,10 @@ impl Policy {
         }
         let kinds = self.kinds.map(|kind| KINDS[kind].kind);
         let object = self.object();
-        let judged = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
+        let condition = format!("\t{{\"{}\", \"{}\"}}[{object}.kind]\n", kinds[0], kinds[1]);
         if self.dialect == Dialect::Kubescape {
             let folder = format!("{RULES}/p{}", self.number);
-            let text = self.module(&format!("\titem := input[_]\n{judged}"));
+            let text = self.module(&format!("\titem := input[_]\n{condition}"));
             return vec![
                 (format!("{folder}/raw.rego"), text),
                 (format!("{folder}/rule.metadata.json"), self.metadata().to_string()),
@@ -153,13 +155,13 @@ impl Policy {
             self.is_excusable,
             self.severity().unwrap_or_default(),
             if self.dialect == Dialect::Trivy { ", id: P, input: {selector: [{type: kubernetes}]}" } else { "" },
-            self.module(&judged)
+            self.module(&condition)
         );
         vec![(format!("p{}.rego", self.number), text)]
     }
 
-    /// Returns what a rule in Kubescape's layout says of itself. It gets the objects that it looks up beside those that it is
-    /// about.
+    /// Returns the metadata of a Kubescape rule. The rule gets the objects that it looks up together with those that it
+    /// applies to.
     fn metadata(&self) -> Value {
         let kinds: BTreeSet<&str> = self.concerns().map(|kind| KINDS[kind].kind).collect();
         json!({"name": self.name(), "ruleLanguage": "Rego", "description": format!("Edition {}", self.edition),
@@ -183,7 +185,7 @@ impl Policy {
         [template, constraint]
     }
 
-    /// Returns where rules find the object.
+    /// Returns the Rego path of the object.
     fn object(&self) -> &'static str {
         match self.dialect {
             Dialect::Conftest | Dialect::ConftestV0 | Dialect::Trivy => "input",
@@ -193,8 +195,8 @@ impl Policy {
         }
     }
 
-    /// Returns the Rego, whose rule begins with these lines.
-    fn module(&self, judged: &str) -> String {
+    /// Returns the Rego module, whose rule begins with these lines.
+    fn module(&self, condition: &str) -> String {
         let rule = self.rule();
         let (head, import) = match self.dialect {
             Dialect::Kubescape => ("deny contains result if {".to_owned(), "import rego.v1\n"),
@@ -217,15 +219,15 @@ impl Policy {
             _ => self.name(),
         };
         let end = if self.is_broken { "broken := \n" } else { "" };
-        format!("package {package}\n{import}\n{head}\n{judged}{body}}}\n{rest}{end}")
+        format!("package {package}\n{import}\n{head}\n{condition}{body}}}\n{rest}{end}")
     }
 
-    /// Returns the kinds that it is about, or looks up.
+    /// Returns the kinds that it applies to or looks up.
     pub fn concerns(&self) -> impl Iterator<Item = usize> {
         self.kinds.into_iter().chain(self.condition.looks_up("any"))
     }
 
-    /// Returns what it finds among all objects at a moment, but for what is excused. Values of Secrets are seen if they are
+    /// Returns its results for all objects at a time, without excused ones. It reads values of Secrets if they are
     /// `full`.
     pub fn findings(
         &self,
@@ -237,7 +239,7 @@ impl Policy {
         let mut findings = BTreeSet::new();
         let is_judged = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
         for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_judged(*kind)) {
-            // A rule that looks up what is left out fails, where it does look something up.
+            // A rule that looks up an excluded kind fails, if it does look up an object.
             let is_blind = excluded.is_some() && self.condition.looks_up(namespace) == excluded;
             let result = if is_blind || self.condition == PolicyCondition::Fails {
                 "error"
@@ -270,7 +272,7 @@ impl Policy {
         findings
     }
 
-    /// Whether it may say this of an object in this state, beside the other objects as they were at any time.
+    /// Whether it can report this for an object in this state, with the other objects at any time.
     pub fn may_say(
         &self,
         (kind, namespace, name): (usize, &str, &str),
@@ -289,20 +291,23 @@ impl Policy {
         let mut seen = others.iter().flat_map(|others| [(others, true), (others, false)]);
         seen.any(|(others, full_secrets)| {
             let at = (Timestamp::UNIX_EPOCH, full_secrets);
-            self.condition.messages((kind, namespace, name), object, others, at).iter().any(|said| said == message)
+            self.condition
+                .messages((kind, namespace, name), object, others, at)
+                .iter()
+                .any(|reported| reported == message)
         })
     }
 
-    /// Whether it may say this when an object in the first state becomes one in the second.
+    /// Whether it can report this for a transition from the first state to the second.
     pub fn may_say_of_change(&self, kind: usize, [old, new]: [&Value; 2], message: &str) -> bool {
         let noise = |object: &Value| object["metadata"]["annotations"]["example.com/noise"].as_str().map(str::to_owned);
-        let said = noise(old).zip(noise(new)).filter(|(old, new)| old != new);
+        let reported = noise(old).zip(noise(new)).filter(|(old, new)| old != new);
         self.condition == PolicyCondition::NoiseStays
             && self.kinds.contains(&kind)
-            && said.is_some_and(|(old, new)| message == format!("noise_{old} became noise_{new}"))
+            && reported.is_some_and(|(old, new)| message == format!("noise_{old} became noise_{new}"))
     }
 
-    /// Returns what its results are rated, if it says so.
+    /// Returns the severity of its results, if it declares one.
     pub fn severity(&self) -> Option<&'static str> {
         let severities = ["low", "medium", "high"];
         let says_so = !matches!(self.dialect, Dialect::Gatekeeper | Dialect::Kubescape);
@@ -326,7 +331,7 @@ impl PolicyCondition {
         }
     }
 
-    /// Returns the lines of a rule's body about `OBJECT`, and what else the module needs.
+    /// Returns the lines of a rule's body about `OBJECT`, and the other parts of the module.
     fn rego(self, dialect: Dialect) -> (String, &'static str) {
         match self {
             Self::HasTeam => {
@@ -398,7 +403,7 @@ impl PolicyCondition {
         }
     }
 
-    /// Returns the messages about one object; what an error says is left out.
+    /// Returns the messages about one object; those of errors are empty.
     fn messages(
         self,
         (kind, namespace, name): (usize, &str, &str),
@@ -407,7 +412,7 @@ impl PolicyCondition {
         (now, full_secrets): (Timestamp, bool),
     ) -> Vec<String> {
         let metadata = &object["metadata"];
-        // Of a Secret's annotations only the keys are kept, unless kaudit is to keep all.
+        // For Secrets only the keys of annotations are kept, unless kaudit keeps full Secrets.
         let annotation = |key: &str| {
             let value = metadata["annotations"][format!("example.com/{key}")].as_str()?;
             Some(if KINDS[kind].kind == "Secret" && !full_secrets { "" } else { value })
@@ -460,8 +465,8 @@ impl PolicyCondition {
     }
 }
 
-/// Returns where rules find all objects of a kind, by name, after the lines that make them: those of a namespace, if the kind
-/// is namespaced.
+/// Returns the Rego expression of all objects of a kind, by name, after the lines that define it: of one namespace, if
+/// the kind is namespaced.
 fn all_objects(kind: usize, namespace: &str, dialect: Dialect) -> (String, String) {
     let AuditedKind { api_version, kind, plural, namespaced, .. } = KINDS[kind];
     let place = match (dialect, namespaced) {

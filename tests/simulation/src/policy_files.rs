@@ -1,4 +1,4 @@
-//! The files that kaudit is given: policies, and exceptions of the operators.
+//! The input files of kaudit: policies, and exceptions of the operators.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,18 +20,18 @@ pub struct PolicyFiles {
     folder: PathBuf,
     /// All policies, by number.
     pub policies: BTreeMap<u8, Policy>,
-    /// The numbers of those that cannot be parsed now.
+    /// The numbers of currently invalid policies.
     broken: BTreeSet<u8>,
-    /// Who is excused.
+    /// The current exceptions.
     pub excused: BTreeSet<Excuse>,
 }
 
 impl PolicyFiles {
-    /// Makes the directories, which hold no policies or exceptions.
+    /// Creates the directories, without policies or exceptions.
     ///
     /// # Errors
     ///
-    /// When the file system refuses, here and below.
+    /// If writing fails.
     pub fn new(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir(folder.join(POLICIES))?;
         fs::create_dir(folder.join(EXCEPTION_FILES))?;
@@ -40,11 +40,11 @@ impl PolicyFiles {
         Ok(Self { folder, policies: BTreeMap::new(), broken: BTreeSet::new(), excused: BTreeSet::new() })
     }
 
-    /// Writes a policy; returns the one of another name that it replaces.
+    /// Writes a policy; returns the policy with another name that it replaces.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn set(&mut self, policy: &Policy) -> io::Result<Option<Policy>> {
         let is_other = self.policies.get(&policy.number).is_some_and(|old| old.name() != policy.name());
         let old = if is_other { self.remove(policy.number)? } else { None };
@@ -54,11 +54,11 @@ impl PolicyFiles {
         Ok(old)
     }
 
-    /// Writes a policy that cannot be parsed over the one of this number, if there is one; returns it.
+    /// Makes the policy with this number invalid, if it exists; returns it.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn break_policy(&mut self, number: u8) -> io::Result<Option<Policy>> {
         let Some(policy) = self.policies.get(&number) else { return Ok(None) };
         let broken = Policy { is_broken: true, ..*policy };
@@ -67,11 +67,11 @@ impl PolicyFiles {
         Ok(Some(broken))
     }
 
-    /// Writes the policies again that cannot be parsed; returns them.
+    /// Restores the invalid policies; returns them.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn repair(&mut self) -> io::Result<Vec<Policy>> {
         let broken = std::mem::take(&mut self.broken);
         let repaired: Vec<Policy> = broken.iter().filter_map(|number| self.policies.get(number)).copied().collect();
@@ -86,11 +86,11 @@ impl PolicyFiles {
         Ok(())
     }
 
-    /// Removes a policy, and what excuses from it, if it is there; returns it.
+    /// Removes a policy and its exceptions, if it exists; returns it.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn remove(&mut self, number: u8) -> io::Result<Option<Policy>> {
         let Some(policy) = self.policies.remove(&number) else { return Ok(None) };
         let excused: Vec<Excuse> = self.excused.iter().filter(|one| one.policy == policy.name()).cloned().collect();
@@ -103,11 +103,11 @@ impl PolicyFiles {
         Ok(Some(policy))
     }
 
-    /// Writes an exception, if its policy is there: what excuses from another would be a mistake.
+    /// Writes an exception, if its policy exists: an exception for an unknown policy would be invalid.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
         if self.policies.values().any(|policy| policy.name() == excuse.policy) {
             self.excused.retain(|known| known.file() != excuse.file());
@@ -117,18 +117,18 @@ impl PolicyFiles {
         Ok(())
     }
 
-    /// Removes an exception, if it is there.
+    /// Removes an exception, if it exists.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn end_excuse(&mut self, excuse: &Excuse) -> io::Result<()> {
         let before = self.excused.len();
         self.excused.retain(|known| known.file() != excuse.file());
         if self.excused.len() < before { fs::remove_file(self.folder.join(excuse.file())) } else { Ok(()) }
     }
 
-    /// Writes a file in one step.
+    /// Writes a file atomically.
     fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let (new, path) = (self.folder.join("new"), self.folder.join(path));
         path.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -1,4 +1,5 @@
-//! Runs in processes of their own, so that nothing of one run is left in the next, and one that hangs or aborts ends only itself.
+//! Runs each simulation in its own process, so that no state is left for the next one, and a run that hangs or aborts
+//! only ends itself.
 
 #![expect(unsafe_code, reason = "fork")]
 
@@ -11,16 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much stack a run has: futures without optimisation are large.
+/// Stack size of a run: unoptimized futures are large.
 const STACK: usize = 64 * 1024 * 1024;
 
-/// How much longer a process may take than the processor time that it may use: the machine may be busy.
+/// Maximum ratio of elapsed time to processor time: the machine may be busy.
 const WAITING: u32 = 10;
 
-/// A process that has not ended.
+/// A running process.
 #[derive(Debug)]
 pub struct Child<T> {
-    /// What it is about.
+    /// The caller's data about it.
     pub about: T,
     id: libc::pid_t,
     pipe: File,
@@ -33,27 +34,27 @@ pub struct Child<T> {
 pub enum Ended {
     /// With this answer.
     Answered(Vec<u8>),
-    /// Without one: by this exit code, or by a signal as a shell tells it (128 and its number).
+    /// Without one: with this exit code, or by a signal in shell notation (128 plus its number).
     Died(i32),
-    /// It took too long, and was killed.
+    /// It exceeded its time limit, and was killed.
     TimedOut,
 }
 
-/// Starts a process that makes an answer, on a thread of its own; the caller has one thread only. It is killed after so many
-/// seconds of processor time, or when far more have passed.
+/// Starts a process that computes an answer on a thread; the caller must be single-threaded. It is killed after these
+/// seconds of processor time, or a multiple of elapsed time.
 ///
 /// # Errors
 ///
-/// When there can be no further process.
+/// If no process can be created.
 pub fn start<T>(about: T, seconds: u32, work: impl FnOnce() -> Vec<u8> + Send) -> io::Result<Child<T>> {
     let mut ends = [0; 2];
-    // SAFETY: there is room for two.
+    // SAFETY: the array has room for two.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `pipe2` has just opened both, and nothing else owns them.
     let (pipe, mut answers) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-    // SAFETY: there is no other thread, whose locks would stay taken.
+    // SAFETY: there is no other thread whose locks would stay locked.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -66,7 +67,7 @@ pub fn start<T>(about: T, seconds: u32, work: impl FnOnce() -> Vec<u8> + Send) -
                 running.ok().and_then(|running| running.join().ok())
             });
             let written = answer.is_some_and(|answer| answers.write_all(&answer).is_ok());
-            // SAFETY: what the parent has left to do at its exit is not done here.
+            // SAFETY: the parent's exit handlers must not run here.
             unsafe { libc::_exit(if written { 0 } else { 101 }) }
         }
         id => Ok(Child {
@@ -79,11 +80,11 @@ pub fn start<T>(about: T, seconds: u32, work: impl FnOnce() -> Vec<u8> + Send) -
     }
 }
 
-/// Waits until one of the processes has ended, and takes it out.
+/// Waits until one of the processes has ended, and removes it.
 ///
 /// # Errors
 ///
-/// When the system refuses to wait.
+/// If waiting fails.
 ///
 /// # Panics
 ///
@@ -103,7 +104,7 @@ pub fn wait<T>(children: &mut Vec<Child<T>>) -> io::Result<(T, Ended)> {
     }
 }
 
-/// Returns the index of a process that has something to say, or should have.
+/// Returns the index of a process that has answered, or exceeded its time limit.
 fn ready<T>(children: &[Child<T>]) -> io::Result<(usize, bool)> {
     let mut polled: Vec<libc::pollfd> = children
         .iter()
@@ -113,7 +114,7 @@ fn ready<T>(children: &[Child<T>]) -> io::Result<(usize, bool)> {
     let (first, deadline) = deadlines.min_by_key(|(_, deadline)| *deadline).expect("there is a process");
     let left = deadline.saturating_duration_since(Instant::now()).as_millis();
     let count = libc::nfds_t::try_from(polled.len()).unwrap_or(libc::nfds_t::MAX);
-    // SAFETY: there are so many.
+    // SAFETY: `count` is the length of the array.
     let happened =
         unsafe { libc::poll(polled.as_mut_ptr(), count, i32::try_from(left).unwrap_or(i32::MAX).saturating_add(1)) };
     match happened {

@@ -1,4 +1,4 @@
-//! kaudit itself in a simulated cluster: as a long run, which may be killed, and once.
+//! kaudit in a simulated cluster: as a long run, which may be killed, and once.
 
 use std::{
     collections::BTreeMap,
@@ -38,40 +38,40 @@ use crate::{
     server::{ApiServer, NoFaults},
 };
 
-/// Where a receiver of all replicas writes notifications.
+/// The file with the notifications of all replicas.
 pub const NOTIFIED: &str = "notified.ndjson";
-/// Where all replicas write lines about violations.
+/// The file with the streamed violations of all replicas.
 pub const STREAM: &str = "stream.ndjson";
 /// The label of `ConfigMaps` with policies.
 const POLICY_LABEL: &str = "policies";
-/// The user whose rights kaudit has.
+/// The user of kaudit.
 pub const USER: &str = "system:serviceaccount:kaudit:kaudit";
-/// How long a run that was asked to stop may take.
+/// How long a stopping run may take to write.
 const STOPPING: Duration = Duration::from_secs(10);
-/// How long it may take after that to give its Lease up, and to end.
+/// How long it may then take to release its Lease, and to end.
 const RELEASING: Duration = Duration::from_secs(4);
 
-/// How kaudit is started.
+/// The settings of kaudit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct ReplicaSettings {
     /// The number of replicas or, if they are `sharded`, of shards.
     pub replicas: u8,
-    /// Each replica evaluates a part of the namespaces.
+    /// Whether each replica evaluates a part of the namespaces.
     pub sharded: bool,
-    /// Policies come from `ConfigMaps` and Gatekeeper's objects instead of files.
+    /// Whether policies come from `ConfigMaps` and Gatekeeper objects instead of files.
     pub in_cluster: bool,
-    /// Policies see the values of Secrets.
+    /// Whether policies read the values of Secrets.
     pub full_secrets: bool,
-    /// A kind that is left out, an index of [`KINDS`].
+    /// An excluded kind, an index of [`KINDS`].
     pub excluded: Option<usize>,
-    /// Only kinds that a policy is about or looks up are read.
+    /// Whether only kinds that policies apply to or look up are read.
     pub judged_kinds: bool,
-    /// What an owner has, too, is listed for each object.
+    /// Whether covered results are listed for each object.
     pub by_object: bool,
-    /// What looks the same is evaluated once.
+    /// Whether verdicts are shared between objects with the same sharing key.
     pub share_verdicts: bool,
-    /// Events are written so slowly that some wait most of the time.
+    /// Whether Events are written so slowly that some are usually pending.
     pub slow_events: bool,
 }
 
@@ -92,8 +92,7 @@ impl Default for ReplicaSettings {
 }
 
 impl ReplicaSettings {
-    /// Returns the arguments that say what is evaluated, in which working directory there are [`POLICIES`] and
-    /// [`EXCEPTION_FILES`].
+    /// Returns the arguments for the evaluation. The working directory contains [`POLICIES`] and [`EXCEPTION_FILES`].
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = if self.in_cluster {
             vec![format!("-p=cluster:configmaps={HOME},{POLICY_LABEL}=yes"), "-p=cluster:gatekeeper".to_owned()]
@@ -121,7 +120,7 @@ impl ReplicaSettings {
         self.replicas > 1 || self.sharded
     }
 
-    /// Returns how many replicas record at the same time, once all run.
+    /// Returns the number of leaders when all replicas run.
     pub const fn leaders(&self) -> u8 {
         if self.sharded { self.replicas } else { 1 }
     }
@@ -155,11 +154,11 @@ impl ReplicaSettings {
 /// A long run.
 #[derive(Debug)]
 pub struct Replica {
-    /// What it needs to write to files that others write to, too.
+    /// The folder for its shared output files.
     folder: TempDir,
-    /// Where it serves its status and metrics.
+    /// The port of status and metrics.
     port: u16,
-    /// Where it serves its page.
+    /// The port of its page.
     page: u16,
     line: Arc<ReplicaConnection>,
     stop: CancellationToken,
@@ -171,7 +170,7 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// When kaudit does not accept its arguments.
+    /// If kaudit rejects its arguments.
     pub fn start(
         server: &ApiServer,
         faults: &SharedFaults,
@@ -193,59 +192,59 @@ impl Replica {
         Ok(Self { folder, port, page, line, stop, running: spawn_local(check) })
     }
 
-    /// Returns what it serves at a path.
+    /// Returns the response of a path.
     ///
     /// # Errors
     ///
-    /// When it does not answer, or with another code than 200.
+    /// If it does not respond, or with another code than 200.
     pub async fn get(&self, path: &str) -> anyhow::Result<String> {
         get(self.port, path).await
     }
 
-    /// Returns what it serves at a path of its page.
+    /// Returns the response of a path of its page.
     ///
     /// # Errors
     ///
-    /// When it does not answer, or with another code than 200.
+    /// If it does not respond, or with another code than 200.
     pub async fn get_page(&self, path: &str) -> anyhow::Result<String> {
         get(self.page, path).await
     }
 
-    /// Whether it has ended, or was never to.
+    /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
 
-    /// Keeps it from reaching anything, or lets it again.
+    /// Disconnects or reconnects it.
     pub fn disconnect(&self, is_cut: bool) {
         self.line.cut(is_cut);
     }
 
-    /// Whether it can reach nothing.
+    /// Whether it is disconnected.
     pub fn is_disconnected(&self) -> bool {
         self.line.is_cut()
     }
 
-    /// Ends it without its being able to do anything about it.
+    /// Kills it.
     ///
     /// # Errors
     ///
-    /// When the file system refuses.
+    /// If writing fails.
     pub fn kill(&self) -> io::Result<()> {
         self.line.cut(true);
         self.stop.cancel();
         fs::remove_file(self.folder.path().join(NOTIFIED))
     }
 
-    /// Asks it to stop, waits until it has, and returns how it ended.
+    /// Stops it, waits for its end, and returns its outcome.
     ///
     /// # Errors
     ///
-    /// When that takes too long, whatever goes wrong with its requests.
+    /// If that takes too long, whatever the faults.
     pub async fn stop(self) -> anyhow::Result<anyhow::Result<u8>> {
         self.stop.cancel();
         let begun = Instant::now();
-        // It writes what is pending for ten seconds, and then gives up its Lease.
+        // It writes pending records for up to ten seconds, and then releases its Lease.
         let Ok(ended) = timeout(STOPPING * 3, self.running).await else { bail!("it has not stopped after 30 s") };
         let took = begun.elapsed();
         if took > STOPPING + RELEASING {
@@ -254,7 +253,7 @@ impl Replica {
         ended.context("it panicked")
     }
 
-    /// Waits for the end of one that was killed, which need not be well.
+    /// Waits for the end of a killed replica, whatever its outcome.
     pub async fn bury(self) {
         let _ended = timeout(Duration::from_mins(2), self.running).await;
     }
@@ -269,11 +268,11 @@ impl Replica {
     }
 }
 
-/// How many ports a run has for itself.
+/// Number of ports reserved for a run.
 const PORTS: u32 = 64;
 
-/// Returns ports that are free, other ones than the last time. They belong to this process: they are below the ports that systems
-/// choose, and runs beside this one have processes with numbers near to its own.
+/// Returns free ports, different on each call. They are reserved for this process: they are below the ports that
+/// systems choose, and derived from the process id, which is near to those of concurrent runs.
 fn free_ports() -> io::Result<[u16; 2]> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let first = 10_000 + std::process::id() % 340 * PORTS;
@@ -295,11 +294,11 @@ async fn get(port: u16, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// Runs `kaudit check --once` with all rights and without faults; returns its exit code and what it says as JSON.
+/// Runs `kaudit check --once` without faults; returns its exit code and its JSON output.
 ///
 /// # Errors
 ///
-/// When it does not say anything.
+/// If it has no output.
 pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) -> anyhow::Result<(u8, Value)> {
     let transport = server.transport(HOME, user, Arc::new(NoFaults));
     let file = "once.json";
@@ -329,19 +328,19 @@ pub fn write_policy(server: &ApiServer, policy: &Policy) {
     if policy.dialect == Dialect::Gatekeeper {
         let [template, constraint] = policy.documents();
         cluster::write(server, &template);
-        // Gatekeeper makes the kind of a template's Constraints.
+        // Gatekeeper creates the CRD for a template's Constraints.
         cluster::define_constraints(server, &policy.name());
         cluster::write(server, &constraint);
     } else {
         let metadata = json!({"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}});
-        // Keys of a ConfigMap have no slashes.
+        // Keys of a ConfigMap cannot contain slashes.
         let data: BTreeMap<String, String> =
             policy.files().into_iter().map(|(name, text)| (name.replace('/', "-"), text)).collect();
         cluster::write(server, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}));
     }
 }
 
-/// Removes the objects of a policy, if they are there.
+/// Removes the objects of a policy, if they exist.
 pub fn remove_policy(server: &ApiServer, policy: &Policy) {
     if policy.dialect == Dialect::Gatekeeper {
         let template = ("templates.gatekeeper.sh/v1", "ConstraintTemplate", "", &*policy.name().to_lowercase());

@@ -1,4 +1,4 @@
-//! One run: the steps of a plan, and comparisons of what kaudit says with what is right.
+//! One run: executes the steps of a plan, and compares kaudit's results with the expected ones.
 
 mod checks;
 
@@ -29,23 +29,23 @@ use crate::{
     server::{ApiServer, JournalEntry},
 };
 
-/// A served status is kept for the next request for less than this.
+/// A served status is cached for less than this.
 const KEEPING: Duration = Duration::from_mins(2);
-/// What panicked.
+/// The panics so far.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// How a run went.
+/// The outcome of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many steps were made.
+    /// Number of executed steps.
     pub steps: usize,
-    /// What was wrong.
+    /// The failure.
     pub failure: Option<String>,
-    /// The requests of all replicas, one a line.
+    /// The requests of all replicas, one per line.
     pub trace: String,
 }
 
-/// Makes these steps in this process, whose working directory is empty.
+/// Executes these steps in this process, whose working directory must be empty.
 pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     std::panic::set_hook(Box::new(note_panic));
     machine::enter(seed);
@@ -69,8 +69,8 @@ pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     report
 }
 
-/// Returns how long work takes that keeps a processor busy: in some runs it is slow now and then, or mostly, so that something
-/// else happens meanwhile.
+/// Returns the simulated duration of CPU-bound work: in some runs it is sometimes or mostly slow, so that other things
+/// happen meanwhile.
 fn slowness(seed: u64) -> fn() -> Duration {
     match seed % 9 {
         3 => || Duration::from_millis(if fastrand::bool() { fastrand::u64(..3_000) } else { 0 }),
@@ -119,7 +119,7 @@ async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     let ended = run.end(outcome.is_ok()).await;
     for entry in run.server.requests() {
         let JournalEntry { at, request, code, .. } = entry;
-        // It cannot fail.
+        // Writing to a string cannot fail.
         let _written = writeln!(report.trace, "{at} {} {} {code}", request.verb, request.path);
     }
     outcome.and(ended)
@@ -131,7 +131,7 @@ async fn keep_writing(server: ApiServer, name: ObjectName, pause: Duration) {
         sleep(pause).await;
         if let Ok(mut object) = name.with_at(|at| server.get(at)) {
             object["metadata"]["annotations"]["example.com/number"] = number.to_string().into();
-            // It may be about to be deleted.
+            // The object may be terminating.
             let _written = server.replace(&object);
         }
     }
@@ -145,25 +145,26 @@ struct RunState {
     settings: ReplicaSettings,
     files: PolicyFiles,
     replicas: BTreeMap<u8, Replica>,
-    /// Those that were killed, and may not have ended.
+    /// Killed replicas, which may still be running.
     killed: Vec<Replica>,
     forbidden: BTreeSet<usize>,
-    /// A replica has run.
+    /// Whether a replica has run.
     has_started: bool,
     kills: usize,
-    /// Something went wrong since everything was compared.
+    /// Whether there were faults since the last comparison.
     had_faults: bool,
-    /// How often a replica may not have sent or recorded all that it found: killed, without its lease, ended among faults.
+    /// How often a replica may not have sent or recorded all its results: killed, without its Lease, or stopped during
+    /// faults.
     lost_leases: usize,
-    /// When something else than an object changed last.
+    /// When anything but an object last changed.
     disturbed: Duration,
-    /// kaudit has been without some right.
+    /// Whether kaudit has lacked some right.
     was_forbidden: bool,
-    /// Namespaces that were deleted.
+    /// The deleted namespaces.
     gone_namespaces: BTreeSet<String>,
-    /// The tasks that write all the time.
+    /// The continuous writers.
     writers: Vec<AbortHandle>,
-    /// Objects, policies or exceptions have changed since then, or kaudit is started in another way.
+    /// Whether objects, policies, exceptions or settings have changed since the last comparison.
     has_changed: bool,
     history: History,
 }
@@ -193,7 +194,7 @@ impl RunState {
         match step {
             RunStep::Write(name, contents) => name.write(&self.server, contents),
             RunStep::Delete(name) => {
-                // It may not be there.
+                // It may not exist.
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
             }
             RunStep::Recreate(name, contents) => {
@@ -211,7 +212,7 @@ impl RunState {
                 replica::write_policy(&self.server, policy);
                 self.history.note_policy(policy);
             }
-            // Without any policy kaudit does not start.
+            // kaudit does not start without policies.
             RunStep::RemovePolicy(number) if self.files.policies.len() > 1 => {
                 if let Some(policy) = self.files.remove(*number)? {
                     replica::remove_policy(&self.server, &policy);
@@ -231,7 +232,7 @@ impl RunState {
                 cluster::write(&self.server, &excuse.exception());
             }
             RunStep::EndExcuse(excuse) => {
-                // There may be none.
+                // It may not exist.
                 let _deleted = excuse.with_at(|at| self.server.delete(at, &Value::Null));
             }
             RunStep::RemoveWidgets => cluster::remove_widgets(&self.server),
@@ -263,7 +264,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Makes a step that is trouble.
+    /// Executes a step with faults.
     async fn disturb(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
             RunStep::Disconnect(number) | RunStep::Reconnect(number) => {
@@ -308,7 +309,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Notes how objects are, and what is wrong with them.
+    /// Records the objects and their violations.
     fn note_state(&mut self) {
         let (cluster, expected) = self.expected();
         self.history.note_violations(expected.violations(&cluster));
@@ -336,11 +337,11 @@ impl RunState {
         Ok(())
     }
 
-    /// Stops a replica, which ends well unless something goes wrong with requests.
+    /// Stops a replica, which must succeed without faults.
     async fn stop(&mut self, replica: Replica) -> anyhow::Result<()> {
-        // What it has announced may not have been recorded.
+        // Its announcements may not have been recorded.
         self.lost_leases += usize::from(self.had_faults);
-        // One that could not begin, because of what went wrong, has ended before.
+        // A replica that could not start because of faults has already ended.
         if replica.has_ended() && self.had_faults {
             return Ok(());
         }
@@ -352,7 +353,7 @@ impl RunState {
         }
     }
 
-    /// Starts those that have given up, as Kubernetes does, and those that there have to be.
+    /// Restarts failed replicas, as Kubernetes does, and starts missing ones.
     async fn restart_failed(&mut self) -> anyhow::Result<()> {
         let ended: Vec<u8> =
             self.replicas.iter().filter(|(_, replica)| replica.has_ended()).map(|(number, _)| *number).collect();
@@ -360,7 +361,7 @@ impl RunState {
             if let Some(replica) = self.replicas.remove(&number) {
                 self.disturbed = machine::elapsed();
                 self.lost_leases += 1;
-                // Why it ended is of interest only to who reads the log.
+                // The reason is only of interest in the log.
                 let _why = replica.end().await;
                 self.start(number)?;
             }
@@ -375,7 +376,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Fails if one has ended though nothing went wrong.
+    /// Fails if a replica has ended without faults.
     async fn all_run(&mut self) -> anyhow::Result<()> {
         let ended = self.replicas.iter().find(|(_, replica)| replica.has_ended()).map(|(number, _)| *number);
         match ended.and_then(|number| self.replicas.remove(&number)) {
@@ -388,7 +389,7 @@ impl RunState {
         self.server.list("coordination.k8s.io/v1", "Lease", HOME).unwrap_or_default()
     }
 
-    /// Fails if a Lease is still held, unless a replica may have lost one, or ended without giving it back.
+    /// Fails if a Lease is still held, unless a replica may have lost one, or ended without releasing it.
     fn leases_are_free(&self) -> anyhow::Result<()> {
         let leases = self.leases();
         let held =

@@ -1,4 +1,4 @@
-//! Many runs, and the shortest one that fails.
+//! Runs many seeds, and shortens a failing run.
 
 use std::{fs, io};
 
@@ -10,15 +10,15 @@ use crate::{
     run::{self, Report},
 };
 
-/// How many seconds of processor time a run may take: far more than any does.
+/// Limit of a run's processor time in seconds: far more than any needs.
 const SECONDS: u32 = 60;
 
-/// What a run of a seed was.
+/// The outcome of a seed.
 #[derive(Debug)]
 pub struct SeedOutcome {
     /// The seed.
     pub seed: u64,
-    /// How it went.
+    /// Its report.
     pub report: Report,
 }
 
@@ -26,7 +26,7 @@ pub struct SeedOutcome {
 ///
 /// # Errors
 ///
-/// When there can be no further process.
+/// If no process can be created.
 pub fn start(seed: u64, steps: &[RunStep]) -> io::Result<Child<u64>> {
     let folder = tempfile::tempdir()?;
     let path = folder.keep();
@@ -35,17 +35,17 @@ pub fn start(seed: u64, steps: &[RunStep]) -> io::Result<Child<u64>> {
             Ok(()) => run::run(seed, steps),
             Err(error) => Report { failure: Some(error.to_string()), ..Report::default() },
         };
-        // Not every run can be asked to clean up.
+        // Runs that are killed cannot clean up.
         let _removed = fs::remove_dir_all(&path);
         json!([report.steps, report.failure, report.trace]).to_string().into_bytes()
     })
 }
 
-/// Waits for one of them.
+/// Waits for one of the processes.
 ///
 /// # Errors
 ///
-/// When the system refuses to wait.
+/// If waiting fails.
 pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<SeedOutcome> {
     let (seed, ended) = process::wait(children)?;
     let report = match ended {
@@ -63,12 +63,12 @@ pub fn next(children: &mut Vec<Child<u64>>) -> io::Result<SeedOutcome> {
     Ok(SeedOutcome { seed, report })
 }
 
-/// The report of a run that gave none: any of its steps may have been the last.
+/// Returns the report of a run without an answer: any of its steps may have been the last.
 fn no_report(failure: String) -> Report {
     Report { steps: usize::MAX, failure: Some(failure), ..Report::default() }
 }
 
-/// Makes one run.
+/// Runs one seed.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn one(seed: u64, steps: &[RunStep]) -> io::Result<Report> {
     Ok(next(&mut vec![start(seed, steps)?])?.report)
 }
 
-/// Makes the runs of these seeds, some of them at a time, until `done` says that it is enough.
+/// Runs these seeds, some of them in parallel, until `done` returns true.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub fn all(
     }
 }
 
-/// Returns what a failure of these steps is about, without the details.
+/// Returns the class of a failure, without the details.
 fn class<'r>(report: &'r Report, steps: &[RunStep]) -> Option<&'r str> {
     let failure = report.failure.as_deref()?;
     let last = report.steps.checked_sub(1).and_then(|last| steps.get(last));
@@ -112,13 +112,13 @@ fn class<'r>(report: &'r Report, steps: &[RunStep]) -> Option<&'r str> {
     Some(failure.split_once(['{', '[', '"']).map_or(failure, |(failure, _)| failure))
 }
 
-/// Returns fewer steps that fail as well, by leaving out ever smaller parts (Zeller's ddmin).
+/// Returns fewer steps with the same failure, by leaving out ever smaller parts (Zeller's ddmin).
 ///
 /// # Errors
 ///
 /// As [`one`].
 pub fn shorten(seed: u64, steps: &[RunStep], mut report: Report) -> io::Result<(Vec<RunStep>, Report)> {
-    // What was not done has no part in it.
+    // Steps that were not executed are irrelevant.
     let mut steps = steps[..report.steps.clamp(1, steps.len())].to_vec();
     let what = class(&report, &steps).map(str::to_owned);
     let mut size = steps.len().div_ceil(2);

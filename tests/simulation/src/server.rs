@@ -1,4 +1,4 @@
-//! An API server in memory: what the real one does, as far as kaudit and its policies can tell.
+//! An in-memory API server that behaves like the real one, as far as kaudit and its policies can observe.
 //!
 //! ```text
 //! transport ─► faults     what happens to a request on its way
@@ -13,8 +13,8 @@
 //! store                   the database: revisions and history
 //! ```
 //!
-//! It runs where it is called, on the clock of tokio, and all that it gives (uids, versions, names) follows from the order of
-//! requests. `tests/real.rs` compares it with the real server.
+//! It runs in the caller's task, on tokio's clock, and all generated values (uids, versions, names) are determined by
+//! the order of requests. `tests/real.rs` compares it with the real server.
 
 mod controllers;
 mod deletes;
@@ -61,12 +61,12 @@ pub use self::{
     world::At,
 };
 
-/// What differs between clusters.
+/// The settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How long Events are kept.
     pub event_ttl: Duration,
-    /// Discovery has only the form of servers before 1.27.
+    /// Whether discovery is unaggregated only, as before 1.27.
     pub unaggregated: bool,
 }
 
@@ -76,15 +76,15 @@ impl Default for Settings {
     }
 }
 
-/// A cluster. Clones are the same one.
+/// A cluster. Clones share it.
 #[derive(Clone)]
 pub struct ApiServer {
     state: Arc<Mutex<ServerState>>,
-    /// Moves on when something has happened that watches may have to know.
+    /// Incremented on each change that watches may have to send.
     changes: watch::Sender<u64>,
 }
 
-/// A write that an admission webhook decides about.
+/// A write that is submitted to admission.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
     /// `CREATE`, `UPDATE` or `DELETE`.
@@ -100,18 +100,18 @@ pub struct Write<'a> {
 /// Returns why a write is refused; `None` if it is not.
 pub type Admission = Arc<dyn Fn(&Write<'_>) -> Option<String> + Send + Sync>;
 
-/// One request that was made.
+/// One request in the journal.
 #[derive(Debug, Clone)]
 pub struct JournalEntry {
     /// When it was carried out.
     pub at: Timestamp,
-    /// What it asked for.
+    /// The request.
     pub request: RequestInfo,
     /// The HTTP status; 0 if there was no answer because of a fault.
     pub code: u16,
-    /// It reached the server.
+    /// Whether it reached the server.
     pub carried_out: bool,
-    /// The revision of the store behind it.
+    /// The revision of the store after it.
     pub revision: u64,
 }
 
@@ -125,11 +125,11 @@ struct ServerState {
     /// The kinds that are served.
     types: Vec<Arc<ResourceType>>,
     discovery: DiscoveryCache,
-    /// Watches do not reach behind it.
+    /// The oldest revision from which watches can start.
     watch_floor: u64,
-    /// The number of times the server was started.
+    /// Number of starts of the server.
     epoch: u64,
-    /// The number that the last uid was made of.
+    /// The counter from which the last uid was generated.
     number: u64,
     /// The users of bearer tokens.
     tokens: BTreeMap<String, String>,
@@ -145,7 +145,7 @@ impl fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a cluster with the namespaces and roles that every one has.
+    /// Starts a cluster with the default namespaces and roles.
     pub fn new(settings: Settings) -> Self {
         let state = ServerState {
             settings,
@@ -168,7 +168,7 @@ impl ApiServer {
         read(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the state, and wakes the watches if they have to know.
+    /// Changes the state, and wakes the watches if necessary.
     fn with_changes<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = (state.store.revision, state.epoch);
@@ -193,7 +193,7 @@ impl ApiServer {
 }
 
 impl ServerState {
-    /// Creates what the real server creates when it starts for the first time.
+    /// Creates the objects that the real server creates at its first start.
     fn bootstrap(&mut self) {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             self.boot("namespaces", name, json!({"metadata": {"name": name}}));
@@ -219,7 +219,7 @@ impl ServerState {
             manager: "kube-apiserver".to_owned(),
             dry_run: false,
         };
-        // They are valid, and there is nothing else yet.
+        // The objects are valid, and the store is empty.
         let _created = self.create(&target, object);
     }
 
@@ -233,7 +233,7 @@ impl ServerState {
         self.number
     }
 
-    /// Follows a write of an object of a kind: definitions decide what is served.
+    /// Handles a write of an object: CRDs determine the served kinds.
     fn changed(&mut self, kind: &ResourceType) {
         if !kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             return;
@@ -241,7 +241,7 @@ impl ServerState {
         let mut types = ResourceType::built_in();
         for (_, crd) in self.store.all(&kind.storage) {
             let Some(mut defined) = ResourceType::defined(&crd.value, self.store.revision) else { continue };
-            // One that did not change goes on, with its watches.
+            // An unchanged kind keeps its watches.
             if let Some(known) = self.resource(&defined.group, &defined.plural) {
                 let since = std::mem::replace(&mut defined.since, known.since);
                 if defined != **known {
@@ -254,7 +254,7 @@ impl ServerState {
         self.discovery = DiscoveryCache::default();
     }
 
-    /// Asks what decides about writes: the lifecycle of namespaces, and webhooks.
+    /// Runs admission: the lifecycle of namespaces, and webhooks.
     fn admit(&self, target: &WriteTarget, old: Option<&Value>, object: &Value) -> ApiResult<()> {
         if old.is_none() && target.kind.namespaced {
             let Some(namespace) = self.store.get("namespaces", &target.namespace) else {

@@ -1,4 +1,4 @@
-//! The simulated server against the real one: both get the same random requests, and their answers are compared.
+//! Compares the simulated server with the real one: both get the same random requests.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
@@ -23,9 +23,9 @@ use self::{
     sides::{Ask, Sides},
 };
 
-/// How many sequences run at once, each in namespaces of its own.
+/// Number of concurrent sequences, each in its own namespaces.
 const AT_ONCE: usize = 8;
-/// How many requests a sequence has.
+/// Number of requests per sequence.
 const REQUESTS: usize = 150;
 
 /// Returns a number from the environment.
@@ -34,7 +34,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn both_servers_answer_random_requests_alike() {
+async fn both_servers_give_the_same_answers() {
     if !require() {
         return;
     }
@@ -49,7 +49,7 @@ async fn both_servers_answer_random_requests_alike() {
 }
 
 #[tokio::test]
-async fn both_servers_forget_alike() {
+async fn both_servers_expire_versions_alike() {
     if !require() {
         return;
     }
@@ -76,7 +76,7 @@ async fn both_servers_forget_alike() {
             both(&mut captures, Method::POST, path, Some(object)).await;
         }
     }
-    // In each: a page before the compaction, a change, a page after it, and a change.
+    // In both: a page before the compaction, a change, a page after it, and a change.
     for moment in 0..2 {
         if moment == 1 {
             plane.compact_etcd().await.unwrap();
@@ -95,7 +95,7 @@ async fn both_servers_forget_alike() {
         both(&mut captures, Method::GET, path, None).await;
         for moment in [place, place + 2] {
             both(&mut captures, Method::GET, &format!("{path}?limit=1&continue={{c{moment}}}"), None).await;
-            // The first has expired, and its answer has a token to go on with.
+            // The first has expired, and the response has a token to continue with.
             let last = captures.tokens.len() - 1;
             both(&mut captures, Method::GET, &format!("{path}?limit=1&continue={{c{last}}}"), None).await;
             let exact = format!("{path}?resourceVersion={{l{moment}}}&resourceVersionMatch=Exact");
@@ -108,7 +108,7 @@ async fn both_servers_forget_alike() {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
-/// Sends a sequence of requests to both servers; fails with the first difference of their answers.
+/// Sends a sequence of requests to both servers; fails with the first difference of the responses.
 async fn compare(sides: &Sides, seed: u64) -> Result<(), String> {
     let (mut generator, mut captures) = (Generator::new(seed), Captures::default());
     for number in 0..REQUESTS {
@@ -122,7 +122,7 @@ async fn compare(sides: &Sides, seed: u64) -> Result<(), String> {
         if expected != found {
             let differences = expected.differences(&found).join("\n  ");
             let text = format!("seed {seed}, request {number}: {request:?}\n  {differences}");
-            // Behind the first, the states of the servers differ.
+            // After the first difference, the states of the servers differ.
             return Err(text);
         }
     }

@@ -1,4 +1,4 @@
-//! kaudit itself against the simulated server.
+//! kaudit with the simulated server.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 

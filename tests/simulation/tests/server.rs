@@ -1,4 +1,5 @@
-//! What the simulated server does that is not asked of the real one: faults, controllers, backups, and the same each time.
+//! Behaviour of the simulated server that is not compared with the real one: faults, controllers, backups, and
+//! determinism.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
@@ -19,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Does one thing to each request, and one to each event of a watch.
+/// Applies one fault to each request, and one to each watch event.
 struct Always(RequestFault, WatchFault);
 
 impl Faults for Always {
@@ -66,7 +67,7 @@ async fn watch(client: &Client) -> Result<String, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_fail_in_every_way() {
+async fn every_request_fault_is_injected() {
     let code = |answer: Result<Value, Error>| match answer {
         Ok(_) => "answered".to_owned(),
         Err(Error::Api(status)) => {
@@ -107,7 +108,7 @@ async fn requests_fail_in_every_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_fail_in_every_way() {
+async fn every_watch_fault_is_injected() {
     let server = ApiServer::new(Settings::default());
     for name in ["a", "b", "c"] {
         server.create(&pod(name)).unwrap();
@@ -131,7 +132,7 @@ async fn watches_fail_in_every_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_sees_what_happens_and_ends_with_its_server() {
+async fn a_watch_receives_changes_and_ends_with_its_server() {
     let server = ApiServer::new(Settings::default());
     let client = client(&server, NoFaults);
     let world = async {
@@ -150,7 +151,7 @@ async fn a_watch_sees_what_happens_and_ends_with_its_server() {
     assert_eq!(kinds, ["ADDED", "MODIFIED"]);
 }
 
-/// Lets the controllers do all there is to do.
+/// Runs the controllers until they have nothing to do.
 fn settle(server: &ApiServer) {
     for _ in 0..50 {
         if !server.tick() {
@@ -160,7 +161,7 @@ fn settle(server: &ApiServer) {
 }
 
 #[test]
-fn namespaces_are_emptied_before_they_go() {
+fn namespaces_are_emptied_before_deletion() {
     let server = ApiServer::new(Settings::default());
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     server.create(&namespace("n")).unwrap();
@@ -181,7 +182,7 @@ fn namespaces_are_emptied_before_they_go() {
 }
 
 #[test]
-fn dependents_go_with_their_owners() {
+fn dependents_are_deleted_with_their_owners() {
     let server = ApiServer::new(Settings::default());
     let object = |kind: &str, name: &str, owner: Option<&Value>| {
         let owners: Vec<Value> = owner
@@ -211,7 +212,7 @@ fn dependents_go_with_their_owners() {
 }
 
 #[test]
-fn definitions_come_change_and_go() {
+fn definitions_can_be_added_changed_and_removed() {
     let server = ApiServer::new(Settings::default());
     let definition = |versions: &[&str]| {
         let version = |name: &&str| {
@@ -260,7 +261,7 @@ fn an_earlier_state_is_restored_with_its_revision() {
 }
 
 #[test]
-fn a_webhook_refuses_what_it_dislikes() {
+fn a_webhook_can_reject_writes() {
     let server = ApiServer::new(Settings::default());
     let dislikes = |write: &Write<'_>| {
         (write.operation == "CREATE" && write.object["metadata"]["name"] == "bad").then(|| "no".to_owned())
@@ -273,7 +274,7 @@ fn a_webhook_refuses_what_it_dislikes() {
     server.create(&pod("bad")).unwrap();
 }
 
-/// Counts the passes of discovery of a client, and hides a group from the second.
+/// Counts the discoveries of a client, and hides a group from the second on.
 #[derive(Default)]
 struct Hides(Mutex<usize>);
 

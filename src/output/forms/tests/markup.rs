@@ -12,7 +12,7 @@ use quick_xml::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown, shown_for};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, shown, shown_for, with_text};
 use crate::{
     audit::result::AuditResult,
     output::{Format, Place},

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, shown, with_text};
 use crate::{audit::result::AuditResult, output::Format};
 
 /// A workflow command as the runner parses it.

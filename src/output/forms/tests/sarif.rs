@@ -6,7 +6,7 @@ use jsonschema::Validator;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{cluster_with_gaps, described, doubles, empty, hostile, large, with_text, shown};
+use super::{cluster_with_gaps, described, doubles, empty, hostile, large, shown, with_text};
 use crate::{audit::result::AuditResult, output::Format};
 
 fn schema() -> Validator {

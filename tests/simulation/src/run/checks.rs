@@ -1,4 +1,4 @@
-//! What is checked in a run: that kaudit says what is right, and then nothing more.
+//! The checks of a run: kaudit's results become right, and then it writes nothing more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,41 +22,40 @@ use crate::{
     server::{ADMIN, JournalEntry},
 };
 
-/// How long everything may take until it is right, once nothing goes wrong any more.
+/// How long convergence may take after the end of faults.
 const PATIENCE: Duration = Duration::from_mins(15);
-/// How long it may take if nothing but objects has changed for [`CALM`].
+/// How long it may take if only objects have changed for [`CALM`].
 const PROMPT: Duration = Duration::from_secs(90);
-/// How long the rest may take until it is right, while requests about one thing fail.
+/// How long the rest may take to converge during an outage of some resources.
 const OUTAGE: Duration = Duration::from_mins(5);
-/// How long it takes at most until a leader knows that it has lost its Lease: longer than a renewal takes to come.
+/// How long it takes at most until a leader notices that it has lost its Lease: longer than a renewal.
 const NOTICED: Duration = Duration::from_secs(5);
-/// How many Events a replica with one a second can write before it has to end.
+/// How many Events a replica with a limit of one per second can write before it has to end.
 const MOST_AT_A_STOP: usize = 8;
-/// How long it takes until everything is compared again.
+/// Interval between comparisons.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The same where replicas are to have writes pending.
+/// The same if replicas should have pending writes.
 const SHORTLY: Duration = Duration::from_millis(300);
-/// How long everything that happened before may have consequences.
+/// How long earlier steps may have effects.
 const CALM: Duration = Duration::from_mins(3);
-/// How long a replica takes at most to give up because it cannot begin.
+/// How long a replica takes at most to give up starting.
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long it takes until counts are written, also by a new leader.
 const SETTLED: Duration = Duration::from_mins(1);
-/// How long nothing may be written after that.
+/// How long nothing may be written afterwards.
 const QUIET: Duration = Duration::from_mins(2);
-/// How long after a date has passed this may not have been noticed: rules that depend on the time are evaluated every 30
-/// seconds.
+/// How long it may take to notice that a date has passed: rules that read the clock are evaluated every 30 seconds.
 const REEVALUATION: Duration = Duration::from_secs(40);
 
 impl RunState {
-    /// Ends what goes wrong, and waits until everything is right.
+    /// Ends all faults, and waits for convergence.
     pub(super) async fn compare(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
         }
         self.check_without_rights().await.context("check --once without all rights")?;
         self.end_faults().await?;
-        // What is served now is not what is served when all is right.
+        // Request the status now, so that an outdated cached one would be noticed later.
         for replica in self.replicas.values() {
             let _served = replica.get("/status").await;
         }
@@ -73,7 +72,7 @@ impl RunState {
         }
     }
 
-    /// Ends what goes wrong, and starts the replicas that have ended because of it.
+    /// Ends all faults, and starts the replicas that have ended because of them.
     async fn end_faults(&mut self) -> anyhow::Result<()> {
         self.faults.set(FaultRates::default());
         self.replicas.values().for_each(|replica| replica.disconnect(false));
@@ -89,7 +88,7 @@ impl RunState {
         self.restart_failed().await
     }
 
-    /// Waits until every replica has read everything, or has given up because of what went wrong.
+    /// Waits until every replica is synced, or has given up because of faults.
     async fn replicas_begin(&self) {
         let mut patience = GIVING_UP;
         for replica in self.replicas.values() {
@@ -100,7 +99,7 @@ impl RunState {
         }
     }
 
-    /// Checks that a result of a part of the cluster says so, and has nothing that is not right.
+    /// Checks that the result of an incomplete audit is marked so, and contains nothing wrong.
     async fn check_without_rights(&self) -> anyhow::Result<()> {
         let is_served = |kind: &&usize| self.server.list(KINDS[**kind].api_version, KINDS[**kind].kind, "").is_ok();
         let concerned: BTreeSet<usize> = self.files.policies.values().flat_map(Policy::concerns).collect();
@@ -116,7 +115,7 @@ impl RunState {
         ExpectedFindings::compare_part([&before, &self.expected().1], outcome)
     }
 
-    /// Has requests about one thing fail, from a moment when nothing else does.
+    /// Starts an outage of some resources after convergence.
     pub(super) async fn begin_outage(&mut self, rates: &FaultRates) -> anyhow::Result<()> {
         if !self.files.policies.is_empty() {
             self.end_faults().await?;
@@ -127,7 +126,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Waits until the rest is right, while requests about one thing fail.
+    /// Waits for convergence of the rest during an outage.
     pub(super) async fn compare_others(&mut self) -> anyhow::Result<()> {
         let Some(outage) = self.faults.outage().filter(|_| self.forbidden.is_empty()) else { return Ok(()) };
         if self.files.policies.is_empty() || self.replicas.is_empty() {
@@ -136,12 +135,12 @@ impl RunState {
         self.becomes_so(OUTAGE, PAUSE, async |run| run.other_difference(outage).await).await
     }
 
-    /// Waits until everything is right.
+    /// Waits for convergence.
     async fn becomes_right(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.becomes_so(patience, PAUSE, async |run| run.difference().await).await
     }
 
-    /// Waits until there is no difference, which is looked for every `pause`, while all replicas run and controllers work.
+    /// Waits until `difference` succeeds, checked every `pause`, while all replicas run and controllers work.
     async fn becomes_so(
         &mut self,
         mut patience: Duration,
@@ -160,7 +159,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Sees that a restart of all replicas writes nothing, or no Events if requests go wrong in these ways.
+    /// Checks that a restart of all replicas writes nothing, or no Events during these faults.
     pub(super) async fn compare_restarted(&mut self, rates: &FaultRates) -> anyhow::Result<()> {
         self.compare().await?;
         if self.files.policies.is_empty() {
@@ -183,12 +182,12 @@ impl RunState {
         self.becomes_right(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
         let depends_on_time = self.depend_on_time();
         self.history.check(&self.list(), depends_on_time).context("after a restart")?;
-        // What could not be read for a while may have been recorded as such.
+        // Kinds that were temporarily unreadable may have been recorded as such.
         let may_change = is_disturbed || depends_on_time;
         if may_change { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
     }
 
-    /// Stops all replicas as soon as they serve what is right, and sees that they write it before they end.
+    /// Stops all replicas as soon as their results are right, and checks that they record them before they end.
     pub(super) async fn compare_stopped(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
@@ -204,7 +203,7 @@ impl RunState {
         self.stop_all().await?;
         let cluster = self.list();
         expected.compare_reports(&cluster).context("after all have stopped")?;
-        // More cannot be written in the time that a replica has to stop.
+        // No more Events can be written in the time that a replica has to stop.
         if self.settings.slow_events && cluster.events()?.len() >= before + MOST_AT_A_STOP {
             return Ok(());
         }
@@ -213,15 +212,14 @@ impl RunState {
         expected.compare_announcements("Events", &cluster, &events, self.kills).context("after all have stopped")
     }
 
-    /// Fails unless one replica may record, for each shard or for the cluster: the Lease of one that was killed may not have
-    /// expired.
+    /// Fails unless there is one leader per shard or cluster: the Lease of a killed replica may not have expired.
     async fn have_leaders(&self) -> anyhow::Result<()> {
         let leaders = self.leaders().await?;
         ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas lead");
         Ok(())
     }
 
-    /// Returns how many replicas say that they lead.
+    /// Returns the number of replicas that report to be leader.
     async fn leaders(&self) -> anyhow::Result<usize> {
         let mut leaders = 0;
         for replica in self.replicas.values() {
@@ -230,7 +228,7 @@ impl RunState {
         Ok(leaders)
     }
 
-    /// Has another process take the Leases, and sees that no replica goes on as if it led.
+    /// Lets another process take the Leases, and checks that no replica continues as leader.
     pub(super) async fn take_leases(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
@@ -238,7 +236,7 @@ impl RunState {
         self.end_faults().await?;
         self.becomes_right(PATIENCE).await.context("before its Lease is taken")?;
         let leases = self.leases();
-        // One replica needs none, though one of several may have left its own.
+        // A single replica needs no Lease, though an earlier one of several may have left one.
         if leases.is_empty() || !self.settings.elects() {
             return Ok(());
         }
@@ -253,12 +251,12 @@ impl RunState {
         Ok(())
     }
 
-    /// Sees that what is right stays so, and that nothing is written meanwhile.
+    /// Checks that everything stays right, and that nothing is written meanwhile.
     pub(super) async fn stays_quiet(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
         }
-        // What hangs since something went wrong is given up before.
+        // Requests that hang because of faults time out before.
         sleep(SETTLED.max((self.disturbed + GIVING_UP).saturating_sub(machine::elapsed()))).await;
         let (before, sent) = (self.stored(), self.server.requests().len());
         sleep(QUIET).await;
@@ -269,7 +267,7 @@ impl RunState {
         if !patience.is_zero() {
             return Ok(());
         }
-        // Replicas renew their Leases, and say that their Audits are theirs.
+        // Replicas renew their Leases, and update their Audits.
         let is_renewed = |entry: &JournalEntry| matches!(&*entry.request.resource, "leases" | "audits");
         let is_review = |entry: &JournalEntry| entry.request.group.starts_with("auth");
         let writes = |entry: &JournalEntry| !matches!(&*entry.request.verb, "get" | "list" | "watch");
@@ -287,7 +285,7 @@ impl RunState {
             || self.list().has_ends_of_exceptions()
     }
 
-    /// Returns all that the server stores, but for what replicas renew, and for what is not kaudit's and may change.
+    /// Returns all stored objects, without those that replicas renew, and those of others that may change.
     fn stored(&self) -> BTreeMap<String, Value> {
         let is_others = |object: &Value| KINDS.iter().any(|kind| object["kind"] == kind.kind);
         let changes = |object: &Value| object["kind"] == "Lease" || !self.writers.is_empty() && is_others(object);
@@ -296,7 +294,8 @@ impl RunState {
         everything.map(|object| (name(&object), object)).collect()
     }
 
-    /// Returns the same, but for when an Audit was written, and whether a replica has read everything since it was started.
+    /// Returns the same, without the time of the last write of an Audit, and whether a replica has synced since its
+    /// start.
     fn lasting(&self) -> BTreeMap<String, Value> {
         let mut stored = self.stored();
         for audit in stored.values_mut().filter(|object| object["kind"] == "Audit") {
@@ -309,7 +308,7 @@ impl RunState {
         stored
     }
 
-    /// Compares what is recorded, and what a fresh check says, with what is right.
+    /// Compares the records, and the result of a fresh check, with the expected results.
     async fn difference(&self) -> anyhow::Result<()> {
         ensure!(!self.replicas.is_empty(), "no replica runs");
         self.have_leaders().await?;
@@ -325,7 +324,7 @@ impl RunState {
         self.expected().1.compare_once(outcome)
     }
 
-    /// Compares what does not depend on what cannot be requested.
+    /// Compares what does not depend on the failing requests.
     async fn other_difference(&self, outage: Outage) -> anyhow::Result<()> {
         let (cluster, expected) = self.expected();
         match outage {
@@ -342,7 +341,7 @@ impl RunState {
         self.compare_receivers(&cluster, &expected)
     }
 
-    /// Fails if Audits have a kind that is not served any more, or not as many objects of a kind as there are. All shards read
+    /// Fails if the coverage contains a kind that is no longer served, or a wrong number of objects. All shards read
     /// Namespaces.
     fn compare_coverage(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
         let covered = cluster.covered(&self.settings);
@@ -387,7 +386,7 @@ impl RunState {
     }
 
     fn compare_receivers(&self, cluster: &ListedObjects, expected: &ExpectedFindings) -> anyhow::Result<()> {
-        // What a replica has not sent when it is killed or loses its lease, it does not send later.
+        // Notifications that were pending when a replica was killed or lost its Lease are not sent later.
         if self.lost_leases > 0 {
             return Ok(());
         }
@@ -397,8 +396,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Leaves out what is about objects that went with their namespace, as all records of their violations did: what is resolved
-    /// may not be known any more, or reported where nothing else is.
+    /// Removes announcements about objects that were deleted with their namespace, and with them all records of their
+    /// violations: their resolution may be unknown, or only reported in some places.
     fn with_records(&self, cluster: &ListedObjects, mut announcements: Vec<Announcement>) -> Vec<Announcement> {
         if !self.gone_namespaces.is_empty() {
             let uids = cluster.uids();
@@ -408,12 +407,12 @@ impl RunState {
         announcements
     }
 
-    /// Returns what there is in the cluster.
+    /// Returns the objects in the cluster.
     pub(super) fn list(&self) -> ListedObjects {
         ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default())
     }
 
-    /// Returns what there is in the cluster, and what policies find.
+    /// Returns the objects in the cluster, and the expected results.
     pub(super) fn expected(&self) -> (ListedObjects, ExpectedFindings) {
         let listed = self.list();
         let expected =
@@ -422,7 +421,7 @@ impl RunState {
     }
 }
 
-/// Reads what was written about violations, a line each.
+/// Reads the written announcements, one per line.
 fn lines(file: &str) -> anyhow::Result<Vec<Announcement>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let mut lines = Vec::new();
@@ -433,7 +432,7 @@ fn lines(file: &str) -> anyhow::Result<Vec<Announcement>> {
     Ok(lines)
 }
 
-/// Fails with what was written, created or deleted between two states of the store.
+/// Fails with the differences between two states of the store.
 fn changed(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> anyhow::Result<()> {
     for (name, object) in before.iter().chain(after) {
         let (old, new) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
@@ -449,12 +448,12 @@ fn changed(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) ->
     Ok(())
 }
 
-/// Returns where two values differ first, and how.
+/// Returns the first difference between two values.
 fn first_change(old: &Value, new: &Value) -> String {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            // When it was written is not why.
+            // Report metadata last, because it is not the cause of a write.
             let (metadata, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| *key == "metadata");
             let different = others.into_iter().chain(metadata).find(|key| old.get(*key) != new.get(*key));
             different.map_or_else(String::new, |key| {

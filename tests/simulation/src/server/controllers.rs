@@ -1,4 +1,4 @@
-//! What the controllers of a cluster do: definitions are established, namespaces emptied, dependents collected, Events expire.
+//! The controllers of a cluster: definitions are established, namespaces emptied, dependents collected, Events expire.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{ServerState, kinds::ResourceType, store::Stored, writes::WriteTarget};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-/// The finalizer that a definition gets when it is deleted: its objects go first.
+/// The finalizer of a deleted definition: its objects are deleted first.
 pub(super) const CLEAN_UP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl ServerState {
-    /// Does what is to be done now; returns whether anything was.
+    /// Performs the pending work; returns whether there was any.
     pub(super) fn tick(&mut self) -> bool {
         let before = self.store.revision;
         self.establish();
@@ -35,7 +35,7 @@ impl ServerState {
         self.changed(&kind);
     }
 
-    /// Accepts the names of new definitions, after which their objects are served.
+    /// Accepts the names of new definitions, so that their objects are served.
     fn establish(&mut self) {
         for (key, crd) in self.objects(CRDS) {
             let mut value = crd.value.clone();
@@ -72,7 +72,7 @@ impl ServerState {
         }
     }
 
-    /// Deletes the objects of definitions that are being deleted, and then those.
+    /// Deletes the objects of terminating definitions, and then the definitions.
     fn finish_definitions(&mut self) {
         for (key, crd) in self.objects(CRDS).into_iter().filter(|(_, crd)| crd.is_deleted()) {
             for (object, stored) in self.objects(&key) {
@@ -84,7 +84,7 @@ impl ServerState {
         }
     }
 
-    /// Deletes what is in namespaces that are being deleted, and then those.
+    /// Deletes the objects in terminating namespaces, and then the namespaces.
     fn empty_namespaces(&mut self) {
         let namespaces = self.objects("namespaces");
         for (name, namespace) in namespaces.into_iter().filter(|(_, namespace)| namespace.is_deleted()) {
@@ -106,7 +106,7 @@ impl ServerState {
         }
     }
 
-    /// Ends Pods whose time has passed since their deletion, as the kubelet does.
+    /// Removes Pods whose grace period has passed, as the kubelet does.
     fn end_pods(&mut self) {
         for (key, pod) in self.objects("pods").into_iter().filter(|(_, pod)| pod.is_deleted()) {
             let end = pod.metadata("deletionTimestamp").parse::<Timestamp>().unwrap_or(Timestamp::MIN);
@@ -121,10 +121,10 @@ impl ServerState {
         all.map(|(resource, key, object)| (Arc::clone(resource), Arc::clone(key), Arc::clone(object))).collect()
     }
 
-    /// Deletes objects whose owners are gone, and ends what waits for its dependents.
+    /// Deletes objects whose owners are deleted, and finishes objects that wait for their dependents.
     fn collect_garbage(&mut self) {
         let everything = self.everything();
-        // By uid: the namespace of each object.
+        // The namespace of each object by uid.
         let owners: BTreeMap<String, String> = everything
             .iter()
             .map(|(_, _, object)| (object.metadata("uid").to_owned(), object.metadata("namespace").to_owned()))
@@ -150,7 +150,7 @@ impl ServerState {
         }
     }
 
-    /// Deletes or orphans the dependents of an object that waits for that.
+    /// Deletes or orphans the dependents of an object that waits for them.
     fn wait_for_dependents(
         &mut self,
         resource: &str,
@@ -186,7 +186,7 @@ impl ServerState {
         }
     }
 
-    /// Deletes Events that are too old.
+    /// Deletes expired Events.
     fn expire_events(&mut self) {
         let oldest = Timestamp::now().checked_sub(self.settings.event_ttl).unwrap_or(Timestamp::MIN);
         for (key, event) in self.objects("events") {
@@ -197,10 +197,10 @@ impl ServerState {
         }
     }
 
-    /// Deletes an object as a controller does, if it is still the same.
+    /// Deletes an object as a controller does, if it is unchanged.
     fn delete_object(&mut self, resource: &str, key: &Arc<str>, object: &Arc<Stored>) {
         let Some(kind) = self.stored_in(resource) else {
-            // Its definition is gone or going.
+            // Its definition is deleted or terminating.
             self.remove(resource, key);
             return;
         };
@@ -214,7 +214,7 @@ impl ServerState {
             dry_run: false,
         };
         let options = json!({"preconditions": {"uid": object.metadata("uid")}});
-        // Whatever refuses it is tried again.
+        // A refused deletion is retried.
         let _refused = self.delete(&target, &options);
     }
 
@@ -234,7 +234,7 @@ impl ServerState {
         }
     }
 
-    /// Removes an object at once.
+    /// Removes an object immediately.
     fn remove(&mut self, resource: &str, key: &Arc<str>) {
         match self.stored_in(resource) {
             Some(kind) => {
@@ -245,7 +245,7 @@ impl ServerState {
         }
     }
 
-    /// Returns the resource whose objects are stored there.
+    /// Returns the resource with this storage key.
     fn stored_in(&self, resource: &str) -> Option<Arc<ResourceType>> {
         self.types.iter().find(|kind| &*kind.storage == resource).cloned()
     }

@@ -15,15 +15,16 @@ use super::{
     writes::{WriteTarget, has_text, metadata},
 };
 
-/// What a deletion has come to.
+/// The outcome of a deletion.
 pub(super) enum Deleted {
     Gone(Arc<Stored>),
-    /// It is there until its finalizers or its grace period have ended; or it is of a kind whose deletion returns it.
+    /// It exists until its finalizers are removed and its grace period has ended, or its kind returns the deleted
+    /// object.
     Marked(Arc<Stored>),
 }
 
 impl ServerState {
-    /// Deletes an object, or marks it as being deleted.
+    /// Deletes an object, or marks it as terminating.
     pub(super) fn delete(&mut self, target: &WriteTarget, options: &Value) -> ApiResult<Deleted> {
         let kind = Arc::clone(&target.kind);
         let stored = self.store.get(&kind.storage, &target.key()).cloned();
@@ -75,14 +76,14 @@ impl ServerState {
         Ok(if is_pod { Deleted::Marked(last) } else { Deleted::Gone(last) })
     }
 
-    /// Removes an object whatever its finalizers are.
+    /// Removes an object regardless of its finalizers.
     pub(super) fn purge(&mut self, kind: &Arc<ResourceType>, key: &Arc<str>) {
         self.store.remove(&kind.storage, key);
         self.changed(kind);
     }
 }
 
-/// Returns the finalizers that an object has once it is being deleted: how its dependents are treated is one of them.
+/// Returns the finalizers of a terminating object, including those for the treatment of its dependents.
 fn finalizers(kind: &ResourceType, object: &Value, options: &Value) -> Vec<Value> {
     let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let policies = [("Foreground", "foregroundDeletion"), ("Orphan", "orphan"), ("Background", "")];
@@ -123,7 +124,7 @@ fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Valu
     Ok(())
 }
 
-/// Returns for how many seconds an object outlives its deletion: a Pod that runs on a node has time to end.
+/// Returns the grace period of an object in seconds: a Pod on a node gets time to end.
 fn grace(kind: &ResourceType, object: &Value, options: &Value) -> u64 {
     let runs = has_text(&object["spec"]["nodeName"])
         && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));

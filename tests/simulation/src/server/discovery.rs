@@ -1,4 +1,4 @@
-//! Discovery documents: what the server serves.
+//! Discovery documents.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::kinds::ResourceType;
 
-/// The documents of aggregated discovery, each with its entity tag, until the kinds change.
+/// The cached documents of aggregated discovery with their entity tags, until the kinds change.
 #[derive(Debug, Default)]
 pub(super) struct DiscoveryCache(BTreeMap<(bool, Vec<String>), (Bytes, String)>);
 
 impl DiscoveryCache {
-    /// Returns one of the two documents of aggregated discovery, and its entity tag: of the core group, or of all others.
+    /// Returns a document of aggregated discovery and its entity tag: for the core group, or for all others.
     pub(super) fn aggregated(
         &mut self,
         types: &[Arc<ResourceType>],
@@ -27,12 +27,12 @@ impl DiscoveryCache {
     }
 }
 
-/// Returns a number that differs for other bytes, the same in each run.
+/// Returns a deterministic hash of bytes.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Returns the groups that are served, but for those that are missing, with the versions of each, the preferred one first.
+/// Returns the served groups except the missing ones, with their versions, the preferred one first.
 pub(super) fn groups(types: &[Arc<ResourceType>], missing: &[String]) -> Vec<(String, Vec<String>)> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for kind in types.iter().filter(|kind| !missing.contains(&kind.group)) {
@@ -45,7 +45,7 @@ pub(super) fn groups(types: &[Arc<ResourceType>], missing: &[String]) -> Vec<(St
             .extend(kind.versions.iter().filter(|version| !versions.contains(version)).cloned().collect::<Vec<_>>());
         versions.sort_by_key(|version| std::cmp::Reverse(super::kinds::priority(version)));
     }
-    // Groups of custom resources come in alphabetical order behind the built-in ones.
+    // Groups of custom resources follow the built-in ones in alphabetical order.
     let custom = |group: &str| types.iter().any(|kind| kind.group == group && kind.custom());
     groups.sort_by_key(|(group, _)| (custom(group), if custom(group) { group.clone() } else { String::new() }));
     groups

@@ -1,24 +1,24 @@
-//! What can happen to a request on its way, and to a watch.
+//! Faults of requests and watches.
 
 use std::time::Duration;
 
 use super::request::RequestInfo;
 
-/// Decides what happens to requests; by default nothing unusual does.
+/// Determines the faults of requests; by default there are none.
 pub trait Faults: Send + Sync {
-    /// Decides what happens to a request.
+    /// Returns the fault of a request.
     fn decide(&self, request: &RequestInfo) -> RequestFault {
         let _ = request;
         RequestFault::None
     }
 
-    /// Decides what happens to an event of a watch, of which so many were sent before.
+    /// Returns the fault of a watch event, after `number` events were sent.
     fn deliver(&self, request: &RequestInfo, number: usize) -> WatchFault {
         let _ = (request, number);
         WatchFault::None
     }
 
-    /// Returns the groups that a discovery misses, as while an aggregated server starts.
+    /// Returns the groups that are missing from a discovery, as while an aggregated server starts.
     fn missing_groups(&self, request: &RequestInfo) -> Vec<String> {
         let _ = request;
         Vec::new()
@@ -31,39 +31,39 @@ pub struct NoFaults;
 
 impl Faults for NoFaults {}
 
-/// What happens to a request.
+/// A fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestFault {
-    /// It is carried out at once.
+    /// It is executed immediately.
     None,
-    /// It is carried out after some time.
+    /// It is executed after this time.
     Delay(Duration),
-    /// It is carried out at once and answered after some time.
+    /// It is executed immediately and answered after this time.
     DelayAnswer(Duration),
-    /// It is refused with this HTTP status and a `Retry-After` of so many seconds.
+    /// It is refused with this HTTP status and a `Retry-After` in seconds.
     Refuse(u16, Option<u64>),
-    /// There is no connection.
+    /// The connection fails.
     ConnectError,
-    /// It is not carried out, and there is no answer.
+    /// It is not executed, and there is no response.
     Hang,
-    /// It is carried out, and the connection breaks before the answer.
+    /// It is executed, and the connection breaks before the response.
     LoseAnswer,
-    /// It is carried out, and there is no answer.
+    /// It is executed, and there is no response.
     HangAnswer,
-    /// The connection breaks after so many bytes of the answer's body.
+    /// The connection breaks after this many bytes of the response's body.
     CutBody(usize),
-    /// The body of the answer ends after so many bytes, as if it were complete.
+    /// The response's body ends after this many bytes, as if it were complete.
     Truncate(usize),
-    /// The body of the answer stops after so many bytes, and the connection stays open.
+    /// The response's body stops after this many bytes, and the connection stays open.
     Stall(usize),
 }
 
-/// What happens to an event of a watch.
+/// A fault of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchFault {
     /// It is sent.
     None,
-    /// It, and all behind it, is sent after some time.
+    /// It and all following events are delayed.
     Delay(Duration),
     /// The watch ends without it.
     End,
@@ -71,8 +71,8 @@ pub enum WatchFault {
     Break,
     /// Half of it is sent, then the watch ends.
     Cut,
-    /// An error says that the version of the watch has expired.
+    /// The watch gets an error that its version has expired.
     Expire,
-    /// Nothing is sent any more, and the connection stays open.
+    /// Nothing more is sent, and the connection stays open.
     Hang,
 }

@@ -1,4 +1,4 @@
-//! Sets of fields, as field managers own them.
+//! Sets of fields, as owned by field managers.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::schema::{ListKind, Schema};
 
-/// A set of fields: a tree whose edges are written as in `fieldsV1`: `f:NAME`, `k:{KEYS}` and `v:VALUE`.
+/// A set of fields: a tree with edges as in `fieldsV1`: `f:NAME`, `k:{KEYS}` and `v:VALUE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
-    /// The field at which this part of the tree is rooted belongs to the set.
+    /// Whether the field at the root of this subtree belongs to the set.
     member: bool,
     children: BTreeMap<String, Self>,
 }
 
-/// What distinguishes two states of an object.
+/// The differences between two states of an object.
 #[derive(Debug, Default)]
 pub(super) struct FieldChanges {
-    /// Fields that are new or have another value.
+    /// New fields, and fields with another value.
     pub(super) written: FieldSet,
     pub(super) removed: FieldSet,
 }
@@ -34,7 +34,7 @@ impl FieldSet {
     /// Returns the fields that an applied configuration contains.
     ///
     /// # Errors
-    /// What the schema does not allow, with its path.
+    /// If the schema does not allow a field, with its path.
     pub(super) fn applied(value: &Value, schema: Schema<'_>) -> Result<Self, String> {
         let mut wrong = Vec::new();
         let set = Self::part(value, schema, "", &mut wrong);
@@ -116,7 +116,7 @@ impl FieldSet {
         set
     }
 
-    /// Leaves out what lies below removed fields, too.
+    /// Removes the fields of `removed` and all below them.
     #[must_use]
     pub(super) fn without(&self, removed: &Self) -> Self {
         if removed.member {
@@ -144,7 +144,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns the fields by which two states differ; `None` for an object that is not there.
+    /// Returns the differences between two states; null if the object does not exist.
     pub(super) fn changes(old: &Value, new: &Value, schema: Schema<'_>) -> FieldChanges {
         let mut changes = FieldChanges::default();
         compare(Some(old), Some(new), schema, &mut changes.written, &mut changes.removed);
@@ -181,7 +181,7 @@ impl FieldSet {
         }
     }
 
-    /// Removes these fields from a value; what they were in may be left empty.
+    /// Removes these fields from a value; their parents may become empty.
     pub(super) fn remove_from(&self, value: &mut Value, schema: Schema<'_>) {
         match value {
             Value::Object(map) => {
@@ -238,7 +238,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns the set as `fieldsV1` has it.
+    /// Returns the set as `fieldsV1`.
     pub(super) fn to_json(&self) -> Value {
         let children = self.children.iter().map(|(edge, child)| (edge.clone(), child.to_json()));
         let mut map: Map<String, Value> = children.collect();
@@ -264,7 +264,7 @@ fn is_hollow(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Returns how an item of a list is identified; `None` in lists that are owned as a whole.
+/// Returns the edge of a list item; `None` in atomic lists.
 fn element(item: &Value, kind: &ListKind) -> Option<String> {
     match kind {
         ListKind::Atomic => None,
@@ -277,7 +277,7 @@ fn element(item: &Value, kind: &ListKind) -> Option<String> {
     }
 }
 
-/// Adds to `written` and `removed` what distinguishes two values of a field.
+/// Adds the differences between two values of a field to `written` and `removed`.
 fn compare(
     old: Option<&Value>,
     new: Option<&Value>,
@@ -379,8 +379,8 @@ pub(super) fn merge(into: &mut Value, from: &Value, schema: Schema<'_>) {
     }
 }
 
-/// Merges two lists whose items have keys. The items of the second keep their order, and those of the first alone stay where they
-/// are between them.
+/// Merges two lists with keyed items. The items of the second list keep their order, and those that are only in the
+/// first keep their positions between them.
 fn merge_lists(old: &[Value], new: &[Value], schema: Schema<'_>) -> Vec<Value> {
     let kind = schema.list_kind();
     let edges = |list: &[Value]| -> Vec<Option<String>> { list.iter().map(|item| element(item, &kind)).collect() };
@@ -403,7 +403,7 @@ fn merge_lists(old: &[Value], new: &[Value], schema: Schema<'_>) -> Vec<Value> {
             && edge != Some(&new_edges[right])
             && shared.peek().copied() != edge
         {
-            // It comes later in the new list.
+            // The item follows later in the new list.
             left += 1;
         } else if right < new.len() {
             list.push(merged(right));

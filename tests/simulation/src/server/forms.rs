@@ -1,11 +1,11 @@
-//! The forms in which one stored object is read and written: versions, the two groups of Events, and metadata alone.
+//! The representations of a stored object: versions, the two groups of Events, and metadata alone.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{kinds::ResourceType, store::Stored};
 
-/// A field of an Event: its name in the core group, in `events.k8s.io`, and what it is if it is not set.
+/// A field of an Event: its name in the core group, in `events.k8s.io`, and its value if unset.
 const EVENT_FIELDS: &[(&str, &str, Missing)] = &[
     ("involvedObject", "regarding", Missing::Empty),
     ("message", "note", Missing::Absent),
@@ -26,11 +26,11 @@ enum Missing {
     EmptyText,
 }
 
-/// How an object is sent.
+/// The representation of an object in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectForm {
     Whole,
-    /// Without `apiVersion` and `kind`, as built-in kinds are in lists.
+    /// Without `apiVersion` and `kind`, like built-in kinds in lists.
     Item,
     /// `PartialObjectMetadata`.
     Metadata,
@@ -40,7 +40,7 @@ fn is_new_event(kind: &ResourceType) -> bool {
     kind.group == "events.k8s.io"
 }
 
-/// Returns an object as this resource has it, without `apiVersion` and `kind`.
+/// Returns an object in the form of this resource, without `apiVersion` and `kind`.
 pub(super) fn read(kind: &ResourceType, stored: &Value) -> Value {
     if !is_new_event(kind) {
         return stored.clone();
@@ -52,7 +52,7 @@ pub(super) fn read(kind: &ResourceType, stored: &Value) -> Value {
     event
 }
 
-/// Returns an object of this resource as it is stored.
+/// Returns the stored form of an object of this resource.
 pub(super) fn write(kind: &ResourceType, object: Value) -> Value {
     let mut object = if is_new_event(kind) { rename(&object, |(core, new, _)| (new, core)) } else { object };
     if kind.kind == "Event" && !kind.custom() {
@@ -92,7 +92,7 @@ pub(super) fn json(kind: &ResourceType, version: &str, stored: &Stored, form: Ob
     }
 }
 
-/// Returns an object with its type in front.
+/// Returns an object with its type first.
 pub(super) fn typed(kind: &str, api_version: &str, object: &[u8]) -> Bytes {
     let mut json = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",").into_bytes();
     json.extend_from_slice(&object[1..]);

@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Request handlers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,20 +19,20 @@ use super::{
     writes::{WriteTarget, Written},
 };
 
-/// The largest body that is read.
+/// Maximum size of a body.
 const LARGEST_BODY: usize = 3_145_728;
-/// How long the server waits for a version that it does not know.
+/// How long the server waits for a version in the future.
 const FRESH_WAIT: Duration = Duration::from_secs(3);
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const JSON: &str = "application/json";
 
-/// What is answered.
+/// A response.
 pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) content_type: &'static str,
     pub(super) retry_after: Option<u64>,
     pub(super) etag: Option<String>,
-    /// The answer comes after some time.
+    /// Delay of the response.
     pub(super) wait: Option<Duration>,
     pub(super) content: ReplyBody,
 }
@@ -69,7 +69,7 @@ impl From<ErrorStatus> for Reply {
 }
 
 impl ServerState {
-    /// Carries out a request.
+    /// Executes a request.
     pub(super) fn handle(&mut self, request: &RequestInfo, body: &[u8], missing: &[String]) -> Reply {
         self.try_handle(request, body, missing).unwrap_or_else(Reply::from)
     }
@@ -125,7 +125,7 @@ impl ServerState {
         }
     }
 
-    /// Answers paths that are no resource.
+    /// Handles non-resource paths.
     fn document(&mut self, request: &RequestInfo, missing: &[String]) -> ApiResult<Reply> {
         let path: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
         let aggregated = request.accept.replace(' ', "").starts_with(AGGREGATED) && !self.settings.unaggregated;
@@ -157,12 +157,12 @@ impl ServerState {
         Ok(Reply::value(200, &document))
     }
 
-    /// Returns the resource that a request is about.
+    /// Returns the resource of a request.
     fn served(&self, request: &RequestInfo) -> ApiResult<Arc<ResourceType>> {
         let kind = self.resource(&request.group, &request.resource);
         let kind = kind.filter(|kind| kind.versions.contains(&request.version));
         kind.cloned().ok_or_else(|| {
-            // Below the groups that are built in, there is an API that does not know the resource.
+            // In built-in groups, the API exists but not the resource.
             let built_in = self.types.iter().any(|kind| kind.group == request.group && !kind.custom());
             if built_in { ErrorStatus::no_resource() } else { ErrorStatus::no_page() }
         })
@@ -211,7 +211,7 @@ impl ServerState {
         })
     }
 
-    /// Deletes what a list has; returns the list.
+    /// Deletes all objects of a list; returns the list.
     fn delete_all(&mut self, request: &RequestInfo, target: &WriteTarget, options: &Value) -> ApiResult<Reply> {
         let list = self.list(request, &target.kind)?;
         let objects: Value = serde_json::from_slice(&list).unwrap_or_default();
@@ -248,7 +248,7 @@ fn options(request: &RequestInfo, body: &[u8]) -> Value {
     options
 }
 
-/// Reads an object of a kind; returns it without its type.
+/// Parses an object of a kind; returns it without its type.
 fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> ApiResult<Value> {
     let unrecognised = |why: &str| {
         ErrorStatus::bad_request(format!("the object provided is unrecognized (must be of type {}): {why}", kind.kind))
@@ -283,7 +283,7 @@ fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> ApiResult<Value> {
     Ok(object)
 }
 
-/// Reads an applied configuration. It is YAML, in which not every character of JSON may be.
+/// Parses an applied configuration in YAML, which does not allow every character of JSON.
 fn yaml(body: &[u8]) -> ApiResult<Value> {
     let failed = |why: &str| {
         ErrorStatus::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {why}"))
@@ -293,7 +293,7 @@ fn yaml(body: &[u8]) -> ApiResult<Value> {
     if !text.chars().all(is_allowed) {
         return Err(failed("control characters are not allowed"));
     }
-    // A line break in a string in quotes is folded into a space.
+    // A line break in a quoted string is folded into a space.
     serde_json::from_str(&text.replace('\u{85}', " ")).map_err(|error| failed(&error.to_string()))
 }
 

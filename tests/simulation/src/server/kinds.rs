@@ -1,10 +1,10 @@
-//! The kinds of the cluster: the built-in ones, and those that definitions of custom resources add.
+//! The kinds of the cluster: built-in ones, and those added by CRDs.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-/// A resource: what objects it has and how they behave. Custom resources have one for all their versions.
+/// A resource and its behaviour. Custom resources have one for all their versions.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub(super) struct ResourceType {
@@ -20,17 +20,17 @@ pub(super) struct ResourceType {
     pub(super) verbs: &'static [&'static str],
     /// The versions with a subresource `status`.
     pub(super) status: Vec<String>,
-    /// Changes of anything but metadata and status count in `metadata.generation`.
+    /// Whether changes except in metadata and status increment `metadata.generation`.
     pub(super) generation: bool,
-    /// An update of an object that does not exist creates it.
+    /// Whether an update of a missing object creates it.
     pub(super) update_creates: bool,
-    /// An update has to name the version that it is an update of.
+    /// Whether an update requires a resource version.
     pub(super) needs_version: bool,
-    /// Where its objects are stored; Events of both groups are the same.
+    /// The storage key of its objects; Events of both groups share one.
     pub(super) storage: Arc<str>,
     /// The schema of each version; `None` for built-in kinds.
     pub(super) schemas: Option<BTreeMap<String, Value>>,
-    /// The revision at which the server began to serve it; watches do not reach behind it.
+    /// The revision at which the server began to serve it; watches cannot start before.
     pub(super) since: u64,
 }
 
@@ -135,7 +135,8 @@ impl ResourceType {
         types.collect()
     }
 
-    /// Reads the resource that a `CustomResourceDefinition` defines, from this revision on; `None` while it is not established.
+    /// Returns the resource defined by a `CustomResourceDefinition`, starting at this revision; `None` while it is not
+    /// established.
     pub(super) fn defined(crd: &Value, since: u64) -> Option<Self> {
         let established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
         crd["status"]["conditions"].as_array()?.iter().find(|condition| established(condition))?;
@@ -203,7 +204,7 @@ pub(super) fn join(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
-/// Returns a key by which versions are ordered: `v2`, `v1`, `v1beta1`, `v1alpha1`, then others by name from the last.
+/// Returns the sort key of a version: `v2`, `v1`, `v1beta1`, `v1alpha1`, then others by name in reverse order.
 pub(super) fn priority(version: &str) -> (u8, u64, u64, Reverse<String>) {
     let other = (0, 0, 0, Reverse(version.to_owned()));
     let Some(rest) = version.strip_prefix('v') else { return other };

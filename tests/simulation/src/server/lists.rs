@@ -1,4 +1,4 @@
-//! Lists: pages, versions and what has expired.
+//! Lists: pages, versions and expiry.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
     store::Stored,
 };
 
-/// The message of a page whose version is gone.
+/// The message for a page whose version was compacted.
 const TOO_OLD_PAGE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                             list without the continue parameter, or use the continue token in this response to retrieve the \
                             remainder of the results. Continuing with the provided token results in an inconsistent list - \
@@ -23,16 +23,16 @@ const TOO_OLD_PAGE: &str = "The provided continue parameter is too old to displa
                             and now may show up in the list.";
 const TOO_OLD_LIST: &str = "The resourceVersion for the provided list is too old.";
 
-/// Which part of a list is asked for, and of what time.
+/// The requested part and revision of a list.
 struct ListPage {
     limit: usize,
-    /// The revision; `None` for the present.
+    /// The revision; `None` for the current one.
     revision: Option<u64>,
-    /// The key behind which the page begins.
+    /// The key after which the page begins.
     after: Option<String>,
 }
 
-/// Reads a version in the query; an empty one is none.
+/// Parses the version in the query; `None` if it is empty.
 pub(super) fn version(request: &RequestInfo) -> Result<Option<u64>, String> {
     match request.parameter("resourceVersion") {
         "" => Ok(None),
@@ -45,7 +45,7 @@ pub(super) fn version(request: &RequestInfo) -> Result<Option<u64>, String> {
     }
 }
 
-/// Checks how the version in the query is to be matched.
+/// Validates the match mode of the version in the query.
 pub(super) fn check_match(request: &RequestInfo) -> ApiResult<()> {
     let forbidden = |why: &str| {
         let why = format!("Forbidden: {why}");
@@ -85,7 +85,7 @@ impl ServerState {
             None => self.store.of(&kind.storage),
         };
         let objects = objects.into_iter().flat_map(|objects| objects.range::<str, _>((from, Bound::Unbounded)));
-        // What follows counts as more whether it is selected or not, as the server does not look.
+        // Any following object counts as remaining, selected or not, as in the real server.
         let mut objects = objects.filter(|(_, object)| selector.is_inside(object)).peekable();
         let (mut items, mut last): (Vec<&Arc<Stored>>, _) = (Vec::new(), None);
         while items.len() < page.limit
@@ -120,7 +120,7 @@ impl ServerState {
                 let why = "invalid continue token: continue key is not valid: invalid character 'x' looking for beginning of value";
                 return Err(ErrorStatus::bad_request(why));
             };
-            // A negative revision goes on with the present state.
+            // A negative revision continues with the current state.
             let revision = u64::try_from(revision).ok();
             if revision.is_some_and(|revision| revision < self.store.compacted) {
                 return Err(ErrorStatus {
@@ -137,21 +137,21 @@ impl ServerState {
         let is_page = limit != usize::MAX;
         let exact = match request.parameter("resourceVersionMatch") {
             "Exact" => true,
-            // One object is read as it is now, if that is not too old.
+            // A single object is read in its current state, if that is not too old.
             "" => is_page && version > 0 && request.selected.is_empty(),
             _ => false,
         };
         if exact && version < self.store.compacted {
             return Err(ErrorStatus::expired(TOO_OLD_LIST));
         }
-        // The cache of the server is answered from as a whole. There is none of Events.
+        // Lists from the server's cache are not paginated. Events are not cached.
         let cached = version == 0 && (kind.custom() || kind.kind != "Event");
         let limit = if cached { usize::MAX } else { limit };
         Ok(ListPage { limit, revision: exact.then_some(version), after: None })
     }
 }
 
-/// Writes a list as the server does: custom resources with the items in front.
+/// Writes a list like the server: items come first for custom resources.
 fn write(
     request: &RequestInfo,
     kind: &ResourceType,

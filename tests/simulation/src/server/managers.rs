@@ -1,4 +1,4 @@
-//! Field managers: who set which fields of an object, and server-side apply.
+//! Field managers: ownership of an object's fields, and server-side apply.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
     status::{ApiResult, ErrorStatus},
 };
 
-/// Who writes, and what of it is recorded.
+/// The writer of an object, and its recorded properties.
 #[derive(Debug, Clone)]
 pub(super) struct FieldManager<'a> {
     pub(super) manager: &'a str,
@@ -19,7 +19,7 @@ pub(super) struct FieldManager<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Who owns the fields of an object that is not tracked when something is first applied to it.
+/// The owner of the fields of an untracked object when something is first applied to it.
 const BEFORE_APPLY: &str = "before-first-apply";
 
 /// One entry of `managedFields`.
@@ -33,7 +33,7 @@ struct ManagedFieldsEntry {
     fields: FieldSet,
 }
 
-/// Metadata that has no field manager.
+/// Metadata without a field manager.
 const UNOWNED: &[&str] =
     &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
@@ -61,7 +61,7 @@ impl ManagedFieldsEntry {
         }
     }
 
-    /// Whether it is the entry that this writer adds to. Applied configurations have one for all versions.
+    /// Whether this writer updates the entry. Applied configurations have one for all versions.
     fn belongs_to(&self, writer: &FieldManager<'_>, is_apply: bool) -> bool {
         self.manager == writer.manager
             && self.is_apply == is_apply
@@ -69,12 +69,12 @@ impl ManagedFieldsEntry {
             && (is_apply || self.api_version == writer.api_version)
     }
 
-    /// Returns by what entries are sorted.
+    /// Returns the sort key of entries.
     fn place(&self) -> (bool, &str, &str, &str, &str) {
         (!self.is_apply, &self.time, &self.manager, &self.api_version, &self.subresource)
     }
 
-    /// Returns how messages name the manager.
+    /// Returns the description of the manager in messages.
     fn description(&self) -> String {
         let with = if self.subresource.is_empty() {
             String::new()
@@ -95,16 +95,16 @@ impl ManagedFieldsEntry {
     }
 }
 
-/// Returns a time as metadata has it.
+/// Returns a time in the format of metadata.
 pub(super) fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Records in `new` the fields that an update changed; `old` is empty for an object that is created.
+/// Records the fields changed by an update in `new`; `old` is empty for a created object.
 pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, writer: &FieldManager<'_>) {
     let mut entries = read(old);
     if entries.is_empty() && exists(old) {
-        // It was created without fields of its own, and is not tracked before something is applied.
+        // It was created without fields, and is not tracked before an apply.
         return;
     }
     let mut changes = FieldSet::changes(&stripped(old), &stripped(new), schema);
@@ -128,10 +128,10 @@ pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, wri
     write(entries, new);
 }
 
-/// Applies a configuration to an object, which is empty if there is none, and returns the outcome.
+/// Applies a configuration to an object, which is empty if it does not exist, and returns the result.
 ///
 /// # Errors
-/// When others own fields that would change, unless `force`; or when a field is unknown.
+/// If others own fields that would change, unless `force`; or if a field is unknown.
 pub(super) fn apply(
     live: &Value,
     configuration: &Value,
@@ -169,13 +169,13 @@ pub(super) fn apply(
     }
     let former = entries.iter().position(|entry| entry.belongs_to(writer, true)).map(|place| entries.remove(place));
     if let Some(former) = &former {
-        // What this manager has set before and does not set any more goes, unless somebody else has set it, too.
+        // Fields that this manager has set before but not now are removed, unless another manager has set them as well.
         let mut left = former.fields.difference(&set);
         for entry in &entries {
             left = left.difference(&entry.fields.with_parents(schema));
         }
         left.remove_from(&mut merged, schema);
-        // What others own below what goes, goes, too.
+        // Fields of others below removed fields are also removed.
         let removed = FieldSet::changes(&stripped(live), &stripped(&merged), schema).removed;
         for entry in &mut entries {
             entry.fields = entry.fields.without(&removed);
@@ -197,7 +197,7 @@ pub(super) fn apply(
     Ok(merged)
 }
 
-/// Returns the part of an applied configuration that counts: of a subresource that, and without it all else.
+/// Returns the relevant part of an applied configuration: the subresource, or everything else.
 fn configured(configuration: &Value, subresource: &str) -> Value {
     let mut part = configuration.clone();
     if let Some(map) = part.as_object_mut() {
@@ -232,7 +232,7 @@ fn stripped(object: &Value) -> Value {
     object
 }
 
-/// Whether it is an object that is stored already.
+/// Whether the object is stored.
 fn exists(object: &Value) -> bool {
     object["metadata"]["uid"].is_string()
 }
@@ -241,7 +241,7 @@ fn read(object: &Value) -> Vec<ManagedFieldsEntry> {
     object["metadata"]["managedFields"].as_array().into_iter().flatten().map(ManagedFieldsEntry::read).collect()
 }
 
-/// Puts the entries into an object: first what was applied, then by time.
+/// Writes the entries to an object: first those of applies, then by time.
 fn write(mut entries: Vec<ManagedFieldsEntry>, object: &mut Value) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|a, b| a.place().cmp(&b.place()));

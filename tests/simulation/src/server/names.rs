@@ -1,4 +1,4 @@
-//! Names and identifiers that the server checks and gives.
+//! Names and identifiers that the server validates and generates.
 
 use super::{kinds::ResourceType, status::Wrong};
 
@@ -9,14 +9,14 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
                      with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
                      '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Returns what is wrong with the name of a new object.
+/// Returns the validation error of a new object's name.
 pub(super) fn wrong(resource: &ResourceType, name: &str) -> Option<Wrong> {
     let invalid = |reason, why: &str| Some(Wrong::new("metadata.name", reason, why));
     if name.is_empty() {
         return invalid("FieldValueRequired", "Required value: name or generateName is required");
     }
     if resource.group == "rbac.authorization.k8s.io" {
-        // Any part of a path will do.
+        // Any path segment is valid.
         return None;
     }
     let is_label = |part: &str| {
@@ -49,7 +49,7 @@ pub(super) fn uid(number: u64) -> String {
     )
 }
 
-/// Returns what follows `generateName`, which differs for each number.
+/// Returns the suffix for `generateName`, which differs for each number.
 pub(super) fn suffix(number: u64) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut mixed = mix(number);

@@ -1,4 +1,4 @@
-//! What the server makes of an object before it is stored: defaults, what an update may not change, and what is refused.
+//! Preparation of an object before it is stored: defaults, immutable fields, and validation.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use super::{
     writes::{WriteTarget, has_text, map, metadata},
 };
 
-/// The largest object that etcd stores.
+/// Maximum size of an object in etcd.
 const LARGEST: usize = 1_572_864;
 
-/// Restores what an update may not change, and counts the generation.
+/// Restores fields that an update may not change, and updates the generation.
 pub(super) fn prepare(target: &WriteTarget, old: &Value, object: &mut Value) {
     let kind = &target.kind;
     if target.status_only() {
@@ -34,7 +34,7 @@ pub(super) fn prepare(target: &WriteTarget, old: &Value, object: &mut Value) {
         }
     }
     if kind.is("", "namespaces") {
-        // They have a subresource of their own.
+        // The spec has a subresource of its own.
         object["spec"] = old["spec"].clone();
     }
     defaults(kind, object, &target.name);
@@ -67,7 +67,7 @@ pub(super) fn prepare(target: &WriteTarget, old: &Value, object: &mut Value) {
     }
 }
 
-/// Sets what the server sets where nothing is given, as far as anybody reads it.
+/// Sets default values, as far as they are read.
 pub(super) fn defaults(kind: &ResourceType, object: &mut Value, name: &str) {
     // Empty maps and lists of metadata are not stored.
     let hollow = |value: &Value| {
@@ -100,7 +100,7 @@ pub(super) fn begin(kind: &ResourceType, object: &mut Value) {
     }
 }
 
-/// Checks what tests rely on; the real server checks much more.
+/// Validates what tests rely on; the real server validates much more.
 pub(super) fn validate(target: &WriteTarget, old: Option<&Value>, object: &Value) -> ApiResult<()> {
     let kind = &target.kind;
     let mut wrong = Vec::new();
@@ -143,7 +143,7 @@ fn size(map: &Value) -> usize {
     map.as_object().into_iter().flatten().map(|(_, value)| value.as_str().map_or(0, str::len)).sum()
 }
 
-/// Returns that finalizers are added to an object that is being deleted.
+/// Returns an error if finalizers are added to a terminating object.
 fn new_finalizers(old: &Value, object: &Value) -> Option<Wrong> {
     let of = |object: &Value| -> Vec<String> {
         let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
@@ -169,7 +169,7 @@ pub(super) fn check_size(object: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Returns about how many bytes a value takes.
+/// Returns the approximate size of a value in bytes.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Object(map) => map.iter().map(|(field, value)| field.len() + 4 + weight(value)).sum(),

@@ -1,4 +1,4 @@
-//! Authorisation by the roles and bindings that are stored in the server.
+//! Authorization by the stored roles and bindings.
 
 use serde_json::{Value, json};
 
@@ -8,21 +8,21 @@ use super::{
     store::Store,
 };
 
-/// The group whose members may do everything.
+/// The admin group.
 const MASTERS: &str = "system:masters";
 /// A user in that group.
 pub const ADMIN: &str = "system:admin";
 
-/// What is asked for.
+/// The attributes of a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attributes {
     pub(super) verb: String,
     pub(super) group: String,
-    /// With the subresource: `audits/status`.
+    /// The resource with its subresource, for example `audits/status`.
     pub(super) resource: String,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// A path, if it is no resource.
+    /// The path of a non-resource request.
     pub(super) path: String,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn groups(user: &str) -> Vec<String> {
     groups
 }
 
-/// What everybody may do who is known to the server.
+/// Returns the rules for every authenticated user.
 fn for_everybody() -> [Value; 2] {
     [
         json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
@@ -66,10 +66,10 @@ fn for_everybody() -> [Value; 2] {
     ]
 }
 
-/// Decides whether a user may do something; returns why.
+/// Authorizes a user; returns the reason.
 ///
 /// # Errors
-/// With what is wrong with the bindings, or an empty text.
+/// If not allowed, with the problem of the bindings, or an empty text.
 pub(super) fn decide(store: &Store, user: &str, groups: &[String], attributes: &Attributes) -> Result<String, String> {
     let GrantedRules { rules, missing } = GrantedRules::of(store, user, groups, &attributes.namespace);
     if groups.iter().any(|group| group == MASTERS) || for_everybody().iter().any(|rule| covers(rule, attributes)) {
@@ -94,7 +94,7 @@ pub(super) struct GrantedRules {
 }
 
 impl GrantedRules {
-    /// Returns the rules that are granted cluster-wide and in a namespace.
+    /// Returns the rules granted cluster-wide and in a namespace.
     pub(super) fn of(store: &Store, user: &str, groups: &[String], namespace: &str) -> Self {
         let mut found = Self::default();
         for (_, binding) in store.all("clusterrolebindings.rbac.authorization.k8s.io") {
@@ -107,7 +107,7 @@ impl GrantedRules {
         found
     }
 
-    /// Adds the rules of a binding, if it is one of this user.
+    /// Adds the rules of a binding, if it includes this user.
     fn add(&mut self, store: &Store, binding: &Value, (user, groups): (&str, &[String]), namespace: &str) {
         let mut subjects = binding["subjects"].as_array().into_iter().flatten();
         let Some(subject) = subjects.find(|subject| is_subject(subject, user, groups, namespace)) else { return };
@@ -172,10 +172,10 @@ fn covers(rule: &Value, wanted: &Attributes) -> bool {
     names && any("apiGroups", &|group| group == wanted.group) && any("resources", &resource)
 }
 
-/// Checks that a user may make a request.
+/// Authorizes a request.
 ///
 /// # Errors
-/// With what the server says who may not.
+/// If it is forbidden, with the server's message.
 pub(super) fn check(store: &Store, request: &RequestInfo) -> ApiResult<()> {
     let attributes = Attributes::of(request);
     let user = &request.user;

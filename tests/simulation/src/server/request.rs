@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parsed requests.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use http::{Method, Request, header};
 
 use super::selectors;
 
-/// What a request asks for, as the server's authorisation knows it.
+/// The attributes of a request, as used for authorization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Who asks.
+    /// The user.
     pub user: String,
-    /// As in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; of a path that is no
-    /// resource the method in lower case.
+    /// The RBAC verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for a
+    /// non-resource path the method in lower case.
     pub verb: String,
-    /// The API group; empty for the core group and for what is no resource.
+    /// The API group; empty for the core group and non-resource paths.
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The resource; empty for a path that is none.
+    /// The resource; empty for non-resource paths.
     pub resource: String,
     /// The subresource, or empty.
     pub subresource: String,
@@ -32,18 +32,18 @@ pub struct RequestInfo {
     pub path: String,
     /// The query, decoded.
     pub query: BTreeMap<String, String>,
-    /// The media types that the client takes.
+    /// The media types that the client accepts.
     pub accept: String,
     /// The media type of the body.
     pub content_type: String,
-    /// How the client calls itself.
+    /// The user agent of the client.
     pub user_agent: String,
-    /// The version of the document that the client has already.
+    /// The entity tag of the document that the client has.
     pub if_none_match: String,
 }
 
 impl RequestInfo {
-    /// Reads a request of a user.
+    /// Parses a request of a user.
     pub(super) fn read<B>(user: &str, request: &Request<B>) -> Self {
         let path = request.uri().path().to_owned();
         let query = request.uri().query().unwrap_or_default();
@@ -64,7 +64,7 @@ impl RequestInfo {
         info
     }
 
-    /// Takes the path of a resource apart.
+    /// Parses the path of a resource.
     fn resource(&mut self, method: &Method, path: &str) {
         let decoded = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned();
         let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
@@ -100,40 +100,40 @@ impl RequestInfo {
         };
         verb.clone_into(&mut self.verb);
         if collection && self.verb != "create" && selectors::are_labels(self.parameter("labelSelector")) {
-            // Rights on one object are enough to list it alone.
+            // Rights on one object suffice to list it by name.
             let selected =
                 self.parameter("fieldSelector").split(',').find_map(|part| part.strip_prefix("metadata.name="));
             let selected = selected.unwrap_or_default().trim_start_matches('=').to_owned();
             self.selected = selected;
         }
-        // The namespace itself is the namespace that rights on it are asked for.
+        // Rights on a Namespace are checked in that namespace.
         if self.group.is_empty() && *resource == "namespaces" {
             self.namespace.clone_from(&self.name);
         }
     }
 
-    /// Whether it is about a resource.
+    /// Whether it is a resource request.
     pub fn is_resource(&self) -> bool {
         !self.resource.is_empty()
     }
 
-    /// Returns a parameter of the query; empty if it is not there.
+    /// Returns a query parameter; empty if it is missing.
     pub fn parameter(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
 
-    /// Whether a parameter of the query is true.
+    /// Whether a query parameter is true.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.query.get(name).map(String::as_str), Some("1" | "true" | "True"))
     }
 
-    /// Whether the client takes this form, such as `PartialObjectMetadata`, before the plain one.
+    /// Whether the client prefers this form, for example `PartialObjectMetadata`, to the plain one.
     pub(super) fn accepts(&self, form: &str) -> bool {
         let wanted = format!("as={form};");
         self.accept.split(',').next().is_some_and(|first| format!("{};", first.replace(' ', "")).contains(&wanted))
     }
 
-    /// Returns who owns the fields that are written.
+    /// Returns the field manager of the written fields.
     pub fn manager(&self) -> &str {
         let agent = self.user_agent.split('/').next().unwrap_or_default();
         match self.parameter("fieldManager") {

@@ -1,4 +1,4 @@
-//! Reviews: questions about who somebody is and what somebody may do.
+//! Reviews: authentication and authorization requests.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl ServerState {
-    /// Answers a review.
+    /// Returns the review with its status.
     pub(super) fn review(&self, request: &RequestInfo, mut review: Value, api_version: &str, kind: &str) -> Value {
         let spec = review["spec"].clone();
         let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();

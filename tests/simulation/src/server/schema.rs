@@ -1,11 +1,11 @@
-//! What server-side apply has to know of a kind's fields: which lists and maps are merged, and by what.
+//! Schemas for server-side apply: how the lists and maps of a kind are merged.
 
 use serde_json::Value;
 
-/// A place in the schema of a kind.
+/// A position in the schema of a kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Schema<'a> {
-    /// A whole object; with the schema of a custom resource.
+    /// A whole object; with its schema for a custom resource.
     Object(Option<&'a Value>),
     /// In an object of a custom resource.
     Custom(&'a Value),
@@ -13,7 +13,7 @@ pub(super) enum Schema<'a> {
     BuiltIn(&'a str),
     /// In the metadata of any object, below the field of this name.
     Metadata(&'a str),
-    /// Fields that no schema describes.
+    /// Fields without a schema.
     Any,
 }
 
@@ -22,13 +22,13 @@ pub(super) enum Schema<'a> {
 pub(super) enum ListKind {
     /// As a whole.
     Atomic,
-    /// By values.
+    /// By value.
     Set,
     /// By these keys of its items.
     Map(Vec<String>),
 }
 
-/// Lists of built-in kinds that are merged by a key.
+/// Lists of built-in kinds that are merged by key.
 const KEYED: &[(&str, &str)] = &[
     ("conditions", "type"),
     ("containers", "name"),
@@ -41,12 +41,12 @@ const KEYED: &[(&str, &str)] = &[
     ("volumes", "name"),
     ("webhooks", "name"),
 ];
-/// Maps of built-in kinds that are owned as a whole.
+/// Atomic maps of built-in kinds.
 const ATOMIC: &[&str] =
     &["claimRef", "fieldRef", "involvedObject", "nodeSelector", "regarding", "related", "roleRef", "selector"];
 
 impl<'a> Schema<'a> {
-    /// Returns the schema of a field, and whether it is declared by name; `None` if there is no such field.
+    /// Returns the schema of a field, and whether it is declared by name; `None` if the field does not exist.
     pub(super) fn field(self, name: &'a str) -> Option<(Self, bool)> {
         match self {
             Self::Object(_) if name == "metadata" => Some((Self::Metadata(name), true)),
@@ -83,7 +83,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// Returns why a value is not of the type of a field, if it is not.
+    /// Returns the type error of a field's value, if any.
     pub(super) fn misfit(self, value: &Value) -> Option<String> {
         let Self::Custom(schema) = self else { return None };
         let expected = schema["type"].as_str().filter(|_| schema["x-kubernetes-int-or-string"] != true)?;

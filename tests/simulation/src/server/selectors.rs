@@ -10,7 +10,7 @@ use super::{
     store::Stored,
 };
 
-/// What objects a list or a watch is about.
+/// The selectors of a list or a watch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ObjectSelector {
     pub(super) namespace: Option<String>,
@@ -21,13 +21,13 @@ pub(super) struct ObjectSelector {
 #[derive(Debug, Clone)]
 struct Requirement {
     key: String,
-    /// The values; `None` if any will do.
+    /// The values; `None` allows any.
     values: Option<Vec<String>>,
     negated: bool,
 }
 
 impl ObjectSelector {
-    /// Reads the selectors of a list or a watch, and checks its version in the order of the server.
+    /// Parses the selectors of a list or a watch, and validates its version in the server's order.
     pub(super) fn of(request: &RequestInfo, resource: &ResourceType) -> ApiResult<Self> {
         let labels = split(request.parameter("labelSelector")).map(Requirement::parse).collect::<ApiResult<_>>()?;
         lists::check_match(request)?;
@@ -38,7 +38,7 @@ impl ObjectSelector {
         Ok(Self { namespace, labels, fields })
     }
 
-    /// Whether it selects by anything but the namespace; the server does not count what remains of such lists.
+    /// Whether it selects by anything but the namespace; the server does not count the remaining items of such lists.
     pub(super) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -93,7 +93,7 @@ impl Requirement {
     }
 }
 
-/// Whether a text is a label selector.
+/// Whether a text is a valid label selector.
 pub(super) fn are_labels(text: &str) -> bool {
     split(text).map(Requirement::parse).all(|requirement| requirement.is_ok())
 }
@@ -149,7 +149,7 @@ fn field(resource: &ResourceType, text: &str) -> ApiResult<(String, bool, String
             format!("field label not supported: {path}")
         }));
     }
-    // Events are stored as those of the core group.
+    // Events are stored in the form of the core group.
     let path = match path {
         "reportingController" => "reportingComponent".to_owned(),
         _ => path.replace("regarding.", "involvedObject."),

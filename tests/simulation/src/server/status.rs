@@ -1,31 +1,31 @@
-//! Errors as the API server answers them.
+//! Error responses of the API server.
 
 use serde_json::{Value, json};
 
 use super::kinds::{ResourceType, join};
 
-/// The body of an answer that is an error.
+/// The body of an error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorStatus {
     /// The HTTP status.
     pub code: u16,
-    /// A word for programs, such as `NotFound`; empty if the server has none.
+    /// The machine-readable reason, for example `NotFound`; empty if the server has none.
     pub reason: String,
-    /// What went wrong, for people.
+    /// The readable message.
     pub message: String,
-    /// What it is about.
+    /// The details.
     pub details: Option<Value>,
-    /// A token that continues a list whose versions are gone.
+    /// A token to continue a list whose version was compacted.
     pub continue_token: Option<String>,
-    /// Answered as plain text, as for paths that no server knows.
+    /// Whether the response is plain text, as for unknown paths.
     pub plain: bool,
 }
 
-/// A field that is not valid.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wrong {
     field: String,
-    /// A word for programs, such as `FieldValueInvalid`.
+    /// The machine-readable reason, for example `FieldValueInvalid`.
     reason: &'static str,
     why: String,
 }
@@ -39,7 +39,7 @@ impl Wrong {
         Self::new(field, "FieldValueRequired", "Required value")
     }
 
-    /// A field that cannot be changed, with the value that it was to have.
+    /// Returns the error for an immutable field, with the new value.
     pub(super) fn immutable(field: &str, value: &Value) -> Self {
         Self::new(field, "FieldValueInvalid", format!("Invalid value: {value}: field is immutable"))
     }
@@ -48,11 +48,11 @@ impl Wrong {
 /// The result of a request.
 pub type ApiResult<T> = Result<T, ErrorStatus>;
 
-/// The message of a path that no API server knows, which is answered without a `Status`.
+/// The message for an unknown path, which is answered without a `Status`.
 const NO_PAGE: &str = "404 page not found\n";
 
 impl ErrorStatus {
-    /// Makes an error with this code, reason and message.
+    /// Creates an error with this code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.to_owned(), message.into());
         Self { code, reason, message, details: None, continue_token: None, plain: false }
@@ -67,7 +67,7 @@ impl ErrorStatus {
         Self::new(400, "BadRequest", message)
     }
 
-    /// A path below a known API that is no resource.
+    /// Returns the error for an unknown resource in a known API.
     pub(super) fn no_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource").details(json!({}))
     }
@@ -106,7 +106,7 @@ impl ErrorStatus {
         Self::new(409, "AlreadyExists", message).details(about(resource, name, &resource.plural))
     }
 
-    /// A write to another version of an object than the present one.
+    /// Returns the error for a write to an outdated version of an object.
     pub(super) fn modified(resource: &ResourceType, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
@@ -117,7 +117,7 @@ impl ErrorStatus {
         Self::new(409, "Conflict", message).details(about(resource, name, &resource.plural))
     }
 
-    /// A deletion of another object than the one that is there. It names the kind in place of the resource.
+    /// Returns the error for a deletion with a wrong precondition. It names the kind in place of the resource.
     pub(super) fn precondition(resource: &ResourceType, name: &str, why: &str) -> Self {
         let group = validated_group(resource);
         let named = join(&resource.kind, group);
@@ -125,7 +125,7 @@ impl ErrorStatus {
         Self::new(409, "Conflict", message).details(details(group, name, &resource.kind))
     }
 
-    /// Fields that are in the possession of other managers: pairs of a manager's description and a path.
+    /// Returns the error for fields owned by other managers: pairs of a manager's description and a path.
     pub(super) fn managed(conflicts: &[(String, String)]) -> Self {
         let causes: Vec<Value> = conflicts
             .iter()
@@ -149,14 +149,14 @@ impl ErrorStatus {
         Self::new(409, "Conflict", message).details(json!({"causes": causes}))
     }
 
-    /// Fields of an object that are not valid.
+    /// Returns the error for invalid fields of an object.
     pub(super) fn invalid(resource: &ResourceType, name: &str, wrong: &[Wrong]) -> Self {
         let group = validated_group(resource);
         let details = details(group, name, &resource.kind);
         Self::invalid_fields(&join(&resource.kind, group), details, name, wrong)
     }
 
-    /// An update that does not name the version that it is an update of.
+    /// Returns the error for an update without a resource version.
     pub(super) fn no_version(resource: &ResourceType, name: &str) -> Self {
         let why = "Invalid value: 0: must be specified for an update";
         let wrong = Wrong::new("metadata.resourceVersion", "FieldValueInvalid", why);
@@ -172,7 +172,7 @@ impl ErrorStatus {
         Self::new(422, "Invalid", format!("{subject} {name:?} is invalid: {all}")).details(details)
     }
 
-    /// Options of a request that do not fit together.
+    /// Returns the error for inconsistent options of a request.
     pub(super) fn invalid_options(kind: &str, field: &str, reason: &str, why: &str) -> Self {
         let causes = json!([{"reason": reason, "message": why, "field": field}]);
         let details = json!({"group": "meta.k8s.io", "kind": kind, "causes": causes});
@@ -190,19 +190,19 @@ impl ErrorStatus {
         status
     }
 
-    /// A request that a webhook or the server itself refuses.
+    /// Returns the error for a request that a webhook or the server refuses.
     pub(super) fn forbidden(resource: &ResourceType, name: &str, why: &str) -> Self {
         Self::forbidden_resource(&resource.group, &resource.plural, name, why)
     }
 
-    /// A request that the user may not make; there may be no such resource.
+    /// Returns the error for an unauthorized request; the resource may not exist.
     pub(super) fn forbidden_resource(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let quoted = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         let message = format!("{}{quoted} is forbidden: {why}", join(resource, group));
         Self::new(403, "Forbidden", message).details(details(group, name, resource))
     }
 
-    /// A path that is no resource, which the user may not use.
+    /// Returns the error for an unauthorized non-resource path.
     pub(super) fn forbidden_path(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).details(json!({}))
     }
@@ -217,7 +217,7 @@ impl ErrorStatus {
         Self::new(410, "Expired", message)
     }
 
-    /// An error of the server's own, or of what lies before it, that goes away after some time.
+    /// Returns a temporary error of the server or of a proxy.
     pub fn unavailable(code: u16, retry_after: Option<u64>) -> Self {
         let (reason, message) = match code {
             429 => ("TooManyRequests", "too many requests, please try again later"),
@@ -230,7 +230,7 @@ impl ErrorStatus {
         Self::new(code, reason, message).details(details)
     }
 
-    /// Returns the seconds after which the server suggests to try again.
+    /// Returns the seconds of `Retry-After`.
     pub(super) fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?["retryAfterSeconds"].as_u64()
     }
@@ -250,7 +250,7 @@ impl ErrorStatus {
     }
 }
 
-/// Returns the group that messages about an object name: Events are validated as those of the core group.
+/// Returns the group in messages about an object: Events are validated as those of the core group.
 fn validated_group(resource: &ResourceType) -> &str {
     if resource.kind == "Event" && !resource.custom() { "" } else { &resource.group }
 }

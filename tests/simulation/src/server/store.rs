@@ -1,4 +1,4 @@
-//! The database below the API server: objects, one counter of revisions, and what has happened.
+//! The database of the API server: objects, one revision counter, and the history.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 
-/// An object as it is stored: without `apiVersion` and `kind`, which depend on the version it is read in.
+/// A stored object, without `apiVersion` and `kind`, which depend on the requested version.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) value: Value,
@@ -20,7 +20,7 @@ impl Stored {
         Self { value, json: OnceLock::new() }
     }
 
-    /// Returns its JSON, which is made when it is read first.
+    /// Returns its JSON, which is serialized on first use.
     pub(super) fn json(&self) -> Bytes {
         self.json.get_or_init(|| self.value.to_string().into()).clone()
     }
@@ -38,17 +38,17 @@ impl Stored {
 #[derive(Debug, Clone)]
 pub(super) struct HistoryStep {
     pub(super) revision: u64,
-    /// The resource, as [`super::kinds::ResourceType::storage`] has it.
+    /// The resource, see [`super::kinds::ResourceType::storage`].
     pub(super) resource: Arc<str>,
     pub(super) key: Arc<str>,
     pub(super) before: Option<Arc<Stored>>,
     /// `None` if it was deleted.
     pub(super) after: Option<Arc<Stored>>,
-    /// The last state of an object that was deleted, with the version of its deletion.
+    /// The last state of a deleted object, with the version of its deletion.
     pub(super) last: Option<Arc<Stored>>,
 }
 
-/// The objects of a resource by `NAMESPACE/NAME`, or by name where they have no namespace.
+/// The objects of a resource by `NAMESPACE/NAME`, or by name if they are cluster-scoped.
 pub(super) type ObjectsByKey = BTreeMap<Arc<str>, Arc<Stored>>;
 
 /// The whole database. A clone is a backup.
@@ -66,7 +66,7 @@ impl Store {
         self.resources.get(resource)?.get(key)
     }
 
-    /// Returns the objects of a resource in the order of their keys.
+    /// Returns the objects of a resource, sorted by key.
     pub(super) fn all(&self, resource: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Stored>)> {
         self.resources.get(resource).into_iter().flatten()
     }
@@ -96,13 +96,13 @@ impl Store {
         objects
     }
 
-    /// Returns what has happened to a resource after a revision, and the revision up to which that is.
+    /// Returns the history of a resource after a revision, and the revision up to which it reaches.
     pub(super) fn since(&self, resource: &str, revision: u64) -> Vec<HistoryStep> {
         let first = self.history.partition_point(|step| step.revision <= revision);
         self.history.range(first..).filter(|step| &*step.resource == resource).cloned().collect()
     }
 
-    /// Stores a state of an object under a new revision, which becomes its `resourceVersion`.
+    /// Stores a state of an object with a new revision, which becomes its `resourceVersion`.
     pub(super) fn put(&mut self, resource: &Arc<str>, key: &Arc<str>, mut value: Value) -> Arc<Stored> {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
@@ -113,7 +113,7 @@ impl Store {
         stored
     }
 
-    /// Deletes an object; returns its last state, if it was there.
+    /// Deletes an object; returns its last state, if it existed.
     pub(super) fn remove(&mut self, resource: &Arc<str>, key: &Arc<str>) -> Option<Arc<Stored>> {
         let before = self.resources.get_mut(resource)?.remove(key)?;
         self.revision += 1;
@@ -136,7 +136,7 @@ impl Store {
         self.history.push_back(HistoryStep { revision: self.revision, resource, key, before, after, last });
     }
 
-    /// Has no version before the present one read any more. Watches that are open go on.
+    /// Makes all versions before the current one unreadable. Open watches continue.
     pub(super) fn compact(&mut self) {
         self.compacted = self.revision;
     }

@@ -1,4 +1,4 @@
-//! The way of a client to the server: requests, answers and what goes wrong between them.
+//! The transport between client and server: requests, responses and faults.
 
 use std::{future::pending, io, pin::Pin, sync::Arc};
 
@@ -26,13 +26,14 @@ use super::{
 type Lines = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 impl ApiServer {
-    /// Returns the way in for a client in `namespace` with the rights of `user`; `faults` decides what happens to its requests.
+    /// Returns the transport of a client in `namespace` with the rights of `user`; `faults` determines the faults of
+    /// its requests.
     pub fn transport(&self, namespace: &str, user: &str, faults: Arc<dyn Faults>) -> Transport {
         let (server, user) = (self.clone(), user.to_owned());
         Transport::new(namespace, move || server.service(&user, &faults))
     }
 
-    /// Returns a service that carries requests of a user to the server.
+    /// Returns a service that sends requests of a user to the server.
     pub fn service(&self, user: &str, faults: &Arc<dyn Faults>) -> ClientService {
         let (server, user, faults) = (self.clone(), user.to_owned(), Arc::clone(faults));
         BoxService::new(service_fn(move |request: Request<Body>| {
@@ -98,12 +99,12 @@ impl ApiServer {
     }
 }
 
-/// Returns that a connection was silent for too long.
+/// Returns the error for a connection that was silent for too long.
 fn silence() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "timed out reading")
 }
 
-/// Ends a body that is silent for too long.
+/// Fails a body that is silent for too long.
 fn until_silence(lines: Lines) -> Lines {
     Box::pin(stream::unfold(Some(lines), |lines| async {
         let mut lines = lines?;
@@ -114,7 +115,7 @@ fn until_silence(lines: Lines) -> Lines {
     }))
 }
 
-/// Makes the answer that a client gets.
+/// Builds the response for a client.
 fn respond(
     reply: Reply,
     fault: &RequestFault,

@@ -1,13 +1,13 @@
-//! The schema of a custom resource: what is left out of its objects, and what is refused.
+//! Validation of custom resources by their schema, and pruning.
 
 use serde_json::{Map, Value};
 
 use super::status::Wrong;
 
-/// Fields of an object that no schema has to describe.
+/// Fields of an object that need not be in the schema.
 const OF_EVERY_OBJECT: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// Leaves out the fields that the schema does not describe.
+/// Removes the fields that are not in the schema.
 pub(super) fn prune(object: &mut Value, schema: &Value) {
     let Some(map) = object.as_object_mut() else { return };
     let kept: Map<String, Value> = OF_EVERY_OBJECT.iter().filter_map(|field| map.remove_entry(*field)).collect();
@@ -38,7 +38,7 @@ fn prune_value(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Drops fields that are null, where that is no value of theirs.
+/// Removes null fields that are not nullable.
 pub(super) fn drop_nulls(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(map) => map.retain(|field, value| {
@@ -51,7 +51,7 @@ pub(super) fn drop_nulls(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Returns what is wrong with an object.
+/// Returns the validation errors of an object.
 pub(super) fn check(object: &Value, schema: &Value) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     for (field, inner) in schema["properties"].as_object().into_iter().flatten() {
@@ -63,7 +63,7 @@ pub(super) fn check(object: &Value, schema: &Value) -> Vec<Wrong> {
     wrong
 }
 
-/// Returns the fields that an object must have.
+/// Returns the required fields of an object.
 fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }

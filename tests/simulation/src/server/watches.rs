@@ -1,4 +1,4 @@
-//! Watches: what happens to a resource, as it happens.
+//! Watches: the changes of a resource as they happen.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -26,24 +26,24 @@ use super::{
 const BOOKMARKS: Duration = Duration::from_mins(1);
 /// How long before its end a watch gets its last bookmark.
 const BEFORE_END: Duration = Duration::from_secs(2);
-/// The seconds that a watch lasts if it names no timeout.
+/// The default timeout of a watch, in seconds.
 const LONGEST: u64 = 1800;
-/// Marks the end of the objects that were there when the watch began.
+/// Marks the end of the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// A watch that is to begin.
+/// A watch.
 pub(super) struct Watch {
     kind: Arc<ResourceType>,
     request: RequestInfo,
     selector: ObjectSelector,
     form: ObjectForm,
-    /// What has happened up to here has been sent or is none of its business.
+    /// The revision up to which all changes were sent or are irrelevant.
     position: u64,
     queue: VecDeque<Bytes>,
-    /// It ends when this has been sent.
+    /// Whether it ends after the queue was sent.
     ends: bool,
     epoch: u64,
-    /// The number of events sent so far.
+    /// Number of events sent so far.
     sent: usize,
 }
 
@@ -100,7 +100,7 @@ impl Watch {
         self.line("BOOKMARK", &object)
     }
 
-    /// Returns what a step means to this watch.
+    /// Returns the event of a history step for this watch.
     fn step(&self, step: &HistoryStep) -> Option<Bytes> {
         let selected = |object: &Option<Arc<Stored>>| object.clone().filter(|object| self.selector.matches(object));
         match (selected(&step.before), selected(&step.after)) {
@@ -108,7 +108,7 @@ impl Watch {
             (Some(_), Some(after)) => Some(self.line("MODIFIED", &after)),
             (Some(_), None) if step.last.is_some() => step.last.as_ref().map(|last| self.line("DELETED", last)),
             (Some(before), None) => {
-                // It is there and not selected any more: its last selected state, with the version of the change.
+                // It still exists but is no longer selected: its last selected state, with the version of the change.
                 let mut value = before.value.clone();
                 value["metadata"]["resourceVersion"] = step.revision.to_string().into();
                 Some(self.line("DELETED", &Stored::new(value)))
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// Queues what has happened since. Returns whether the watch goes on.
+    /// Queues the changes since then. Returns whether the watch continues.
     fn catch_up(&mut self, state: &ServerState) -> bool {
         let current = state.resource(&self.kind.group, &self.kind.plural);
         if state.epoch != self.epoch || current.is_none_or(|current| current.since != self.kind.since) {
@@ -154,14 +154,14 @@ impl Watch {
     }
 }
 
-/// A watch under way.
+/// A running watch.
 struct Running {
     watch: Watch,
     server: ApiServer,
     faults: Arc<dyn Faults>,
     changes: watch::Receiver<u64>,
     end: Instant,
-    /// When the next bookmark is due, if they are wanted.
+    /// When the next bookmark is due, if they are enabled.
     bookmark: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a cluster from outside: its own writers, which have all rights, and its operators.
+//! External operations on a cluster: by its writers, which have all rights, and its operators.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
     writes::WriteTarget,
 };
 
-/// Names an object: its API version, kind, namespace (empty if it has none) and name.
+/// The location of an object: its API version, kind, namespace (empty if cluster-scoped) and name.
 pub type At<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The field manager of the writers in the cluster.
@@ -38,7 +38,7 @@ impl ServerState {
         })
     }
 
-    /// Returns where an object that names its type belongs, and the object without its type.
+    /// Returns the location of an object with a type, and the object without its type.
     fn placed(&self, mut object: Value) -> ApiResult<(WriteTarget, Value)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -53,7 +53,7 @@ impl ServerState {
 }
 
 impl ApiServer {
-    /// Creates an object, in the namespace `default` if it names none.
+    /// Creates an object, by default in the namespace `default`.
     pub fn create(&self, object: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let (target, object) = state.placed(object.clone())?;
@@ -62,7 +62,7 @@ impl ApiServer {
         })
     }
 
-    /// Replaces an object, whatever its present version is unless the object names one.
+    /// Replaces an object, whatever its current version unless the object specifies one.
     pub fn replace(&self, object: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let (target, mut object) = state.placed(object.clone())?;
@@ -94,7 +94,7 @@ impl ApiServer {
         })
     }
 
-    /// Deletes an object; returns whether it is gone already. `options` are those of a deletion, or null.
+    /// Deletes an object; returns whether it was removed immediately. `options` are those of a deletion, or null.
     pub fn delete(&self, at: At<'_>, options: &Value) -> ApiResult<bool> {
         self.with_changes(|state| {
             let target = state.target(at, "")?;
@@ -103,7 +103,7 @@ impl ApiServer {
         })
     }
 
-    /// Deletes an object whatever its finalizers are.
+    /// Deletes an object regardless of its finalizers.
     pub fn purge(&self, at: At<'_>) -> ApiResult<()> {
         self.with_changes(|state| {
             let target = state.target(at, "")?;
@@ -122,7 +122,7 @@ impl ApiServer {
         })
     }
 
-    /// Reads the objects of a kind: of a namespace, or all if that is empty.
+    /// Reads the objects of a kind in a namespace, or all if that is empty.
     pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> ApiResult<Vec<Value>> {
         self.with(|state| {
             let target = state.target((api_version, kind, namespace, ""), "")?;
@@ -132,7 +132,7 @@ impl ApiServer {
         })
     }
 
-    /// Returns all objects that are stored, each in the preferred version of its kind; those whose kind is not served are left out.
+    /// Returns all stored objects in the preferred version of their kind, except those of kinds that are not served.
     pub fn everything(&self) -> Vec<Value> {
         self.with(|state| {
             let stored = state.store.everything();
@@ -149,12 +149,12 @@ impl ApiServer {
         self.with(|state| state.store.revision)
     }
 
-    /// Does what the controllers of a cluster do; returns whether anything was to be done.
+    /// Runs the controllers once; returns whether there was any work.
     pub fn tick(&self) -> bool {
         self.with_changes(ServerState::tick)
     }
 
-    /// Forgets all versions but the present one: older ones have expired for lists and new watches.
+    /// Compacts all versions but the current one: older ones are expired for lists and new watches.
     pub fn compact(&self) {
         self.with_changes(|state| {
             state.store.compact();
@@ -162,12 +162,12 @@ impl ApiServer {
         });
     }
 
-    /// Forgets what happened so far for new watches alone, as a cache that is full.
+    /// Clears the history for new watches only, like a full watch cache.
     pub fn forget_watch_history(&self) {
         self.with_changes(|state| state.watch_floor = state.store.revision);
     }
 
-    /// Restarts the server: watches end, and new ones do not reach behind this moment.
+    /// Restarts the server: watches end, and new ones cannot start before this revision.
     pub fn restart(&self) {
         self.with_changes(|state| {
             state.epoch += 1;
@@ -192,12 +192,12 @@ impl ApiServer {
         });
     }
 
-    /// Sets what refuses writes; `None` lets all pass.
+    /// Sets the admission webhook; `None` allows all writes.
     pub fn set_admission(&self, admission: Option<Admission>) {
         self.with_changes(|state| state.admission = admission);
     }
 
-    /// Makes a bearer token known as that of a user.
+    /// Registers a bearer token of a user.
     pub fn set_token(&self, token: &str, user: &str) {
         self.with_changes(|state| drop(state.tokens.insert(token.to_owned(), user.to_owned())));
     }
@@ -207,7 +207,7 @@ impl ApiServer {
         self.with(|state| state.journal.clone())
     }
 
-    /// Returns the requests since it was called last, and forgets them.
+    /// Returns the requests since the last call, and removes them.
     pub fn take_requests(&self) -> Vec<JournalEntry> {
         self.with_changes(|state| std::mem::take(&mut state.journal))
     }

@@ -18,7 +18,7 @@ use super::{
     validation,
 };
 
-/// Metadata that the server alone sets.
+/// Metadata that only the server sets.
 const UNSET: &[&str] = &[
     "uid",
     "creationTimestamp",
@@ -29,13 +29,13 @@ const UNSET: &[&str] = &[
     "selfLink",
 ];
 
-/// What is written, and by whom.
+/// The target and writer of a write.
 #[derive(Debug, Clone)]
 pub(super) struct WriteTarget {
     pub(super) kind: Arc<ResourceType>,
     pub(super) version: String,
     pub(super) namespace: String,
-    /// Empty for what is created.
+    /// The name; empty on creation.
     pub(super) name: String,
     pub(super) subresource: String,
     pub(super) manager: String,
@@ -43,7 +43,7 @@ pub(super) struct WriteTarget {
 }
 
 impl WriteTarget {
-    /// Returns what a request is about, if the resource is served.
+    /// Returns the target of a request.
     pub(super) fn of(request: &RequestInfo, kind: Arc<ResourceType>) -> Self {
         Self {
             namespace: if kind.namespaced { request.namespace.clone() } else { String::new() },
@@ -64,7 +64,7 @@ impl WriteTarget {
         Schema::Object(self.kind.schema(&self.version))
     }
 
-    /// Drops fields that are sent as null, as if they were not sent.
+    /// Removes fields that were sent as null.
     fn drop_nulls(&self, object: &mut Value) {
         if let Some(schema) = self.kind.schema(&self.version) {
             validation::drop_nulls(object, schema);
@@ -81,7 +81,7 @@ pub(super) fn key(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
 
-/// What became of a write.
+/// The outcome of a write.
 pub(super) struct Written {
     pub(super) object: Arc<Stored>,
     pub(super) is_new: bool,
@@ -111,7 +111,7 @@ impl ServerState {
         })
     }
 
-    /// Stores a new object, after `manage` has noted who owns its fields.
+    /// Stores a new object, after `manage` has recorded the owners of its fields.
     fn insert(
         &mut self,
         target: &WriteTarget,
@@ -215,7 +215,7 @@ impl ServerState {
         })
     }
 
-    /// Replaces a state of an object by another, after `manage` has noted who owns its fields.
+    /// Replaces the state of an object, after `manage` has recorded the owners of its fields.
     fn replace(
         &mut self,
         target: &WriteTarget,
@@ -253,7 +253,7 @@ impl ServerState {
         Ok(Written { object: self.put(target, object), is_new: false })
     }
 
-    /// Merges a patch into an object, as `application/merge-patch+json` has it.
+    /// Merges a patch into an object, as `application/merge-patch+json`.
     pub(super) fn merge(&mut self, target: &WriteTarget, patch: &Value) -> ApiResult<Written> {
         let kind = Arc::clone(&target.kind);
         let old = self.store.get(&kind.storage, &target.key()).cloned();
@@ -265,7 +265,7 @@ impl ServerState {
             map.remove("apiVersion");
             map.remove("kind");
         }
-        // Without a version in the patch, the object may have changed since.
+        // Without a version in the patch, the current version is used.
         if patch["metadata"]["resourceVersion"].is_null() {
             metadata(&mut object).insert("resourceVersion".to_owned(), old["metadata"]["resourceVersion"].clone());
         }
@@ -322,12 +322,12 @@ pub(super) fn map(object: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Returns an object's metadata, which is made if it is not there.
+/// Returns an object's metadata, and creates it if missing.
 pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     map(map(object).entry("metadata").or_insert_with(|| json!({})))
 }
 
-/// Checks that an update is of the object that is there.
+/// Checks that an update has the uid of the stored object.
 fn same_uid(target: &WriteTarget, known: &str, object: &Value) -> ApiResult<()> {
     let sent = object["metadata"]["uid"].as_str().unwrap_or_default();
     if sent.is_empty() || sent == known {
@@ -350,7 +350,7 @@ pub(super) fn has_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// Merges a patch as RFC 7386 has it.
+/// Merges a patch as defined by RFC 7386.
 pub(super) fn merge_patch(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         object.clone_from(patch);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::generator::{Generator, Written};
 
 impl Generator {
-    /// Returns a random object of a kind; `partial` leaves most of it out.
+    /// Returns a random object of a kind; `partial` omits most fields.
     pub(crate) fn content(&mut self, kind: Written, partial: bool) -> Value {
         let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}});
         if self.one_of(2) {

@@ -4,32 +4,42 @@ use fastrand::Rng;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{normal::Captures, sides::Ask};
+use crate::{normal::Captures, sides::TestRequest};
 
 /// A kind whose objects are written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
+pub(crate) struct WrittenKind {
     base: &'static str,
     plural: &'static str,
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
 }
 
-const KINDS: &[Written] = &[
-    Written { base: "/api/v1", plural: "configmaps", api_version: "v1", kind: "ConfigMap" },
-    Written { base: "/api/v1", plural: "configmaps", api_version: "v1", kind: "ConfigMap" },
-    Written {
+const KINDS: &[WrittenKind] = &[
+    WrittenKind { base: "/api/v1", plural: "configmaps", api_version: "v1", kind: "ConfigMap" },
+    WrittenKind { base: "/api/v1", plural: "configmaps", api_version: "v1", kind: "ConfigMap" },
+    WrittenKind {
         base: "/apis/coordination.k8s.io/v1",
         plural: "leases",
         api_version: "coordination.k8s.io/v1",
         kind: "Lease",
     },
-    Written { base: "/apis/events.k8s.io/v1", plural: "events", api_version: "events.k8s.io/v1", kind: "Event" },
-    Written { base: "/api/v1", plural: "events", api_version: "v1", kind: "Event" },
-    Written { base: "/apis/shop.example.com/v1", plural: "things", api_version: "shop.example.com/v1", kind: "Thing" },
-    Written { base: "/apis/shop.example.com/v2", plural: "things", api_version: "shop.example.com/v2", kind: "Thing" },
-    Written { base: "/apis/shop.example.com/v1", plural: "boxes", api_version: "shop.example.com/v1", kind: "Box" },
-    Written { base: "/apis/shop.example.com/v2", plural: "boxes", api_version: "shop.example.com/v2", kind: "Box" },
+    WrittenKind { base: "/apis/events.k8s.io/v1", plural: "events", api_version: "events.k8s.io/v1", kind: "Event" },
+    WrittenKind { base: "/api/v1", plural: "events", api_version: "v1", kind: "Event" },
+    WrittenKind {
+        base: "/apis/shop.example.com/v1",
+        plural: "things",
+        api_version: "shop.example.com/v1",
+        kind: "Thing",
+    },
+    WrittenKind {
+        base: "/apis/shop.example.com/v2",
+        plural: "things",
+        api_version: "shop.example.com/v2",
+        kind: "Thing",
+    },
+    WrittenKind { base: "/apis/shop.example.com/v1", plural: "boxes", api_version: "shop.example.com/v1", kind: "Box" },
+    WrittenKind { base: "/apis/shop.example.com/v2", plural: "boxes", api_version: "shop.example.com/v2", kind: "Box" },
 ];
 const NAMES: &[&str] = &["a", "a", "b", "b", "c", "d"];
 const USER: &str = "system:serviceaccount:default:reader";
@@ -39,9 +49,9 @@ pub(crate) struct Generator {
     seed: u64,
     number: usize,
     /// The last request.
-    last: Option<Ask>,
-    /// Lists that have more pages, with the number of the token.
-    pages: Vec<(Ask, usize)>,
+    last: Option<TestRequest>,
+    /// Lists that have more pages, with the index of the token.
+    pages: Vec<(TestRequest, usize)>,
 }
 
 impl Generator {
@@ -50,7 +60,7 @@ impl Generator {
     }
 
     /// Returns the next request.
-    pub(crate) fn next(&mut self, captures: &Captures) -> Ask {
+    pub(crate) fn next(&mut self, captures: &Captures) -> TestRequest {
         let known = self.pages.last().map_or(0, |(_, token)| token + 1);
         if let Some(last) = self.last.take()
             && captures.tokens.len() > known
@@ -62,11 +72,15 @@ impl Generator {
         ask
     }
 
-    fn make(&mut self, captures: &Captures) -> Ask {
+    fn make(&mut self, captures: &Captures) -> TestRequest {
         self.number += 1;
         if self.number <= 2 {
             let name = self.namespace_name(self.number - 1);
-            return Ask::new(Method::POST, "/api/v1/namespaces".to_owned(), Some(json!({"metadata": {"name": name}})));
+            return TestRequest::new(
+                Method::POST,
+                "/api/v1/namespaces".to_owned(),
+                Some(json!({"metadata": {"name": name}})),
+            );
         }
         match self.random.u32(0..100) {
             0..22 => self.create(),
@@ -102,13 +116,13 @@ impl Generator {
     }
 
     /// Returns a kind to read.
-    fn kind(&mut self) -> Written {
+    fn kind(&mut self) -> WrittenKind {
         self.pick(KINDS)
     }
 
-    /// Returns a kind to write. Where objects have a status, one version is written: when versions differ, the real server
-    /// mistakes who owns a status that it does not change.
-    fn written(&mut self) -> Written {
+    /// Returns a kind to write. Objects with a status are only written in one version: otherwise the real server mixes
+    /// up the owner of a status that it does not change.
+    fn written(&mut self) -> WrittenKind {
         loop {
             let kind = self.kind();
             let other = if self.seed % 3 == 1 { "/v1" } else { "/v2" };
@@ -123,7 +137,7 @@ impl Generator {
     }
 
     /// Returns a kind whose objects can be changed.
-    fn changeable(&mut self) -> Written {
+    fn changeable(&mut self) -> WrittenKind {
         loop {
             let kind = self.written();
             if kind.kind != "Event" {
@@ -132,16 +146,16 @@ impl Generator {
         }
     }
 
-    fn collection(&mut self, kind: Written) -> String {
+    fn collection(&mut self, kind: WrittenKind) -> String {
         format!("{}/namespaces/{}/{}", kind.base, self.namespace(), kind.plural)
     }
 
-    fn object_path(&mut self, kind: Written) -> (String, &'static str) {
+    fn object_path(&mut self, kind: WrittenKind) -> (String, &'static str) {
         let name = self.pick(NAMES);
         (format!("{}/{name}", self.collection(kind)), name)
     }
 
-    fn create(&mut self) -> Ask {
+    fn create(&mut self) -> TestRequest {
         let kind = self.written();
         let mut object = self.content(kind, false);
         if self.one_of(12) {
@@ -151,10 +165,10 @@ impl Generator {
         }
         let dry = if self.one_of(12) { "?dryRun=All" } else { "" };
         let path = format!("{}{dry}", self.collection(kind));
-        Ask::new(Method::POST, path, Some(object))
+        TestRequest::new(Method::POST, path, Some(object))
     }
 
-    fn apply(&mut self, captures: &Captures) -> Ask {
+    fn apply(&mut self, captures: &Captures) -> TestRequest {
         let kind = self.changeable();
         let mut object = self.content(kind, self.seed.is_multiple_of(2));
         let (path, name) = self.object_path(kind);
@@ -175,10 +189,13 @@ impl Generator {
         }
         let (manager, force) = (self.pick(&["one", "two"]), if self.one_of(2) { "&force=true" } else { "" });
         let path = format!("{path}{}?fieldManager={manager}{force}", if status { "/status" } else { "" });
-        Ask { content_type: "application/apply-patch+yaml", ..Ask::new(Method::PATCH, path, Some(object)) }
+        TestRequest {
+            content_type: "application/apply-patch+yaml",
+            ..TestRequest::new(Method::PATCH, path, Some(object))
+        }
     }
 
-    fn merge(&mut self, captures: &Captures) -> Ask {
+    fn merge(&mut self, captures: &Captures) -> TestRequest {
         let kind = self.changeable();
         let mut change = self.content(kind, true);
         if let Some(map) = change.as_object_mut() {
@@ -199,24 +216,27 @@ impl Generator {
         if !status.is_empty()
             && let Some(spec) = change["spec"].as_object_mut()
         {
-            // The real server forgets who owns what when the ignored part of an update has a wrong type.
+            // The real server loses field owners when the ignored part of an update has a wrong type.
             spec.remove("size");
         }
         let manager = if self.one_of(2) { "?fieldManager=three" } else { "" };
         let path = format!("{path}{status}{manager}");
-        Ask { content_type: "application/merge-patch+json", ..Ask::new(Method::PATCH, path, Some(change)) }
+        TestRequest {
+            content_type: "application/merge-patch+json",
+            ..TestRequest::new(Method::PATCH, path, Some(change))
+        }
     }
 
-    fn update(&mut self, captures: &Captures) -> Ask {
+    fn update(&mut self, captures: &Captures) -> TestRequest {
         let kind = self.changeable();
         let mut object = self.content(kind, false);
         let (path, name) = self.object_path(kind);
         object["metadata"]["name"] = name.into();
         self.precondition(&mut object, captures, 2);
-        Ask::new(Method::PUT, path, Some(object))
+        TestRequest::new(Method::PUT, path, Some(object))
     }
 
-    /// Names a version or a uid in one of so many cases.
+    /// Sets a version or a uid as precondition with a probability of one in `chance`.
     fn precondition(&mut self, object: &mut Value, captures: &Captures, chance: u32) {
         if self.one_of(chance) && !captures.versions.is_empty() {
             object["metadata"]["resourceVersion"] = self.late("v", captures.versions.len()).into();
@@ -226,22 +246,22 @@ impl Generator {
         }
     }
 
-    /// Names something that was captured, mostly not long ago.
+    /// Returns a reference to a captured value, mostly a recent one.
     fn late(&mut self, letter: &str, count: usize) -> String {
         let back = if self.one_of(3) { count } else { count.min(6) };
         format!("{{{letter}{}}}", count - 1 - self.random.usize(0..back))
     }
 
-    /// Names a version of an object or a list.
+    /// Returns a reference to a version of an object or a list.
     fn any_version(&mut self, captures: &Captures) -> String {
         if self.one_of(2) { self.late("l", captures.lists.len()) } else { self.late("v", captures.versions.len()) }
     }
 
-    fn delete(&mut self, captures: &Captures) -> Ask {
+    fn delete(&mut self, captures: &Captures) -> TestRequest {
         let kind = self.kind();
         if self.one_of(10) {
             let path = format!("{}?labelSelector=app%3Dx", self.collection(kind));
-            return Ask::new(Method::DELETE, path, None);
+            return TestRequest::new(Method::DELETE, path, None);
         }
         let (path, _) = self.object_path(kind);
         let mut options = json!({});
@@ -255,20 +275,20 @@ impl Generator {
             options["propagationPolicy"] = self.pick(&["Foreground", "Orphan", "Background"]).into();
         }
         let body = Some(options).filter(|options| *options != json!({}));
-        Ask::new(Method::DELETE, path, body)
+        TestRequest::new(Method::DELETE, path, body)
     }
 
-    fn get(&mut self) -> Ask {
+    fn get(&mut self) -> TestRequest {
         let kind = self.kind();
         let (path, _) = self.object_path(kind);
-        let mut ask = Ask::new(Method::GET, path, None);
+        let mut ask = TestRequest::new(Method::GET, path, None);
         if self.one_of(4) {
             ask.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         }
         ask
     }
 
-    fn selectors(&mut self, kind: Written, query: &mut Vec<String>) {
+    fn selectors(&mut self, kind: WrittenKind, query: &mut Vec<String>) {
         if self.one_of(3) {
             let selector =
                 self.pick(&["app", "!app", "app=x", "app!=x", "app in (x,y)", "app notin (x)", "tier==y,app", "a b c"]);
@@ -289,14 +309,14 @@ impl Generator {
         }
     }
 
-    fn list(&mut self, captures: &Captures) -> Ask {
+    fn list(&mut self, captures: &Captures) -> TestRequest {
         if self.one_of(3) && !self.pages.is_empty() {
             let (list, token) = self.pages[self.random.usize(0..self.pages.len())].clone();
             let (path, query) = list.path.split_once('?').unwrap_or((&list.path, ""));
             let kept =
                 query.split('&').filter(|part| !part.starts_with("resourceVersion") && !part.starts_with("continue"));
             let query: Vec<&str> = kept.collect();
-            return Ask { path: format!("{path}?{}&continue={{c{token}}}", query.join("&")), ..list };
+            return TestRequest { path: format!("{path}?{}&continue={{c{token}}}", query.join("&")), ..list };
         }
         let kind = self.kind();
         let mut query = Vec::new();
@@ -315,20 +335,20 @@ impl Generator {
             _ => {}
         }
         let path = self.collection(kind);
-        let mut ask = Ask::new(Method::GET, format!("{path}?{}", query.join("&")), None);
+        let mut ask = TestRequest::new(Method::GET, format!("{path}?{}", query.join("&")), None);
         if self.one_of(6) {
             ask.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         }
         ask
     }
 
-    fn watch(&mut self, captures: &Captures) -> Ask {
+    fn watch(&mut self, captures: &Captures) -> TestRequest {
         let kind = self.kind();
         let mut query = vec!["watch=1".to_owned(), "timeoutSeconds=1".to_owned()];
         self.selectors(kind, &mut query);
         match self.random.u32(0..6) {
             0 => query.push("resourceVersion=0".to_owned()),
-            // Without a cache, as of Events, the end of the initial events comes late.
+            // Without a cache, as for Events, the end of the initial events is late.
             1 if kind.kind != "Event" => query
                 .push("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true".to_owned()),
             2..6 if !captures.versions.is_empty() && !captures.lists.is_empty() => {
@@ -336,15 +356,15 @@ impl Generator {
             }
             _ => {}
         }
-        Ask::new(Method::GET, format!("{}?{}", self.collection(kind), query.join("&")), None)
+        TestRequest::new(Method::GET, format!("{}?{}", self.collection(kind), query.join("&")), None)
     }
 
-    fn as_user(&mut self) -> Ask {
+    fn as_user(&mut self) -> TestRequest {
         let ask = match self.random.u32(0..5) {
             0 => self.get(),
             1 => self.create(),
             2 => self.list(&Captures::default()),
-            3 => Ask::new(
+            3 => TestRequest::new(
                 Method::GET,
                 self.pick(&[
                     "/api",
@@ -364,64 +384,68 @@ impl Generator {
                     "name": self.pick(&["", "a"])});
                 let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                     "spec": {"resourceAttributes": attributes}});
-                Ask::new(
+                TestRequest::new(
                     Method::POST,
                     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(),
                     Some(review),
                 )
             }
         };
-        Ask { user: Some(USER), ..ask }
+        TestRequest { user: Some(USER), ..ask }
     }
 
-    /// Grants or takes away rights of the user.
-    fn rights(&mut self) -> Ask {
+    /// Grants or revokes rights of the user.
+    fn rights(&mut self) -> TestRequest {
         let namespace = self.namespace();
         let base = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
         if self.one_of(3) {
             let path = format!("{base}/{}", self.pick(&["roles/r", "rolebindings/r"]));
-            return Ask::new(Method::DELETE, path, None);
+            return TestRequest::new(Method::DELETE, path, None);
         }
         if self.one_of(2) {
             let binding = json!({"metadata": {"name": "r"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
                 "name": "r"}, "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}]});
-            return Ask::new(Method::POST, format!("{base}/rolebindings"), Some(binding));
+            return TestRequest::new(Method::POST, format!("{base}/rolebindings"), Some(binding));
         }
         let mut rule = json!({"apiGroups": [self.pick(&["", "*", "shop.example.com"])],
             "resources": [self.pick(&["configmaps", "things", "*"])], "verbs": [self.pick(&["get", "list", "*"]), "create"]});
         if self.one_of(3) {
             rule["resourceNames"] = json!(["a"]);
         }
-        Ask::new(Method::PUT, format!("{base}/roles/r"), Some(json!({"metadata": {"name": "r"}, "rules": [rule]})))
+        TestRequest::new(
+            Method::PUT,
+            format!("{base}/roles/r"),
+            Some(json!({"metadata": {"name": "r"}, "rules": [rule]})),
+        )
     }
 
-    /// Returns a request that makes no sense.
-    fn bad(&mut self) -> Ask {
+    /// Returns an invalid request.
+    fn bad(&mut self) -> TestRequest {
         let kind = self.changeable();
         let (path, name) = self.object_path(kind);
         let collection = self.collection(kind);
         let mut object = self.content(kind, false);
         object["metadata"]["name"] = name.into();
         match self.random.u32(0..14) {
-            0 => Ask::new(Method::POST, path, Some(object)),
-            1 => Ask::new(Method::PUT, collection, Some(object)),
+            0 => TestRequest::new(Method::POST, path, Some(object)),
+            1 => TestRequest::new(Method::PUT, collection, Some(object)),
             2 => {
                 object["metadata"]["name"] = self.pick(&["Upper", "a_b", "-a", "a..b", "", "ok.name"]).into();
-                Ask::new(Method::POST, collection, Some(object))
+                TestRequest::new(Method::POST, collection, Some(object))
             }
             3 => {
                 object["metadata"]["namespace"] = "default".into();
-                Ask::new(Method::POST, collection, Some(object))
+                TestRequest::new(Method::POST, collection, Some(object))
             }
             4 => {
                 object["kind"] = "Other".into();
-                Ask::new(Method::POST, collection, Some(object))
+                TestRequest::new(Method::POST, collection, Some(object))
             }
             5 => {
                 object["metadata"]["name"] = "other".into();
-                Ask::new(Method::PUT, path, Some(object))
+                TestRequest::new(Method::PUT, path, Some(object))
             }
-            6 => Ask { content_type: "text/plain", ..Ask::new(Method::PATCH, path, Some(object)) },
+            6 => TestRequest { content_type: "text/plain", ..TestRequest::new(Method::PATCH, path, Some(object)) },
             7 => {
                 let path = self.pick(&[
                     "/nothing",
@@ -433,26 +457,32 @@ impl Generator {
                     "/apis/shop.example.com/v1/nothings",
                     "/apis/shop.example.com",
                 ]);
-                Ask::new(Method::GET, path.to_owned(), None)
+                TestRequest::new(Method::GET, path.to_owned(), None)
             }
-            8 => Ask { content_type: "application/apply-patch+yaml", ..Ask::new(Method::PATCH, path, Some(object)) },
+            8 => TestRequest {
+                content_type: "application/apply-patch+yaml",
+                ..TestRequest::new(Method::PATCH, path, Some(object))
+            },
             9 => {
                 object["metadata"]["managedFields"] = json!([{"manager": "m"}]);
                 let path = format!("{path}?fieldManager=one");
-                Ask { content_type: "application/apply-patch+yaml", ..Ask::new(Method::PATCH, path, Some(object)) }
+                TestRequest {
+                    content_type: "application/apply-patch+yaml",
+                    ..TestRequest::new(Method::PATCH, path, Some(object))
+                }
             }
             10 => {
                 let collection = collection.replace("/sim-", "/absent-");
-                Ask::new(self.pick(&[&Method::GET, &Method::POST]).clone(), collection, Some(object))
+                TestRequest::new(self.pick(&[&Method::GET, &Method::POST]).clone(), collection, Some(object))
             }
             11 => {
                 object["metadata"]["resourceVersion"] = "12".into();
-                Ask::new(Method::POST, collection, Some(object))
+                TestRequest::new(Method::POST, collection, Some(object))
             }
             12 => {
                 object["metadata"] = json!({"name": name});
                 let path = format!("{path}?fieldManager=one&force=true");
-                let mut ask = Ask::new(Method::PATCH, path, Some(object));
+                let mut ask = TestRequest::new(Method::PATCH, path, Some(object));
                 let character =
                     self.pick(&["\u{7f}", "\u{85}", "\u{9b}", "\u{2028}", "\u{feff}", "\u{fffe}", "\u{1f600}"]);
                 ask.body = ask.body.map(|body| {
@@ -464,11 +494,11 @@ impl Generator {
                 ask.content_type = "application/apply-patch+yaml";
                 ask
             }
-            _ => Ask::new(Method::GET, format!("{path}/{}", self.pick(&["status", "scale", "x/y"])), None),
+            _ => TestRequest::new(Method::GET, format!("{path}/{}", self.pick(&["status", "scale", "x/y"])), None),
         }
     }
 
-    fn namespaces(&mut self) -> Ask {
+    fn namespaces(&mut self) -> TestRequest {
         let name = self.pick(&["n", "n", "m"]);
         let name = format!("sim-{}-{name}", self.seed);
         let path = format!("/api/v1/namespaces/{name}");
@@ -478,17 +508,20 @@ impl Generator {
                 if self.one_of(2) {
                     namespace["metadata"]["finalizers"] = json!(["example.com/wait"]);
                 }
-                Ask::new(Method::POST, "/api/v1/namespaces".to_owned(), Some(namespace))
+                TestRequest::new(Method::POST, "/api/v1/namespaces".to_owned(), Some(namespace))
             }
-            2 => Ask::new(Method::DELETE, path, None),
-            3 => Ask::new(Method::GET, path, None),
+            2 => TestRequest::new(Method::DELETE, path, None),
+            3 => TestRequest::new(Method::GET, path, None),
             4 => {
                 let change = json!({"metadata": {"labels": {"a": self.pick(&["b", "c"])}}});
-                Ask { content_type: "application/merge-patch+json", ..Ask::new(Method::PATCH, path, Some(change)) }
+                TestRequest {
+                    content_type: "application/merge-patch+json",
+                    ..TestRequest::new(Method::PATCH, path, Some(change))
+                }
             }
             _ => {
                 let object = json!({"metadata": {"name": "a"}, "data": {"a": "b"}});
-                Ask::new(Method::POST, format!("{path}/configmaps"), Some(object))
+                TestRequest::new(Method::POST, format!("{path}/configmaps"), Some(object))
             }
         }
     }

@@ -1,13 +1,14 @@
-//! What is compared of an answer: all but what differs between any two servers, such as uids, versions and times.
+//! Normalizes responses for comparison: removes what differs between any two servers, for example uids, versions and
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use serde_json::{Map, Value};
 
-use crate::sides::Ask;
+use crate::sides::TestRequest;
 
-/// An answer of a server.
+/// A response of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TestAnswer {
     pub(crate) code: u16,
@@ -17,7 +18,7 @@ pub(crate) struct TestAnswer {
 }
 
 impl TestAnswer {
-    /// Returns what differs from another answer, by paths.
+    /// Returns the differences from another response, by path.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.code != other.code {
@@ -51,21 +52,21 @@ fn differ(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// What both servers have answered so far in the same places.
+/// Corresponding values in the responses of both servers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// `resourceVersion`s of objects.
     pub(crate) versions: Vec<[String; 2]>,
-    /// `resourceVersion`s of lists. They are no versions of objects: other writers of the real server move them.
+    /// `resourceVersion`s of lists. They are not versions of objects: other writers of the real server increase them.
     pub(crate) lists: Vec<[String; 2]>,
     pub(crate) uids: Vec<[String; 2]>,
     pub(crate) tokens: Vec<[String; 2]>,
-    /// The numbers of versions and uids, in the order in which a side showed them.
+    /// The indices of versions and uids, in the order in which each side returned them.
     known: [BTreeMap<String, usize>; 2],
 }
 
 impl Captures {
-    /// Replaces `{v0}`, `{l0}`, `{u0}` and `{c0}` by what a side has answered.
+    /// Replaces `{v0}`, `{l0}`, `{u0}` and `{c0}` by the values of a side.
     pub(crate) fn fill(&self, text: &str, side: usize) -> String {
         let mut text = text.to_owned();
         for (letter, captured) in [('v', &self.versions), ('l', &self.lists), ('u', &self.uids), ('c', &self.tokens)] {
@@ -78,9 +79,9 @@ impl Captures {
         text
     }
 
-    /// Remembers what later requests can name.
-    pub(crate) fn take(&mut self, ask: &Ask, real: &TestAnswer, simulated: &TestAnswer) {
-        // What comes from the cache of the real server may be of any version.
+    /// Captures values for later requests.
+    pub(crate) fn take(&mut self, ask: &TestRequest, real: &TestAnswer, simulated: &TestAnswer) {
+        // Responses from the real server's cache may have any version.
         let cached = ["resourceVersion=", "metadata.name", "watch="].iter().any(|part| ask.path.contains(part));
         let is_exact = ask.method == Method::GET && !cached;
         for (field, of_object, captured) in [
@@ -104,9 +105,9 @@ impl Captures {
         }
     }
 
-    /// Returns an answer without what differs between servers.
+    /// Returns a normalized response.
     pub(crate) fn normal(&mut self, side: usize, answer: &TestAnswer) -> TestAnswer {
-        // How many bookmarks come in a second is not defined.
+        // The rate of bookmarks is undefined.
         let is_progress =
             |value: &Value| value["type"] == "BOOKMARK" && value["object"]["metadata"]["annotations"].is_null();
         let values = answer.values.iter().filter(|value| !is_progress(value) && **value != "");
@@ -118,7 +119,7 @@ impl Captures {
         match value {
             Value::Object(map) => {
                 let mut map = map.clone();
-                // Some managers of configurations that change nothing have no time.
+                // Some managers of configurations without changes have no time.
                 for field in ["serverAddressByClientCIDRs", "storageVersionHash", "time"] {
                     map.remove(field);
                 }
@@ -132,7 +133,7 @@ impl Captures {
                 }
                 let is_bookmark = map.get("type").is_some_and(|what| what == "BOOKMARK");
                 if is_bookmark && let Some(object) = map.get_mut("object").and_then(Value::as_object_mut) {
-                    // Of kinds with fields that are always there, it has those, too.
+                    // For kinds with mandatory fields, the real server includes these.
                     object.retain(|field, _| matches!(field.as_str(), "kind" | "apiVersion" | "metadata"));
                 }
                 let masked = match map.get_mut("object") {
@@ -142,7 +143,7 @@ impl Captures {
                 if let Some(metadata) = masked {
                     mask(metadata);
                 }
-                // The order of several mistakes is not always the same.
+                // The order of several errors varies.
                 if map
                     .get("details")
                     .and_then(|details| details["causes"].as_array())
@@ -185,11 +186,11 @@ fn mask(metadata: &mut Value) {
     }
 }
 
-/// Leaves numbers, uids and the names of files out of a message, and what parsers say.
+/// Removes numbers, uids, file names and parser errors from a message.
 fn message(text: &str) -> String {
     let text = match text.split_once(": ") {
         Some((start, _)) if start.contains("unrecognized") => start,
-        // The real server finds one mistake or all.
+        // The real server reports one error or all.
         Some((start, _)) if start.contains("failed to create typed patch object") => start,
         Some((start, _)) if text.contains("cannot be handled as") => start,
         _ => text,

@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 
 use crate::normal::{Captures, TestAnswer};
 
-/// How long anything may take.
+/// Timeout of every operation.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// One request. Texts like `{v0}` stand for what each server has answered before.
+/// One request. Texts like `{v0}` are replaced by values of earlier responses of each server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ask {
+pub(crate) struct TestRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Option<String>,
-    /// Another user than the administrator.
+    /// The user, if not the administrator.
     pub(crate) user: Option<&'static str>,
 }
 
-impl Ask {
+impl TestRequest {
     pub(crate) fn new(method: Method, path: String, body: Option<Value>) -> Self {
         let body = body.map(|body| body.to_string());
         Self { method, path, accept: "application/json", content_type: "application/json", body, user: None }
@@ -46,11 +46,11 @@ impl Sides {
         Self { real: plane.admin().unwrap(), simulated: ApiServer::new(Settings::default()) }
     }
 
-    /// Defines custom resources in both.
+    /// Creates custom resource definitions in both.
     pub(crate) async fn prepare(&self) {
         for crd in definitions() {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
-            let ask = Ask::new(Method::POST, path, Some(crd.clone()));
+            let ask = TestRequest::new(Method::POST, path, Some(crd.clone()));
             let [real, simulated] = self.ask(&ask, &Captures::default()).await;
             assert_eq!((real.code, simulated.code), (201, 201), "{real:?} {simulated:?}");
             self.simulated.tick();
@@ -58,10 +58,10 @@ impl Sides {
         self.wait_for_custom_resources().await;
     }
 
-    /// Waits until the real server serves the custom resources: it answers 404 and 429 until its caches are filled.
+    /// Waits until the real server serves the custom resources: it returns 404 and 429 until its caches are filled.
     pub(crate) async fn wait_for_custom_resources(&self) {
         for plural in ["things", "boxes"] {
-            let list = Ask::new(Method::GET, format!("/apis/shop.example.com/v1/{plural}"), None);
+            let list = TestRequest::new(Method::GET, format!("/apis/shop.example.com/v1/{plural}"), None);
             let deadline = Instant::now() + PATIENCE;
             loop {
                 let answer = self.real(&list, &Captures::default()).await;
@@ -74,7 +74,7 @@ impl Sides {
         }
     }
 
-    /// Waits until the real server knows the roles and bindings of a namespace, which it reads from a cache.
+    /// Waits until the real server has read the roles and bindings of a namespace into its cache.
     pub(crate) async fn wait_for_rights(&self, path: &str) {
         let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap_or_default();
         let account = "system:serviceaccount:default:reader";
@@ -95,7 +95,7 @@ impl Sides {
             let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
                 "spec": {"user": account, "groups": groups, "resourceAttributes": attributes}});
             let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned();
-            let ask = Ask::new(Method::POST, path, Some(review));
+            let ask = TestRequest::new(Method::POST, path, Some(review));
             loop {
                 let [real, simulated] = self.ask(&ask, &Captures::default()).await;
                 if real.values[0]["status"] == simulated.values[0]["status"] {
@@ -107,22 +107,22 @@ impl Sides {
         }
     }
 
-    pub(crate) async fn ask(&self, ask: &Ask, captures: &Captures) -> [TestAnswer; 2] {
+    pub(crate) async fn ask(&self, ask: &TestRequest, captures: &Captures) -> [TestAnswer; 2] {
         let (real, simulated) = tokio::join!(self.real(ask, captures), self.simulated(ask, captures));
         [real, simulated]
     }
 
-    async fn real(&self, ask: &Ask, captures: &Captures) -> TestAnswer {
+    async fn real(&self, ask: &TestRequest, captures: &Captures) -> TestAnswer {
         send(&self.real, ask, 0, captures).await
     }
 
-    async fn simulated(&self, ask: &Ask, captures: &Captures) -> TestAnswer {
+    async fn simulated(&self, ask: &TestRequest, captures: &Captures) -> TestAnswer {
         let service = self.simulated.service(ask.user.unwrap_or(ADMIN), &(Arc::new(NoFaults) as _));
         send(&Client::new(service, "default"), ask, 1, captures).await
     }
 }
 
-async fn send(client: &Client, ask: &Ask, side: usize, captures: &Captures) -> TestAnswer {
+async fn send(client: &Client, ask: &TestRequest, side: usize, captures: &Captures) -> TestAnswer {
     let mut request = http::Request::builder()
         .method(ask.method.clone())
         .uri(captures.fill(&ask.path, side))
