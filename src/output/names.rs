@@ -11,7 +11,7 @@ use crate::{
     model::{object::ObjectRef, text::dependents},
 };
 
-/// ObjectNames objects so that kinds with the same name in different groups are distinguished.
+/// Names objects so that kinds with the same name in different groups are distinguished.
 pub(super) struct ObjectNames<'r> {
     /// Kinds that occur in more than one group, so that their names need the group.
     ambiguous: BTreeSet<&'r str>,

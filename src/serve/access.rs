@@ -1,4 +1,4 @@
-//! PageAccess control of the page. The API server authenticates tokens and authorizes reads (`TokenReview`,
+//! Access control of the page. The API server authenticates tokens and authorizes reads (`TokenReview`,
 //! `SubjectAccessReview`), as it does for its aggregated servers.
 //!
 //! Users who may get the `Audit` may see the page. The page names objects and contains the messages of violations, as

@@ -80,7 +80,7 @@ struct Ui {
     kept: watch::Receiver<KeptPage>,
     /// When the last request arrived.
     asked: watch::Sender<Option<Instant>>,
-    /// PageAccess control; without it everyone sees everything.
+    /// Access control; without it everyone sees everything.
     access: Option<Arc<PageAccess>>,
     sessions: Arc<Sessions>,
 }

@@ -13,7 +13,7 @@ use crate::{
     support::{policies, run},
 };
 
-/// Denies ConfigMaps by a label, with a lookup, so that both sides need an inventory.
+/// Denies `ConfigMaps` by a label, with a lookup, so that both sides need an inventory.
 fn denies(label: &str) -> String {
     format!(
         "package {label}\n\ndeny contains \"{label} is set\" if {{\n\tinput.kind == \"ConfigMap\"\n\tinput.metadata.labels[\"{label}\"]\n\t\

@@ -42,7 +42,7 @@ pub(crate) fn assert_harmless(what: &str, text: &str) {
     }
 }
 
-/// Parses JSON like other parsers: serde_json interprets one special key.
+/// Parses JSON like other parsers: `serde_json` interprets one special key.
 pub(crate) fn parsed(json: &str) -> serde_json::Value {
     serde_json::from_str(&json.replace("$serde_json::private::", "private:")).unwrap()
 }

@@ -22,7 +22,7 @@ use kube::{
 };
 use tokio::{task::JoinHandle, time::sleep_until};
 
-use super::{PROMPT, Scene, until_judged};
+use super::{PROMPT, Scene, until_evaluated};
 use crate::{
     proxy::{Act, Proxy},
     support::{PATIENCE, wait_for},
@@ -68,7 +68,7 @@ async fn many_changes_are_recorded_promptly_despite_a_backlog() {
     scene.create((0..BACKLOG).map(|number| format!("old-{number}")), "yes").await;
     scene.create((0..CHANGED).map(|number| format!("new-{number}")), "").await;
     let kaudit = scene.start(&["--events-per-second=10"]).await;
-    until_judged(&kaudit, BACKLOG + CHANGED).await;
+    until_evaluated(&kaudit, BACKLOG + CHANGED).await;
     let arriving = arrivals(&scene, "new-", CHANGED).await;
     let (begin, mut marked) = (Instant::now(), BTreeMap::new());
     for number in 0..CHANGED {
@@ -111,7 +111,7 @@ async fn an_overloaded_server_throttles_events_until_it_recovers() {
     })
     .await;
     let kaudit = scene.start_as(proxy.kubeconfig(), &["--events-per-second=20"]).await;
-    until_judged(&kaudit, CHANGED).await;
+    until_evaluated(&kaudit, CHANGED).await;
     busy.store(true, Ordering::SeqCst);
     let (arriving, begin) = (arrivals(&scene, "new-", CHANGED).await, Instant::now());
     for number in 0..CHANGED {

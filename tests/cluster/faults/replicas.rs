@@ -129,8 +129,8 @@ async fn is_lost(loss: Loss) {
         wire.cut();
     }
     if matches!(loss, Loss::Frozen | Loss::CutOff) {
-        let lost = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
-        wait_for("the first to say so", lost).await;
+        let lease_lost = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
+        wait_for("the first to say so", lease_lost).await;
         let seen = first.kaudit.metric("kaudit_evaluations_total");
         wait_for("the first to judge on", || async {
             (first.kaudit.metric("kaudit_evaluations_total") > seen).then_some(())

@@ -1,14 +1,14 @@
 //! A real Kubernetes control plane for tests: etcd and kube-apiserver as child processes.
 //!
 //! ```text
-//! tools ──► go_build        which binary to run; builds it from tests/tools when nobody has it
+//! tools ──► go_build        which binary to run; builds it from tests/tools if necessary
 //!   │
 //! plane ──► certificates    own CA, serving and client certificates
-//!   │  └──► server          one supervised child process, dies with us
+//!   │  └──► server          one supervised child process, ends with this one
 //!   ├── faults              kill, pause and restart the servers, compact etcd
 //!   ├── users               ServiceAccount identities and their kubeconfig files
 //!   ├── kubectl             kubectl, apply, namespaces
-//!   └── audit               what the API server says it was asked
+//!   └── audit               the audit log of the API server
 //! shared                    one plane for a whole test process
 //! ```
 //!

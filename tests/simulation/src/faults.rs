@@ -48,7 +48,7 @@ pub enum Outage {
     Events,
     /// Reports.
     Reports,
-    /// PolicyException objects.
+    /// `PolicyException` objects.
     Exceptions,
     /// Objects of a kind, an index of [`KINDS`].
     Kind(usize),
@@ -69,7 +69,7 @@ impl Outage {
 }
 
 impl FaultRates {
-    /// Returns random rates; one in four restricts faults to writes.
+    /// Returns random rates; one in four has no faults of requests and watches.
     pub fn any(random: &mut Rng) -> Self {
         let mut rates = Self { seed: random.u64(..), only_writes: random.u8(..4) == 0, ..Self::default() };
         rates.missing_group = (random.u8(..3) == 0).then(|| any_group(random));

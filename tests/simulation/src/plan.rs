@@ -37,7 +37,7 @@ pub enum RunStep {
     Start(u8),
     /// A replica is killed: it loses its connections for good.
     Kill(u8),
-    /// A replica is asked to stop.
+    /// A replica stops.
     Stop(u8),
     /// A replica is disconnected, while others are not.
     Disconnect(u8),

@@ -1,16 +1,16 @@
 //! An in-memory API server that behaves like the real one, as far as kaudit and its policies can observe.
 //!
 //! ```text
-//! transport ─► faults     what happens to a request on its way
+//! transport ─► faults     faults of requests and watches
 //!     │
-//! handlers ──► request    what is asked for
-//!     ├──────► rbac       who may
-//!     ├──────► discovery  what is served: kinds
+//! handlers ──► request    parsed requests
+//!     ├──────► rbac       authorization
+//!     ├──────► discovery  served kinds
 //!     ├──────► lists, watches, selectors
 //!     ├──────► writes     managers (server-side apply: fields, schema), validation, names
 //!     └──────► reviews
-//! controllers             what happens by itself
-//! store                   the database: revisions and history
+//! controllers             what controllers and the kubelet do
+//! store                   the database: objects, revisions and history
 //! ```
 //!
 //! It runs in the caller's task, on tokio's clock, and all generated values (uids, versions, names) are determined by

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::{
     generator::Generator,
     normal::Captures,
-    sides::{Ask, Sides},
+    sides::{TestRequest, Sides},
 };
 
 /// Number of concurrent sequences, each in its own namespaces.
@@ -58,7 +58,7 @@ async fn both_servers_expire_versions_alike() {
     sides.prepare().await;
     let mut differences = Vec::new();
     let mut both = async |captures: &mut Captures, method: Method, path: &str, body: Option<Value>| {
-        let ask = Ask::new(method, path.to_owned(), body);
+        let ask = TestRequest::new(method, path.to_owned(), body);
         let [real, simulated] = sides.ask(&ask, captures).await;
         captures.take(&ask, &real, &simulated);
         let (expected, found) = (captures.normal(0, &real), captures.normal(1, &simulated));

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::generator::{Generator, Written};
+use crate::generator::{Generator, WrittenKind};
 
 impl Generator {
     /// Returns a random object of a kind; `partial` omits most fields.
-    pub(crate) fn content(&mut self, kind: Written, partial: bool) -> Value {
+    pub(crate) fn content(&mut self, kind: WrittenKind, partial: bool) -> Value {
         let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}});
         if self.one_of(2) {
             let label = self.pick(&["x", "y", "z"]);
