@@ -127,7 +127,7 @@ fn parse(log: &[u8]) -> Result<Vec<AuditRecord>> {
 }
 
 /// The start of each line.
-const START: &[u8] = br#"{"kind":"AuditEvent","apiVersion":"audit.k8s.io/"#;
+const START: &[u8] = br#"{"kind":"Event","apiVersion":"audit.k8s.io/"#;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -198,7 +198,7 @@ mod tests {
 
     fn line(id: &str, stage: &str) -> String {
         format!(
-            r#"{{"kind":"AuditEvent","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}},"requestReceivedTimestamp":"2026-11-23T05:37:55.100000Z","stageTimestamp":"2026-11-23T05:37:{}.000000Z"}}"#,
+            r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}},"requestReceivedTimestamp":"2026-11-23T05:37:55.100000Z","stageTimestamp":"2026-11-23T05:37:{}.000000Z"}}"#,
             if stage == "ResponseComplete" { "59" } else { "56" }
         )
     }
