@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// The suite about the audit itself. It cannot collide with a policy: a package named `kaudit` would need to have
-/// rules.
+/// The suite and class of the audit itself. Cases of a package with this name have the class `kaudit.RULE`, so they
+/// differ.
 const OWN: &str = "kaudit";
 /// Maximum length of a message; a file may have 30 MB.
 const MESSAGE_BYTES: usize = 4_096;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::{
     generator::Generator,
     normal::Captures,
-    sides::{TestRequest, Sides},
+    sides::{Sides, TestRequest},
 };
 
 /// Number of concurrent sequences, each in its own namespaces.
