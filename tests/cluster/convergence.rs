@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     support::{Running, policies, wait_for},
     truth::{EventOrder, Truth, policy_arguments, violation_events},
-    writer::{POLICY, Writer, seed, size},
+    writer::{POLICY, RandomWriter, seed, size},
 };
 
 const NAMESPACES: usize = 50;
@@ -55,7 +55,7 @@ async fn live_verdicts_converge_to_a_fresh_audit() {
     let namespaces: Vec<String> = (0..NAMESPACES).map(|n| format!("n{n}")).collect();
     let yaml = namespaces.iter().map(|name| format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n"));
     plane.apply(&yaml.collect::<Vec<_>>().join("---\n")).await.unwrap();
-    let mut writer = Writer::new(client.clone(), &namespaces, OBJECTS);
+    let mut writer = RandomWriter::new(client.clone(), &namespaces, OBJECTS);
     let custom = |kind| ("shop.example.com/v1", kind, json!({"spec": {}}));
     writer.kinds.extend([custom("Widget"), custom("Gadget")]);
     writer.create_all().await;

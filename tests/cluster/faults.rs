@@ -28,7 +28,7 @@ use crate::{
     reports::{NAMES, OPENREPORTS},
     support::{Running, establish, policies, wait_for},
     truth::{EventOrder, Truth, policy_arguments},
-    writer::{POLICY, Writer, Writing, seed},
+    writer::{POLICY, RandomWriter, Writing, seed},
 };
 
 /// Enough that no object exceeds its limit of Events.
@@ -45,7 +45,7 @@ struct Scene {
     /// Directory of kubeconfigs and other files.
     files: TempDir,
     truth: Truth,
-    writer: Writer,
+    writer: RandomWriter,
     random: fastrand::Rng,
 }
 
@@ -68,7 +68,7 @@ impl Scene {
             event_order: EventOrder::ByTurns,
             reports: false,
         };
-        let writer = Writer::new(client, &namespaces, OBJECTS);
+        let writer = RandomWriter::new(client, &namespaces, OBJECTS);
         writer.create_all().await;
         let (files, random) = (tempfile::tempdir().unwrap(), fastrand::Rng::with_seed(seed()));
         Self { namespaces, directory, files, truth, writer, random }

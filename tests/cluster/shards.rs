@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     support::{Ended, Running, denies_marked, establish_audits, policies, run, wait_for},
     truth::{EventOrder, Truth, check_events, open_violations, policy_arguments, violation_events},
-    writer::{POLICY, Writer, seed},
+    writer::{POLICY, RandomWriter, seed},
 };
 
 const NAMESPACES: usize = 12;
@@ -167,7 +167,7 @@ async fn changing_the_number_of_shards_during_writes_converges() {
         namespaces.push(plane.temp_namespace("reshard").await.unwrap());
     }
     let client = plane.admin().unwrap();
-    let writer = Writer::new(client.clone(), &namespaces, 300);
+    let writer = RandomWriter::new(client.clone(), &namespaces, 300);
     writer.create_all().await;
     let directory = policies(&[("labels.rego", POLICY)]);
     let mut scope = policy_arguments(directory.path());

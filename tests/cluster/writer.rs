@@ -57,7 +57,7 @@ pub(crate) fn kinds() -> Vec<(&'static str, &'static str, Value)> {
 
 /// Writes objects of all its kinds, spread over its namespaces.
 #[derive(Clone)]
-pub(crate) struct Writer {
+pub(crate) struct RandomWriter {
     pub(crate) client: Client,
     pub(crate) kinds: Vec<(&'static str, &'static str, Value)>,
     pub(crate) namespaces: Vec<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Writer {
     pub(crate) objects: usize,
 }
 
-impl Writer {
+impl RandomWriter {
     /// Creates a writer for `objects` objects of built-in kinds in `namespaces`.
     pub(crate) fn new(client: Client, namespaces: &[String], objects: usize) -> Self {
         Self { client, kinds: kinds(), namespaces: namespaces.to_vec(), objects }
