@@ -154,7 +154,7 @@ macro_rules! metrics {
         impl Default for Metrics {
             fn default() -> Self {
                 let mut registry = Registry::with_prefix("kaudit");
-                registry.register("build", "What was built", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+                registry.register("build", "Build information", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
                 $(let $name = metrics!(@register registry $name $help $($buckets)?);)*
                 let metrics = Self { registry, restart_reasons: Mutex::default(),
                     recent_namespaces: Mutex::default(), $($name,)* };
@@ -176,57 +176,57 @@ macro_rules! metrics {
 }
 
 metrics! {
-    start_time_seconds: Gauge, "When this process began, in Unix time";
-    gate_open: Gauge, "Whether the initial sync is over and evaluation has begun";
-    complete: Gauge, "Whether everything in scope is known and every policy ran";
-    objects: SeriesTable<KindLabels>, "Objects known of a kind";
-    kind_state: SeriesTable<KindStateLabels>, "1 for the state that a kind is in, else 0";
+    start_time_seconds: Gauge, "When this process started, in Unix time";
+    gate_open: Gauge, "Whether the initial sync is complete and evaluation has started";
+    complete: Gauge, "Whether every kind in scope is synced and every policy was evaluated without error";
+    objects: SeriesTable<KindLabels>, "Objects of a kind in the cache";
+    kind_state: SeriesTable<KindStateLabels>, "1 for the current state of a kind, else 0";
     watch_activity_timestamp_seconds: SeriesTable<KindLabels>,
-        "When the server last said anything about a synced kind, were it that nothing has changed";
-    last_change_timestamp_seconds: Gauge, "When an object was last seen to change, at first when this process began";
+        "When the API server last sent an event or bookmark for a synced kind";
+    last_change_timestamp_seconds: Gauge, "When an object last changed; initially the start time of this process";
     violations: SeriesTable<ViolationLabels>,
-        "Open violations by the namespace of their objects, without those that a violation of their owner covers";
-    violations_covered: Gauge, "Results of dependents that a result of their owner covers";
+        "Open violations by namespace of their objects, without those covered by an owner";
+    violations_covered: Gauge, "Results of dependents covered by a result of their owner";
     rule_objects: SeriesTable<RuleLabels>,
         "Objects that a rule applies to, by outcome; without objects whose results an owner covers";
     violations_appeared: Family<ReportedLabels, Counter>,
-        "Violations that were reported as new, after a change of their object or when many objects were evaluated";
+        "Violations reported as new, by lane: change (of their object) or snapshot (many objects evaluated)";
     violations_appeared_by_rule: Family<AppearedByRuleLabels, Counter>, "New violations by rule and by the namespace \
-        of their objects; series begin with the first violation and end when others need their namespace's place";
+        of their objects; a series starts with the first violation and ends when its namespace is displaced";
     violations_resolved: Family<ReportedLabels, Counter>,
-        "Violations that were reported as resolved, after a change of their object or when many objects were evaluated";
-    exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
+        "Violations reported as resolved, by lane: change (of their object) or snapshot (many objects evaluated)";
+    exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by state";
     exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>,
-        "When the next exception ends that excuses something";
+        "When the next exception in use expires";
     policies: Gauge, "Policies in force";
-    policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
-    bundles_stale: Gauge, "Bundles of policies that may not be the newest";
-    leader: Gauge, "Whether this replica records: it leads, or is the only one";
-    recording_start_time_seconds: Family<NoLabels, Gauge>, "When this replica began to record";
-    memory_bytes: Family<NoLabels, Gauge>, "Memory of the container, without what the kernel would drop first";
-    memory_limit_bytes: Family<NoLabels, Gauge>, "Memory that the container may have";
-    queue_length: Gauge, "Objects that wait to be evaluated";
-    events_pending: Gauge, "Events that wait to be written";
-    notifications_pending: Family<ReceiverLabels, Gauge>, "Notifications that wait to be sent to a receiver";
+    policies_refused: Gauge, "Policy files refused at the last load";
+    bundles_stale: Gauge, "Policy bundles that may be outdated";
+    leader: Gauge, "Whether this replica is the leader, which records";
+    recording_start_time_seconds: Family<NoLabels, Gauge>, "When this replica started recording";
+    memory_bytes: Family<NoLabels, Gauge>, "Memory used by the container, without reclaimable caches";
+    memory_limit_bytes: Family<NoLabels, Gauge>, "Memory limit of the container";
+    queue_length: Gauge, "Objects waiting for evaluation";
+    events_pending: Gauge, "Events waiting to be written";
+    notifications_pending: Family<ReceiverLabels, Gauge>, "Notifications waiting to be sent to a receiver";
     evaluations: Counter, "Objects evaluated";
     evaluation: Histogram, "Time to evaluate one object", EVALUATION_BUCKETS;
-    policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
+    policy_errors: Family<PolicyLabels, Counter>, "Failed evaluations of a policy";
     shared_verdicts: Family<SharedLabels, Counter>,
-        "Objects that look like one that was evaluated before, or like none";
-    shared_verdict_differences: Counter, "Objects whose results differ from those of one that looks the same";
+        "Evaluations by whether a cached result of an equal object was used";
+    shared_verdict_differences: Counter, "Objects whose results differ from the cached result of an equal object";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
-    recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
+    recorder_writes: Family<RecorderLabels, Counter>, "Writes to the cluster";
     recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>,
         "When a recorder last wrote into the cluster, at first when it began";
-    recorder_drops: Family<DropLabels, Counter>, "What was not written, by reason";
-    recorder_retries: Family<RecorderLabels, Counter>, "Writes into the cluster that failed and are tried again";
-    events_superseded: Counter, "Events not written because the violation was over before";
-    watch_restarts: Family<RestartLabels, Counter>, "Watches that had to start again, by reason";
-    policy_reloads: Family<ReloadLabels, Counter>, "Times that the policies were loaded again";
-    changes_skipped: Counter, "Changes of objects that no policy can see, and that were not evaluated again";
-    inventory_update: Histogram, "Time to bring what policies look up in other objects up to date", EVALUATION_BUCKETS;
-    unreadable_objects: Family<KindLabels, Counter>, "Objects of a kind that could not be understood";
+    recorder_drops: Family<DropLabels, Counter>, "Dropped records, by reason";
+    recorder_retries: Family<RecorderLabels, Counter>, "Failed writes to the cluster that are retried";
+    events_superseded: Counter, "Events not written because the violation was resolved first";
+    watch_restarts: Family<RestartLabels, Counter>, "Watch restarts, by reason";
+    policy_reloads: Family<ReloadLabels, Counter>, "Policy reloads, by result";
+    changes_skipped: Counter, "Object changes that were not evaluated because no policy reads the changed fields";
+    inventory_update: Histogram, "Time to update the lookup inventory", EVALUATION_BUCKETS;
+    unreadable_objects: Family<KindLabels, Counter>, "Objects of a kind that could not be parsed";
 }
 
 impl Metrics {

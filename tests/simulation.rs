@@ -25,7 +25,7 @@ const REPEATED: u64 = 5;
 
 fn main() -> ExitCode {
     let first: u64 = std::env::var("KAUDIT_TEST_SEED")
-        .map_or(1, |seed| seed.parse().unwrap_or_else(|_| panic!("KAUDIT_TEST_SEED is no number: {seed}")));
+        .map_or(1, |seed| seed.parse().unwrap_or_else(|_| panic!("KAUDIT_TEST_SEED is not a number: {seed}")));
     println!("simulation: {} seeds that failed once, and up to {OTHERS} from {first}", FAILED_ONCE.len());
     let begun = Instant::now();
     let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(OTHERS));

@@ -20,7 +20,7 @@ pub struct Progress {
     pub scopes: usize,
     /// The first few of those that the gate still waits for.
     pub waiting_for: Vec<String>,
-    /// Objects that wait to be evaluated.
+    /// Objects waiting for evaluation.
     pub queue: usize,
 }
 

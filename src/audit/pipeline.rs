@@ -58,7 +58,7 @@ pub struct Inputs {
 
 /// How often the overview is drawn up, if anything changed.
 pub(super) const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
-/// Objects that wait to be evaluated before the source is made to wait; see [`InitialObjects::Stream`].
+/// Objects waiting for evaluation before the source is made to wait; see [`InitialObjects::Stream`].
 const STREAMED: usize = 256;
 /// Changes that are taken in one go.
 const CHANGES: usize = 256;

@@ -242,7 +242,7 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
-    /// Results of dependents that a result of their owner covers.
+    /// Results of dependents covered by a result of their owner.
     #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
     pub covered: usize,
 }

@@ -51,7 +51,7 @@ pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
                 add(files, path, content)?;
             }
             EntryType::Symlink | EntryType::Link => {
-                return Err(format!("{} is a link, which a bundle may not have", path.join("/")));
+                return Err(format!("{} is a link, which is not allowed in a bundle", path.join("/")));
             }
             _ => return Err(format!("{} is neither a file nor a directory", path.join("/"))),
         }
@@ -86,11 +86,11 @@ pub(super) fn path_of(name: &str) -> Result<Vec<String>, String> {
         return Err(format!("has a name of more than {NAME_BYTES} bytes: {}", shown()));
     }
     if name.chars().any(|c| c.is_control() || c == '\\') {
-        return Err(format!("has a name with characters that none should have: {}", shown()));
+        return Err(format!("has a name with invalid characters: {}", shown()));
     }
     let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     if parts.contains(&"..") {
-        return Err(format!("has a name that leads out of it: {}", shown()));
+        return Err(format!("has a name that leads out of the archive: {}", shown()));
     }
     if parts.len() > DEEPEST {
         return Err(format!("has a name that is nested too deep: {}", shown()));
@@ -106,7 +106,7 @@ fn path<R: Read>(entry: &Entry<'_, R>) -> Result<Vec<String>, String> {
 fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => format!("unpacks to more than {} MiB", UNPACKED_BYTES >> 20),
-        io::ErrorKind::UnexpectedEof => "is cut off".to_owned(),
+        io::ErrorKind::UnexpectedEof => "is truncated".to_owned(),
         _ => format!("is not a gzip-compressed tar archive: {error}"),
     }
 }

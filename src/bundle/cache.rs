@@ -114,16 +114,20 @@ impl BundleCache {
             let is_whole = parts + usize::from(has_manifest) == contents.len();
             anyhow::ensure!(
                 source == self.source && is_whole,
-                "it is of something else, or of another version of kaudit"
+                "it belongs to another bundle, or to another version of kaudit"
             );
             let mut package = if has_manifest {
                 let manifest = contents.remove(0);
                 assembled(manifest, contents, signatures)?
             } else {
-                anyhow::ensure!(contents.len() == 1, "it is of something else, or of another version of kaudit");
+                anyhow::ensure!(contents.len() == 1, "it belongs to another bundle, or to another version of kaudit");
                 packed(contents.remove(0), etag.clone())
             };
-            anyhow::ensure!(digest == package.digest, "it is not what its digest says: it is {}", package.digest);
+            anyhow::ensure!(
+                digest == package.digest,
+                "it does not match its digest: the content has {}",
+                package.digest
+            );
             package.etag = etag;
             Ok(package)
         };
@@ -186,7 +190,7 @@ mod tests {
             changed[at..at + 4].copy_from_slice(b"4234");
             fs::write(&cache.path, &changed).unwrap();
             let why = format!("{:#}", cache.read().unwrap_err());
-            assert!(why.contains("digest says"), "{why}");
+            assert!(why.contains("does not match its digest"), "{why}");
         }
     }
 }

@@ -82,14 +82,14 @@ fn verify(
                     Err(why) => reasons.push(why),
                 }
             }
-            let requirement = "--certificate-identity asks for a keyless signature";
+            let requirement = "--certificate-identity requires a keyless signature";
             let Some(reason) = reasons.first() else { return Err(format!("is not signed, and {requirement}")) };
             let more = match reasons.len() - 1 {
                 0 => String::new(),
-                1 => ", and 1 more likewise".to_owned(),
-                more => format!(", and {more} more likewise"),
+                1 => ", and 1 other is not valid either".to_owned(),
+                more => format!(", and {more} others are not valid either"),
             };
-            Err(format!("is not signed by the identity that is given, and {requirement}: a signature {reason}{more}"))
+            Err(format!("is not signed by the given identity, and {requirement}: a signature {reason}{more}"))
         }
         // OPA's signature does not name a repository.
         Some(Verification::Key { key, scope }) if signature::is_signed(files) && artifact.repository.is_none() => {
@@ -104,10 +104,10 @@ fn verify(
                 Some(repository) => format!("is signed by other keys, or for another repository than {repository}"),
                 None => "is signed by other keys".to_owned(),
             };
-            Err(format!("{other}, and --verification-key asks for a signature"))
+            Err(format!("{other}, and --verification-key requires a signature"))
         }
         None if signature::is_signed(files) => {
-            Err("is signed, and no key is given to verify it: give --verification-key".to_owned())
+            Err("is signed, but there is no key to verify it: pass --verification-key".to_owned())
         }
         None => Ok(false),
     }
@@ -244,7 +244,7 @@ mod tests {
             (vec![(MANIFEST, r#"{"roots": ["b"]}"#), module], "the package a is below none of the roots"),
             (vec![(MANIFEST, "{"), module], MANIFEST),
             (vec![module, module], "own.rego twice"),
-            (vec![(".signatures.json", "{}"), module], "is signed, and no key is given"),
+            (vec![(".signatures.json", "{}"), module], "is signed, but there is no key"),
         ] {
             let why = bundle(&files).unwrap_err();
             assert!(why.contains(want), "{files:?}: {why}");

@@ -81,8 +81,8 @@ impl ArtifactSignature {
     /// Says why it is not.
     pub(super) fn is_by(&self, artifact: SignedArtifact<'_>, identity: &KeylessIdentity) -> Result<(), String> {
         let other = || match artifact.repository {
-            Some(repository) => format!("is of something else, or does not name the repository {repository}"),
-            None => "is of something else".to_owned(),
+            Some(repository) => format!("is for another artifact, or does not name the repository {repository}"),
+            None => "is for another artifact".to_owned(),
         };
         let Some(signature) = &self.signature else {
             let (_, hash) = artifact.digest.split_once("sha256:").ok_or_else(other)?;
@@ -92,7 +92,7 @@ impl ArtifactSignature {
         is_payload(&self.payload, artifact).ok_or_else(other)?;
         let bundle = self
             .converted(signature)
-            .ok_or("has annotations that cannot be read, or no certificate or promise of a log among them")?;
+            .ok_or("has invalid annotations, or lacks a certificate or the promise of a transparency log")?;
         identity.verify_message(&bundle.to_string(), self.payload.as_bytes())
     }
 

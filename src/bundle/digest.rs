@@ -24,7 +24,7 @@ pub(super) fn check(digest: &str, content: &[u8]) -> Result<(), String> {
         Some(("sha512", _)) => format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(content))),
         _ => digest_of(content),
     };
-    if actual == digest { Ok(()) } else { Err(format!("is not what its digest says: it is {actual}")) }
+    if actual == digest { Ok(()) } else { Err(format!("does not match its digest: the content has {actual}")) }
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn digests_are_compared() {
         assert!(is_digest(&digest_of(b"")) && check(&digest_of(b"a"), b"a").is_ok());
-        assert!(check(&digest_of(b"a"), b"b").unwrap_err().contains("is not what its digest says"));
+        assert!(check(&digest_of(b"a"), b"b").unwrap_err().contains("does not match its digest"));
         for odd in ["sha256:", "sha256:../../x", "md5:00", "", &digest_of(b"").to_uppercase()] {
             assert!(!is_digest(odd), "{odd}");
         }

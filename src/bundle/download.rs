@@ -84,7 +84,7 @@ impl Download {
         let is_artifact = matches!(reference, BundleReference::Oci(_));
         if matches!(verification, Some(Verification::Keyless(_))) && !is_artifact {
             bail!(
-                "--certificate-identity asks for a keyless signature, which only an artifact in a registry has; \
+                "--certificate-identity requires a keyless signature, which only an artifact in a registry has; \
                  publish it there, give its oci:// reference, or verify OPA's signature of it by --verification-key"
             );
         }
@@ -156,10 +156,10 @@ pub(super) fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
 fn address(text: &str, signed: bool) -> anyhow::Result<Url> {
     let Ok(url) = Url::parse(text) else { bail!("it is not a URL") };
     if !url.username().is_empty() || url.password().is_some() {
-        bail!("it has credentials in it; kaudit takes those that docker login writes, from $DOCKER_CONFIG/config.json");
+        bail!("it contains credentials; use docker login instead, kaudit reads them from $DOCKER_CONFIG/config.json");
     }
     if url.scheme() == "http" && !is_loopback(&url) && !signed {
-        bail!("without TLS anybody on the way could replace it; use https, or a signed bundle and --verification-key");
+        bail!("without TLS it could be replaced in transit; use https, or a signed bundle and --verification-key");
     }
     Ok(url)
 }
@@ -172,9 +172,9 @@ fn file_state(path: &PathBuf) -> Result<FileState, FetchError> {
     };
     match state() {
         Ok((real, length, time, true)) => Ok((real, length, time)),
-        Ok(_) => Err(FetchError::Unavailable(
-            "is not a file; the name of a directory of policies has to end with /".to_owned(),
-        )),
+        Ok(_) => {
+            Err(FetchError::Unavailable("is not a file; the path of a policy directory must end with /".to_owned()))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(FetchError::Unavailable("no such file".to_owned()))
         }
@@ -188,7 +188,7 @@ fn read_file(path: &PathBuf) -> Result<Vec<u8>, FetchError> {
     fs::File::open(path).map_err(unreadable)?.take(PACKAGE_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
     if content.len() as u64 > PACKAGE_BYTES {
         let limit = PACKAGE_BYTES >> 20;
-        return Err(FetchError::Unacceptable(format!("has more than the {limit} MiB that a bundle may have")));
+        return Err(FetchError::Unacceptable(format!("exceeds the limit of {limit} MiB for a bundle")));
     }
     Ok(content)
 }
@@ -262,11 +262,11 @@ pub(super) fn assembled(
     contents: Vec<Vec<u8>>,
     signatures: Vec<ArtifactSignature>,
 ) -> Result<Package, FetchError> {
-    let unusable = |why: String| FetchError::Unacceptable(format!("its manifest does not go with its layers: {why}"));
+    let unusable = |why: String| FetchError::Unacceptable(format!("its manifest does not match its layers: {why}"));
     let manifest: ArtifactManifest = serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
     let layers = layers(&manifest)?;
     if layers.len() != contents.len() {
-        return Err(unusable(format!("{} of {} are there", contents.len(), layers.len())));
+        return Err(unusable(format!("{} of {} layers are present", contents.len(), layers.len())));
     }
     let mut parts = Vec::new();
     for (layer, content) in layers.into_iter().zip(contents) {

@@ -62,7 +62,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     let http = Http::new(settings.timeout, settings.ca.as_ref()).map_err(failed)?;
     let download = Download::new(reference, http, settings.verification.as_deref()).map_err(failed)?;
     if settings.repository.is_some() && !download.is_artifact() {
-        let why = "--verification-repository asks for a signature that names a repository, which only an artifact in a \
+        let why = "--verification-repository requires a signature that names a repository, which only an artifact in a \
                    registry has; publish it there, or leave the option out";
         return Err(failed(anyhow::anyhow!(why)));
     }
@@ -86,7 +86,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
         Ok(Some(bundle)) => match follower.better_in_cache.take() {
             None => bundle,
             Some((cached, why)) => {
-                error!(bundle = %reference, digest = cached.edition.digest, "Judging by the bundle in the cache: {why}");
+                error!(bundle = %reference, digest = cached.edition.digest, "Using the bundle in the cache: {why}");
                 follower.refused = Some(why.clone());
                 stale(&cached, &why)
             }
@@ -95,7 +95,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
         Err(why) => {
             let Some(bundle) = follower.cached().await else { return Err(failed(why.into())) };
             let digest = &bundle.edition.digest;
-            error!(bundle = %reference, digest, "Judging by the bundle in the cache: {why}");
+            error!(bundle = %reference, digest, "Using the bundle in the cache: {why}");
             stale(&bundle, &why)
         }
     };
@@ -158,13 +158,13 @@ impl BundleFollower {
                 }
                 Ok(None) if known.is_empty() => {}
                 Ok(None) => {
-                    info!(bundle = %self.source, digest, "The bundle is the newest again");
+                    info!(bundle = %self.source, digest, "The bundle is up to date again");
                     let edition = Edition { stale: String::new(), ..current.edition.clone() };
                     sender.send_replace(Arc::new(Bundle { edition, problem: None, ..Bundle::clone(&current) }));
                 }
                 Err(why) if *known == why.to_string() => {}
                 Err(why) => {
-                    error!(bundle = %self.source, digest, "The bundle is not updated and stays in force as it was: {why}");
+                    error!(bundle = %self.source, digest, "The bundle could not be updated; the current version stays in force: {why}");
                     sender.send_replace(Arc::new(stale(&current, &why)));
                 }
             }
@@ -211,13 +211,13 @@ impl BundleFollower {
             && refusal(&cached).await.is_none()
         {
             let why = FetchError::Unacceptable(format!("the policies of {} are refused: {why}", bundle.edition.digest));
-            warn!(bundle = %self.source, "The bundle is not kept for a restart: {why}");
+            warn!(bundle = %self.source, "The bundle is not cached for a restart: {why}");
             self.better_in_cache = Some((cached, why));
             return;
         }
         let written = spawn_blocking(move || cache.write(&package)).await;
         if let Ok(Err(error)) = written {
-            warn!(bundle = %self.source, "The bundle is not kept for a restart: {error:#}");
+            warn!(bundle = %self.source, "The bundle could not be cached for a restart: {error:#}");
         }
     }
 
@@ -241,10 +241,9 @@ impl BundleFollower {
         let source = &bundle.edition.source;
         match (created, self.newest) {
             (Some(created), Some(newest)) if created < newest => {
-                let message =
-                    format!("was created at {created}, which is before the one in force until now ({newest})");
+                let message = format!("was created at {created}, earlier than the one in force before ({newest})");
                 warn!(bundle = %source, digest = bundle.edition.digest, "The bundle is older: it {message}");
-                let help = "if this is a rollback on purpose, name the bundle by its digest";
+                let help = "if this rollback is intended, reference the bundle by its digest";
                 bundle.problem = Some(Problem::warning(source, message).help(help));
             }
             (created, newest) => self.newest = created.max(newest),

@@ -74,7 +74,7 @@ impl BundleResponse {
         let help = match self.status {
             StatusCode::UNAUTHORIZED if plain => "; kaudit sends no credentials without TLS: use https",
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "; kaudit takes the credentials that docker login writes, from $DOCKER_CONFIG/config.json"
+                "; log in with docker login, kaudit reads the credentials from $DOCKER_CONFIG/config.json"
             }
             _ => "",
         };
@@ -93,7 +93,8 @@ impl Http {
     /// When the file cannot be used.
     pub(super) fn new(timeout: Duration, ca: Option<&PathBuf>) -> anyhow::Result<Self> {
         let client = http_client::builder(timeout, ca)?.connect_timeout(CONNECT_TIMEOUT.min(timeout));
-        let client = client.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))?;
+        let client =
+            client.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))?;
         Ok(Self(client))
     }
 
@@ -130,7 +131,7 @@ impl Http {
         while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&request.url, error))? {
             if (body.len() + chunk.len()) as u64 > request.limit {
                 let limit = request.limit;
-                return Err(FetchError::Unacceptable(format!("has more than the {limit} bytes that it may have")));
+                return Err(FetchError::Unacceptable(format!("exceeds the limit of {limit} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -153,8 +154,8 @@ impl Http {
 /// # Errors
 /// When the server cannot be reached, refuses, or sends more.
 pub(crate) async fn download(url: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let url: Url = url.parse().context("is no URL")?;
-    anyhow::ensure!(url.scheme() == "https" || is_loopback(&url), "only https is read");
+    let url: Url = url.parse().context("is not a URL")?;
+    anyhow::ensure!(url.scheme() == "https" || is_loopback(&url), "only https URLs are supported");
     let answer = Http::new(DOWNLOAD_TIMEOUT, None)?.send(Request::get(url, limit)).await?;
     if !answer.status.is_success() {
         return Err(answer.refusal("it cannot be downloaded").into());
@@ -165,7 +166,7 @@ pub(crate) async fn download(url: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
 fn unreachable(url: &Url, error: reqwest::Error) -> FetchError {
     let host = authority(url);
     FetchError::Unavailable(if error.is_timeout() {
-        format!("{host} did not answer in time")
+        format!("{host} did not respond in time")
     } else {
         // The URL may be pre-signed, and thus a secret.
         format!("{host} cannot be reached: {}", reasons(&error.without_url()))

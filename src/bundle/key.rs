@@ -97,10 +97,10 @@ impl VerificationKey {
             (KeyMaterial::Ed25519(key), "EdDSA") => by(&signature::ED25519, key),
             _ => {
                 let algorithm = crate::model::text::shortened(algorithm, 20);
-                return Err(format!("is signed by {algorithm:?}, and the key that is given is {}", self.kind()));
+                return Err(format!("is signed with {algorithm:?}, but the given key is {}", self.kind()));
             }
         };
-        if verified { Ok(()) } else { Err("is not signed by the key that is given".to_owned()) }
+        if verified { Ok(()) } else { Err("is not signed by the given key".to_owned()) }
     }
 
     /// Whether a cosign signature was made with this key.
@@ -189,7 +189,9 @@ mod tests {
         let secret = VerificationKey::parse(b"shared").unwrap();
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"shared"), b"text");
         assert!(secret.verify_jwt("HS256", b"text", tag.as_ref()).is_ok());
-        assert!(secret.verify_jwt("HS256", b"texts", tag.as_ref()).unwrap_err().contains("not signed by the key"));
+        assert!(
+            secret.verify_jwt("HS256", b"texts", tag.as_ref()).unwrap_err().contains("not signed by the given key")
+        );
         for algorithm in ["none", "RS256", "hs256", ""] {
             assert!(secret.verify_jwt(algorithm, b"text", tag.as_ref()).unwrap_err().contains("a shared secret"));
         }

@@ -102,19 +102,19 @@ impl KeylessIdentity {
         let policy = VerificationPolicy::any_identity();
         let verified = self.verifier.verify(artifact, bundle, &policy).map_err(reason)?;
         if !verified.certificate_verified() || !verified.sct_verified() || !verified.tlog_verified() {
-            return Err("is not verified as a whole".to_owned());
+            return Err("could not be verified completely".to_owned());
         }
         let subject = verified.identity().map(SubjectAltName::as_str).filter(|subject| !subject.is_empty());
         let issuer = verified.issuer().filter(|issuer| !issuer.is_empty());
         // A pattern may match the empty string, which is not an identity.
         let (Some(subject), Some(issuer)) = (subject, issuer) else {
-            return Err("has a certificate that names no identity, or no issuer of it".to_owned());
+            return Err("has a certificate without an identity or without its issuer".to_owned());
         };
         if self.subject.accepts(subject) && self.issuer.accepts(issuer) {
             return Ok(());
         }
         let (subject, issuer) = (shortened(subject, REASON_BYTES), shortened(issuer, REASON_BYTES));
-        Err(format!("is by {subject:?}, says {issuer:?}"))
+        Err(format!("is by {subject:?}, according to {issuer:?}"))
     }
 }
 

@@ -47,7 +47,7 @@ impl Manifest {
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let limit = Limits::default().file_bytes;
         if text.len() as u64 > limit {
-            return Err(format!("{MANIFEST} has {} bytes, more than the {limit} that it may have", text.len()));
+            return Err(format!("{MANIFEST} has {} bytes, more than the limit of {limit}", text.len()));
         }
         let mut manifest: Self = serde_json::from_slice(text).map_err(|error| format!("{MANIFEST}: {error}"))?;
         // Without roots, the bundle owns everything.
@@ -131,7 +131,9 @@ impl Manifest {
             None => Ok(None),
             Some(0) => Ok(Some(Version::V0)),
             Some(1) => Ok(Some(Version::V1)),
-            Some(other) => Err(format!("{MANIFEST}: there is no version {other} of Rego, as {path} is said to be in")),
+            Some(other) => {
+                Err(format!("{MANIFEST}: there is no version {other} of Rego, which is declared for {path}"))
+            }
         }
     }
 

@@ -33,7 +33,7 @@ impl ArtifactName {
         let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
         if !registry.chars().all(host) {
             return Err(
-                "its registry is not a host; credentials are taken from where docker login writes them".to_owned()
+                "its registry is not a host; leave credentials out of the reference and use docker login".to_owned()
             );
         }
         let (repository, tag) = rest.split_once(':').map_or((rest, LATEST), |(repository, tag)| (repository, tag));
@@ -44,7 +44,7 @@ impl ArtifactName {
                 && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-'))
         };
         if !repository.split('/').all(part) {
-            return Err(format!("{repository:?} is not a repository: names are of a-z, 0-9, and . _ - between them"));
+            return Err(format!("{repository:?} is not a repository: use a-z and 0-9, with . _ - between them"));
         }
         let in_tag = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !tag.chars().all(in_tag) {

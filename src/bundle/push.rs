@@ -47,7 +47,7 @@ pub struct Pushed {
 pub async fn push(reference: &str, paths: &[PathBuf], settings: &BundleSettings) -> anyhow::Result<Pushed> {
     let name = reference.strip_prefix(OCI).unwrap_or(reference);
     let name = ArtifactName::parse(name).map_err(|why| anyhow::anyhow!("{reference}: {why}"))?;
-    anyhow::ensure!(name.digest.is_none(), "{reference}: a digest follows from what is pushed; name a tag");
+    anyhow::ensure!(name.digest.is_none(), "{reference}: the digest results from the content; give a tag");
     let files = read(paths)?;
     let http = Http::new(settings.timeout, settings.ca.as_ref())?;
     let mut registry = Registry::new(http, name.clone(), "pull,push");
@@ -63,10 +63,10 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, File>> {
         let name = file.relative();
         path_of(&name).map_err(|why| anyhow::anyhow!("the policies: {why}"))?;
         if named.insert(name.clone(), file).is_some() {
-            anyhow::bail!("two paths have {name}: push a directory that holds both");
+            anyhow::bail!("two paths contain {name}: push a directory that contains both");
         }
     }
-    anyhow::ensure!(!named.is_empty(), "there are neither policies (.rego) nor data below what is to be pushed");
+    anyhow::ensure!(!named.is_empty(), "the paths contain neither policies (.rego) nor data");
     Ok(named)
 }
 

@@ -127,12 +127,14 @@ impl Registry {
         let shown = crate::model::text::shortened(&blob.digest, 80);
         if blob.size > limit {
             return Err(FetchError::Unacceptable(format!(
-                "the layer {shown} has {} bytes, more than the {limit} that it may have",
+                "the layer {shown} has {} bytes, more than the limit of {limit}",
                 blob.size
             )));
         }
         if !is_digest(&blob.digest) {
-            return Err(FetchError::Unacceptable(format!("the layer {shown} has a digest of an unknown kind")));
+            return Err(FetchError::Unacceptable(format!(
+                "the layer {shown} has a digest of an unsupported algorithm"
+            )));
         }
         // An error response may be longer than the blob.
         let answer = self.request(Method::GET, &format!("blobs/{}", blob.digest), blob.size.max(ANSWER_BYTES)).await?;
@@ -161,7 +163,7 @@ impl Registry {
         let begun = self.request(Method::POST, "blobs/uploads/", ANSWER_BYTES).await?;
         let upload = begun.header(LOCATION.as_str()).and_then(|to| begun.url.join(to).ok());
         let (StatusCode::ACCEPTED, Some(mut upload)) = (begun.status, upload) else {
-            return Err(begun.refusal("an upload cannot be begun"));
+            return Err(begun.refusal("an upload cannot be started"));
         };
         if begun.url.origin() != upload.origin() && upload.scheme() != "https" {
             return Err(begun.refusal("an upload would go to another server without TLS"));
@@ -240,14 +242,14 @@ impl Registry {
             #[serde(default)]
             access_token: String,
         }
-        let unusable = |why: &str| FetchError::Unavailable(format!("the registry asks for a token, {why}"));
+        let unusable = |why: &str| FetchError::Unavailable(format!("the registry requires a token, {why}"));
         let realm = parameter(challenge, "realm").and_then(|realm| Url::parse(&realm).ok());
-        let mut realm = realm.ok_or_else(|| unusable("and does not say where"))?;
+        let mut realm = realm.ok_or_else(|| unusable("but does not name the token server"))?;
         if realm.scheme() != "https" && !is_loopback(&realm) {
-            return Err(unusable("from a server without TLS"));
+            return Err(unusable("but its token server has no TLS"));
         }
         if is_loopback(&realm) && !self.base.as_ref().is_some_and(is_loopback) {
-            return Err(unusable("from this machine, where it is not"));
+            return Err(unusable("but names a token server on this machine, although the registry is elsewhere"));
         }
         let scope = format!("repository:{}:{}", self.name.repository, self.actions);
         let mut query = vec![("scope", scope)];
@@ -268,11 +270,12 @@ impl Registry {
         }
         let answer = self.http.send(request).await?;
         if !answer.status.is_success() {
-            return Err(answer.refusal("no token can be had"));
+            return Err(answer.refusal("the registry issued no token"));
         }
-        let token: TokenResponse = serde_json::from_slice(&answer.body).map_err(|_| unusable("and sends none"))?;
+        let token: TokenResponse =
+            serde_json::from_slice(&answer.body).map_err(|_| unusable("but its token server returned none"))?;
         let token = if token.token.is_empty() { token.access_token } else { token.token };
-        if token.is_empty() { Err(unusable("and sends none")) } else { Ok(token) }
+        if token.is_empty() { Err(unusable("but its token server returned none")) } else { Ok(token) }
     }
 
     /// Returns the URL of a path in the repository. A registry on this machine may have no TLS.

@@ -50,7 +50,7 @@ fn hash(algorithm: HashAlgorithm) -> Result<&'static digest::Algorithm> {
         HashAlgorithm::Sha2256 => &digest::SHA256,
         HashAlgorithm::Sha2384 => &digest::SHA384,
         HashAlgorithm::Sha2512 => &digest::SHA512,
-        _ => return Err(Error::UnsupportedAlgorithm(format!("digests by {algorithm} are not known"))),
+        _ => return Err(Error::UnsupportedAlgorithm(format!("digests by {algorithm} are not supported"))),
     })
 }
 
@@ -67,7 +67,7 @@ fn algorithm(scheme: SigningScheme) -> Result<&'static dyn VerificationAlgorithm
         SigningScheme::RsaPkcs1Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
         SigningScheme::RsaPkcs1Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
         SigningScheme::RsaPkcs1Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-        _ => return Err(Error::UnsupportedAlgorithm(format!("signatures by {} are not known", scheme.name()))),
+        _ => return Err(Error::UnsupportedAlgorithm(format!("signatures by {} are not supported", scheme.name()))),
     })
 }
 
@@ -78,7 +78,7 @@ impl CryptoProvider for RingProvider {
 
     fn verify_raw(&self, scheme: SigningScheme, key: &[u8], data: &[u8], signed: &[u8]) -> Result<()> {
         let verified = UnparsedPublicKey::new(algorithm(scheme)?, key).verify(data, signed);
-        verified.map_err(|_| Error::Verification(format!("the {} signature is not of this", scheme.name())))
+        verified.map_err(|_| Error::Verification(format!("the {} signature does not match", scheme.name())))
     }
 
     fn verify_prehashed(&self, scheme: SigningScheme, key: &[u8], hashed: &[u8], signed: &[u8]) -> Result<()> {

@@ -69,14 +69,14 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
     let Signatures { signatures, plugin } =
         serde_json::from_slice(text).map_err(|error| format!("{SIGNATURES}: {error}"))?;
     if !plugin.is_empty() && plugin != "_default" {
-        return Err(format!("{SIGNATURES}: is to be verified by a plugin of OPA, {plugin:?}"));
+        return Err(format!("{SIGNATURES}: requires verification by the OPA plugin {plugin:?}"));
     }
     let [token] = &signatures[..] else {
-        return Err(format!("{SIGNATURES}: has {} signatures, and not exactly one", signatures.len()));
+        return Err(format!("{SIGNATURES}: has {} signatures, but must have exactly one", signatures.len()));
     };
     let payload = payload(token, key)?;
     if payload.scope != scope {
-        return Err(format!("is signed for the scope {:?}, and not for {scope:?}", payload.scope));
+        return Err(format!("is signed for the scope {:?}, not for {scope:?}", payload.scope));
     }
     let limit = Limits::default().file_bytes;
     let mut signed: BTreeMap<&str, &SignedFile> =
@@ -87,15 +87,15 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
         let structured = path.last().is_some_and(|last| STRUCTURED.contains(&last.as_str()));
         // Parsing it may take long before its author is verified; larger files would not be read afterwards.
         if structured && content.len() as u64 > limit {
-            return Err(format!("{name} has {} bytes, more than the {limit} that it may have", content.len()));
+            return Err(format!("{name} has {} bytes, more than the limit of {limit}", content.len()));
         }
         let digest = digest(&file.algorithm, content, structured).map_err(|why| format!("{name}: {why}"))?;
         if HEXLOWER_PERMISSIVE.decode(file.hash.as_bytes()).ok().as_deref() != Some(&digest[..]) {
-            return Err(format!("{name} is not what was signed"));
+            return Err(format!("{name} does not match the signature"));
         }
     }
     match signed.first_key_value() {
-        Some((name, _)) => Err(format!("{name} was signed, and is missing")),
+        Some((name, _)) => Err(format!("{name} was signed but is missing")),
         None => Ok(()),
     }
 }
@@ -108,7 +108,8 @@ fn payload(token: &str, key: &VerificationKey) -> Result<Payload, String> {
     let decode = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| broken());
     let Header { alg } = serde_json::from_slice(&decode(header)?).map_err(|_| broken())?;
     key.verify_jwt(&alg, signed.as_bytes(), &decode(signature)?)?;
-    serde_json::from_slice(&decode(payload)?).map_err(|error| format!("{SIGNATURES}: the signature says: {error}"))
+    serde_json::from_slice(&decode(payload)?)
+        .map_err(|error| format!("{SIGNATURES}: the payload of the signature is invalid: {error}"))
 }
 
 fn digest(algorithm: &str, content: &[u8], structured: bool) -> Result<Vec<u8>, String> {
@@ -121,7 +122,7 @@ fn digest(algorithm: &str, content: &[u8], structured: bool) -> Result<Vec<u8>, 
         "SHA-512" => Sha512::digest(content).to_vec(),
         "SHA-512-224" => Sha512_224::digest(content).to_vec(),
         "SHA-512-256" => Sha512_256::digest(content).to_vec(),
-        other => return Err(format!("is signed by a digest that is not known: {other:?}")),
+        other => return Err(format!("uses an unsupported digest algorithm: {other:?}")),
     })
 }
 
@@ -226,7 +227,7 @@ mod tests {
             let hash = crate::model::digest::Digest::of(hashed);
             let payload = format!(r#"{{"files": [{{"name": "{name}", "hash": "{hash}", "algorithm": "SHA-256"}}]}}"#);
             let outcome = verified(&signed(&payload), &[(name, &long)]);
-            assert_eq!(outcome.is_err_and(|why| why.contains("more than the 1048576")), is_refused, "{name}");
+            assert_eq!(outcome.is_err_and(|why| why.contains("more than the limit of 1048576")), is_refused, "{name}");
             assert_eq!(verified(&signed(&payload), &[(name, hashed)]), Ok(()), "{name}");
         }
     }
@@ -239,9 +240,9 @@ mod tests {
         let good = signed(&format!(r#"{{"files": [{}]}}"#, file("a.rego")));
         assert_eq!(verified(&good, &[("a.rego", module)]), Ok(()));
         for (files, want) in [
-            (&[("a.rego", "package b")][..], "a.rego is not what was signed"),
+            (&[("a.rego", "package b")][..], "a.rego does not match the signature"),
             (&[("a.rego", module), ("b.rego", module)], "b.rego is not in the signature"),
-            (&[], "a.rego was signed, and is missing"),
+            (&[], "a.rego was signed but is missing"),
         ] {
             assert_eq!(verified(&good, files).unwrap_err(), want);
         }
@@ -252,7 +253,7 @@ mod tests {
             (r#"{"signatures": ["a.b.c"], "plugin": "own"}"#.to_owned(), "plugin"),
             ("[]".to_owned(), SIGNATURES),
             (signed(r#"{"scope": "write", "files": []}"#), "the scope \"write\""),
-            (signed(r#"{"files": [{"name": "a.rego", "hash": "", "algorithm": "MD5"}]}"#), "not known"),
+            (signed(r#"{"files": [{"name": "a.rego", "hash": "", "algorithm": "MD5"}]}"#), "unsupported"),
         ] {
             let why = verified(&signatures, &[("a.rego", module)]).unwrap_err();
             assert!(why.contains(want), "{signatures}: {why}");

@@ -18,11 +18,11 @@ use crate::bundle::settings::{BundleSettings, KeylessIdentity, NameMatcher, Veri
         .requires("signer"),
 )]
 pub struct BundleArgs {
-    /// Refuse bundles that are not signed by this key: a file with a public key in PEM, or with the secret that OPA signs by
+    /// Refuse bundles that are not signed by this key: a file with a public key in PEM, or with the secret that OPA signs with
     #[arg(long, env = "KAUDIT_VERIFICATION_KEY", value_name = "FILE")]
     pub verification_key: Option<PathBuf>,
 
-    /// What OPA's signatures of bundles have to be for
+    /// The scope that OPA's bundle signatures must have
     #[arg(
         long,
         env = "KAUDIT_VERIFICATION_SCOPE",
@@ -59,7 +59,7 @@ pub struct BundleArgs {
     )]
     pub certificate_identity_regexp: Option<NameMatcher>,
 
-    /// The OIDC issuer that has to have vouched for the identity; one is required with it
+    /// The OIDC issuer of the identity; required with an identity
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_OIDC_ISSUER",
@@ -77,11 +77,11 @@ pub struct BundleArgs {
     )]
     pub certificate_oidc_issuer_regexp: Option<NameMatcher>,
 
-    /// The trusted root (JSON) of the Sigstore whose authorities and logs to verify by; required with an identity
+    /// The trusted root (JSON) of the Sigstore instance to verify with; required with an identity
     #[arg(long, env = "KAUDIT_TRUSTED_ROOT", value_name = "FILE", requires = "signer")]
     pub trusted_root: Option<PathBuf>,
 
-    /// Keep the last good bundles in this directory, and use them where a registry is down at the start
+    /// Keep the last valid bundles in this directory, and use them if a registry is down at the start
     #[arg(long, env = "KAUDIT_BUNDLE_CACHE", value_name = "DIR")]
     pub bundle_cache: Option<PathBuf>,
 }
@@ -144,7 +144,9 @@ impl BundleArgs {
             (Some(subject), Some(issuer), Some(root)) => {
                 Ok(Some(Verification::Keyless(Box::new(KeylessIdentity::read(subject, issuer, root)?))))
             }
-            _ => bail!("an identity, its issuer and a trusted root have to be given together"),
+            _ => bail!(
+                "give an identity, its issuer and a trusted root together: --certificate-identity, --certificate-oidc-issuer, --trusted-root"
+            ),
         }
     }
 }
@@ -152,7 +154,7 @@ impl BundleArgs {
 /// Parses a regular expression that may match anywhere in a name, as in cosign.
 fn name_pattern(text: &str) -> Result<NameMatcher, String> {
     if text.is_empty() {
-        return Err("it would match every name".to_owned());
+        return Err("an empty expression would match every name".to_owned());
     }
     compile(text).map(NameMatcher::Matching)
 }
@@ -166,7 +168,7 @@ EXIT CODES:
   2  Usage error, or nothing was tagged
 
 EXAMPLES:
-  Publish a directory of policies, and judge by just that
+  Publish a directory of policies, and check with exactly that version
     kaudit push oci://registry.example.com/policies:v1 policies
     kaudit check --once -p oci://registry.example.com/policies@sha256:…";
 

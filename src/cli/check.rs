@@ -38,11 +38,11 @@ FORMATS:
   junit                       Test reports of a pipeline (JUnit XML)
   github                      Annotations of GitHub
   gitlab                      Code quality of GitLab
-  markdown                    The summary of a job, or with --for comment
+  markdown                    Job summary, or with --for comment
                               a comment on a pull request
   html                        One page to keep or send, without a network
   openreport                  Reports of openreports.io, for kubectl apply
-  The long run writes text or ndjson
+  Watching writes only text or ndjson
 
 SETTINGS:
   Each option has an environment variable and a key in the --config file:
@@ -75,7 +75,7 @@ EXAMPLES:
     kaudit check --once -n shop -n billing -o text -o sarif=audit.sarif
   Check Deployments and StatefulSets only
     kaudit check --once --exclude '*' --include deploy,sts
-  See how a rule comes to a result
+  Explain a result line by line
     kaudit explain -f manifests Deployment shop/api IMG-01";
 
 /// Whether to apply the fixes that results name.
@@ -118,7 +118,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// Ask this often whether there are newer bundles; 0 is never, and what is named by its digest cannot change
+    /// Check for newer bundles this often; 0 is never. Bundles given by digest are not checked
     #[arg(
         long,
         env = "KAUDIT_POLL",
@@ -153,7 +153,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
-    /// What Markdown is for: it is cut to what fits there
+    /// Where Markdown is shown: it is shortened to fit there
     #[arg(
         long = "for",
         env = "KAUDIT_FOR",
@@ -168,7 +168,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub naming: NamingArgs,
 
-    /// Exit with 1 if there is such a violation or a worse one: by severity, or by result
+    /// Exit with 1 if there is a violation of this severity or result, or a worse one
     ///
     /// By severity, a fail without a severity counts, and a warn without one does not.
     #[arg(
@@ -210,7 +210,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub sync: SyncArgs,
 
-    /// Do not evaluate an object again after changes that no policy can see; off is for diagnosis
+    /// Do not evaluate an object again after changes that no policy reads; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_UPDATE_FILTER",
@@ -248,7 +248,7 @@ pub struct NamingArgs {
     #[arg(long, env = "KAUDIT_SARIF_ID", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub sarif_id: Option<String>,
 
-    /// Name the reports of openreport so: those of another name are not replaced [default: kaudit-check]
+    /// Base name of the reports in openreport; reports with another name are not replaced [default: kaudit-check]
     #[arg(long, env = "KAUDIT_REPORT_NAME", value_name = "NAME", value_parser = values::label)]
     pub report_name: Option<String>,
 }
@@ -267,8 +267,8 @@ pub struct WritingArgs {
     )]
     pub lease_duration: Duration,
 
-    /// Write at most this many Events a second about what was found at once; those about changes go first, up to 100 times
-    /// as many in a burst and up to twice as many a second, as the server bears
+    /// Write at most this many Events a second for violations found at the start; those for changes go first, up to 100 times
+    /// as many in a burst and up to twice as many a second, if the API server keeps up
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",
@@ -309,7 +309,7 @@ pub struct WritingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
-    /// Check what is there at the start, or only what changes later
+    /// Check the objects that exist at the start, or only later changes
     #[arg(
         long,
         env = "KAUDIT_INITIAL",
@@ -319,7 +319,7 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Check what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
+    /// Check objects again at this interval if policies call time.now_ns; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
@@ -344,11 +344,11 @@ pub struct ServingArgs {
     )]
     pub listen: Option<String>,
 
-    /// Have metrics of their own for the N namespaces with the most violations, and sum up the others as _other; 0 is none
+    /// Export metrics for each of the N namespaces with the most violations, and the sum of the others as _other; 0 is none
     #[arg(long, env = "KAUDIT_METRICS_NAMESPACES", value_name = "N", default_value_t = 50)]
     pub metrics_namespaces: usize,
 
-    /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
+    /// Serve /status and /policies at this address instead; in a Pod, 127.0.0.1 is reachable only with kubectl port-forward
     #[arg(
         long,
         env = "KAUDIT_LISTEN_STATUS",
@@ -357,7 +357,7 @@ pub struct ServingArgs {
     )]
     pub listen_status: Option<String>,
 
-    /// Serve a page for people at this address, such as 127.0.0.1:8082; in a Pod, kubectl port-forward leads there
+    /// Serve a web page at this address, for example 127.0.0.1:8082; in a Pod, reach it with kubectl port-forward
     #[arg(
         long,
         env = "KAUDIT_LISTEN_UI",

@@ -113,7 +113,7 @@ pub struct UiAuthArgs {
 /// Who may see the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UiAuth {
-    /// Everybody who can connect: it is served on loopback only
+    /// Everyone who can connect; allowed on loopback only
     None,
     /// Users with a token of the cluster that may get the Audit object; they see the namespaces whose reports they may list
     Token,
@@ -139,9 +139,9 @@ impl RecordingArgs {
 /// What kaudit writes into the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RecordTarget {
-    /// A Kubernetes Event for each violation that appears or is resolved
+    /// A Kubernetes Event for each violation that is new or resolved
     Events,
-    /// Reports of what violates policies, for each namespace
+    /// Reports of violations, for each namespace
     Reports,
     /// The status of the Audit object and of PolicyExceptions
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]

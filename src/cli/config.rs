@@ -134,7 +134,7 @@ fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
         _ => None,
     };
     let found = [Some(PathBuf::from(CONFIG)), beside].into_iter().flatten().find(|path| path.is_file())?;
-    note(&format!("settings are read from {}; --config names another file", found.display()));
+    note(&format!("reading settings from {}; use --config for another file", found.display()));
     Some((name, found, true))
 }
 
@@ -205,18 +205,16 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -
         check.timing.initial = Initial::Judge;
     }
     if mode == CheckMode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
-        return Err("--leader-elect makes no sense with --once: nobody would take over".into());
+        return Err("--leader-elect makes no sense with --once: a single run needs no leader".into());
     }
     if mode == CheckMode::Watch
         && let Some(option) = check.exceptions.of_a_whole_result()
     {
-        return Err(format!(
-            "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
-        ));
+        return Err(format!("{option} needs --once or --filename: it needs a complete result, and a watch has none"));
     }
     if mode == CheckMode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
         return Err(
-            "--listen-ui makes no sense with --once, which ends with its page; to write a page: -o html=FILE".into()
+            "--listen-ui makes no sense with --once, which ends after one result; to write a page: -o html=FILE".into(),
         );
     }
     if mode != CheckMode::Files && (check.fixing.fix || check.fixing.diff) {
@@ -235,11 +233,11 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -
 /// Rejects `--selector` where it would report the violations of all other objects as resolved.
 fn settle_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
     if mode == CheckMode::Watch {
-        return Err("--selector needs --once or --filename: a watch keeps account of all objects".into());
+        return Err("--selector needs --once or --filename: a watch tracks all objects".into());
     }
     let is_recorded = [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status];
     if mode == CheckMode::Once && is_recorded.into_iter().any(|target| check.records(target, false)) {
-        return Err("--selector makes no sense with --record: all that has other labels would be resolved".into());
+        return Err("--selector makes no sense with --record: the violations of all other objects would be reported as resolved".into());
     }
     Ok(())
 }
@@ -249,8 +247,8 @@ fn settle_page(check: &CheckArgs) -> Result<(), String> {
     let open = check.serving.listen_ui.as_deref().filter(|address| !values::is_on_loopback(address));
     match (open, check.page.ui_auth) {
         (Some(address), UiAuth::None) => Err(format!(
-            "--listen-ui {address} would show the page to whoever reaches it\nListen on loopback (127.0.0.1:PORT, \
-             [::1]:PORT or localhost:PORT), or ask who may see it: --ui-auth token"
+            "--listen-ui {address} would show the page to everyone who can connect\nListen on loopback (127.0.0.1:PORT, \
+             [::1]:PORT or localhost:PORT), or require a token: --ui-auth token"
         )),
         _ => Ok(()),
     }
@@ -368,7 +366,7 @@ fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
     };
     for output in outputs {
         if check.source.manifests.filename.iter().any(|input| same(input, output)) {
-            return Err(format!("{} is checked: write the result to another file", output.display()));
+            return Err(format!("{} is an input: write the result to another file", output.display()));
         }
     }
     Ok(())
@@ -383,7 +381,7 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
         if let Some(other) = output[..position].iter().find(|other| other.file == target.file) {
             let place = target.file.as_ref().map_or("standard output".into(), |file| file.display().to_string());
             let (first, second) = (other.format.name(), target.format.name());
-            return Err(format!("--output {first} and {second} both go to {place}; write one to a file of its own"));
+            return Err(format!("--output {first} and {second} both go to {place}; write one to another file"));
         }
     }
     Ok(())
@@ -440,7 +438,7 @@ impl ConfigFile {
             }
             let Some(arg) = own else { continue };
             if self.is_found && is_reserved(command.find_subcommand(subcommand), arg, &setting.value) {
-                let why = "may not be set in a file that is found: name the file with --config";
+                let why = "can only be set in a file given with --config";
                 return Err(self.at(setting.line, &setting.key, why));
             }
             let values =

@@ -36,20 +36,20 @@ OLD AND NEW:
 WHAT IS COMPARED:
   The same objects, read once, by both policies; or two audits. A violation
   is the same if policy, rule, object and evidence are (the id in -o json).
-  What one side could not have found is not compared, and is named.
+  Results that one side could not have found are not compared, but listed.
 
 EXIT CODES:
-  0  Nothing appears at or above --fail-on
-  1  Something appears, or counts now and did not before
+  0  No new violation at or above --fail-on
+  1  A new violation, or one that counts now and did not before
   2  Usage, configuration, policy or connection error: nothing was compared
-  3  Incomplete: nothing appears, but not everything could be compared
+  3  Incomplete: no new violation, but not everything could be compared
 
 EXAMPLES:
-  What the policies of this branch find in manifests that main's do not
+  Violations that the policies of this branch find in manifests and main's do not
     kaudit diff git:main policies -f manifests
   The same for the cluster, as a comment on the pull request
     kaudit diff git:main policies --once -o text -o markdown=comment.md
-  What two weeks changed
+  Changes between two audits
     kaudit diff monday.json today.json --fail-on warn";
 
 /// Options of `kaudit diff`.
@@ -99,7 +99,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
-    /// Exit with 1 when this result or a worse one appears
+    /// Exit with 1 if a violation of this result or a worse one is new
     #[arg(
         long,
         env = "KAUDIT_FAIL_ON",

@@ -11,13 +11,13 @@ use super::values;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Exceptions")]
 pub struct ExceptionFileArgs {
-    /// Excuse what the PolicyExceptions in this file are about, or in the files of this directory; - is standard input;
+    /// Apply the PolicyExceptions in this file, or in the files of this directory; - is standard input;
     /// repeatable
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(id = "exceptions", long = "exceptions", value_name = "FILE", env = "KAUDIT_EXCEPTIONS")]
     pub files: Vec<PathBuf>,
 
-    /// Ignore exceptions of teams, which are objects of the cluster or in manifests, that end later than this from now, such
+    /// Ignore exceptions of teams, in the cluster or in manifests, that end later than this from now, such
     /// as 90d [default: any end]
     #[arg(
         long,
@@ -44,11 +44,11 @@ pub struct ExceptionArgs {
     #[arg(long, value_name = "FILE", env = "KAUDIT_BASELINE")]
     pub baseline: Option<PathBuf>,
 
-    /// Write the violations that there are to this file, or - for standard output instead of the results, and skip them
+    /// Write the present violations to this file, or - for standard output instead of the results, and skip them
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_BASELINE", conflicts_with = "baseline")]
     pub write_baseline: Option<PathBuf>,
 
-    /// Remove from the baseline what is fixed
+    /// Remove fixed violations from the baseline
     #[arg(long, env = "KAUDIT_PRUNE_BASELINE", value_parser = BoolishValueParser::new(), requires = "baseline")]
     pub prune_baseline: bool,
 }

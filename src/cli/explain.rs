@@ -16,9 +16,9 @@ WHAT TO EXPLAIN:
   KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest_tag
                    (NAME alone for what is in no namespace, RULE with or
                    without its policy; a Constraint is KIND/NAME)
-  RULE             A rule by itself: what it is about, and how it is written
+  RULE             A rule by itself: its description and its source
   ID               A result by its id, as -o json shows it; to find it the
-                   cluster is read whole, and else only the one object
+                   cluster is read completely, otherwise only the one object
 
 EXIT CODES:
   0  Explained, whatever the result is
@@ -29,7 +29,7 @@ EXAMPLES:
     kaudit explain -f web.yaml Deployment shop/web deny_privileged
   Why an object of the cluster passes
     kaudit explain -p policies deploy shop/web images/deny_latest
-  What a rule asks for
+  What a rule requires
     kaudit explain IMG-01
   A result of an audit
     kaudit explain -p policies -f manifests 5c1f0a2b9d3e4f60";

@@ -18,7 +18,7 @@ impl TestFilter {
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split("//").collect();
         if parts.len() > 2 {
-            return Err("at most one // may stand in it, between the test and the case".into());
+            return Err("expected at most one //, between the test and the case".into());
         }
         Ok(Self { parts: parts.into_iter().map(compile).collect::<Result<_, _>>()? })
     }

@@ -29,7 +29,7 @@ const CHECK: &str = "to check files: kaudit check -f FILE; to check a cluster on
 const OPTIONS: &[(&str, &str)] = &[
     ("--data", "data files go beside the policies, as .json or .yaml: --policies DIR"),
     ("--debug", "for more messages: --verbose, or --log-level debug"),
-    ("--dry-run", "without --record, nothing is written into a cluster, but by the long run in a Pod: --record none"),
+    ("--dry-run", "without --record, only a watch in a Pod writes into the cluster; to prevent it: --record none"),
     ("--exclude-kind", "--exclude KIND"),
     ("--exclude-namespaces", "--exclude-namespace GLOB"),
     ("--exclude-policy", "--skip-rule POLICY"),
@@ -47,16 +47,16 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--no-fail", "--fail-on none"),
     ("--output-format", "--output FORMAT"),
     ("--policy", "--policies PATH"),
-    ("--recursive", "directories are always read with all below: leave it out"),
+    ("--recursive", "directories are always read recursively: leave it out"),
     ("--rule", "--skip-rule RULE leaves a rule out; to check with some only: --policies builtin:PART"),
     ("--select", "to check with some rules only: --policies builtin:PART"),
-    ("--severity", "--min-severity SEVERITY reports, --fail-on SEVERITY decides about the exit code"),
+    ("--severity", "--min-severity SEVERITY selects what is reported, --fail-on SEVERITY the exit code"),
     ("--severity-threshold", "--fail-on SEVERITY"),
     ("--show-passes", "passes are counted, not listed; -o junit has a case for each rule"),
     ("--token", "credentials are those of the kubeconfig: --kubeconfig FILE, --context NAME"),
     ("--trace", "kaudit explain shows how a rule comes to its result"),
     ("--watch", "a cluster is watched unless --once is given: leave it out"),
-    ("-R", "directories are always read with all below: leave it out"),
+    ("-R", "directories are always read recursively: leave it out"),
     ("-i", "-f FILE"),
     ("-k", "kubectl kustomize DIR | kaudit check -f -"),
     ("-n", "write the namespace before the name: Deployment shop/api"),
@@ -131,7 +131,7 @@ pub(super) fn unknown_variables(command: &Command, names: impl Iterator<Item = S
         .map(|name| {
             let near = nearest(&name, known.iter().map(String::as_str));
             let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-            format!("the environment variable {name} is no setting of kaudit{near}")
+            format!("the environment variable {name} is not a setting of kaudit{near}")
         })
         .collect();
     unknown.sort();
@@ -211,7 +211,7 @@ mod tests {
         let lines = unknown_variables(&crate::cli::command(), names.iter().map(ToString::to_string));
         assert_eq!(
             lines,
-            ["the environment variable KAUDIT_FAILON is no setting of kaudit; did you mean KAUDIT_FAIL_ON?"]
+            ["the environment variable KAUDIT_FAILON is not a setting of kaudit; did you mean KAUDIT_FAIL_ON?"]
         );
     }
 }

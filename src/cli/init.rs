@@ -52,7 +52,7 @@ pub enum LibraryPart {
 fn library_part(text: &str) -> Result<LibraryPart, String> {
     match PolicySource::from(text) {
         PolicySource::Builtin(part) if builtin::part(&part).is_empty() => {
-            Err(format!("the builtin library has no such part; {}", builtin::suggestion(&part)))
+            Err(format!("the builtin library has no part of this name; {}", builtin::suggestion(&part)))
         }
         PolicySource::Builtin(part) => Ok(LibraryPart::Builtin(part)),
         PolicySource::Path(path) if path.as_os_str() == "none" => Ok(LibraryPart::None),

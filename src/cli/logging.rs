@@ -49,7 +49,7 @@ pub struct LogArgs {
     )]
     pub format: LogFormat,
 
-    /// Colour the text output; auto looks at the terminal and NO_COLOR
+    /// Colour the text output; auto depends on the terminal and NO_COLOR
     #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto, help_heading = "Output")]
     pub color: ColorChoice,
 }

@@ -46,7 +46,7 @@ pub struct PolicyArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct ReadingArgs {
-    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
+    /// Use only the controls of this framework from a library in Kubescape's layout; repeatable
     #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',')]
     pub framework: Vec<String>,
 
@@ -109,7 +109,7 @@ pub struct EvaluationArgs {
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
 
-    /// Report a builtin that fails as an error, instead of taking it as undefined
+    /// Report a failing builtin as an error, instead of treating it as undefined
     #[arg(long, env = "KAUDIT_STRICT", value_parser = BoolishValueParser::new())]
     pub strict: bool,
 
@@ -123,7 +123,7 @@ pub struct EvaluationArgs {
     )]
     pub evaluation_timeout: Duration,
 
-    /// Evaluate replicas and other objects that look the same once; off is for diagnosis
+    /// Evaluate replicas and other objects with equal content only once; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_SHARE_VERDICTS",
@@ -138,7 +138,7 @@ pub struct EvaluationArgs {
 /// Whether verdicts are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ShareVerdicts {
-    /// Between objects that look the same
+    /// Between objects with equal content
     On,
     /// Each object is checked
     Off,
@@ -164,12 +164,12 @@ EXIT CODES:
   2  A file was refused, or there is no policy; standard error says why
 
 EXAMPLES:
-  What kaudit check would judge by
+  The policies that kaudit check would use
     kaudit policies
   What comes with kaudit, and one part of it
     kaudit policies builtin
     kaudit policies builtin:pod_security.baseline
-  The names of all rules and where they stand
+  The names of all rules and their locations
     kaudit policies policies more -o json | jq '.policies[].rules[]'";
 
 /// Options of `kaudit policies`.
@@ -184,7 +184,7 @@ pub struct PoliciesArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]
     pub output: ListFormat,
 
-    /// Colour the text output; auto looks at the terminal and NO_COLOR
+    /// Colour the text output; auto depends on the terminal and NO_COLOR
     #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto)]
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub color: ColorChoice,

@@ -13,7 +13,7 @@ use super::{
 use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
-A cluster is asked only where kinds are named, by --include or --exclude or,
+A cluster is read only if kinds are named, by --include or --exclude or,
 with --kinds judged, by the policies: roles need the names of their resources.
 
 EXIT CODES:
@@ -23,9 +23,9 @@ EXIT CODES:
 EXAMPLES:
   What the chart's defaults need
     kaudit rbac
-  What a team needs that judges its own namespace
+  What a team needs that checks its own namespace
     kaudit rbac -n shop --service-account shop:kaudit
-  What reading only the kinds that the policies are about needs
+  What is needed to read only the kinds that the policies check
     kaudit rbac -p policies --kinds judged | kubectl apply -f -";
 
 /// Options of `kaudit rbac`: those of `kaudit check` that affect rights, and the `ServiceAccount` that gets them.
@@ -35,7 +35,7 @@ pub struct RbacArgs {
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// The policies, as for kaudit check; what is not in the cluster is looked at with --kinds judged only [default: ./policies if it exists, else builtin]
+    /// The policies, as for kaudit check; policies outside of the cluster are read only with --kinds judged [default: ./policies if it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",

@@ -47,8 +47,8 @@ pub enum Inactive {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct GroupingArgs {
-    /// Count what an owner and its dependents violate alike, such as a Deployment and its Pods, once at the owner, or list it
-    /// for each object; json and ndjson list all in any case
+    /// Count a violation that an owner shares with its dependents, for example a Deployment with its Pods, once at the owner, or list it
+    /// for each object; json and ndjson always list all
     #[arg(long, env = "KAUDIT_GROUP_BY", value_enum, value_name = "WHAT", default_value_t = GroupBy::Owner)]
     pub group_by: GroupBy,
 }
@@ -66,14 +66,14 @@ pub enum GroupBy {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ManifestArgs {
-    /// Check manifests instead of a cluster: files, directories with all below, https URLs, or - for standard input
+    /// Check manifests instead of a cluster: files, directories (recursively), https URLs, or - for standard input
     ///
     /// Results of what `helm template` writes to standard input point to the template, if its chart is in or below the
     /// working directory.
     #[arg(short, long, value_name = "FILE|DIR|URL|-", env = "KAUDIT_FILENAME")]
     pub filename: Vec<PathBuf>,
 
-    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
+    /// Redact the values of Secrets as soon as they are read, or keep them for the policies
     #[arg(long, env = "KAUDIT_SECRETS", value_enum, value_name = "HOW", default_value_t = Secrets::Redact)]
     pub secrets: Secrets,
 }
@@ -108,31 +108,31 @@ pub struct ScopeArgs {
     )]
     pub namespace: Vec<String>,
 
-    /// Check all namespaces and what is in none, which is the default
+    /// Check all namespaces and cluster-scoped objects, which is the default
     #[arg(short = 'A', long, env = "KAUDIT_ALL_NAMESPACES", value_parser = BoolishValueParser::new(), conflicts_with = "namespace")]
     pub all_namespaces: bool,
 
     /// Do not check objects in namespaces that match this glob, such as 'kube-*'; repeatable
     ///
-    /// Rules can still look them up. A Namespace is in itself.
+    /// Rules can still look up these objects. A Namespace object counts as inside its own namespace.
     #[arg(long, value_name = "GLOB", env = "KAUDIT_EXCLUDE_NAMESPACE", value_delimiter = ',', value_parser = values::namespace_glob)]
     pub exclude_namespace: Vec<Glob>,
 
     /// Check only objects with these labels, such as app=web,tier!=db or 'app in (web, api)'
     ///
-    /// Rules can still look the others up.
+    /// Rules can still look up other objects.
     #[arg(short = 'l', long, value_name = "LABELS", env = "KAUDIT_SELECTOR")]
     pub selector: Option<LabelRequirements>,
 
-    /// Check these kinds even if they are left out, by default or by --exclude; repeatable
+    /// Check these kinds even if they are excluded by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 
-    /// Leave these kinds out; repeatable
+    /// Do not check these kinds; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
 
-    /// Accept that these kinds may not be read: they are named, but the result is complete; repeatable
+    /// Accept that these kinds cannot be read: they are reported, but the result counts as complete; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_ALLOW_MISSING", value_delimiter = ',')]
     pub allow_missing: Vec<KindPattern>,
 
@@ -145,11 +145,11 @@ pub struct ScopeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
-    /// Check only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    /// Check only the namespaces of shard I (from 0) of N; shard 0 also checks cluster-scoped objects. auto/N takes I from the end of HOSTNAME
     #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
     pub shard: Option<Shard>,
 
-    /// Read all kinds, or only those that a policy is about or looks up
+    /// Read all kinds, or only those that a policy checks or looks up
     #[arg(long, env = "KAUDIT_KINDS", value_enum, value_name = "WHICH", default_value_t = KindFilter::All)]
     pub kinds: KindFilter,
 }
@@ -195,8 +195,8 @@ impl ScopeArgs {
 /// Which kinds are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KindFilter {
-    /// Also those that no policy is about: they are known when a policy is added
+    /// Also kinds that no policy checks, so that a policy can be added later
     All,
-    /// Only those: the others need neither rights nor memory
+    /// Only kinds that a policy checks or looks up: others need neither rights nor memory
     Judged,
 }

@@ -15,11 +15,11 @@ const OPTIONS: [(&str, Option<&str>, &str); 17] = [
     ("summary", None, "Show only tables by severity, namespace and rule"),
     ("fail_on", Some("LEVEL"), "Exit with 1 from critical, high, medium, low, info, fail, warn or none"),
     ("min_severity", Some("LEVEL"), "Report only results of this severity and worse"),
-    ("exceptions", Some("FILE"), "Excuse the violations that these PolicyExceptions are about"),
+    ("exceptions", Some("FILE"), "Apply the PolicyExceptions in this file"),
     ("baseline", Some("FILE"), "Only violations that this file does not list"),
     ("context", Some("NAME"), "A context of the kubeconfig"),
     ("record", Some("WHAT"), "Write events, reports, status or none of them into the cluster"),
-    ("config", Some("FILE"), "Settings in YAML [default: kaudit.yaml, if it is there]"),
+    ("config", Some("FILE"), "Settings in YAML [default: kaudit.yaml, if it exists]"),
     ("verbose", None, "Titles and links of rules, and more messages"),
 ];
 

@@ -30,7 +30,7 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         format!("unknown format (known: {}){hint}", names.join(", "))
     })?;
     match file {
-        Some("") => Err(format!("{name}= names no file")),
+        Some("") => Err(format!("a file name is missing after {name}=")),
         None | Some("-") => Ok(Target { format, file: None }),
         Some(file) => Ok(Target { format, file: Some(PathBuf::from(file)) }),
     }
@@ -60,7 +60,7 @@ pub(super) fn days(text: &str) -> Result<SignedDuration, String> {
     let days = text.trim().strip_suffix('d').and_then(|days| days.trim_end().parse::<u32>().ok());
     match days {
         Some(days @ 1..) => Ok(SignedDuration::from_hours(i64::from(days) * 24)),
-        Some(0) => Err("must be longer than nothing".into()),
+        Some(0) => Err("must be greater than 0".into()),
         None => duration(text)
             .and_then(|time| SignedDuration::try_from(time).map_err(|error| error.to_string()))
             .map_err(|why| format!("{why}, or in days, such as 90d")),
@@ -90,7 +90,7 @@ pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
 /// Parses a pattern that names rules.
 pub(super) fn rule_pattern(text: &str) -> Result<RulePattern, String> {
     let pattern = RulePattern::new(text);
-    if pattern.to_string().is_empty() { Err("names no rule".into()) } else { Ok(pattern) }
+    if pattern.to_string().is_empty() { Err("must name a rule".into()) } else { Ok(pattern) }
 }
 
 /// Parses a pattern of rules that a namespace may excuse.
@@ -189,7 +189,7 @@ pub(crate) fn check_filter(text: &str) -> Result<String, String> {
     let bare =
         text.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
     if let Some(word) = bare {
-        return Err(format!("{word:?} is no level (error, warn, info, debug, trace, off)"));
+        return Err(format!("{word:?} is not a level (error, warn, info, debug, trace, off)"));
     }
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -158,7 +158,7 @@ impl<S: Store> Candidate<S> {
                 Ok(Ok(Ok(true))) => next = self.renewed + self.times.renew_every(),
                 Ok(Ok(Ok(false))) => return self.shut(),
                 Ok(Ok(Err(error))) => self.failed(&error),
-                Ok(Err(_)) | Err(_) => debug!("No answer in time to a renewal of the Lease"),
+                Ok(Err(_)) | Err(_) => debug!("Renewing the Lease timed out"),
             }
         }
     }
@@ -236,7 +236,7 @@ impl<S: Store> Candidate<S> {
             .find(|(_, (spec, since))| holder(spec.as_ref()).is_some() && now < *since + self.lasts(spec.as_ref()));
         let Some((name, _)) = held else { return Ok(false) };
         if self.logged != *name {
-            info!(lease = name, "Waiting for the end of shards of another number, which still record");
+            info!(lease = name, "Waiting until replicas with another shard count stop recording");
             self.logged.clone_from(name);
         }
         Ok(true)
@@ -309,7 +309,7 @@ impl<S: Store> Candidate<S> {
     fn failed(&mut self, error: &kube::Error) {
         let what = describe(error);
         if self.logged != what {
-            warn!("The Lease that decides who records cannot be read or written: {what}");
+            warn!("The leader election Lease cannot be read or written: {what}");
             self.logged = what;
         }
     }

@@ -93,7 +93,7 @@ async fn judge(
         policies.rule_changes.check(&policies.policies)?;
     } else if !policies.rule_changes.unmatched.is_empty() {
         let patterns = policies.rule_changes.unmatched.join(", ");
-        warn!(patterns, "No loaded rule matches these settings of rules");
+        warn!(patterns, "These rule settings match no loaded rule");
     }
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
@@ -128,7 +128,7 @@ async fn judge(
         code = Box::pin(running) => code,
         () = stopped_twice => {
             telemetry.give_up();
-            anyhow::bail!("stopped at once by a second signal: what was pending is not written")
+            anyhow::bail!("stopped at once by a second signal: pending records were not written")
         }
     }
 }

@@ -49,7 +49,7 @@ pub(in crate::commands) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<
     let served = match timeout(FIRST_ANSWER, Discovery::new(clients.plain.clone()).discover()).await {
         Ok(Ok(served)) => served,
         Ok(Err(error)) => anyhow::bail!(
-            "the API server at {} does not answer as it should: {}\nCheck that the cluster runs, that the address and \
+            "the API server at {} returned an invalid response or an error: {}\nCheck that the cluster runs, that the address and \
              the credentials in the kubeconfig are right, and that a proxy in the environment is meant for it",
             clients.url,
             describe(&error)

@@ -64,7 +64,7 @@ impl UnpackedFile {
         let Some(declared) = self.document_type() else { return Ok(()) };
         anyhow::ensure!(
             declared.kind == kind && declared.api_version == API_VERSION,
-            "{} has the kind {} of {}, and is not a {kind} of {API_VERSION}",
+            "{}: expected kind {kind} of {API_VERSION}, found {} of {}",
             path.display(),
             declared.kind,
             declared.api_version

@@ -217,8 +217,8 @@ fn find_result(objects: &LoadedObjects, id: ResultId) -> anyhow::Result<(&Object
     }
     let unread = objects.unread.first().map_or(String::new(), |why| format!("; not everything could be read: {why}"));
     anyhow::bail!(
-        "none of {} objects has a result with this id by these policies{unread}\n  help: what is resolved has no \
-         result any more; name the policies and manifests of that audit",
+        "none of {} objects has a result with this id by these policies{unread}\n  help: a resolved violation has no \
+         result any more; use the policies and manifests of that audit",
         objects.all.len()
     )
 }
@@ -256,7 +256,7 @@ async fn explain(
         let (texts, _) = files::read(&sources, &limits);
         explained(&job, owner.as_ref(), rule, &texts, secrets)
     });
-    explaining.await.context("explaining, which failed")?
+    explaining.await.context("explaining failed, which is a bug")?
 }
 
 fn explained(

@@ -78,7 +78,7 @@ fn nothing_to_run(options: &TestArgs) -> String {
     let paths = paths.join(", ");
     if options.sources.iter().all(|source| matches!(source, PolicySource::Builtin(_))) {
         return format!(
-            "no test in {paths}: the library is in kaudit without its tests; name the directory of yours too"
+            "no test in {paths}: the builtin library has no tests in kaudit; give the directory of your tests as well"
         );
     }
     match options.run {

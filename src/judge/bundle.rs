@@ -150,7 +150,7 @@ pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone))
         let Some(((other, theirs), (_, own))) = overlap else { continue };
         let shown = |root: &str| if root.is_empty() { "everything".to_owned() } else { format!("{root:?}") };
         let message = format!("owns {}, and {} owns {}", shown(own), other.edition.source, shown(theirs));
-        let help = "give each bundle roots of its own in its .manifest: opa build reads it";
+        let help = "declare distinct roots for each bundle in its .manifest file, which opa build reads";
         problems.push(Problem::refused(&bundle.edition.source, message).help(help));
     }
     problems

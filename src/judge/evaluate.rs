@@ -122,8 +122,8 @@ fn verdict(
         tracing::error!(
             %policy,
             object = %job.object.key,
-            "a verdict that was shared is not the object's own; until the policies change, none is shared any more; \
-             please report it with both"
+            "a cached result differs from a fresh evaluation of the object; result sharing is disabled until the policies change; \
+             please report this with the policy and the object"
         );
     }
     let unfinished = current.unfinished || transitions.unfinished;

@@ -83,7 +83,7 @@ impl ExcusablePattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err("names no rule; none excludes all rules".into());
+            return Err("the pattern is empty; use none to exclude all rules".into());
         }
         if text == NO_RULE {
             return Ok(Self::None);

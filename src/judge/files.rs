@@ -68,13 +68,13 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 continue;
             }
             PolicySource::Bundle(_) => {
-                let problem = Problem::refused(&source.shown(), "is a bundle, which this command does not read");
-                problems.push(problem.help("name the directory that it was made of"));
+                let problem = Problem::refused(&source.shown(), "this command does not read bundles");
+                problems.push(problem.help("use the directory that the bundle was built from"));
                 continue;
             }
             PolicySource::Framework(_) | PolicySource::Rules(_) => continue,
             PolicySource::Cluster(_) => {
-                problems.push(Problem::refused(&source.shown(), "is in a cluster, which this command does not read"));
+                problems.push(Problem::refused(&source.shown(), "this command does not read policies from a cluster"));
                 continue;
             }
         };
@@ -144,7 +144,7 @@ pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<
 
 /// How to fix a wrong Rego version in a bundle's manifest.
 const FIX_VERSION: &str =
-    "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
+    "correct rego_version or file_rego_versions in the .manifest; opa build --v0-compatible sets it for v0";
 
 /// Adds the policy and data files of a tree, which may be that of a bundle.
 fn from_memory(
@@ -192,7 +192,7 @@ fn embedded(file: &BuiltinFile) -> File {
 }
 
 fn unknown_part(source: &PolicySource, part: &str) -> Problem {
-    Problem::refused(&source.shown(), "the builtin library has no such part").help(builtin::suggestion(part))
+    Problem::refused(&source.shown(), "the builtin library has no part of this name").help(builtin::suggestion(part))
 }
 
 /// Returns the boundary of links below the paths of sources.
@@ -221,9 +221,9 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
                 }
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
+            let help = "use a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
                         cluster:configmaps[=NAMESPACE][,LABEL=VALUE], or a bundle (oci://…, https://…, *.tar.gz); kaudit init \
-                        writes some to start from";
+                        creates examples";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }
@@ -237,7 +237,7 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
     } else if let Some(form) = Form::of(root) {
         found.push(FoundFile { path: root.to_owned(), directories: Vec::new(), form });
     } else {
-        let message = "neither policy nor data by its name";
+        let message = "the file name has no extension of a policy or data file";
         let help = "policies end in .rego, data in .json, .yaml or .yml";
         problems.push(Problem::refused(&shown(root), message).help(help));
     }
@@ -303,14 +303,14 @@ impl<'l> Walk<'l> {
     fn enter(&mut self, directory: &Path) -> io::Result<BTreeSet<OsString>> {
         let canonical = fs::canonicalize(directory)?;
         if self.above.contains(&canonical) {
-            return Err(io::Error::other("a link that leads back to a directory above it"));
+            return Err(io::Error::other("the link leads back to a directory above it"));
         }
         if self.above.len() >= DEEPEST {
             return Err(io::Error::other("directories are nested too deep"));
         }
         let is_repeated = self.visited.contains(&canonical);
         if is_repeated && self.repeated >= REPEATED {
-            let why = format!("links lead to more than {REPEATED} files and directories again");
+            let why = format!("links lead repeatedly to more than {REPEATED} files and directories");
             return Err(io::Error::other(why));
         }
         let names =
@@ -338,10 +338,7 @@ fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
 
 fn check_length(length: u64, limits: &Limits) -> Result<(), String> {
     if length > limits.file_bytes {
-        return Err(format!(
-            "has {length} bytes, more than the {} that a policy or data file may have",
-            limits.file_bytes
-        ));
+        return Err(format!("has {length} bytes; the limit for a policy or data file is {}", limits.file_bytes));
     }
     Ok(())
 }

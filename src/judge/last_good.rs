@@ -100,7 +100,7 @@ impl LastGood {
             let mut files = tree.files.clone();
             for (number, problem, good) in repairs {
                 files[number].content = Ok(good.to_vec());
-                let message = format!("{}; its last good version stays in force", problem.message);
+                let message = format!("{}; its last valid version stays in force", problem.message);
                 replaced.push(Problem { message, ..problem.clone() });
             }
             *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
@@ -115,8 +115,10 @@ impl LastGood {
         let refused = |problem: &&Problem| problem.is_refusal() && names().any(|name| name == problem.file);
         let problem = problems.iter().find(refused)?;
         let good = self.bundles.get(&bundle.edition.source).filter(|good| good.tree != *tree)?;
-        let message =
-            format!("{}; the last good version of the bundle stays in force, {}", problem.message, good.edition.digest);
+        let message = format!(
+            "{}; the last valid version of the bundle stays in force, {}",
+            problem.message, good.edition.digest
+        );
         let stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
         let edition = Edition { stale, ..good.edition.clone() };
         let older = Bundle { edition, problem: None, ..Bundle::clone(good) };

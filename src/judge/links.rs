@@ -36,7 +36,9 @@ impl LinkBoundary {
         let is_inside = self.named.iter().any(|root| target.starts_with(root))
             || self.trees.iter().any(|tree| target.strip_prefix(tree).is_ok_and(is_visible));
         if !is_inside {
-            return Err(io::Error::other("a link that leads out of the directory; to read its target, name that, too"));
+            return Err(io::Error::other(
+                "the link leads out of the directory; to read its target, add the target to the policy paths",
+            ));
         }
         Ok(Some(target))
     }

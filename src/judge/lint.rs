@@ -35,7 +35,7 @@ const FORMS: [(&str, &str); 9] = [
 ];
 
 /// The end of the warning about a package that no module refers to.
-const UNUSED: &str = "and nothing uses it";
+const UNUSED: &str = "and no module uses it";
 
 /// Whether the problem is the warning about a package that no module of its source refers to.
 pub(crate) fn is_unused_package(problem: &Problem) -> bool {
@@ -86,8 +86,8 @@ pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item
     let unknown = FileText::default();
     let problem = |policy: &Policy| {
         let text = files.clone().find(|file| file.shown == policy.source).map_or(&unknown, |file| &file.text);
-        let message = format!("{} can say nothing about any kind", policy.name);
-        let help = "its rules ask for two kinds at once, or for none of those that it is meant for";
+        let message = format!("{} cannot match any kind", policy.name);
+        let help = "its rules require two kinds at once, or a kind that its selector excludes";
         Problem::warning(&policy.source, message).at(text, policy.line, 1).help(help)
     };
     policies.iter().filter(nothing).map(problem).collect()
@@ -117,23 +117,22 @@ fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String
     let shown = package.join(".");
     if outcome(name).is_none() {
         let word = meant(name).filter(|_| judges(package))?;
-        let message = format!("{name} is not evaluated: rules with results are called {word} or {word}_x");
+        let message = format!("{name} is not evaluated: rules with results are named {word} or {word}_x");
         return Some((message, format!("rename it to {}", renamed(name, word))));
     }
     if !judges(package) {
         let message = format!("{name} is not evaluated: {shown} is a package of {}", kind(package));
-        return Some((message, "put it into a package of its own".to_owned()));
+        return Some((message, "move it to its own package".to_owned()));
     }
     if node.parameters.is_some() {
         let message = format!("{name} is not evaluated: it is a function, and nothing calls it");
-        return Some((message, "take its parameters away, or give it another name".to_owned()));
+        return Some((message, "remove its parameters or rename it".to_owned()));
     }
     // Other entrypoints that are not evaluated are in a Trivy check.
     (trivy::DIALECT.outcome)(name).is_none().then(|| {
-        let message = format!(
-            "{name} is not evaluated: {shown} is a check of Trivy's, in which the rules are called deny and deny_x"
-        );
-        (message, "rename it, or put it into a package without custom.input and result.new".to_owned())
+        let message =
+            format!("{name} is not evaluated: {shown} is a Trivy check, whose rules are named deny or deny_x");
+        (message, "rename it, or move it to a package without custom.input and result.new".to_owned())
     })
 }
 
@@ -206,7 +205,7 @@ fn imports(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec
             if given || package || checked.data.is_external(path) {
                 continue;
             }
-            let message = format!("data.{} is imported, and no file gives it", path.join("."));
+            let message = format!("data.{} is imported, but no file defines it", path.join("."));
             let problem = Problem::warning(&file.shown, message).at(&file.text, at.line, at.column);
             problems.push(problem.help("it is undefined wherever it is used; add its file to the policy paths"));
         }

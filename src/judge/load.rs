@@ -326,9 +326,8 @@ impl CompiledSources {
         let known: BTreeSet<&Arc<str>> = self.policies.iter().map(|policy| &policy.name).collect();
         let conflict = library.policies.iter().find(|policy| known.contains(&policy.name));
         if let Some(policy) = conflict {
-            let message =
-                format!("{} is a policy of an earlier source, too; none of this library is used", policy.name);
-            let help = "name one of the two libraries only, or give the controls other ids";
+            let message = format!("{} is also a policy of an earlier source; this library is not used", policy.name);
+            let help = "use only one of the two libraries, or give the controls other ids";
             problems.push(Problem::refused(&policy.source, message).help(help));
             return;
         }
@@ -419,7 +418,7 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let skipped = set.rule_changes.skipped.len();
     if skipped > 0 {
-        let message = format!("no rule is left: {skipped} are switched off");
+        let message = format!("no rule is left: all all {skipped} are switched off");
         return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
     }
     let message = format!("no rule deny, violation or warn in {modules} .rego files");
@@ -432,8 +431,8 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
         let help = format!("not evaluated: {}, {}{others}", first.name, first.reason);
         return Problem::refused(&shown, message).help(help);
     }
-    let help = "looked for rules named deny, violation or warn (also deny_x, violation_x, warn_x) in every package that is \
-                no library (lib) and no test (*_test)";
+    let help = "add a rule named deny, violation or warn (or deny_x, violation_x, warn_x) in a package that is \
+                neither a library (lib) nor a test (*_test)";
     Problem::refused(&shown, message).help(help)
 }
 

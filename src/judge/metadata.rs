@@ -95,7 +95,11 @@ pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) ->
         let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
             Ok(Value::Object(value)) => value,
             Ok(_) => {
-                problems.push(Problem::warning(&file.shown, "METADATA is no mapping").at(&file.text, block.first, 1));
+                problems.push(Problem::warning(&file.shown, "METADATA must be a YAML mapping").at(
+                    &file.text,
+                    block.first,
+                    1,
+                ));
                 continue;
             }
             Err(why) => {
@@ -186,7 +190,7 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Annot
         return Ok(AnnotationScope::Package);
     }
     let mut rules = module.rule_starts().enumerate();
-    let nothing = || ("METADATA is about nothing: no rule comes after it".to_owned(), "put it above its rule");
+    let nothing = || ("METADATA applies to nothing: no rule follows it".to_owned(), "put it above its rule");
     let (index, (_, name)) = rules.find(|(_, (line, _))| *line > last).ok_or_else(nothing)?;
     let entrypoint = value.get("entrypoint").and_then(Value::as_bool) == Some(true);
     if scope == Some("document") || (scope.is_none() && entrypoint) {

@@ -142,9 +142,13 @@ impl OwnedFiles {
         *replayed += count(value);
         let most = if self.is_own() { limits.source } else { limits.foreign_source }.values;
         if *replayed > most {
-            let message = format!("with it, aliases in data of {} stand for more than {most} values", self.name);
-            problems
-                .push(Problem::refused(&file.shown, message).help("write out what is needed, and take out the rest"));
+            let message = format!(
+                "with this file, the expanded aliases in data of {} exceed the limit of {most} values",
+                self.name
+            );
+            problems.push(
+                Problem::refused(&file.shown, message).help("use fewer aliases, or remove values that no policy needs"),
+            );
         }
         *replayed <= most
     }
@@ -170,13 +174,12 @@ impl OwnedFiles {
         self.files = kept;
         for file in excess {
             let (most, what) = match file.form {
-                Form::Rego => (most.tokens, "words and other tokens in modules"),
+                Form::Rego => (most.tokens, "tokens in modules"),
                 _ => (most.values, "values in data"),
             };
-            let message = format!("with it, {} has more than the {most} {what} that a source may have", self.name);
-            problems.push(
-                Problem::refused(&file.shown, message).help("split the source, or take out what no policy needs"),
-            );
+            let message = format!("with this file, {} exceeds the limit of {most} {what} for a source", self.name);
+            problems
+                .push(Problem::refused(&file.shown, message).help("split the source, or remove what no policy needs"));
             self.missing.unparsed(&file);
         }
     }
@@ -286,9 +289,8 @@ fn packaged(files: &[File]) -> impl Iterator<Item = &File> {
 }
 
 fn is_owned(file: &File, package: &Path, owner: &str, module: &str) -> Problem {
-    let message =
-        format!("package {} belongs to {owner}, which was first to bring it: {module} defines it", package.join("."));
-    let help = "give it a package of its own; only the local paths of a command line share packages";
+    let message = format!("package {} belongs to {owner}, which defined it first: {module}", package.join("."));
+    let help = "use another package; only the local paths of a command line share packages";
     let line = package_line(&file.text).map_or(1, |(line, _)| number(line + 1));
     Problem::refused(&file.shown, message).at(&file.text, line, 1).help(help)
 }
@@ -408,8 +410,8 @@ impl<'f> SourcePackages<'f> {
                     .find_map(|length| hidden.get(&used[..length]).map(|name| (used[..length].join("."), *name)))
             };
             let (package, name) = trivy::uses(&file.text).iter().find_map(known)?;
-            let message = format!("data.{package} is a package of {name}, which is named later and not read here");
-            Some(Problem::warning(&file.shown, message).help("name that source before this one"))
+            let message = format!("data.{package} is a package of {name}, which comes later and is not visible here");
+            Some(Problem::warning(&file.shown, message).help("put that source before this one on the command line"))
         };
         modules.iter().filter_map(problem).collect()
     }
@@ -428,10 +430,10 @@ impl<'f> SourcePackages<'f> {
                 let others = packages.iter().filter(|(owner, _)| *owner != number);
                 let Some((owner, package)) = others.copied().find(|(_, package)| is_given(package)) else { continue };
                 let (path, name) = (package.join("."), &self.all[owner].name);
-                let message = format!("data.{path} is a package of {name}, and only that source gives data there");
+                let message = format!("data.{path} is a package of {name}, and only that source may have data there");
                 let problem =
                     if owner < number { Problem::refused } else { Problem::warning }(&parsed.file.shown, message);
-                problems.push((number, index, problem.help("put it below another key")));
+                problems.push((number, index, problem.help("move the data to another key")));
             }
         }
         problems

@@ -153,6 +153,6 @@ fn without_tests(left_out: &[File]) -> Option<Problem> {
         1 => ", nor is 1 more file".to_owned(),
         more => format!(", nor are {more} more files"),
     };
-    let message = format!("not run{others}: it is about checks of Trivy's that are not for Kubernetes");
+    let message = format!("not run{others}: it tests Trivy checks that are not for Kubernetes");
     Some(Problem::warning(&first.shown, message))
 }

@@ -42,7 +42,7 @@ impl State {
 pub const NO_OBJECTS: &str = ": no objects";
 
 /// Prefix of the message of a kind that is forbidden and not needed.
-pub const UNNEEDED: &str = "may not be read, and is not needed: ";
+pub const UNNEEDED: &str = "forbidden, and not needed: ";
 
 /// The coverage of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,7 +30,7 @@ impl FromStr for LabelRequirements {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = parts(text).map(|part| {
             expression(part.trim()).ok_or_else(|| {
-                format!("{part:?} is no label selector: write app=web, app!=web, 'app in (web, api)', app or '!app'")
+                format!("{part:?} is not a label selector: write app=web, app!=web, 'app in (web, api)', app or '!app'")
             })
         });
         parts.collect::<Result<_, _>>().map(Self)
@@ -124,7 +124,7 @@ mod tests {
             ["", "app=web,", "a b", "app in web", "app in (web", "app of (web)", "=web", "a/b/c", "app=a=b", "app>1"]
         {
             assert!(
-                text.parse::<LabelRequirements>().unwrap_err().contains("is no label selector: write app=web"),
+                text.parse::<LabelRequirements>().unwrap_err().contains("is not a label selector: write app=web"),
                 "{text}"
             );
         }

@@ -50,7 +50,7 @@ impl Shard {
         let of: u32 = number(of).ok_or_else(form)?;
         let index: u32 = if index == "auto" {
             let ordinal = host.and_then(|host| number(host.rsplit_once('-')?.1));
-            ordinal.ok_or("auto takes the number at the end of HOSTNAME, such as kaudit-2, and there is none")?
+            ordinal.ok_or("auto requires a HOSTNAME that ends with a number, such as kaudit-2")?
         } else {
             number(index).ok_or_else(form)?
         };
@@ -58,7 +58,7 @@ impl Shard {
             return Err(format!("there can be 1 to {MOST} shards"));
         }
         if index >= of {
-            return Err(format!("of {of} shards the last one is {}, not {index}", of - 1));
+            return Err(format!("the index of {of} shards goes up to {}, not {index}", of - 1));
         }
         Ok(Self { index, of })
     }

@@ -35,7 +35,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| humane.to_owned())?;
     match Duration::try_from(signed) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be longer than nothing".into()),
+        _ => Err("must be greater than zero".into()),
     }
 }
 

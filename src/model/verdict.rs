@@ -56,7 +56,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All of them, the worst first.
+    /// All of them, most severe first.
     pub const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
 
     /// Parses a severity as policies write it: in upper or lower case.

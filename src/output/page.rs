@@ -48,7 +48,7 @@ pub struct PageContext {
     pub changed: Option<Timestamp>,
     /// Before evaluation starts, the number of lists that were read, and their total; then `None`.
     pub syncing: Option<(usize, usize)>,
-    /// Objects that wait to be evaluated.
+    /// Objects waiting for evaluation.
     pub waiting: usize,
     /// The revision of the policies in force.
     pub policies: String,

@@ -179,7 +179,7 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
     let kinds = short_kinds(policy).is_none().then(|| ("kinds", policy.kinds.join(", ")));
     let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
-    let cost = "goes through all objects of a kind for each object that it checks".to_owned();
+    let cost = "iterates over all objects of a kind for each object that it checks".to_owned();
     let cost = policy.scans_inventory.then_some(("cost", cost));
     let excusable: Vec<&str> = policy.rules.iter().filter(|rule| rule.excusable).map(|rule| &*rule.name).collect();
     let excusable = (!excusable.is_empty()).then(|| match policy.rules.len() - excusable.len() {

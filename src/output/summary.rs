@@ -170,7 +170,7 @@ pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -
 fn unneeded_line(coverage: &[Coverage]) -> Option<String> {
     let unneeded = coverage.iter().filter(|kind| kind.message.starts_with(UNNEEDED));
     let names: Vec<String> = unneeded.map(|kind| shown_line(&kind.name())).collect();
-    (!names.is_empty()).then(|| format!("may not be read, and not needed: {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("forbidden, but not needed: {}", names.join(", ")))
 }
 
 /// Returns lines about things that need attention although the audit itself is complete.
@@ -182,7 +182,7 @@ pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
         let entries = if not_found == 1 { "entry of the baseline is" } else { "entries of the baseline are" };
         let or_severe = result.min_severity.map(|least| format!(", or less severe than {}", least.word()));
         let or_severe = or_severe.unwrap_or_default();
-        format!("not compared: {not_found} {entries} about objects that were not given{or_severe}")
+        format!("not compared: {not_found} {entries} about objects that are not part of this audit{or_severe}")
     });
     let exceptions = exceptions.chain(not_found).chain(unneeded_line(&result.coverage));
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
@@ -231,8 +231,7 @@ fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
     let noun = if number == 1 { "policy" } else { "policies" };
     let controls = policies.iter().flat_map(|policy| &policy.controls).collect::<BTreeSet<_>>().len();
     let controls = if controls == 0 { String::new() } else { format!(" of {}", count(controls, "control")) };
-    (number > 0)
-        .then(|| format!("{words} {number} {noun}{controls} that kaudit cannot evaluate; kaudit policies tells why"))
+    (number > 0).then(|| format!("{words} {number} {noun}{controls} unsupported; run kaudit policies for the reasons"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {
@@ -266,21 +265,23 @@ fn advice(result: &AuditResult) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(names) = all(State::Forbidden) {
         lines.push(format!(
-            "  Grant list and watch on what is forbidden, leave it out (--exclude {names}), or accept the gap (--allow-missing \
+            "  Grant list and watch on the forbidden kinds, exclude them (--exclude {names}), or accept the gap (--allow-missing \
              {names})"
         ));
     }
     if let Some(names) = all(State::Failed) {
-        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {names}"));
+        lines.push(format!(
+            "  Failed kinds often belong to an API whose server is down; to exclude them: --exclude {names}"
+        ));
     }
     if all(State::TimedOut).is_some() {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
     if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty()) {
-        lines.push("  --prune-baseline removes from the baseline what is fixed".to_owned());
+        lines.push("  --prune-baseline removes fixed violations from the baseline".to_owned());
     }
     if result.summary.error > 0 {
-        lines.push("  Where a policy itself failed (error), it did not check the object".to_owned());
+        lines.push("  An error means that the policy failed and the object was not checked".to_owned());
     }
     lines
 }

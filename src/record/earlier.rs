@@ -96,9 +96,9 @@ impl EarlierRecords<'_> {
         let recorder = self.recorder;
         self.metrics.recorder_retries(recorder);
         if failures == 1 && self.attempts != Attempts::One {
-            warn!(recorder, "What earlier runs wrote cannot be read yet, retrying: {why}");
+            warn!(recorder, "Records of earlier runs cannot be read yet, retrying: {why}");
         } else {
-            debug!(recorder, "What earlier runs wrote cannot be read: {why}");
+            debug!(recorder, "Records of earlier runs cannot be read: {why}");
         }
     }
 }

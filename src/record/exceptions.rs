@@ -249,7 +249,9 @@ impl ExceptionRecorder {
         if is_without_status(error) {
             self.not_before = Some(now + NO_STATUS);
             if std::mem::replace(&mut self.logged, "no_status") != "no_status" {
-                info!("PolicyExceptions get no status: apply the chart's CRD policyexceptions.kaudit.dev to have it");
+                info!(
+                    "PolicyExceptions get no status: the installed CRD has no status subresource; apply the chart's CRD policyexceptions.kaudit.dev"
+                );
             }
             return self.settings.metrics.recorder_dropped(RECORDER, "no_status", 1);
         }
@@ -269,7 +271,7 @@ impl ExceptionRecorder {
                 let why = describe(error);
                 let trouble = format!("the status of PolicyException {namespace}/{object} was not written: {why}");
                 if std::mem::replace(&mut self.logged, reason) != reason {
-                    warn!("{trouble}; trying again every {} s", REFUSED.as_secs());
+                    warn!("{trouble}; retrying every {} s", REFUSED.as_secs());
                 }
                 self.health.send_replace(Health { trouble: trouble.clone(), lost: trouble, ..Health::default() });
             }

@@ -55,8 +55,8 @@ impl Pressure {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         let advice = "raise resources.limits.memory, or read fewer kinds or namespaces";
         let advice =
-            if self.is_high { format!("; beyond it the kernel kills kaudit: {advice}") } else { String::new() };
-        format!("{} of {} MiB that the container may have are used{advice}", mib(used), mib(limit))
+            if self.is_high { format!("; above the limit the kernel kills kaudit: {advice}") } else { String::new() };
+        format!("{} of {} MiB used{advice}", mib(used), mib(limit))
     }
 }
 

@@ -209,8 +209,8 @@ impl Recorders {
         if let Some(notify) = settings.notify.clone() {
             if settings.events == events::EventFilter::None && settings.reports.is_none() {
                 warn!(
-                    "Neither Events nor reports are recorded, so nothing tells what receivers were told before: they are told \
-                     of everything that stands"
+                    "Neither Events nor reports are recorded, so it is unknown which notifications were sent before: receivers get \
+                     all open violations"
                 );
             }
             let (sink, runs) = notify::start(notify, || healths.add());
@@ -306,7 +306,7 @@ impl Recorders {
     pub async fn flush(mut self, stop: &CancellationToken) -> bool {
         let unread = std::mem::take(&mut self.unread);
         for UnreadRecords { recorder, why, .. } in &unread {
-            warn!(recorder, "Nothing was written, as what earlier runs wrote cannot be read: {why}");
+            warn!(recorder, "Nothing was written, because the records of earlier runs cannot be read: {why}");
         }
         let all = unread.is_empty();
         // Dropping them ends their health, for which the status waits.
@@ -353,8 +353,8 @@ impl Recorders {
 
 impl UnreadRecords {
     fn new(recorder: &'static str, why: String, health: watch::Sender<Health>) -> Self {
-        let trouble = format!("no {recorder} are written until those of earlier runs can be read: {why}");
-        warn!("Recording begins without them: {trouble}");
+        let trouble = format!("no {recorder} are written until the {recorder} of earlier runs can be read: {why}");
+        warn!("Recording starts without this recorder: {trouble}");
         health.send_replace(Health { trouble, ..Health::default() });
         Self { recorder, why, _health: health }
     }

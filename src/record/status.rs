@@ -244,8 +244,7 @@ impl StatusRecorder {
         let (reason, what) = match WriteFailure::of(error) {
             WriteFailure::Normal("not_found") if !self.created => (
                 "not_found",
-                "there is no kind audits.kaudit.dev (install the chart's CRD to have it), or no such namespace"
-                    .to_owned(),
+                "the CRD audits.kaudit.dev or the namespace does not exist: install the chart's CRDs".to_owned(),
             ),
             WriteFailure::Later => ("unavailable", describe(error)),
             WriteFailure::Normal(reason) | WriteFailure::Refused(reason) => (reason, describe(error)),
@@ -263,7 +262,7 @@ impl StatusRecorder {
             if reason == "not_found" {
                 info!(audit, "No status is written: {what}");
             } else {
-                warn!(audit, "The status could not be written, trying on: {what}");
+                warn!(audit, "The status could not be written, retrying: {what}");
             }
         }
     }

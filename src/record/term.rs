@@ -81,7 +81,7 @@ impl Terms {
                 () = candidate.acquire() => {}
             }
             let client = clients.fenced(&candidate.fence())?;
-            info!("This replica leads: recording begins");
+            info!("This replica is the leader: recording starts");
             self.settings.metrics.set_leader(true);
             // When the lease is lost, dropping the recorders cancels the writes that are in flight.
             let lost = tokio::select! {
@@ -92,7 +92,7 @@ impl Terms {
             if !lost {
                 break;
             }
-            warn!("The lease is lost: recording ends until this replica leads again");
+            warn!("The Lease is lost: recording stops until this replica is the leader again");
             // An error means that the pipeline has ended.
             let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
@@ -114,7 +114,7 @@ impl Terms {
                 }
                 () = recorders.readable() => {}
             }
-            info!("What earlier runs recorded can be read now: a new term begins");
+            info!("Records of earlier runs can be read now: recording starts again");
             // An error means that the pipeline has ended. The sinks end with the term.
             let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
             recorders.end().await;

@@ -99,7 +99,7 @@ impl Server {
         if pages == Pages::All && !on_loopback {
             tracing::warn!(
                 address = %self.address,
-                "/status and /policies are served without authentication to everybody who can connect: give --listen-status \
+                "/status and /policies are served without authentication to anyone who can connect: set --listen-status to \
                  an address on loopback"
             );
         }
@@ -137,7 +137,7 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     } else {
         let Progress { scopes_done, scopes, waiting_for, .. } = progress;
         let waiting =
-            if waiting_for.is_empty() { String::new() } else { format!(", waits for {}", waiting_for.join(", ")) };
+            if waiting_for.is_empty() { String::new() } else { format!(", waiting for {}", waiting_for.join(", ")) };
         let body = format!("[+]policies loaded\n[-]initial sync: {scopes_done} of {scopes} lists read{waiting}\n");
         (StatusCode::SERVICE_UNAVAILABLE, body)
     };
@@ -157,7 +157,7 @@ async fn status(State(admin): State<Admin>) -> Response {
 
 async fn policies(State(admin): State<Admin>) -> Response {
     let Some(overview) = admin.overview.borrow().clone() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline has not begun\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline has not started\n").into_response();
     };
     json(&PolicyList::in_force(&overview.policies, overview.policy_error.as_ref()))
 }

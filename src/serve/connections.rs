@@ -79,7 +79,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                debug!(%error, "A connection is not accepted");
+                debug!(%error, "Failed to accept a connection");
                 sleep(PAUSE).await;
             }
         }

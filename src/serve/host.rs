@@ -21,7 +21,7 @@ pub(super) fn names_loopback(headers: &HeaderMap) -> bool {
 
 /// Returns the response to a request for another host.
 pub(super) fn misdirected() -> Response {
-    let why = "This is served for http://localhost and http://127.0.0.1, for example by kubectl port-forward.\n";
+    let why = "This server only answers requests for http://localhost and http://127.0.0.1, for example via kubectl port-forward.\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 

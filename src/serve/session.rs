@@ -132,7 +132,8 @@ pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
             (StatusCode::UNAUTHORIZED, challenge, Html(sign_in_page(query, None))).into_response()
         }
         Denied::Forbidden { user, audit } => {
-            let why = format!("{user} may not get audits.kaudit.dev {audit}, which is what seeing this page takes.");
+            let why =
+                format!("{user} may not get audits.kaudit.dev {audit}. Ask for the right to get it to see this page.");
             (StatusCode::FORBIDDEN, Html(refusal(&why))).into_response()
         }
         Denied::Busy => {
@@ -140,10 +141,11 @@ pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
             (StatusCode::TOO_MANY_REQUESTS, wait, "too many sign-ins at the moment: try again in a second\n")
                 .into_response()
         }
-        Denied::Unavailable(why) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("the API server does not say who you are: {why}\n"))
-                .into_response()
-        }
+        Denied::Unavailable(why) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("could not verify your token or access with the API server: {why}\n"),
+        )
+            .into_response(),
     }
 }
 
@@ -169,7 +171,7 @@ async fn sign_in(
             }
         }
         Err(Denied::Unknown) => {
-            let why = "The cluster does not know this token, or it has expired.";
+            let why = "The token is invalid or has expired.";
             (StatusCode::UNAUTHORIZED, Html(sign_in_page(&query, Some(why)))).into_response()
         }
         Err(denied) => refuse(&denied, &query),

@@ -161,7 +161,9 @@ impl Informer {
     async fn discover(&mut self) {
         match self.discovery.discover().await {
             Ok(served) => self.follow_discovery(served).await,
-            Err(error) => warn!(error = describe(&error), "Discovery failed; the kinds known so far stay"),
+            Err(error) => {
+                warn!(error = describe(&error), "Discovery failed; the kinds discovered before are still watched");
+            }
         }
     }
 
@@ -257,7 +259,7 @@ impl Informer {
         let superseded = |scope: &&WatchScope| !self.wanted.contains(scope) && successor(scope);
         let superseded: Vec<_> = self.scopes.keys().filter(superseded).cloned().collect();
         for scope in superseded {
-            self.end(&scope, "Read in another version from now on").await;
+            self.end(&scope, "Now watched in another API version").await;
         }
     }
 
@@ -296,7 +298,7 @@ impl Informer {
         let Some(failed) = ended.err().filter(JoinError::is_panic) else { return };
         let Some(scope) = self.scopes.iter().find(|(_, followed)| followed.task.id() == failed.id()) else { return };
         let scope = scope.0.clone();
-        let message = format!("kaudit failed while reading it, which is a bug: {failed}");
+        let message = format!("kaudit panicked while reading this kind; please report this bug: {failed}");
         error!(feed = %scope, "{message}");
         self.shared.send(Change::Unreadable(scope.clone(), Unreadable { state: State::Failed, message })).await;
         if !self.shared.options.once {

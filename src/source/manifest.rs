@@ -382,7 +382,7 @@ mod tests {
             text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))
         });
         let (_, skipped) = read_text(&format!("{head}{laughs}"));
-        assert_eq!(skipped, ["f:7:24 its anchors and aliases stand for too many values"]);
+        assert_eq!(skipped, ["f:7:24 its anchors and aliases expand to too many values"]);
     }
 
     #[test]

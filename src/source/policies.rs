@@ -215,7 +215,7 @@ impl ClusterPolicies {
         let unreadable = self.scopes.iter().find_map(|(scope, known)| Some((scope, known.unreadable.as_ref()?)));
         let Some((scope, why)) = unreadable else { return Ok(()) };
         bail!(
-            "{}: cannot read {scope}: {why}\n  help: kaudit rbac -p {} prints the rights that it takes",
+            "{}: cannot read {scope}: {why}\n  help: kaudit rbac -p {} prints the required rights",
             self.source,
             self.source
         )
@@ -228,7 +228,7 @@ impl ClusterPolicies {
         let objects = || self.objects.iter().filter(|(key, _)| settled.iter().any(|scope| is_in(key, scope)));
         let unreadable = self.scopes.iter().filter_map(|(scope, known)| {
             let why = known.unreadable.as_ref()?;
-            let content = Err(format!("cannot be read, and stays as it was read last: {why}"));
+            let content = Err(format!("cannot be read; its last version stays in force: {why}"));
             Some(TreeFile { path: vec![format!("{}.yaml", scope.kind)], content })
         });
         let mut files: Vec<TreeFile> = unreadable.collect();

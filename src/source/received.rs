@@ -306,7 +306,7 @@ fn not_an_object(json: &str, error: &serde_json::Error) -> String {
         return format!("metadata is {}, not an object", shown(value));
     }
     if json.starts_with('"') {
-        return "it is text".to_owned();
+        return "it is a string".to_owned();
     }
     // The position refers to the JSON of this object, which does not occur in the file in this form.
     let why = without_value(error);
@@ -530,7 +530,7 @@ mod tests {
             (r#"{"kind":[],"metadata":{"name":"a"}}"#, "kind is a list, not a string"),
             (r#"{"apiVersion":1}"#, "apiVersion is the number 1, not a string: put it in quotes"),
             (r#"{"metadata":"s3cret"}"#, "metadata is a string, not an object"),
-            (r#""s3cret""#, "it is text"),
+            (r#""s3cret""#, "it is a string"),
             (r#"{"metadata":{"name":"a","name":"b"}}"#, "duplicate key \"name\""),
         ] {
             assert_eq!(Received::read(json).problem(), Some(want));

@@ -137,7 +137,7 @@ impl Exclusion {
             Self::OtherShard => "are read by shard 0",
             Self::Requested => "are not read: --exclude",
             Self::Default => "are not read by default",
-            Self::Unconcerned => "are not read, as --kinds is judged",
+            Self::Unconcerned => "are not read with --kinds=judged",
         }
     }
 }
@@ -173,13 +173,13 @@ impl Selection {
             Exclusion::OtherShard => "cluster-scoped, read by shard 0".to_owned(),
             Exclusion::Requested => "--exclude".to_owned(),
             Exclusion::Default => Self::left_out(kind),
-            Exclusion::Unconcerned => "no policy is about it, and --kinds is judged".to_owned(),
+            Exclusion::Unconcerned => "no policy applies to it (--kinds=judged)".to_owned(),
         })
     }
 
     /// Returns why a kind is not evaluated by default.
     pub fn left_out(kind: &Kind) -> String {
-        format!("by default (--include {kind} brings it back)")
+        format!("by default (add it with --include {kind})")
     }
 
     /// Returns how the objects of a kind are used.

@@ -94,7 +94,7 @@ impl Sender {
         loop {
             let attempt = tokio::select! {
                 attempt = self.attempt(body.clone()) => attempt,
-                () = self.deadline_passed() => return Err("the collector did not answer before the end".to_owned()),
+                () = self.deadline_passed() => return Err("the collector did not respond before shutdown".to_owned()),
             };
             match attempt {
                 Ok(()) => return Ok(()),
@@ -136,7 +136,9 @@ impl Sender {
         }
         match request.send().await {
             Ok(answer) => judge(answer).await,
-            Err(error) if error.is_timeout() => Err(ExportError::Later(Duration::ZERO, "no answer in time".to_owned())),
+            Err(error) if error.is_timeout() => {
+                Err(ExportError::Later(Duration::ZERO, "no response in time".to_owned()))
+            }
             Err(error) => Err(ExportError::Later(Duration::ZERO, reasons(&error.without_url()))),
         }
     }
@@ -150,12 +152,12 @@ async fn judge(answer: Response) -> Result<(), ExportError> {
         // The response for traces has the same fields.
         let partly = ExportMetricsServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
         return match partly.map(|partly| partly.rejected_data_points) {
-            Some(rejected @ 1..) => Err(ExportError::Refused(format!("the collector left {rejected} out"))),
+            Some(rejected @ 1..) => Err(ExportError::Refused(format!("the collector rejected {rejected} items"))),
             _ => Ok(()),
         };
     }
     // The body of the response may repeat what the collector was sent.
-    let why = format!("the collector answers {status}");
+    let why = format!("the collector responded {status}");
     let again = [
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::BAD_GATEWAY,
@@ -174,7 +176,7 @@ fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
     if let Some((certificate, key)) = &target.identity {
         let pem = [http_client::pem(certificate)?, b"\n".to_vec(), http_client::pem(key)?].concat();
         let identity = Identity::from_pem(&pem).ok().with_context(|| {
-            format!("{} and {} are no certificate with its key in PEM", certificate.display(), key.display())
+            format!("{} and {} must be a certificate and its key in PEM format", certificate.display(), key.display())
         })?;
         builder = builder.identity(identity);
     }

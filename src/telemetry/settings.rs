@@ -112,7 +112,10 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         let Some(mut url) =
             Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         else {
-            self.warn(format!("{name} is no URL that begins with http:// or https://: no {} are sent", signal.word()));
+            self.warn(format!(
+                "{name} must be a URL that begins with http:// or https://: no {} are sent",
+                signal.word()
+            ));
             return None;
         };
         // The endpoint of a signal is used as it is.
@@ -121,7 +124,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         }
         if let Some((protocol, name)) = self.of(signal, "PROTOCOL").filter(|(value, _)| value != "http/protobuf") {
             self.warn(format!(
-                "{name}: kaudit does not speak {protocol:?}, and sends http/protobuf to the endpoint, which is commonly at \
+                "{name}: protocol {protocol:?} is not supported; kaudit sends http/protobuf to the endpoint, which commonly listens on \
                  port 4318"
             ));
         }
@@ -158,7 +161,10 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
             }
             Some("none") => false,
             Some(other) => {
-                self.warn(format!("{name}: there is no exporter {other:?}, only otlp: no {} are sent", signal.word()));
+                self.warn(format!(
+                    "{name}: exporter {other:?} is not supported, only otlp: no {} are sent",
+                    signal.word()
+                ));
                 false
             }
         }
@@ -177,7 +183,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
             });
             match header {
                 Some((name, value)) => drop(headers.insert(name, value)),
-                None => self.warn(format!("{variable} has a part that is no name=value; it is left out")),
+                None => self.warn(format!("{variable} has an entry that is not name=value; it is ignored")),
             }
         }
         headers
@@ -197,7 +203,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
             match self.get(name).map(|value| value.trim().parse::<u64>()) {
                 None => {}
                 Some(Ok(number)) if number > 0 => return Duration::from_millis(number),
-                Some(_) => self.warn(format!("{name} is no number of milliseconds above 0; {default} is used")),
+                Some(_) => self.warn(format!("{name} must be a number of milliseconds above 0; {default} is used")),
             }
         }
         Duration::from_millis(default)
@@ -217,12 +223,12 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         if RATIOS.contains(&sampler.as_str()) {
             let ratio = self.get("OTEL_TRACES_SAMPLER_ARG").and_then(|ratio| ratio.parse::<f64>().ok());
             if ratio.is_none_or(|ratio| !(0.0..=1.0).contains(&ratio)) {
-                self.warn("OTEL_TRACES_SAMPLER_ARG is no number from 0 to 1; every trace is sampled".to_owned());
+                self.warn("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1; every trace is sampled".to_owned());
             }
         } else if !OTHERS.contains(&sampler.as_str()) {
             let known = [RATIOS.as_slice(), &OTHERS].concat().join(", ");
             self.warn(format!(
-                "OTEL_TRACES_SAMPLER: there is no sampler {sampler:?}, only {known}; every trace is sampled"
+                "OTEL_TRACES_SAMPLER: sampler {sampler:?} is not supported, only {known}; every trace is sampled"
             ));
         }
     }

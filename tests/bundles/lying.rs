@@ -73,7 +73,7 @@ fn content_that_does_not_match_its_digest_is_refused() {
         (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
         (vec![("manifests/1", ok("{}"))], ":1".to_owned(), "it has no layers"),
         // Either of two timeouts of 2 s may expire first.
-        (vec![], ":silent".to_owned(), "within 2 s|did not answer in time"),
+        (vec![], ":silent".to_owned(), "within 2 s|did not respond in time"),
         (vec![("manifests/1", answer("500 Oops", &[], b"\x1b[2Jout of order"))], ":1".to_owned(), "500"),
     ] {
         let output = checked(&things, &reference);

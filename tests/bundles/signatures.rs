@@ -44,7 +44,7 @@ fn bundles_signed_by_opa_are_verified_as_by_opa() {
     assert_eq!(checked.messages(), ["signed"], "{}", checked.err);
     assert_eq!(checked.json()["bundles"][0]["verified"], true);
     for (more, want) in [
-        (&[][..], "is signed, and no key is given"),
+        (&[][..], "is signed, but there is no key"),
         (&["--verification-key", "other"], "is not signed by the key"),
         (&["--verification-key", "shared", "--verification-scope", "write"], "the scope"),
         (&["--verification-key", "missing"], "cannot read missing"),

@@ -217,7 +217,8 @@ fn rules_that_settings_disable_for_the_object_are_explained() {
     };
     let elsewhere = explained(&["--rules", "{IMG-01: {namespaces: [bank]}}"]);
     assert!(
-        elsewhere.contains("passes: this rule is not evaluated for it: its settings name other namespaces\n"),
+        elsewhere
+            .contains("passes: this rule is not evaluated for it: the rule settings limit it to other namespaces\n"),
         "{elsewhere}"
     );
     let worse = explained(&["--min-severity", "critical"]);

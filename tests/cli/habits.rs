@@ -63,7 +63,7 @@ fn urls_are_downloaded() {
     assert!(code == Some(2) && stderr.contains("404 Not Found"), "{stderr}");
     answering.join().unwrap();
     let (code, _, stderr) = run(&folder, &["check", "-f", "http://192.0.2.1/pod.yaml"]);
-    assert!(code == Some(2) && stderr.contains("only https is read"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("only https URLs are supported"), "{stderr}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn unknown_environment_variables_are_named() {
     let folder = folder();
     let ended = kaudit(folder.path(), &["check", "a.yaml"]).env("KAUDIT_FAILON", "none").output().unwrap();
     let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert!(stderr.contains("KAUDIT_FAILON is no setting of kaudit; did you mean KAUDIT_FAIL_ON?"), "{stderr}");
+    assert!(stderr.contains("KAUDIT_FAILON is not a setting of kaudit; did you mean KAUDIT_FAIL_ON?"), "{stderr}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn a_chart_that_is_not_rendered_is_named_once() {
         let ended = kaudit(folder.path(), arguments).output().unwrap();
         let [stdout, stderr] = [ended.stdout, ended.stderr].map(|stream| String::from_utf8(stream).unwrap());
         assert_eq!(ended.status.code(), Some(3), "{stderr}");
-        let how = format!("a chart has to be rendered: helm template {chart} | kaudit check -f -");
+        let how = format!("render the chart first: helm template {chart} | kaudit check -f -");
         let warnings: Vec<_> = stderr.lines().filter(|line| line.contains("WARN")).collect();
         assert!(matches!(warnings[..], [line] if line.contains(&how)), "{stderr}");
         assert!(stdout.contains("2 objects of 1 kind checked"), "{stdout}");

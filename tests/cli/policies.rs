@@ -283,7 +283,7 @@ fn unsupported_controls_of_a_framework_are_listed_with_the_reason() {
         let controls = rule["controls"].as_array().unwrap().iter().map(|control| control["id"].as_str().unwrap());
         format!("{} {}: {}", controls.collect::<Vec<_>>().join(" "), rule["name"].as_str().unwrap(), rule["reason"])
     });
-    let host = "\"it needs what Kubescape's host scanner reads on the nodes\"";
+    let host = "\"it needs data of Kubescape's host scanner about the nodes\"";
     let wanted = [
         "E-4 E-4: \"it has no rule\"".to_owned(),
         "E-9 E-9: \"there is no such control\"".to_owned(),

@@ -83,7 +83,7 @@ async fn outside_a_pod_the_long_run_records_nothing_by_default() {
         (program, log.into_inner().unwrap())
     };
     let (program, log) = lines(&[], "marked yes");
-    assert!(log.contains("Recording nothing in the cluster: --record events,reports,status does"), "{log}");
+    assert!(log.contains("Recording nothing in the cluster; to record: --record events,reports,status"), "{log}");
     assert!(log.contains("Standard input is a pipe") && log.contains("use -f - to check manifests"), "{log}");
     drop(program);
     let written = plane.kubectl(&["-n", &namespace, "get", "events", "-o", "name"]).await.unwrap();

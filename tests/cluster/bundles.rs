@@ -67,7 +67,7 @@ async fn a_bundle_is_followed_and_the_last_valid_one_stays() {
     })
     .await;
     assert_eq!(messages(&kaudit.status(), &namespace), ["the second"]);
-    assert!(kaudit.log().contains("the last good version of the bundle stays in force"), "{}", kaudit.log());
+    assert!(kaudit.log().contains("the last valid version of the bundle stays in force"), "{}", kaudit.log());
     let listed: Value = serde_json::from_str(&kaudit.get("/policies").unwrap()).unwrap();
     assert_eq!(listed["bundles"][0]["digest"], *second);
 

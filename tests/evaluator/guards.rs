@@ -234,7 +234,7 @@ fn a_rule_with_too_large_results_is_an_error_and_others_are_evaluated() {
         results,
         [
             format!("fail a/deny {file}:7: little"),
-            format!("error a/deny_much {file}:5: says more than 4 MiB about one object")
+            format!("error a/deny_much {file}:5: its result for one object is larger than 4 MiB")
         ]
     );
 }

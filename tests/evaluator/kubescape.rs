@@ -322,7 +322,7 @@ fn controls_and_frameworks_select_the_rules() {
     let all = library(None, &[]).unwrap();
     let left_out: Vec<String> = all.unjudged.iter().map(|rule| format!("{}: {}", rule.name, rule.reason)).collect();
     let wanted = [
-        "kubelet-port: it needs what Kubescape's host scanner reads on the nodes",
+        "kubelet-port: it needs data of Kubescape's host scanner about the nodes",
         "signed-images: it calls cosign.verify, which needs the signatures of images",
     ];
     assert_eq!(left_out, wanted);

@@ -443,7 +443,7 @@ async fn objects_that_depend_on_a_namespace_follow_its_labels() {
     live.seen(namespace(4, json!({"stage": "test"}))).await;
     live.until(&[]).await;
     live.gone(namespace(4, json!({"stage": "test"}))).await;
-    let unknown = "p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known";
+    let unknown = "p: cannot be matched: its namespaceSelector needs the Namespace n, which was not found";
     live.until(&[unknown]).await;
     // What failed may not the next time, whatever it was that changed.
     let before = live.metric("kaudit_evaluations_total");
@@ -613,7 +613,7 @@ async fn an_error_that_a_fresh_evaluation_has_too_ends_the_violations_of_its_rul
     live.sync(vec![namespace.clone(), object("Pod", "n", "p", 2, &json!({}))]).await;
     live.until(&["p: p is in production"]).await;
     live.gone(namespace).await;
-    live.until(&["p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known"]).await;
+    live.until(&["p: cannot be matched: its namespaceSelector needs the Namespace n, which was not found"]).await;
 }
 
 /// Random changes of a live pipeline; in the end its results are those of a fresh one that only sees the last states.

@@ -62,7 +62,7 @@ pub struct Fenced<S> {
 
 /// The error of requests after the fence has shut.
 #[derive(Debug, thiserror::Error)]
-#[error("the lease is lost, and another replica may record by now")]
+#[error("the Lease was lost, and another replica may be recording")]
 struct Shut;
 
 impl<S, R> Service<R> for Fenced<S>

@@ -77,15 +77,15 @@ impl Baseline {
         let baseline: Self = serde_json::from_slice(&document.content).with_context(shown)?;
         anyhow::ensure!(
             (1..=FORM).contains(&baseline.form),
-            "{} has form {} of a baseline, which this kaudit does not know: write it again with --write-baseline",
+            "{} is a baseline of form {}, which this version of kaudit does not support: write it again with --write-baseline",
             path.display(),
             baseline.form
         );
         if baseline.form < FORM {
             warn!(
                 file = %path.display(),
-                "The baseline was written by an earlier kaudit, which did not count results that differ in a number only: \
-                 further ones are not new. Write it again with --write-baseline"
+                "The baseline was written by an earlier version of kaudit, which did not count results that differ only in a number: \
+                 additional ones are not reported as new. Write it again with --write-baseline"
             );
         }
         Ok(baseline)
@@ -171,7 +171,7 @@ impl Baseline {
     fn state_of(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: GivenManifests<'_>) -> BaselineState {
         let source = if given.content.is_some() { ObjectSource::Manifests } else { ObjectSource::Cluster };
         if self.scope != source {
-            return BaselineState::Incomparable(format!("the baseline is that of {}", self.scope));
+            return BaselineState::Incomparable(format!("the baseline is of {}", self.scope));
         }
         let BaselineEntry { policy, rule, .. } = entry;
         if reach.has_rule(policy, rule) && !given.is_read(entry) || reach.leaves_out(policy, rule) {

@@ -58,7 +58,7 @@ pub(in crate::commands) fn of_manifests(
     }
     anyhow::ensure!(
         missing.is_empty() || elsewhere == 0,
-        "nothing was checked: {}\n--namespace leaves out {} that {} given",
+        "nothing was checked: {}\n--namespace excludes {} that {} given",
         missing.join("; "),
         if elsewhere == 1 { "the only object".to_owned() } else { format!("all {elsewhere} objects") },
         if elsewhere == 1 { "was" } else { "were" }
@@ -66,11 +66,11 @@ pub(in crate::commands) fn of_manifests(
     let has_objects = !content.namespaces.is_empty() || content.has_unplaced;
     let unselected = || {
         let selector = scope.selector.as_ref().filter(|_| has_objects);
-        selector.map(|_| "no object has the labels that --selector asks for".to_owned())
+        selector.map(|_| "no object matches --selector".to_owned())
     };
     let left_out = || {
         let all = has_objects && !result.excluded_namespaces.is_empty();
-        all.then(|| "--exclude-namespace leaves out every namespace that has objects".to_owned())
+        all.then(|| "--exclude-namespace excludes every namespace with objects".to_owned())
     };
     let why = excluded(result).or_else(unselected).or_else(left_out).unwrap_or_else(|| no_object(paths));
     anyhow::bail!("nothing was checked: {why}")
@@ -129,10 +129,10 @@ pub(super) async fn warn_of_nothing(
             continue;
         }
         if !nothing.is_empty() {
-            warn!("Nothing is checked there: {nothing}");
+            warn!("Nothing to check: {nothing}");
             for namespace in &namespaces {
                 if let Some(missing) = missing_namespace(&client, namespace).await {
-                    warn!("It is checked once it is created: {missing}");
+                    warn!("{missing}; it will be checked once it is created");
                 }
             }
         }
@@ -153,7 +153,11 @@ async fn missing_namespace(client: &Client, name: &str) -> Option<String> {
             Some(format!("namespace {name:?} does not exist{}", hint(nearest(name, names))))
         }
         Err(error) => {
-            warn!(namespace = name, "There is no object, and whether it exists is not known: {}", describe(&error));
+            warn!(
+                namespace = name,
+                "The namespace has no objects, and it is unknown whether it exists: {}",
+                describe(&error)
+            );
             None
         }
     }
@@ -165,7 +169,8 @@ fn hint(near: Option<&str>) -> String {
 
 fn inactive(result: &AuditResult) -> Option<String> {
     let inactive: usize = result.coverage.iter().map(|kind| kind.inactive).sum();
-    (inactive > 0).then(|| "all objects are over, as finished Jobs are; to check them: --inactive judge".to_owned())
+    (inactive > 0)
+        .then(|| "all objects are inactive, for example finished Jobs; to check them: --inactive judge".to_owned())
 }
 
 /// Returns a message if the options exclude every kind.
@@ -174,5 +179,5 @@ fn excluded(result: &AuditResult) -> Option<String> {
     let is_excluded = |kind: &Coverage| kind.state == State::Excluded;
     let all = kinds().count() > 0 && kinds().all(is_excluded);
     let why = kinds().find(|kind| kind.message.starts_with("--exclude")).map_or("--kinds judged", |_| "--exclude");
-    all.then(|| format!("{why} leaves out every kind that is there"))
+    all.then(|| format!("{why} excludes every kind with objects"))
 }

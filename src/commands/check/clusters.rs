@@ -30,7 +30,7 @@ pub(super) fn check_options(check: &CheckArgs) -> anyhow::Result<()> {
     if check.mode() != CheckMode::Clusters {
         ensure!(
             check.cluster.context.len() < 2 && !check.contexts.all_contexts,
-            "several clusters can be checked with --once only: one kaudit watches one cluster"
+            "several clusters can be checked only with --once: one kaudit process watches one cluster"
         );
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) fn check_options(check: &CheckArgs) -> anyhow::Result<()> {
         ("-o openreport", writes_reports),
     ];
     let option = given.iter().find(|(_, is_given)| *is_given).map(|(option, _)| *option);
-    ensure!(option.is_none(), "{} is about one cluster: give one --context with it", option.unwrap_or_default());
+    ensure!(option.is_none(), "{} works for one cluster only: give one --context", option.unwrap_or_default());
     Ok(())
 }
 

@@ -64,7 +64,7 @@ pub(super) fn write(
         for (event, violation) in delta.changes() {
             match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
                 Ok(()) => slow.report_when_due(),
-                Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),
+                Err(TrySendError::Full(_)) => slow.add("standard output is read too slowly"),
                 // The reader has closed standard output, which is not a loss.
                 Err(TrySendError::Closed(_)) => return,
             }
@@ -115,7 +115,7 @@ impl UnreportedLosses {
     }
 
     fn report(&mut self) {
-        warn!(lines = self.lines, "Results are not written: {}", self.why);
+        warn!(lines = self.lines, "Results dropped from the output: {}", self.why);
         (self.lines, self.reported) = (0, Some(Instant::now()));
     }
 }

@@ -58,7 +58,7 @@ pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
         if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
     }
     if !shard.is_whole() && !policies.inventory_reads().is_empty() {
-        warn!(%shard, "Policies look other objects up, and see only those of this shard (and all Namespaces)");
+        warn!(%shard, "Policies look up other objects, but find only those of this shard (and all Namespaces)");
     }
 }
 

@@ -54,7 +54,7 @@ fn announcement(settings: &recorders::RecorderSettings, api: Option<reports::Api
     let exceptions = settings.status.then(|| "the status of PolicyExceptions".to_owned());
     let recorded: Vec<String> = [events, reports, exceptions, status].into_iter().flatten().collect();
     match &recorded[..] {
-        [] => "Recording nothing in the cluster: --record events,reports,status does".to_owned(),
+        [] => "Recording nothing in the cluster; to record: --record events,reports,status".to_owned(),
         [one] => format!("Recording {one}"),
         [first @ .., last] => format!("Recording {} and {last}", first.join(", ")),
     }

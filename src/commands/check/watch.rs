@@ -86,7 +86,7 @@ pub(super) async fn run(
     info!(server = clients.url, "Connected");
     // Start even if a kind is missing: it may be added later, or one discovery response may lack it.
     if let Err(why) = check.scope.selection(None).check(&served) {
-        warn!("{why}; it is read or left out as soon as it is served");
+        warn!("{why}; the option takes effect when the kind is served");
     }
     if let Some(server) = page {
         let sources = ui::Sources {
@@ -133,7 +133,7 @@ pub(super) async fn run(
     drop(span);
     let stopping = async {
         evaluating.await.context("evaluation failed, which is a bug")?;
-        info!("Stopping: writing what is pending");
+        info!("Stopping: writing pending records");
         over.cancel();
         Ok(())
     };

@@ -67,7 +67,7 @@ fn parse(document: &UnpackedFile, path: &Path) -> anyhow::Result<Option<Map<Stri
                 Ok(Some(with_results(last, lines)))
             }
             _ if is_result(&lines[0]) => anyhow::bail!(
-                "{} has results and no last line with the kind {KIND}: it is cut off, or of a run that does not end",
+                "{} has results but no last line with the kind {KIND}: it is cut off, or the output of a watch",
                 path.display()
             ),
             _ => Ok(None),

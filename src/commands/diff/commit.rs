@@ -36,7 +36,7 @@ pub(super) enum CommitPath {
 /// If git, the repository, the commit or the path does not exist.
 pub(super) fn read(revision: &str, place: &CommitPath) -> anyhow::Result<FileTree> {
     if revision.is_empty() || revision.starts_with('-') {
-        bail!("git:{revision} names no revision: write git:main, or git:main:policies");
+        bail!("git:{revision} has no valid revision: write for example git:main or git:main:policies");
     }
     let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])?;
     let Some(commit) = commit else { bail!(unknown(revision)) };
@@ -71,7 +71,7 @@ impl CommitPath {
         let mut parts: Vec<&str> = Vec::new();
         for part in path.components() {
             match part {
-                Component::Normal(name) => parts.push(name.to_str().context("git:… with a path that is no UTF-8")?),
+                Component::Normal(name) => parts.push(name.to_str().context("the path after git:… must be UTF-8")?),
                 Component::ParentDir if parts.pop().is_none() => {
                     bail!("{} is outside of the repository", path.display())
                 }
@@ -89,7 +89,7 @@ fn unknown(revision: &str) -> String {
     let near = names.lines().find(|name| name.ends_with(&ending)).or_else(|| nearest(revision, names.lines()));
     let near = near.map_or(String::new(), |near| format!("; did you mean git:{near}?"));
     format!(
-        "git:{revision}: there is no such commit here{near}\n  help: what a shallow clone lacks is fetched first, as with git fetch origin {revision}"
+        "git:{revision}: no such commit{near}\n  help: in a shallow clone, fetch it first: git fetch origin {revision}"
     )
 }
 
@@ -108,7 +108,7 @@ impl CommitReader {
         let listed = git(&["ls-tree", "-r", "-z", "--full-tree", tree])?.unwrap_or_default();
         for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
             self.linked += usize::from(depth > 0);
-            let (head, below) = entry.split_once('\t').context("git ls-tree wrote something else than entries")?;
+            let (head, below) = entry.split_once('\t').context("unexpected output of git ls-tree")?;
             let (mode, object) =
                 (head.split(' ').next().unwrap_or_default(), head.rsplit(' ').next().unwrap_or_default());
             let names: Vec<String> = above.iter().cloned().chain(below.split('/').map(str::to_owned)).collect();
@@ -116,7 +116,7 @@ impl CommitReader {
             match mode {
                 "120000" => self.link(&from_the_top, names, depth)?,
                 "160000" if !names.iter().any(|name| name.starts_with('.')) => {
-                    self.unread(names, "is a submodule, whose files are in no commit of this repository".to_owned());
+                    self.unread(names, "is a submodule, whose files are not in this repository".to_owned());
                 }
                 _ if is_read(&names) => match self.objects.get(object)? {
                     GitObject::Blob(content) => self.files.push(TreeFile { path: names, content: Ok(content) }),
@@ -143,7 +143,7 @@ impl CommitReader {
                 self.unread(names, "links to directories are nested too deep".to_owned());
             }
             GitObject::Tree(_) if self.linked > LINKED => bail!(
-                "{path}: links lead to more than {LINKED} files and directories\n  help: name the directories that they lead to"
+                "{path}: links lead to more than {LINKED} files and directories\n  help: give the target directories of the links"
             ),
             GitObject::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
             GitObject::Else(why) if is_read(&names) => self.unread(names, why),
@@ -199,7 +199,7 @@ impl GitCatFile {
             return Ok(GitObject::Else("is not in the commit".to_owned()));
         }
         let size = head.rsplit(' ').next().and_then(|size| size.parse::<u64>().ok());
-        let size = size.ok_or_else(|| io::Error::other(format!("{head:?} is no answer")))?;
+        let size = size.ok_or_else(|| io::Error::other(format!("unexpected output {head:?}")))?;
         let mut content = Vec::new();
         // A line break follows the content.
         (&mut self.contents).take(size + 1).read_to_end(&mut content)?;
@@ -212,7 +212,7 @@ impl GitCatFile {
                 "is a link to {}, which is not in the commit",
                 String::from_utf8_lossy(&content)
             )),
-            (what, _) => GitObject::Else(format!("is a link that leads nowhere ({what})")),
+            (what, _) => GitObject::Else(format!("is a dangling link ({what})")),
         })
     }
 }
@@ -252,7 +252,7 @@ fn command(arguments: &[&str]) -> Command {
 
 fn not_run(why: &io::Error) -> anyhow::Error {
     match why.kind() {
-        io::ErrorKind::NotFound => anyhow::anyhow!("git: is read by the git program, and there is none in PATH"),
+        io::ErrorKind::NotFound => anyhow::anyhow!("git: sources need the git program, which is not in PATH"),
         _ => anyhow::anyhow!("running git: {why}"),
     }
 }

@@ -41,7 +41,7 @@ use crate::{
 pub(super) async fn compare(options: &DiffArgs, stop: CancellationToken) -> anyhow::Result<AuditDiff> {
     anyhow::ensure!(
         options.source.once || !options.source.manifests.filename.is_empty(),
-        "there is nothing to judge by these policies: name manifests with --filename, or the cluster of your kubeconfig with \
+        "there is nothing to check with these policies: give manifests with --filename, or the cluster of your kubeconfig with \
          --once; or compare two audits that kaudit check wrote with -o json"
     );
     let old = NamedPolicies::load(options, &options.old, &options.new).await?;

@@ -129,6 +129,6 @@ fn outcome(body: &ShownBody) -> String {
         (Some(0), Some(failed)) => format!("does not hold at line {}", failed.line),
         (Some(0), None) => "does not hold".to_owned(),
         (Some(1), _) => "holds".to_owned(),
-        (Some(ways), _) => format!("holds in {ways} ways, the first of which is"),
+        (Some(ways), _) => format!("has {ways} solutions, the first of which is"),
     }
 }

@@ -54,14 +54,14 @@ impl Explainer<'_> {
 
     fn statement(&self, statement: &TracedStatement) -> Explanation {
         let mut reason = match (statement.kind, &statement.whole) {
-            (StatementKind::Negation, Some(_)) => "does not hold: what it denies is true",
+            (StatementKind::Negation, Some(_)) => "does not hold: the negated expression is true",
             (StatementKind::Iteration, _) => "finds nothing",
             (_, Some(_)) => "is false",
             (_, None) => "is undefined",
         }
         .to_owned();
         if statement.reached > 1 {
-            reason = format!("{reason} in all {} ways to get there; the first has", statement.reached);
+            reason = format!("{reason} for all {} solutions before it; values of the first:", statement.reached);
         }
         self.explanation(statement.lines, reason, &statement.parts)
     }

@@ -106,7 +106,7 @@ impl SuiteTest<'_> {
             return (TestOutcome::Skip, String::new(), Vec::new());
         }
         if self.node.get("expansion").text().is_some_and(|path| !path.is_empty()) {
-            let message = "UNSUPPORTED: kaudit does not expand workloads into Pods by ExpansionTemplates; set skip: true \
+            let message = "UNSUPPORTED: kaudit does not expand workloads into Pods with ExpansionTemplates; set skip: true \
                            to leave this test out";
             return (TestOutcome::Error, message.to_owned(), Vec::new());
         }
@@ -115,7 +115,7 @@ impl SuiteTest<'_> {
             Err(Unloaded::Constraint(_)) if invalid => (TestOutcome::Pass, String::new(), Vec::new()),
             Err(Unloaded::Constraint(why) | Unloaded::Else(why)) => (TestOutcome::Error, why, Vec::new()),
             Ok(_) if invalid => {
-                let message = "the Constraint fits the schema of its template, and should not (invalid: true)";
+                let message = "the Constraint matches the schema of its template, but the test expects that it does not (invalid: true)";
                 (TestOutcome::Fail, message.to_owned(), Vec::new())
             }
             Ok(policies) => {
@@ -294,7 +294,7 @@ fn level(file: &File, node: &YamlNode, what: &str, known: SuiteFields, problems:
                 problems.push(at(Problem::refused(&file.shown, message), value.at));
             }
             None => {
-                let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is not used"));
+                let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is ignored"));
                 let near = nearest(name, known.iter().map(|(known, _)| *known));
                 let problem = near.map_or(problem.clone(), |near| problem.help(format!("did you mean {near}?")));
                 problems.push(at(problem, value.at));

@@ -82,14 +82,14 @@ impl<'f> TemplateLibrary<'f> {
                 ("config.gatekeeper.sh", "Config") => {
                     let message =
                         format!("{}: it would exempt namespaces from Constraints of other sources", document.label());
-                    let help = "it is read from local paths and cluster:gatekeeper only";
+                    let help = "put it in a local path or use cluster:gatekeeper: a Config is read only from these";
                     problems.push(warning(document.whole(message)).help(help));
                 }
                 // The inventory contains everything that policies look up, so there is nothing to select.
                 ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
                 (group, _) if group.ends_with(".gatekeeper.sh") => {
                     let message =
-                        format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
+                        format!("{}: this kind of Gatekeeper object is not supported; it is ignored", document.label());
                     problems.push(warning(document.whole(message)));
                 }
                 _ if example => {}

@@ -42,7 +42,7 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
 });
 
-const UNKNOWN_FRAMEWORK: &str = "no framework of this name is among the policies";
+const UNKNOWN_FRAMEWORK: &str = "the policies have no framework with this name";
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
 /// kaudit's implementation of the helper functions that the rules of a library may import.
@@ -175,7 +175,7 @@ impl<'f> ControlLibrary<'f> {
             }
             Err(why) => {
                 let message = format!("not the metadata of a rule: {why}");
-                let help = "Kubescape's layout has name, match and ruleLanguage here";
+                let help = "Kubescape's layout requires name, match and ruleLanguage";
                 problems.push(Problem::refused(&file.shown, message).help(help));
             }
         }
@@ -189,9 +189,9 @@ impl<'f> ControlLibrary<'f> {
     /// Returns why no control for any cluster uses a rule.
     pub(crate) fn why_unnamed(&self, rule: &RuleFiles<'_>) -> &'static str {
         if self.controls.iter().any(|control| control.rules_names.contains(&rule.metadata.name)) {
-            "its controls are for one cloud; --framework chooses them"
+            "its controls apply to one cloud; select them with --framework"
         } else {
-            "no control names it"
+            "no control uses it"
         }
     }
 
@@ -239,10 +239,10 @@ impl<'f> ControlLibrary<'f> {
         known.sort_unstable();
         let help = match nearest(name, known.iter().copied()) {
             _ if known.is_empty() => {
-                "name the directory of a library in Kubescape's layout, with its frameworks, with --policies".to_owned()
+                "pass the directory of a library in Kubescape's layout, with its frameworks, to --policies".to_owned()
             }
-            Some(near) => format!("did you mean {near}? There are {}", known.join(", ")),
-            None => format!("there are {}", known.join(", ")),
+            Some(near) => format!("did you mean {near}? Known frameworks: {}", known.join(", ")),
+            None => format!("known frameworks: {}", known.join(", ")),
         };
         Problem::refused(&shown, UNKNOWN_FRAMEWORK).help(help)
     }
@@ -257,7 +257,7 @@ impl<'f> ControlLibrary<'f> {
         let first = self.rules.first().map(|rule| &rule.file.shown);
         for control in &self.controls {
             for name in control.rules_names.iter().filter(|name| !known.contains(name.as_str())) {
-                let message = format!("control {} names the rule {name}, which is not there", control.id);
+                let message = format!("control {} refers to the rule {name}, which does not exist", control.id);
                 problems.extend(first.map(|file| Problem::warning(file, message.clone())));
             }
         }

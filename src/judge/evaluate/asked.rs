@@ -37,14 +37,14 @@ pub(crate) struct Question<'j> {
 pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<Asked<'j>>, String> {
     let values = JobValues::read(job, Extent::All)?;
     if !job.policies.rule_changes.applies(&policy.into(), &rule.into(), job.object.key.own_namespace()) {
-        return Ok(Some(Asked::No("its settings name other namespaces".to_owned())));
+        return Ok(Some(Asked::No("the rule settings limit it to other namespaces".to_owned())));
     }
     for unit in &job.policies.units {
         for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
             let Some(entrypoint) = named else { continue };
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
-                return Ok(Some(Asked::No("the check's selector does not name its kind".to_owned())));
+                return Ok(Some(Asked::No("the selector of the check does not include its kind".to_owned())));
             }
             let (input, object): (_, &[&str]) = match group.dialect.input {
                 InputForm::Review(_) => (values.admission(Operation::Audit), &["request", "object"]),
@@ -94,7 +94,7 @@ fn kubescape<'j>(
     let own = unit.kubescape()?;
     own.controls.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule)?;
     if !own.matches(&key.kind) {
-        return Some(Asked::No("match in the metadata of the rule does not name its kind".to_owned()));
+        return Some(Asked::No("match in the metadata of the rule does not include its kind".to_owned()));
     }
     let identity = Identity::of(&values.object);
     if identity.as_ref().is_some_and(|identity| !is_scanned(own, identity)) {

@@ -225,7 +225,7 @@ impl Review {
             ]
             .map(|(key, value)| (text(key), value)),
         );
-        let given = value::object(&review["request"]).ok_or_else(|| "an AdmissionReview without request".to_owned())?;
+        let given = value::object(&review["request"]).ok_or_else(|| "the AdmissionReview has no request".to_owned())?;
         request.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
         let state = |name: &str| request.get(&text(name)).cloned().unwrap_or(Value::Null);
         let (object, old) = (state("object"), state("oldObject"));
@@ -233,7 +233,7 @@ impl Review {
             return Err("an AdmissionReview of a DELETE needs request.oldObject".to_owned());
         }
         if object == Value::Null && old == Value::Null {
-            return Err("an AdmissionReview without request.object and request.oldObject".to_owned());
+            return Err("the AdmissionReview has neither request.object nor request.oldObject".to_owned());
         }
         Ok(Self::new(request, object, old, namespace))
     }

@@ -152,7 +152,7 @@ impl ObjectEvaluation<'_> {
                 None => format!("{}:{}: {}", source.file, source.line, error.reason),
             },
             Failure::TooLarge(bytes) if *bytes == self.limits.value_bytes => {
-                format!("says more than {} MiB about one object", bytes >> 20)
+                format!("its result for one object is larger than {} MiB", bytes >> 20)
             }
             other => other.reason(),
         };

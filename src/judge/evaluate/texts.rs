@@ -50,7 +50,7 @@ fn shorten_details(details: &mut Map<String, Value>) {
         room -= bytes;
         details.insert(key, value);
     }
-    details.insert("…".to_owned(), format!("entries that are not listed: {left_out}").into());
+    details.insert("…".to_owned(), format!("{left_out} more entries are omitted").into());
 }
 
 fn shorten_strings(value: &mut Value) {
@@ -136,7 +136,7 @@ mod tests {
         let details = json!({"a": "b", "large": vec![1; 100_000], "larger": vec![1; 200_000]});
         let mut finding = finding("m", details);
         assert!(shorten(&mut finding));
-        let expected = json!({"a": "b", "…": "entries that are not listed: 2"});
+        let expected = json!({"a": "b", "…": " more entries are omitted2"});
         assert_eq!(Value::Object(finding.details.as_deref().unwrap().clone()), expected);
     }
 }

@@ -123,7 +123,7 @@ fn compile_rule(
             Some((policies, unit)) if !policies.is_empty() => loaded.bind(&policies[0], unit, rule, &group),
             Some(_) => {
                 let message = format!("there is no rule {ENTRY} in package {PACKAGE}");
-                let help = "Kubescape asks for deny contains result if { … }";
+                let help = "Kubescape requires deny contains result if { … }";
                 problems.push(Problem::refused(&module.shown, message).help(help));
             }
             None => {}

@@ -64,7 +64,7 @@ pub(crate) fn load(
     }
     for document in constraints.into_values().flatten() {
         let message = format!("{}: there is no ConstraintTemplate for this kind", document.label());
-        let help = "put the template into the policy paths too";
+        let help = "add the template to the policy paths";
         problems.push(document.whole(message).help(help));
     }
     loaded.policies.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.rules[0].name.cmp(&b.rules[0].name)));
@@ -82,7 +82,7 @@ fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Probl
             Some(other) if other.node == document.node => {}
             Some(other) => {
                 let Source { file, line } = other.source();
-                let message = format!("{} is also defined at {file}:{line}, in other words", document.label());
+                let message = format!("{} is also defined at {file}:{line}, with different content", document.label());
                 let problem = document.whole(message);
                 // Each test of a suite has its own Constraint, often with the same name.
                 problems.push(if document.example {
@@ -111,7 +111,7 @@ impl LoadedTemplates {
         problems: &mut Vec<Problem>,
     ) {
         if template.modules.is_empty() {
-            let reason = "it is written in CEL only, and kaudit evaluates Rego";
+            let reason = "it has only CEL code, and kaudit evaluates Rego";
             let message = format!("{} is not evaluated: {reason}", document.label());
             problems.push(warning(document.whole(message)));
             self.unjudged.extend([document].into_iter().chain(&constraints).map(|one| one.unjudged(reason)));
@@ -134,13 +134,15 @@ impl LoadedTemplates {
             && policies.is_empty()
         {
             let message = format!("{}: its Rego has no rule {ENTRY}", document.label());
-            let help = "Gatekeeper asks for violation[{\"msg\": msg, \"details\": {}}] { … }";
+            let help = "Gatekeeper requires violation[{\"msg\": msg, \"details\": {}}] { … }";
             problems.push(document.whole(message).help(help));
         }
         let of_rule = own.map(|policy| Metadata::clone(&policy.rules[0].metadata)).unwrap_or_default();
         if template.prefers_cel {
-            let message =
-                format!("{} holds CEL too, which Gatekeeper would take; its Rego is evaluated", document.label());
+            let message = format!(
+                "{} also has CEL code, which Gatekeeper would use; kaudit evaluates its Rego",
+                document.label()
+            );
             problems.push(warning(document.whole(message)));
         }
         if constraints.is_empty() && !problems[before..].iter().any(Problem::is_refusal) {

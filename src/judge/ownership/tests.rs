@@ -185,7 +185,7 @@ fn a_source_sees_earlier_sources_and_local_files() {
         let set = load(&[library.clone(), user(kind), parameters.clone()]);
         assert_eq!(results(&set).len(), 2, "{kind:?}: {:?}", set.problems);
         let set = load(&[user(kind), library.clone()]);
-        let why = "data.lib.victim is a package of oci://r/lib:1, which is named later and not read here";
+        let why = "data.lib.victim is a package of oci://r/lib:1, which comes later and is not visible here";
         assert!(set.problems.iter().any(|problem| problem.message == why), "{:?}", set.problems);
     }
     // The builtin library can be used, too.
@@ -254,8 +254,8 @@ fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
         ("values", "data.json", &values, 1, "more than the 500000 values in data that a source may have"),
         ("values in YAML", "data.yaml", &values, 1, "more than the 500000 values in data that a source may have"),
         ("aliases", "data.yaml", &aliases, 3, "aliases in data of"),
-        ("tokens", "a.rego", &tokens, 1, "more than the 600000 words and other tokens in modules"),
-        ("lines", "a.rego", &lines, 0, "more than the 600000 words and other tokens in modules"),
+        ("tokens", "a.rego", &tokens, 1, "more than the 600000 tokens in modules"),
+        ("lines", "a.rego", &lines, 0, "more than the 600000 tokens in modules"),
         ("objects", "a.json", &constraint, 0, "more than the 500000 values in data that a source may have"),
     ] {
         for kind in [SourceKind::Bundle, SourceKind::ConfigMap] {
@@ -354,7 +354,7 @@ fn modules_with_too_long_chains_of_references_are_refused() {
     let long = chain(320);
     assert!(long.0.len() > 100, "{:?}", long.0);
     for (number, refused) in long.0.iter().enumerate() {
-        let want = format!("many/m{number:04}.rego: data.p{number}.ok goes through too many rules, one in the other");
+        let want = format!("many/m{number:04}.rego: data.p{number}.ok evaluates too many rules inside one another");
         assert_eq!(*refused, want);
     }
     assert!(long.1 < short.1 * 40, "{:?} for 40, {:?} for 320", short.1, long.1);

@@ -216,7 +216,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
         }
         entries.sort_unstable();
         if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(A::Error::custom("a key stands twice"));
+            return Err(A::Error::custom("duplicate key"));
         }
         let mut hasher = hasher(HashTag::Object);
         for (key, value) in entries {

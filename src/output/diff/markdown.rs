@@ -60,7 +60,7 @@ fn table(diff: &AuditDiff, head: &str, rows: &[(String, Tally)]) -> String {
         let _ = writeln!(table, "| {name} | {} |", numbers.join(" | "));
     }
     if rows.len() > ROWS {
-        let _ = write!(table, "\n{} more with fewer.\n", rows.len() - ROWS);
+        let _ = write!(table, "\n{} more rows with fewer differences.\n", rows.len() - ROWS);
     }
     table
 }
@@ -94,8 +94,7 @@ fn details(diff: &AuditDiff, document: &mut String) {
     }
     if written < rows.len() {
         let left = count(rows.len(), "line");
-        let _ =
-            write!(document, "\n{} of {left} are left out: there is no room for more here.\n", rows.len() - written);
+        let _ = write!(document, "\n{} of {left} were left out to fit the size limit.\n", rows.len() - written);
     }
 }
 

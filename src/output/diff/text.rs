@@ -140,7 +140,7 @@ impl<'d> DiffText<'d> {
         for ((side, reason), entries) in reasons {
             let words = self.paint.with(AnsiColor::Yellow.on_default(), "not compared:");
             let number = count(entries.len(), "violation");
-            lines.push(format!("{words} {number} of what is {}; {}", super::side(side), shown_line(&reason)));
+            lines.push(format!("{words} {number} from {}; {}", super::side(side), shown_line(&reason)));
             let rule = |one: &&OneSidedEntry| {
                 format!("{}  {}", self.entry(&one.entry, None), self.paint.with(DIM, &rule_name(&one.entry)))
             };

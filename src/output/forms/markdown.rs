@@ -49,7 +49,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     if written < worst.len() {
         let _ = write!(
             document,
-            "\n{} of {} are left out, the least severe: there is no room for more here.\n",
+            "\n{} of {} were left out, the least severe first, to fit the size limit.\n",
             worst.len() - written,
             count(worst.len(), "result")
         );

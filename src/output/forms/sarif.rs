@@ -136,7 +136,7 @@ impl<'r> SarifRun<'r> {
         if let Some(left_out) = violations.checked_sub(RESULTS).filter(|left_out| *left_out > 0) {
             notifications.push(notification(
                 "warning",
-                &format!("{left_out} of {violations} results are left out, the least severe: code scanning keeps {RESULTS}; -o json has all"),
+                &format!("{left_out} of {violations} results were left out, the least severe first: code scanning keeps {RESULTS}; use -o json for all"),
             ));
         }
         notifications.extend(limited("error", unjudged(result, Paint(false))));
@@ -149,7 +149,7 @@ impl<'r> SarifRun<'r> {
             "error",
             of(Outcome::Error).map(|entry| notice(entry, "could not be evaluated")).collect(),
         ));
-        notifications.extend(limited("note", of(Outcome::Skip).map(|entry| notice(entry, "is excepted")).collect()));
+        notifications.extend(limited("note", of(Outcome::Skip).map(|entry| notice(entry, "is excused")).collect()));
         json!({
             "executionSuccessful": result.complete && result.summary.error == 0,
             "toolExecutionNotifications": notifications,

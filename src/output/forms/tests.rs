@@ -129,7 +129,7 @@ fn formats_depend_only_on_the_result() {
 fn the_page_file_has_the_most_severe_results_and_counts_the_rest() {
     let page = shown(Format::Html, &large(10_070));
     assert_eq!(page.matches("<article ").count(), 10_000);
-    assert!(page.contains("70 of 10070 results are left out, the least severe: -o json has all."));
+    assert!(page.contains("70 of 10070 results were left out, the least severe first; use -o json for all."));
     assert!(page.len() < 8_000_000, "{}", page.len());
     assert!(!shown(Format::Html, &large(10_000)).contains("left out"));
 }

@@ -17,7 +17,7 @@ pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
             label { "Token " input type="password" name="token" required autocomplete="off" autofocus; }
             button { "Sign in" }
         }
-        p.note { "A token of the cluster, for example what " code { "kubectl create token" } " prints. It stays in this browser until that is closed." }
+        p.note { "A token of the cluster, for example the output of " code { "kubectl create token" } ". It is kept in a cookie of this browser for at most 12 hours." }
     };
     document("sign in", None, &content).into_string()
 }
@@ -25,7 +25,7 @@ pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
 /// Returns the page for a user who has no access.
 pub fn refusal(why: &str) -> String {
     let content = html! {
-        h2 { "Not for you" }
+        h2 { "You do not have access" }
         p.fail role="alert" { (shown_line(why)) }
         (sign_out())
     };

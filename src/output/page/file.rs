@@ -69,9 +69,9 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
                     (filter(&entries))
                     section #owners aria-labelledby="owners-title" {
                         h2 #owners-title { (count(owners.len(), "object")) " with results" }
-                        @if owners.is_empty() { p { "No rule finds anything." } }
+                        @if owners.is_empty() { p { "No results." } }
                         @if all > RESULTS {
-                            p.error { (all - RESULTS) " of " (all) " results are left out, the least severe: -o json has all." }
+                            p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first; use -o json for all." }
                         }
                         @for owner in &owners { (results(owner, &found)) }
                     }

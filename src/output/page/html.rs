@@ -58,9 +58,9 @@ pub(super) fn object(page: &Page, owner: &OwnerResults<'_>, query: &PageQuery, r
         p { a href="?" { "All objects" } }
         h2 { (name) }
         @if owner.entries.is_empty() {
-            p { "No rule finds anything of this object, or it is not there." }
+            p { "No results for this object, or it does not exist." }
         }
-        @if pages.last > 1 { p { (count(owner.entries.len(), "result")) ", the worst first" } }
+        @if pages.last > 1 { p { (count(owner.entries.len(), "result")) ", most severe first" } }
         @for entry in &owner.entries[pages.shown()] {
             (article(entry, owner, &html! {
                 dl {
@@ -106,15 +106,15 @@ fn trust(page: &Page) -> Markup {
     let PageContext { at, changed, syncing, .. } = page.about;
     let more = html! {
         dl {
-            dt { "Gate" }
+            dt { "Initial sync" }
             dd { @match syncing {
-                Some((read, all)) => { "shut until all lists are read: " (read) " of " (all) " so far" }
-                None => "open",
+                Some((read, all)) => { "in progress: " (read) " of " (all) " lists read" }
+                None => "complete",
             } }
             dt { "Last change" }
             dd { @match changed {
                 Some(changed) => { (time(changed)) ", " (age(at, changed)) " before this page" }
-                None => "none seen yet",
+                None => "none yet",
             } }
         }
         @if page.is_part { p { "Results in namespaces whose reports you may not list are left out." } }
@@ -134,17 +134,17 @@ fn changes(page: &Page) -> Markup {
     let ended = &page.result.ended;
     html! {
         section #changes aria-labelledby="changes-title" {
-            h2 #changes-title { "Within a day" }
+            h2 #changes-title { "Last 24 hours" }
             div.columns {
                 div {
-                    h3 { (new.len()) " first seen" }
+                    h3 { (new.len()) " new" }
                     (listed(new.iter().map(|entry| (entry.since, *entry)), new.len()))
-                    p.note { "What stood before counts from when a kaudit saw it first." }
+                    p.note { "Violations that existed before kaudit was installed count from its first run." }
                 }
                 div {
                     h3 { (ended.len()) " resolved" }
                     (listed(ended.iter().map(|ended| (Some(ended.at), &ended.entry)), ended.len()))
-                    p.note { "Known since this kaudit began, " (time(page.about.began)) "." }
+                    p.note { "Recorded since this process started, " (time(page.about.began)) "." }
                 }
             }
         }
@@ -192,13 +192,13 @@ fn table(owners: &[OwnerResults<'_>], query: &PageQuery) -> Markup {
         section #owners aria-labelledby="owners-title" {
             h2 #owners-title {
                 (count(owners.len(), "object")) " with results"
-                @if query.filters() { " that are asked for" }
+                @if query.filters() { " matching the filters" }
             }
             @if owners.is_empty() {
-                p { @if query.filters() { "Nothing that stands is asked for." } @else { "No rule finds anything." } }
+                p { @if query.filters() { "No violations match these filters." } @else { "No results." } }
             } @else {
                 table {
-                    thead { tr { th scope="col" { "Worst" } th scope="col" { "Object" } th.number scope="col" { "Results" } th scope="col" { "The worst" } } }
+                    thead { tr { th scope="col" { "Worst" } th scope="col" { "Object" } th.number scope="col" { "Results" } th scope="col" { "Most severe result" } } }
                     tbody { @for owner in &owners[pages.shown()] { (row(owner)) } }
                 }
             }

@@ -39,7 +39,7 @@ pub(super) fn trust<'p>(
     let policies = result.policies.len();
     html! {
         section #trust aria-labelledby="trust-title" {
-            h2 #trust-title { "May I trust it?" }
+            h2 #trust-title { "Status" }
             p { (sentence(result, Paint(false))) "." }
             @if gaps.is_empty() && result.complete {
                 p { "Everything in scope is checked." }
@@ -132,7 +132,7 @@ pub(super) fn article(entry: &Entry, owner: &OwnerResults<'_>, more: &Markup) ->
 
 /// Returns the annotations of a rule, as items of a description list.
 pub(super) fn words(about: &About) -> Markup {
-    let texts = [("Rule", about.title.as_deref()), ("About it", about.description.as_deref())];
+    let texts = [("Rule", about.title.as_deref()), ("Description", about.description.as_deref())];
     html! {
         @for (label, text) in texts.into_iter().filter_map(|(label, text)| Some((label, text?))) {
             dt { (label) } dd.message { (lines(text)) }

@@ -127,15 +127,15 @@ pub async fn load(
         };
         match records.read(attempt).await? {
             Ok(found) => appearances.join(found),
-            Err(why) => warn!(
-                "The Events written so far cannot be read, so Events about open violations are written again: {why}"
-            ),
+            Err(why) => {
+                warn!("Earlier Events cannot be read, so Events about open violations are written again: {why}");
+            }
         }
     }
     if !appearances.left_out.is_empty() {
         warn!(
             namespaces = ?appearances.left_out,
-            "There are more Events of kaudit than are read at the start: some of these namespaces do not count, and Events \
+            "There are more Events of kaudit than are read at startup: some Events of these namespaces are ignored, and Events \
              about their open violations may be written again"
         );
     }

@@ -305,8 +305,8 @@ impl EventRecorder {
             }
             if self.summed_up.insert(namespace.clone()) {
                 let note = format!(
-                    "{count} Events about violations here wait to be written, as there are more than may be written at \
-                     once; those about changes go first"
+                    "{count} Events about violations in this namespace wait to be written, as there are more than may be written at \
+                     once; Events about recent changes are written first"
                 );
                 self.report("EventsHeldBack", self.namespace(namespace.as_deref()), &note, Timestamp::now());
             }
@@ -319,8 +319,9 @@ impl EventRecorder {
         let dropped = std::mem::take(&mut self.dropped);
         let any = !dropped.is_empty();
         for (namespace, count) in dropped {
-            let note =
-                format!("{count} Events about objects here were not written, as there were too many of one object");
+            let note = format!(
+                "{count} Events about objects in this namespace were not written, because single objects exceeded their rate limit"
+            );
             self.report("EventsDropped", self.namespace(namespace.as_deref()), &note, Timestamp::now());
         }
         any
@@ -344,7 +345,10 @@ impl Drop for EventRecorder {
     fn drop(&mut self) {
         let events = self.queue.len() + self.writes.len();
         if events > 0 {
-            warn!(events, "Events were not written in time; the next run writes what still stands then");
+            warn!(
+                events,
+                "Events were not written before shutdown; the next run writes those whose violations are still open"
+            );
         }
     }
 }

@@ -78,7 +78,7 @@ async fn read_page(
         }
     }
     if !list.is_complete() {
-        return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, "the list of Events ended too early")));
+        return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, "the list of Events was truncated")));
     }
     Ok(list.metadata().and_then(|metadata| metadata.continue_.clone()).filter(|token| !token.is_empty()))
 }

@@ -48,7 +48,7 @@ fn condition(summary: &ExceptionSummary) -> (bool, String) {
     };
     match summary.state {
         ExceptionState::Active => in_force(""),
-        ExceptionState::Expiring => in_force("ends within two weeks"),
+        ExceptionState::Expiring => in_force("expires within two weeks"),
         ExceptionState::Unused => in_force("no violation matches it"),
         ExceptionState::Expired => (false, summary.message.clone()),
         ExceptionState::Invalid => (false, summary.sentence()),

@@ -244,7 +244,7 @@ impl NotifyConfig {
                 Mistake { line, column, what: yaml::reason(&error) }
             })?;
         if document.receivers.value.is_empty() {
-            return Err(Mistake::at(&document.receivers, "names no receiver"));
+            return Err(Mistake::at(&document.receivers, "has no receivers: add at least one"));
         }
         let external_url = document.external_url.as_ref();
         let external_url = external_url
@@ -280,12 +280,13 @@ fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<()
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) || text.starts_with('-') || text.ends_with('-')
     {
-        let what =
-            format!("name: {text:?} has other characters than lower-case letters, digits and -, or more than 63");
+        let what = format!(
+            "name: {text:?} must be at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit"
+        );
         return Err(Mistake::at(name, what));
     }
     if !names.insert(text.clone()) {
-        return Err(Mistake::at(name, format!("name: there are two receivers {text}")));
+        return Err(Mistake::at(name, format!("name: {text} is used by two receivers")));
     }
     Ok(())
 }
@@ -320,13 +321,18 @@ impl ReceiverDocument {
             [_] => {}
             [] => {
                 let known = kinds.map(|(kind, _)| kind).join(", ");
-                return Err(at_name(format!("says not where to: add one of {known}")));
+                return Err(at_name(format!("has no destination: add one of {known}")));
             }
-            _ => return Err(at_name(format!("is one of {}: give each a receiver of its own", given.join(" and ")))),
+            _ => {
+                return Err(at_name(format!(
+                    "has several destinations, {}: define one receiver for each",
+                    given.join(" and ")
+                )));
+            }
         }
         if self.alertmanager.is_some() && !self.matching.events.is_empty() {
             return Err(at_name(
-                "match.events: an alert fires as long as its violation stands, so it is told of all".into(),
+                "match.events cannot be set: an alert fires as long as its violation is open, so Alertmanager needs all events".into(),
             ));
         }
         let (target, batching) = match (self.file.take(), self.kind(external_url)?) {
@@ -335,7 +341,7 @@ impl ReceiverDocument {
                 let batching = kind.batching;
                 (http_target(kind, self.http.as_ref(), &at_name)?, batching)
             }
-            (None, None) => return Err(at_name("says not where to".into())),
+            (None, None) => return Err(at_name("has no destination".into())),
         };
         let BatchDocument { max_items, max_wait } = self.batch;
         let batching = Batching {
@@ -381,7 +387,7 @@ impl ReceiverDocument {
 
 fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<ReceiverTarget, Mistake> {
     if let Some(http) = http {
-        return Err(Mistake::at(http, "http: a file is not reached by HTTP"));
+        return Err(Mistake::at(http, "http: has no effect on a file receiver: remove it"));
     }
     let FileDocument { path, max_size, max_files } = &file.value;
     let rotated = RotatedFile {
@@ -419,11 +425,11 @@ fn http_target(
 
 fn credentials(http: &HttpDocument) -> Result<HttpCredentials, String> {
     if http.bearer_token.is_some() && http.basic_auth.is_some() {
-        return Err("http: bearerToken and basicAuth exclude each other".into());
+        return Err("http: bearerToken and basicAuth cannot be combined: remove one of them".into());
     }
     let header = |(name, text): (&String, &Text)| {
-        let parsed =
-            HeaderName::try_from(name.as_str()).map_err(|_| format!("http.headers: {name:?} is no name of a header"));
+        let parsed = HeaderName::try_from(name.as_str())
+            .map_err(|_| format!("http.headers: {name:?} is not a valid header name"));
         Ok((parsed?, text.clone()))
     };
     Ok(HttpCredentials {

@@ -55,7 +55,7 @@ impl ReceiverCredential {
                 fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
             }
             Self::Env(name) => {
-                env::var(name).map_err(|_| format!("the environment variable {name} is not set, or is no text"))
+                env::var(name).map_err(|_| format!("the environment variable {name} is not set, or is not valid UTF-8"))
             }
         }?;
         match text.trim_end() {
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for ReceiverCredential {
 }
 
 /// The error about a secret in the receiver file itself.
-const INLINE: &str = "a secret does not stand here: name where it is, as {file: PATH} or {env: NAME}";
+const INLINE: &str = "do not put secrets in this file: use {file: PATH} or {env: NAME}";
 
 struct TextVisitor {
     may_be_plain: bool,
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for TextVisitor {
             _ => return Err(de::Error::unknown_field(&key, &["file", "env"])),
         };
         if map.next_key::<String>()?.is_some() {
-            return Err(de::Error::custom("expected either file or env, found more"));
+            return Err(de::Error::custom("expected only one of file and env"));
         }
         Ok(Text::Secret(credential))
     }

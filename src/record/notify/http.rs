@@ -84,7 +84,7 @@ pub(super) struct HttpCredentials {
 /// When the file of certificates cannot be used.
 pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
     let client = http_client::builder(timeout, ca_file)?;
-    client.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))
+    client.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))
 }
 
 /// Parses a URL, which must be http or https and have no credentials.
@@ -93,9 +93,9 @@ pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Re
 /// What is wrong, without showing the URL.
 pub(super) fn url(text: &str) -> Result<Url, String> {
     let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
-    let url = Url::parse(text).ok().filter(is_usable).ok_or("is no URL that begins with https:// or http://")?;
+    let url = Url::parse(text).ok().filter(is_usable).ok_or("must be a URL that begins with https:// or http://")?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("has credentials in it, which belong into http.basicAuth or http.bearerToken".into());
+        return Err("must not contain credentials: use http.basicAuth or http.bearerToken".into());
     }
     Ok(url)
 }
@@ -133,7 +133,7 @@ impl Endpoint {
         match sent {
             Ok(answer) => judge(answer, &secrets).await,
             Err(error) if error.is_timeout() => {
-                Err(DeliveryError::Later(Duration::ZERO, "did not answer in time".into()))
+                Err(DeliveryError::Later(Duration::ZERO, "did not respond in time".into()))
             }
             Err(error) => {
                 let why = secrets.hidden.redact(&reasons(&error.without_url()));
@@ -159,7 +159,7 @@ async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Resul
     let text = String::from_utf8_lossy(&text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = crate::model::text::shortened(&secrets.hidden.redact(&line), REASON_BYTES).into_owned();
-    let why = if line.is_empty() { format!("answers {status}") } else { format!("answers {status}: {line}") };
+    let why = if line.is_empty() { format!("responded {status}") } else { format!("responded {status}: {line}") };
     let again = status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
     if again {
@@ -169,7 +169,7 @@ async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Resul
     }
     if status.is_redirection() {
         return Err(DeliveryError::Refused(format!(
-            "answers {status}; redirects are not followed, so give the URL they lead to"
+            "responded {status}: redirects are not followed; configure the URL that they lead to"
         )));
     }
     Err(DeliveryError::Refused(why))
@@ -244,7 +244,7 @@ impl RequestSecrets {
         let mut headers = HeaderMap::new();
         let value = |name: &HeaderName, text: &str| {
             HeaderValue::from_str(text)
-                .map_err(|_| format!("the value of the header {name} has characters that none may have"))
+                .map_err(|_| format!("the value of the header {name} has characters that are not allowed in headers"))
         };
         for (name, text, is_secret) in &self.headers {
             let mut value = value(name, text)?;
@@ -293,9 +293,9 @@ impl Redaction {
 fn signature(secrets: &str, id: &str, time: i64, body: &[u8]) -> Result<String, String> {
     let sign = |secret: &str| {
         let key = match secret.strip_prefix(SECRET_PREFIX) {
-            Some(text) => BASE64
-                .decode(text.as_bytes())
-                .map_err(|_| format!("the secret for signatures begins with {SECRET_PREFIX}, but no base64 follows"))?,
+            Some(text) => BASE64.decode(text.as_bytes()).map_err(|_| {
+                format!("the signing secret begins with {SECRET_PREFIX}, but the rest is not valid base64")
+            })?,
             None => secret.as_bytes().to_vec(),
         };
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| error.to_string())?;

@@ -91,7 +91,7 @@ fn selector<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<
         match_expressions: Vec<serde_json::Value>,
     }
     let LabelSelectorDocument { match_labels, match_expressions } = LabelSelectorDocument::deserialize(deserializer)?;
-    let wrong = |why: &dyn std::fmt::Display| serde::de::Error::custom(format!("no label selector: {why}"));
+    let wrong = |why: &dyn std::fmt::Display| serde::de::Error::custom(format!("not a valid label selector: {why}"));
     let selector = serde_json::json!({"matchLabels": match_labels, "matchExpressions": match_expressions});
     let selector: LabelSelector = serde_json::from_value(selector).map_err(|why| wrong(&why))?;
     let keys = selector.match_labels.iter().flat_map(BTreeMap::keys).cloned();
@@ -103,7 +103,7 @@ fn selector<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<
 fn severity<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
     let word = String::deserialize(deserializer)?;
     let severity = Severity::from_word(&word);
-    let unknown = || format!("{word:?} is no severity: critical, high, medium, low or info");
+    let unknown = || format!("{word:?} is not a severity: use critical, high, medium, low or info");
     severity.map(Some).ok_or_else(|| serde::de::Error::custom(unknown()))
 }
 
@@ -124,7 +124,7 @@ fn words<'de, D: serde::Deserializer<'de>, T: Copy + Ord>(
     let find = |text: String| {
         known.iter().copied().find(|known| word(*known) == text).ok_or_else(|| {
             let words: Vec<_> = known.iter().map(|known| word(*known)).collect();
-            serde::de::Error::custom(format!("{text:?} is none of {}", words.join(", ")))
+            serde::de::Error::custom(format!("{text:?} is not supported: use one of {}", words.join(", ")))
         })
     };
     Vec::<String>::deserialize(deserializer)?.into_iter().map(find).collect()

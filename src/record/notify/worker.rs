@@ -119,7 +119,7 @@ impl Worker {
                 Some(attempt) = self.attempt.join_next() => match attempt {
                     Ok(WorkerResult::Sent(result)) => self.sent(result, Instant::now()),
                     Ok(WorkerResult::OpenViolations(open)) => self.resend(open, Instant::now()),
-                    Err(_) => self.sent(Err(DeliveryError::Refused("made kaudit fail, which is a bug".into())), Instant::now()),
+                    Err(_) => self.sent(Err(DeliveryError::Refused("was not sent the notification, because kaudit panicked (a bug)".into())), Instant::now()),
                 },
                 () = until(due), if due.is_some() => self.proceed(Instant::now()),
                 else => break,
@@ -146,7 +146,7 @@ impl Worker {
             if !std::mem::replace(&mut self.leaves_out, true) {
                 warn!(
                     receiver = self.receiver.name,
-                    "More notifications wait than may: some are left out, which is told"
+                    "The queue of this receiver is full: some notifications are left out, and the next message has their count"
                 );
             }
         }
@@ -213,7 +213,7 @@ impl Worker {
             Ok(messages) => self.unsent.extend(messages),
             Err(why) => {
                 self.dropped("template", batch.notifications.len() as u64);
-                self.report(format!("cannot be told: {why}"));
+                self.report(format!("was not sent notifications, because they cannot be formatted: {why}"));
             }
         }
     }
@@ -276,7 +276,7 @@ impl Worker {
             self.dropped("unavailable", notifications as u64);
             warn!(
                 receiver = self.receiver.name,
-                notifications, "Notifications were not sent before the end, and are lost"
+                notifications, "Notifications were not sent before shutdown, and are lost"
             );
         }
         self.unsent.clear();
@@ -297,7 +297,7 @@ impl Worker {
             changed
         });
         match trouble.as_str() {
-            "" if changed => info!(receiver = name, "The receiver takes notifications again"),
+            "" if changed => info!(receiver = name, "The receiver accepts notifications again"),
             "" => {}
             trouble if changed => warn!("Notifications are not delivered: {trouble}"),
             _ => {}

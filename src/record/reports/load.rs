@@ -105,7 +105,7 @@ async fn try_load(settings: &ReportSettings, accepts_refusals: bool) -> kube::Re
             Err(error) if WriteFailure::of(&error) == WriteFailure::Later => return Err(error),
             Err(error) if Some(*from) == api && !accepts_refusals => return Err(error),
             Err(error) => {
-                warn!("The reports of {} that are there cannot be read: {}", from.api_version(), describe(&error));
+                warn!("Existing reports of {} cannot be read: {}", from.api_version(), describe(&error));
                 if Some(*from) == api {
                     read_error = describe(&error);
                 }

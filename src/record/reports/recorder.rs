@@ -393,7 +393,7 @@ impl ReportRecorder {
         let attempts = self.failing.get(&key).map_or(0, |failing| failing.attempts) + 1;
         if self.closing && (attempts >= LAST_ATTEMPTS || backoff == RETRY_REFUSED) {
             self.lost = format!("reports{} were not written: {why}", of(key.namespace.as_ref()));
-            warn!("Recording is given up: {}", self.lost);
+            warn!("Not retried at shutdown: {}", self.lost);
             return self.forget(&key);
         }
         self.failing.insert(key.clone(), Failing { attempts, why });
@@ -417,7 +417,7 @@ impl ReportRecorder {
                 if !self.closing {
                     self.obsolete.entry(namespace).or_default().extend(left);
                 }
-                format!("former reports{of} cannot be deleted: {why}")
+                format!("obsolete reports{of} cannot be deleted: {why}")
             }
         };
     }
@@ -434,7 +434,7 @@ impl ReportRecorder {
                 if fresh || version.as_ref() == Some(&stored.resource_version) {
                     report.stored.insert(name, stored);
                 } else {
-                    debug!(report = name, "A report{} is not as it was written", of(key.namespace.as_ref()));
+                    debug!(report = name, "A report{} was changed or deleted by others", of(key.namespace.as_ref()));
                     report.mark_dirty(key, &name);
                     let stored = version.map(|resource_version| Stored { content: None, resource_version });
                     report.stored.extend(stored.map(|stored| (name, stored)));
@@ -545,7 +545,7 @@ fn note_incomplete(
     let why = match (refused, without_room) {
         (Some(refused), _) => format!("the server refuses them: {refused}"),
         (None, 0) => return incomplete.get_mut(key).map_or((), |(known, _)| *known = number),
-        (None, _) => format!("there is room for {MOST_WRITTEN} report objects of a namespace"),
+        (None, _) => format!("a namespace may have at most {MOST_WRITTEN} report objects"),
     };
     incomplete.insert(key.clone(), (number, why));
 }
@@ -556,7 +556,7 @@ impl Drop for ReportRecorder {
         let in_flight = self.in_flight.iter().filter(|key| !self.waiting.contains_key(*key));
         let reports = self.waiting.len() + in_flight.count();
         if reports > 0 && self.api.is_some() {
-            warn!(reports, "Reports were not written in time; the next run writes what still stands then");
+            warn!(reports, "Reports were not written before shutdown; the next run writes the current results");
         }
     }
 }

@@ -70,9 +70,9 @@ impl Checked<'_> {
                 if wrong {
                     let problem = Problem::refused(&file.shown, format!("import {path} is not supported"));
                     let help = match path.as_str() {
-                        "future.keywords.and" => "write what must both hold on two lines",
+                        "future.keywords.and" => "write the two conditions on separate lines",
                         "future.keywords.or" => "write a rule for each of the two, or test a set: `x in {a, b}`",
-                        _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood",
+                        _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are accepted",
                     };
                     problems.push(problem.at(&file.text, at.line, at.column).help(help));
                 }
@@ -122,7 +122,7 @@ impl Checked<'_> {
         for cycle in cycles {
             let names: Vec<String> = cycle.iter().chain(cycle.first()).map(|path| name(path)).collect();
             let message = format!("rules may not refer to themselves: {}", names.join(" → "));
-            let help = "OPA refuses recursion too; `walk` and `graph.reachable` go through nested values";
+            let help = "OPA refuses recursion too; use `walk` or `graph.reachable` for nested values";
             let node = cycle.first().and_then(|path| self.graph.at(path).next());
             problems.extend(node.map(|node| self.at(node, message).help(help)));
         }
@@ -139,16 +139,16 @@ impl Checked<'_> {
         };
         for (stack, node) in deepest(|depth| depth.stack, self.limits.stack) {
             let (needed, limit) = (stack / 1024, self.limits.stack / 1024);
-            let message = format!("{} goes through too many rules, one in the other", name(&node.path));
+            let message = format!("{} evaluates too many rules inside one another", name(&node.path));
             let help = format!(
-                "it would need {needed} KiB of stack, of {limit} that there are; make the chain of rules shorter"
+                "it would need {needed} KiB of stack, and the limit is {limit} KiB; make the chain of rules shorter"
             );
             problems.push(self.at(node, message).help(help));
         }
         for (levels, node) in deepest(|depth| depth.levels, self.limits.levels) {
-            let message = format!("{} may make a value of collections in collections too deep", name(&node.path));
+            let message = format!("{} may return a value that is nested too deeply", name(&node.path));
             let help = format!(
-                "it could have {levels} levels, of {} that there may be; call functions that make collections less often in one another",
+                "it could have {levels} levels, and the limit is {}; nest calls of functions that build collections less deeply",
                 self.limits.levels
             );
             problems.push(self.at(node, message).help(help));
@@ -159,7 +159,7 @@ impl Checked<'_> {
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
             if let Some(other) = self.data.in_the_way(&node.path) {
-                let message = format!("{} is also given as data by {other}", name(&node.path));
+                let message = format!("{} is also defined as data in {other}", name(&node.path));
                 problems.push(self.at(node, message).help("rename one of the two"));
             }
         }
@@ -176,7 +176,7 @@ fn unknown_function(call: &Call) -> (String, String, bool) {
         Some(near) => format!("did you mean {near}?"),
         None => "it is neither a builtin nor a function in the loaded files; is a library missing?".to_owned(),
     };
-    (format!("there is no function {name}"), help, false)
+    (format!("unknown function {name}"), help, false)
 }
 
 fn name(path: &[String]) -> String {

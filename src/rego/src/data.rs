@@ -101,7 +101,7 @@ fn merge(
             (Entry::Occupied(_), _) => {
                 let other = (0..path.len()).rev().find_map(|last| origins.get(&path[..=last]));
                 let other = other.map_or("another file", |file| file);
-                let message = format!("the value of data.{} is also given by {other}", path.join("."));
+                let message = format!("data.{} is also defined in {other}", path.join("."));
                 problems.push(Problem::refused(&file.shown, message).help("keep it in one of the two files"));
             }
             (Entry::Vacant(free), Value::Object(new)) => {

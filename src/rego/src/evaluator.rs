@@ -64,7 +64,7 @@ impl Failure {
             Self::Error(error) => error.reason.clone(),
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
-            Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
+            Self::TooLarge(bytes) => format!("its value is larger than {} MiB", bytes >> 20),
             Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
             Self::OutOfTime(limit) => {
                 format!("not evaluated: the rules before it took longer than {} s", limit.as_secs_f64())
@@ -168,7 +168,7 @@ impl Evaluator {
 fn located(program: &Program, error: RuntimeError) -> PolicyError {
     let place = |at: SourceLocation| Some((program.files.get(at.module)?.to_string(), at.at.line, at.at.column));
     let reason = match error.other.and_then(place) {
-        Some((file, line, _)) => format!("rule conflicts with the rule at {file}:{line}: they give different values"),
+        Some((file, line, _)) => format!("rule conflicts with the rule at {file}:{line}: they have different values"),
         None => error.reason,
     };
     PolicyError { place: error.at.and_then(place), reason }

@@ -98,7 +98,7 @@ impl Policies {
         };
         let unknown = rules.iter().filter(|path| !is_there(path));
         let unknown: Vec<Problem> = unknown
-            .map(|path| Problem::refused(&"query".into(), format!("there is no rule data.{}", path.join("."))))
+            .map(|path| Problem::refused(&"query".into(), format!("unknown rule data.{}", path.join("."))))
             .collect();
         if !unknown.is_empty() {
             return Err(LoadError::new(unknown));
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!(prepared(path), Ok(()), "{path}");
         }
         for path in ["b", "a.c", "a.b.q"] {
-            assert!(prepared(path).unwrap_err().contains(&format!("there is no rule data.{path}")), "{path}");
+            assert!(prepared(path).unwrap_err().contains(&format!("unknown rule data.{path}")), "{path}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Problem {
         if let Some(Declared { version: Version::V0, by, help }) = file.declared
             && syntax::read(&file.text, Some(Version::V1)).is_ok()
         {
-            return Self::refused(&file.shown, format!("this is Rego v1, but {by} takes it for v0")).help(help);
+            return Self::refused(&file.shown, format!("this is Rego v1, but {by} declares it as v0")).help(help);
         }
         let problem = Self::refused(&file.shown, error.why.as_str()).at(&file.text, error.at.line, error.at.column);
         problem.help(error.help.unwrap_or_default())

@@ -71,7 +71,7 @@ pub(crate) fn is_too_much(error: &Error) -> bool {
 pub fn reason(error: &Error) -> String {
     match cause(error) {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEEPEST} levels"),
-        error if is_too_much(error) => "its anchors and aliases stand for too many values".into(),
+        error if is_too_much(error) => "its anchors and aliases expand to too many values".into(),
         other => {
             let text = other.to_string();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -59,7 +59,7 @@ pub(super) enum ReadFailure {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The body of a list ended too early.
-    #[error("the answer ends in the middle")]
+    #[error("the response ended before the list was complete")]
     Truncated,
     /// A watch did not start.
     #[error("watch: {}", describe(.0))]
@@ -68,16 +68,16 @@ pub(super) enum ReadFailure {
     #[error("watch broken: {}", describe(.0))]
     WatchBroken(kube::Error),
     /// A line of a watch is not an event.
-    #[error("watch: the server sends what is no event: {0}")]
+    #[error("watch: the server sent an invalid event: {0}")]
     NoEvent(serde_json::Error),
     /// The server ended a watch with this error.
     #[error("watch: {} ({})", .0.message, .0.code)]
     WatchRefused(Box<Status>),
     /// The server ended a watch right after its start, without an error.
-    #[error("watch: the server ended it as soon as it had begun")]
+    #[error("watch: the server closed it immediately")]
     WatchShort,
     /// The server's current version is lower than the one that is watched from.
-    #[error("the server has gone back to an earlier state, as after the restore of a backup of etcd")]
+    #[error("the server went back to an earlier state, for example after etcd was restored from a backup")]
     WentBack,
     /// A list or an object has no version from which it could be watched.
     #[error("the server sends objects without resourceVersion")]

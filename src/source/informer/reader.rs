@@ -178,10 +178,8 @@ impl ScopeReader {
     /// the list and watch return objects of the new kind.
     fn is_misplaced(&self, received: &Received) -> Option<&'static str> {
         match (received.namespace(), self.scope.kind.namespaced) {
-            (Some(_), false) => Some("it has a namespace, and objects of its kind have none"),
-            (None, true) if received.problem().is_none() => {
-                Some("it has no namespace, and objects of its kind have one")
-            }
+            (Some(_), false) => Some("it has a namespace, but its kind is cluster-scoped"),
+            (None, true) if received.problem().is_none() => Some("it has no namespace, but its kind is namespaced"),
             _ => None,
         }
     }

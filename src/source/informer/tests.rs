@@ -46,7 +46,10 @@ async fn a_kind_whose_reader_panics_is_reported_and_read_again() {
     }
     let (first, rest) = (&received[..3], &received[3..]);
     assert_eq!(first, ["appeared", "discovered", "listing"]);
-    assert!(rest[0].starts_with("failed kaudit failed while reading it, which is a bug: "), "{received:?}");
+    assert!(
+        rest[0].starts_with("failed kaudit panicked while reading this kind; please report this bug: "),
+        "{received:?}"
+    );
     assert_eq!(rest[1..], ["listing", "synced"]);
     running.abort();
 }

@@ -9,7 +9,7 @@ use super::value::ValueEnd;
 
 /// Why a body is not a list.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer is not a list: {0}")]
+#[error("the response is not a list: {0}")]
 pub(crate) struct Malformed(String);
 
 /// Splits a list into items as it arrives; holds no more of it than the item that is not complete yet.

@@ -216,7 +216,7 @@ impl Chunks {
         self.unmarked = mark.unwrap_or(self.rest.len());
         let (end, is_end) = (self.unmarked, mark.is_some() || matches!(self.input, Input::End));
         let (end, why) = match list.step(&self.rest[..end]) {
-            ListStep::More if is_end => (end, "the list ends in the middle".to_owned()),
+            ListStep::More if is_end => (end, "the list is truncated".to_owned()),
             ListStep::More => return Ok(None),
             ListStep::Items(end) => return Ok(Some((at, ChunkContent::Items(text(self.take(end), at.line)?, head)))),
             ListStep::End(end) => {
@@ -228,7 +228,7 @@ impl Chunks {
         };
         self.take(end);
         self.within = Within::Broken;
-        let why = format!("{why}; its items before this place were read, what follows in this document was not");
+        let why = format!("{why}; its items before this position were read, the rest of this document was not");
         Ok(Some((self.at, ChunkContent::Broken(why))))
     }
 

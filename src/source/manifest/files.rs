@@ -73,7 +73,7 @@ pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
         }
         let before = walk.files.len();
         walk.directory(path, false).with_context(|| cannot_read(path))?;
-        anyhow::ensure!(walk.files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
+        anyhow::ensure!(walk.files.len() > before, "{} contains no .yaml, .yml or .json file", path.display());
     }
     Ok(walk.files)
 }
@@ -134,7 +134,7 @@ impl ManifestWalk {
                 return Ok(());
             }
             let chart = if chart.as_os_str().is_empty() { Path::new(".") } else { chart };
-            let why = format!("a chart has to be rendered: helm template {} | kaudit check -f -", chart.display());
+            let why = format!("render the chart first: helm template {} | kaudit check -f -", chart.display());
             let problem = Some(why);
             self.files.push(ManifestFile { path: directory.to_owned(), is_settings: false, problem, content: None });
             return Ok(());
@@ -209,10 +209,8 @@ pub(super) fn is_local(api_version: &str) -> bool {
 pub(super) fn result_file(api_version: &str, kind: &str) -> Option<&'static str> {
     let is_own = api_version.split_once('/').is_some_and(|(group, _)| group == OWN_GROUP);
     match kind {
-        "AuditResult" if is_own => {
-            Some("it is a result of kaudit, and not a manifest: kaudit diff compares two of them")
-        }
-        "Baseline" if is_own => Some("it is a baseline, and not a manifest: give it with --baseline"),
+        "AuditResult" if is_own => Some("it is a kaudit result, not a manifest: compare two results with kaudit diff"),
+        "Baseline" if is_own => Some("it is a baseline, not a manifest: pass it with --baseline"),
         _ => None,
     }
 }

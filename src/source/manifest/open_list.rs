@@ -104,7 +104,7 @@ impl OpenList {
                     (self.next, self.end) = (ListPosition::InItem, ValueEnd::default());
                 }
                 (ListPosition::Comma, _) => {
-                    break ListStep::Broken(self.searched, "expected `,` or `]` behind an item".to_owned());
+                    break ListStep::Broken(self.searched, "expected `,` or `]` after an item".to_owned());
                 }
                 (ListPosition::Item, _) => {
                     break ListStep::Broken(self.searched, "expected an item of a list".to_owned());
@@ -137,7 +137,7 @@ impl OpenList {
         let why = match (list.problem(), list.kind.as_deref()) {
             (Some(why), _) => format!("not a list: {why}"),
             (None, Some(kind)) if kind.ends_with("List") => return ListStep::End(end),
-            (None, Some(kind)) => format!("kind {kind} is not that of a list"),
+            (None, Some(kind)) => format!("kind {kind} is not a list kind"),
             (None, None) => "the kind of the list is missing".to_owned(),
         };
         ListStep::Broken(end, why)
@@ -290,15 +290,15 @@ mod tests {
 
     #[test]
     fn an_error_after_items_is_reported_once_and_nothing_is_read_twice() {
-        const READ: &str = "its items before this place were read, what follows in this document was not";
+        const READ: &str = "its items before this position were read, the rest of this document was not";
         let list = kubectl(&[POD, POD, POD]);
         let (one, rest) = list.split_at(list.match_indices(POD).nth(1).unwrap().0);
         for (text, objects, want) in [
-            (list.replacen("},\n", "}\n", 1), 1, format!("f:5:9 expected `,` or `]` behind an item; {READ}")),
+            (list.replacen("},\n", "}\n", 1), 1, format!("f:5:9 expected `,` or `]` after an item; {READ}")),
             (list.replace("\n    ],", ",\n    ],"), 3, format!("f:7:5 expected an item of a list; {READ}")),
-            (one.to_owned(), 1, format!("f:5:9 the list ends in the middle; {READ}")),
-            (format!("{one}{}", &rest[..30]), 1, format!("f:5:39 the list ends in the middle; {READ}")),
-            (list.replace("List", "Menu"), 3, format!("f:10:2 kind Menu is not that of a list; {READ}")),
+            (one.to_owned(), 1, format!("f:5:9 the list is truncated; {READ}")),
+            (format!("{one}{}", &rest[..30]), 1, format!("f:5:39 the list is truncated; {READ}")),
+            (list.replace("List", "Menu"), 3, format!("f:10:2 kind Menu is not a list kind; {READ}")),
             (list.replace("\"kind\": \"List\",", ""), 3, format!("f:10:2 the kind of the list is missing; {READ}")),
             (
                 list.replace("\"List\"", "7"),

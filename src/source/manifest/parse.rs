@@ -181,11 +181,11 @@ impl Documents<'_> {
                     && error.is_eof()
                 {
                     (row, column) = (error.line(), error.column().max(1));
-                    "the text ends within a value of JSON".clone_into(&mut why);
+                    "the text ends in the middle of a JSON value".clone_into(&mut why);
                 } else if indent.contains('\t') && why.contains("cannot start any token") {
-                    "the line begins with a tab: YAML takes spaces".clone_into(&mut why);
+                    "the line begins with a tab: indent YAML with spaces".clone_into(&mut why);
                 } else if document.contains("{{") {
-                    why += "; a template has to be rendered: helm template CHART | kaudit check -f -";
+                    why += "; if this is a Helm template, render it first: helm template CHART | kaudit check -f -";
                 }
                 self.unreadable(self.at_column(line + row - 1, column), &why);
             }
@@ -401,7 +401,7 @@ fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, St
     };
     let object = |json: &'j str, name: &str| Ok(field(json, name)?.filter(|value| value.get() != "null"));
     if kind == "AdmissionReview" {
-        let request = object(json, "request")?.ok_or("an AdmissionReview without request")?;
+        let request = object(json, "request")?.ok_or("the AdmissionReview has no request")?;
         let found = object(request.get(), "object")?
             .map_or_else(|| object(request.get(), "oldObject"), |found| Ok::<_, String>(Some(found)))?;
         return Ok(Some(vec![found.ok_or("an AdmissionReview without object and oldObject")?]));

@@ -38,7 +38,9 @@ impl<'t> YamlScalar<'t> {
             (Some(kind @ ("null" | "bool" | "int" | "float")), _) => {
                 return Err(format!("not a value of the tag !!{kind}"));
             }
-            (Some("binary"), _) => Self::Text(binary(text).ok_or("not base64, as the tag !!binary says")?.into()),
+            (Some("binary"), _) => {
+                Self::Text(binary(text).ok_or("not base64, which the tag !!binary requires")?.into())
+            }
             // Tags of applications are ignored.
             _ => Self::Text(text.into()),
         };

@@ -49,7 +49,7 @@ pub(super) struct YamlDocument {
 pub(super) fn read(text: &str) -> Result<Option<YamlDocument>, Refusal> {
     // The parser panics on some input: a comma after a tag.
     catch_unwind(|| read_first(text))
-        .unwrap_or_else(|_| Err(Refusal { line: 1, column: 1, why: "the parser failed".into() }))
+        .unwrap_or_else(|_| Err(Refusal { line: 1, column: 1, why: "the YAML parser failed on this document".into() }))
 }
 
 fn read_first(text: &str) -> Result<Option<YamlDocument>, Refusal> {
@@ -259,7 +259,7 @@ impl Decoder<'_> {
         let excessive = self.aliased > 100 && self.decoded > 1000 && self.aliased > most_aliased(self.decoded);
         if excessive || self.bytes > ALIASED_BYTES {
             let at = self.open.first().map_or(node.mark, |alias| self.nodes[*alias].mark);
-            return Err(Refusal::new(at, "its anchors and aliases stand for too many values"));
+            return Err(Refusal::new(at, "its anchors and aliases expand to too many values"));
         }
         Ok(node)
     }
@@ -274,7 +274,7 @@ impl Decoder<'_> {
         match content {
             NodeContent::Scalar { .. } => {
                 let scalar = scalar(&nodes[id])?;
-                scalar.into_json().ok_or_else(|| Refusal::new(*mark, "JSON has no such number"))
+                scalar.into_json().ok_or_else(|| Refusal::new(*mark, "JSON cannot represent this number"))
             }
             NodeContent::Sequence(items) => items.iter().map(|item| self.value(*item, depth + 1)).collect(),
             NodeContent::Mapping(pairs) => {
@@ -322,7 +322,7 @@ impl Decoder<'_> {
     fn key(&mut self, id: NodeId) -> Result<String, Refusal> {
         let nodes = self.nodes;
         self.count(id)?;
-        let refused = || Refusal::new(nodes[id].mark, "no text, number or boolean, but a key");
+        let refused = || Refusal::new(nodes[id].mark, "a key must be a string, number or boolean");
         match &nodes[id].content {
             NodeContent::Scalar { .. } => scalar(&nodes[id])?.into_key().ok_or_else(refused),
             NodeContent::Alias(meant) => self.follow(id, |decoder| decoder.key(*meant)),
@@ -427,12 +427,12 @@ mod tests {
         }
         for (text, at, why) in [
             ("a: \"one\n", (2, 1), "while scanning a quoted scalar: found unexpected end of stream"),
-            ("a: b\n~: c\n", (2, 1), "no text, number or boolean, but a key"),
-            ("a: .nan\n", (1, 4), "JSON has no such number"),
+            ("a: b\n~: c\n", (2, 1), "a key must be a string, number or boolean"),
+            ("a: .nan\n", (1, 4), "JSON cannot represent this number"),
             ("a: *b\n", (1, 4), "an alias of an unknown anchor"),
             ("a: &a [*a]\n", (1, 8), "the value of an anchor contains itself"),
             ("a: b\nc: \u{1}\n", (2, 4), "control characters are not allowed"),
-            ("a: [!b, c]\n", (1, 1), "the parser failed"),
+            ("a: [!b, c]\n", (1, 1), "the YAML parser failed on this document"),
         ] {
             let refused = read(text).unwrap_err();
             assert_eq!(((refused.line, refused.column), &*refused.why), (at, why), "{text}");
@@ -447,7 +447,7 @@ mod tests {
         });
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), "*a ,".repeat(90));
         for text in [laughs, long] {
-            assert_eq!(read(&text).unwrap_err().why, "its anchors and aliases stand for too many values");
+            assert_eq!(read(&text).unwrap_err().why, "its anchors and aliases expand to too many values");
         }
         assert!(read(&format!("a: &a {{b: c}}\nd: [{}]\n", "*a ,".repeat(300))).is_ok());
     }

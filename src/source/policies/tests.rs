@@ -68,7 +68,7 @@ fn an_unreadable_kind_keeps_its_last_state_and_the_others_are_followed() {
     reading.take(unreadable(&a));
     reading.take(Change::Listing(a.clone()));
     reading.take(Change::Gone(b.clone(), constraint(&b, "two", 1)));
-    let problem = "cluster:gatekeeper/a.constraints.gatekeeper.sh.yaml: cannot be read, and stays as it was read last: \
+    let problem = "cluster:gatekeeper/a.constraints.gatekeeper.sh.yaml: cannot be read; its last version stays in force: \
                    no right";
     assert_eq!(files(&reading), [&[problem.to_owned()], &of_a[..], &[path("b", "one", 2)]].concat());
 

@@ -33,9 +33,10 @@ impl Assertion {
             Content::Number(number) => number.as_u64().map(ViolationCount::Exactly),
             _ => None,
         };
-        let count = count.ok_or("violations of an assertion must be yes, no or a number from 0 on")?;
+        let count = count.ok_or("violations of an assertion must be yes, no or an integer of at least 0")?;
         let message = node.get("message").text().map(compile).transpose();
-        let message = message.map_err(|why| format!("the message of an assertion is no regular expression: {why}"))?;
+        let message =
+            message.map_err(|why| format!("the message of an assertion is not a valid regular expression: {why}"))?;
         Ok(Self { count, message })
     }
 

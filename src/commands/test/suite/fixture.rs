@@ -76,11 +76,11 @@ pub(super) fn single(path: &Path) -> Result<YamlNode, String> {
 pub(super) fn check_pair(template: &Path, constraint: &Path) -> Result<(), String> {
     let (node, given) = (single(template)?, single(constraint)?);
     if (group(&node), node.get("kind").text()) != ("templates.gatekeeper.sh", Some("ConstraintTemplate")) {
-        return Err(format!("{}: is no ConstraintTemplate", template.display()));
+        return Err(format!("{}: is not a ConstraintTemplate", template.display()));
     }
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text();
     if group(&given) != "constraints.gatekeeper.sh" {
-        return Err(format!("{}: is no Constraint", constraint.display()));
+        return Err(format!("{}: is not a Constraint", constraint.display()));
     }
     if given.get("kind").text() != kind {
         let (given, kind) = (given.get("kind").text().unwrap_or_default(), kind.unwrap_or_default());

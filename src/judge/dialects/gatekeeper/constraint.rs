@@ -90,7 +90,7 @@ pub(crate) fn read(
     if template.schema.loses_defaults(&document.node) {
         let message = format!("{label}: without parameters the defaults of its template are not filled in");
         let problem = warning(document.whole(message));
-        problems.push(problem.help("Gatekeeper does not either; write `parameters: {}` under spec"));
+        problems.push(problem.help("Gatekeeper does the same; add `parameters: {}` to spec"));
     }
     let spec = document.node.get("spec");
     let matching = ConstraintMatch::read(spec.get("match"));
@@ -98,10 +98,12 @@ pub(crate) fn read(
         matching.map_err(|(node, why)| problems.push(document.problem(node, format!("{label}: {why}")))).ok()?;
     let outcome = action(document, point).map_err(|problem| problems.push(problem)).ok()?;
     let Some(outcome) = outcome else {
-        return Some(ReadConstraint::Silent("its scopedEnforcementActions name no action for the audit"));
+        return Some(ReadConstraint::Silent("its scopedEnforcementActions contain no action for the audit"));
     };
     if matching.generated_only() {
-        return Some(ReadConstraint::Silent("source: Generated matches only what Gatekeeper's expansion generates"));
+        return Some(ReadConstraint::Silent(
+            "source: Generated matches only objects that Gatekeeper's expansion generates",
+        ));
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let parameters = spec.get("parameters");
@@ -131,13 +133,13 @@ fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &m
     let name = document.name();
     let label = document.label();
     if !is_subdomain(name) {
-        let message = format!("{} {name:?}: this is no name for an object", template.kind);
+        let message = format!("{} {name:?}: not a valid object name", template.kind);
         problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
     }
     let version = document.node.get("apiVersion").text().unwrap_or_default();
     if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
-        let message = format!("{label}: Gatekeeper does not know {version}");
-        let help = "apiVersion: constraints.gatekeeper.sh/v1beta1";
+        let message = format!("{label}: unsupported apiVersion {version}");
+        let help = "use apiVersion: constraints.gatekeeper.sh/v1beta1";
         problems.push(document.problem(document.node.get("apiVersion"), message).help(help));
     }
     for error in template.schema.check(&document.node) {

@@ -108,7 +108,7 @@ impl ConstraintSelector {
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
                 other => {
-                    let why = format!("operator {other:?} is none of In, NotIn, Exists, DoesNotExist");
+                    let why = format!("operator {other:?} must be In, NotIn, Exists or DoesNotExist");
                     return Err((expression.get("operator"), why));
                 }
             };
@@ -151,10 +151,10 @@ fn legal<'n>(node: &'n YamlNode, key: &str, values: &[String]) -> Result<(), (&'
     };
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if !word(name) || !prefix.is_none_or(is_subdomain) {
-        return Err((node, format!("{key:?} cannot be the key of a label")));
+        return Err((node, format!("{key:?} is not a valid label key")));
     }
     match values.iter().find(|value| !value.is_empty() && !word(value)) {
-        Some(value) => Err((node, format!("{value:?} cannot be the value of a label"))),
+        Some(value) => Err((node, format!("{value:?} is not a valid label value"))),
         None => Ok(()),
     }
 }
@@ -311,7 +311,7 @@ impl ConstraintMatch {
             (Some(selector), Some(namespace)) => Ok(selector.matches(namespace)),
             (Some(_), None) if !namespaced => Ok(true),
             (Some(_), None) => Err(format!(
-                "its namespaceSelector needs the Namespace {}, which is not known",
+                "its namespaceSelector needs the Namespace {}, which was not found",
                 subject.metadata("namespace")
             )),
         }

@@ -205,15 +205,15 @@ impl Validation<'_> {
         }
         self.quiet = quiet;
         if let (1.., 0) = count("anyOf") {
-            self.say(value, path, "fits none of the schemas of anyOf");
+            self.say(value, path, "must match at least one schema of anyOf");
         }
         match count("oneOf") {
             (0, _) | (_, 1) => {}
-            (_, fits) => self.say(value, path, &format!("must fit one of the schemas of oneOf, but fits {fits}")),
+            (_, fits) => self.say(value, path, &format!("must match exactly one schema of oneOf, but matches {fits}")),
         }
         let not = schema.get("not");
         if !not.is_null() && Self::fits(not, value) {
-            self.say(value, path, "is what the schema's `not` rules out");
+            self.say(value, path, "must not match the schema of `not`");
         }
     }
 
@@ -223,7 +223,7 @@ impl Validation<'_> {
             match Regex::new(pattern) {
                 Ok(regex) if regex.is_match(text) => {}
                 Ok(_) => self.say(value, path, &format!("is {text:?}, which does not match {pattern}")),
-                Err(_) => self.say(value, path, &format!("cannot be compared with the pattern {pattern}")),
+                Err(_) => self.say(value, path, &format!("cannot be checked: invalid pattern {pattern}")),
             }
         }
     }
@@ -254,7 +254,7 @@ impl Validation<'_> {
         if schema.get("uniqueItems").is_true()
             && let Some(index) = (1..items.len()).find(|index| items[..*index].contains(&items[*index]))
         {
-            self.say(&items[index], &format!("{path}[{index}]"), "is there already");
+            self.say(&items[index], &format!("{path}[{index}]"), "is a duplicate");
         }
         let inner = schema.get("items");
         for (index, item) in items.iter().enumerate() {
@@ -282,7 +282,7 @@ impl Validation<'_> {
                 let known = properties.fields().iter().map(|(name, _)| name.as_str());
                 self.errors.push(SchemaError {
                     at: field.at,
-                    message: format!("there is no {path}"),
+                    message: format!("unknown field {path}"),
                     help: nearest(key, known),
                 });
             }
@@ -331,7 +331,7 @@ fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
     let near = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     match near.filter(|near| likeness(near) > 0.85) {
         Some(near) => format!("did you mean {near}?"),
-        None if known.is_empty() => "the schema of the template names no fields here".to_owned(),
-        None => format!("the fields here are {}", known.join(", ")),
+        None if known.is_empty() => "the schema of the template has no fields here".to_owned(),
+        None => format!("valid fields: {}", known.join(", ")),
     }
 }

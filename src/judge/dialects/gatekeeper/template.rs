@@ -85,11 +85,11 @@ fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n Ya
     let name = node.at(&["metadata", "name"]);
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
     if kind.is_empty() {
-        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
+        return Err(document.whole("the ConstraintTemplate has no spec.crd.spec.names.kind"));
     }
     if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(kind)) {
         let given = name.text().unwrap_or_default();
-        let message = format!("ConstraintTemplate {given:?} must be named like its kind {kind}");
+        let message = format!("the name of ConstraintTemplate {given:?} must be its kind {kind} in lower case");
         let help = format!("metadata.name: {}", kind.to_lowercase());
         return Err(document.problem(if name.is_null() { node } else { name }, message).help(help));
     }
@@ -99,7 +99,7 @@ fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n Ya
         return Err(document.problem(if targets.is_null() { node } else { targets }, message));
     };
     if target.get("target").text() != Some(TARGET) {
-        let message = format!("ConstraintTemplate {kind} is for another target than {TARGET}");
+        let message = format!("ConstraintTemplate {kind}: the target must be {TARGET}");
         return Err(document.problem(target, message).help(format!("target: {TARGET}")));
     }
     Ok((kind, target))
@@ -153,7 +153,7 @@ impl Template {
         let text = if entry { in_package(text) } else { text.to_owned() };
         let above = block.as_ref().map_or(0, |block| block.first as usize - 1);
         let file = File::new(shown, Form::Rego, "\n".repeat(above) + &text);
-        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
+        let help = "move it to code with engine: Rego and version: v1, or import future.keywords";
         let declared = Some(Declared { version, by: "the template", help });
         self.modules.push(File { declared, ..file });
         self.blocks.extend(block);
@@ -213,8 +213,8 @@ pub(crate) fn check(files: &[&File], modules: &[&Module], nodes: &[references::N
         let package = module.package_path();
         let library = package.len() > 1 && package[0] == "lib";
         if index > 0 && !library {
-            let message = format!("package {} is no library", package.join("."));
-            let help = "the packages of libs begin with lib, e.g. `package lib.images`";
+            let message = format!("package {} is not a library", package.join("."));
+            let help = "packages of libs must start with lib, e.g. `package lib.images`";
             problems.push(
                 Problem::refused(&file.shown, message).at(&file.text, module.at.line, module.at.column).help(help),
             );
@@ -225,15 +225,15 @@ pub(crate) fn check(files: &[&File], modules: &[&Module], nodes: &[references::N
     for node in nodes {
         let foreign = |call: &&references::Call| call.rule.is_none() && trivy::FUNCTIONS.contains(&call.name.as_str());
         for call in node.calls.iter().filter(foreign) {
-            let problem = Problem::refused(&files[node.module].shown, format!("there is no function {}", call.name));
-            let help = "it belongs to Trivy's checks; a violation is an object with msg and details";
+            let problem = Problem::refused(&files[node.module].shown, format!("unknown function {}", call.name));
+            let help = "only Trivy checks can call it; return an object with msg and details instead";
             problems.push(problem.at(&files[node.module].text, call.line, call.column).help(help));
         }
         for path in node.uses.iter().filter(|path| !allowed(path)) {
             let name = std::iter::once("data").chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join(".");
             let file = files[node.module];
             let problem = Problem::refused(&file.shown, format!("{name} cannot be used in a template"));
-            let help = "Gatekeeper only gives it data.inventory and data.lib";
+            let help = "Gatekeeper provides only data.inventory and data.lib";
             problems.push(problem.at(&file.text, node.line, node.column).help(help));
         }
     }
@@ -245,8 +245,8 @@ fn imports(file: &File, module: &Module) -> Vec<Problem> {
     let problem = |(name, at): (String, Position)| {
         let help = match name.split('.').collect::<Vec<_>>()[..] {
             ["data", "lib", ..] | ["future", ..] => return None,
-            ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
-            _ => "Gatekeeper only allows imports of data.lib and of future.keywords",
+            ["rego", "v1"] => "for Rego v1, move the Rego to code with engine: Rego and version: v1",
+            _ => "Gatekeeper allows only imports of data.lib and future.keywords",
         };
         let problem = Problem::refused(&file.shown, format!("import {name} is not allowed in a template"));
         Some(problem.at(&file.text, at.line, at.column).help(help))

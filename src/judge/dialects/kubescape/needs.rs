@@ -8,18 +8,18 @@ use crate::rego::Problem;
 const BUILTINS: [(&str, &str); 4] = [
     ("cosign.verify", "the signatures of images"),
     ("cosign.has_signature", "the signatures of images"),
-    ("image.parse_normalized_name", "Kubescape's reader of image names"),
+    ("image.parse_normalized_name", "Kubescape's parser of image names"),
     ("http.send", "the network"),
 ];
 
 /// The sources of dynamically matched inputs, by a part of their API group.
 const EXTERNAL: [(&str, &str); 6] = [
-    ("hostdata.kubescape.cloud", "what Kubescape's host scanner reads on the nodes"),
-    ("apiserverinfo.kubescape.cloud", "what Kubescape's host scanner reads of the API server"),
+    ("hostdata.kubescape.cloud", "data of Kubescape's host scanner about the nodes"),
+    ("apiserverinfo.kubescape.cloud", "data of Kubescape's host scanner about the API server"),
     ("vuln", "image scans"),
-    ("amazonaws.com", "the description of the cluster by its cloud"),
-    ("googleapis.com", "the description of the cluster by its cloud"),
-    ("azure.com", "the description of the cluster by its cloud"),
+    ("amazonaws.com", "cluster metadata of the cloud provider"),
+    ("googleapis.com", "cluster metadata of the cloud provider"),
+    ("azure.com", "cluster metadata of the cloud provider"),
 ];
 
 /// Returns why a rule is not evaluated; `None` if it is.
@@ -42,10 +42,10 @@ pub(crate) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<Stri
         return Some(format!("it needs {}", EXTERNAL[0].1));
     }
     if rule.attribute("actionRequired") == Some("manual review") {
-        return Some("it asks for a manual review".to_owned());
+        return Some("it requires a manual review".to_owned());
     }
     let nothing = rule.matching.iter().all(|one| one.kind_names().is_some_and(|names| names.is_empty()));
-    nothing.then(|| "it names no kind of object (match)".to_owned())
+    nothing.then(|| "its match selects no kind".to_owned())
 }
 
 /// Returns why a rule is not evaluated if it was refused because of a function that only Kubescape provides.

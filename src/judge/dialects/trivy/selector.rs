@@ -45,10 +45,12 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Types(types) => write!(f, "not for Kubernetes, but for {}", types.join(" and ")),
-            Self::Node => f.write_str("about files and processes of nodes (nodeinfo), which no API server has"),
+            Self::Node => {
+                f.write_str("checks files and processes of nodes (nodeinfo), which the API server does not provide")
+            }
             Self::Deprecated => f.write_str("deprecated"),
             Self::Example => f.write_str("an example of the library, which Trivy does not ship"),
-            Self::Framework => f.write_str("in no framework that Trivy runs by default"),
+            Self::Framework => f.write_str("not in a framework that Trivy runs by default"),
         }
     }
 }

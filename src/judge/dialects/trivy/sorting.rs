@@ -315,7 +315,8 @@ mod tests {
         ];
         let (kept, left_out) = sorted(&texts, false);
         assert_eq!(kept, ["a.rego", "lib/pods.rego", "pods.rego", "pods_test.rego"]);
-        let node = "builtin.node: about files and processes of nodes (nodeinfo), which no API server has";
+        let node =
+            "builtin.node: checks files and processes of nodes (nodeinfo), which the API server does not provide";
         assert_eq!(left_out, [node, "builtin.docker: not for Kubernetes, but for dockerfile"]);
         let (kept, _) = sorted(&texts, true);
         assert_eq!(kept, ["a.rego", "lib/pods.rego", "node.rego", "pods.rego", "pods_test.rego"]);

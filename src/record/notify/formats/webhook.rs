@@ -52,8 +52,9 @@ impl Webhook {
         for (notifications, left_out) in alone.zip(0..).chain([(&samples[..], 7)]) {
             let notifications = notifications.iter().cloned().map(Into::into).collect();
             let body = webhook.body(&Batch { notifications, left_out }, &audit)?;
-            serde_json::from_slice::<serde::de::IgnoredAny>(&body)
-                .map_err(|error| format!("the template makes no JSON ({error}): {}", String::from_utf8_lossy(&body)))?;
+            serde_json::from_slice::<serde::de::IgnoredAny>(&body).map_err(|error| {
+                format!("the template does not produce JSON ({error}): {}", String::from_utf8_lossy(&body))
+            })?;
         }
         Ok(webhook)
     }

@@ -79,7 +79,9 @@ fn spend(name: &str, bytes: usize) -> Result<(), BuiltinFault> {
     LEFT.set(left.unwrap_or(0));
     match left {
         Some(_) => Ok(()),
-        None => refused(format!("{name}: the calls of one evaluation make more than {} MiB", MOST_IN_ALL >> 20)),
+        None => {
+            refused(format!("{name}: builtin calls produced more than {} MiB in one evaluation", MOST_IN_ALL >> 20))
+        }
     }
 }
 
@@ -100,14 +102,14 @@ pub(super) fn check_elements(name: &str, count: usize) -> Result<(), BuiltinFaul
     if count <= MOST_ELEMENTS {
         return Ok(());
     }
-    refused(format!("{name}: more than {MOST_ELEMENTS} elements"))
+    refused(format!("{name}: the result has more than {MOST_ELEMENTS} elements"))
 }
 
 fn check_bits(name: &str, bits: u64) -> Result<(), BuiltinFault> {
     if bits <= MOST_BITS {
         return Ok(());
     }
-    refused(format!("{name}: a number of more than {MOST_BITS} bits"))
+    refused(format!("{name}: the result is a number of more than {MOST_BITS} bits"))
 }
 
 /// Refuses an argument whose written form is too large, for calls that traverse it completely, shared parts repeatedly.

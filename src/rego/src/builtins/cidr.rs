@@ -115,7 +115,7 @@ fn expand(arguments: &[Value]) -> BuiltinResult {
     let network = Network::parse(string(arguments, 0)?)
         .map_err(|fault| BuiltinFault::Failed(format!("net.cidr_expand: {fault}")))?;
     if network.width - network.prefix > MOST_BITS {
-        return refused(format!("net.cidr_expand: more than {} addresses", 1 << MOST_BITS));
+        return refused(format!("net.cidr_expand: the network has more than {} addresses", 1 << MOST_BITS));
     }
     let all = network.first..=network.last();
     Ok(Value::from(all.map(|address| Value::from(shown(network.width, address))).collect::<BTreeSet<_>>()))
@@ -180,7 +180,7 @@ impl Range {
                     0..=127 => 8,
                     128..=191 => 16,
                     192..=223 => 24,
-                    _ => return failed("IPv4 invalid: it is of no class"),
+                    _ => return failed("IPv4 invalid: the address belongs to no class"),
                 };
                 (Network::around(address, 32, prefix), format!("{}/{prefix}", shown(32, address)))
             }

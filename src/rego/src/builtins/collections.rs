@@ -74,7 +74,7 @@ fn union_n(arguments: &[Value]) -> BuiltinResult {
     let mut merged = Object::new();
     for (index, object) in array(arguments, 0)?.enumerate() {
         let Value::Object(fields) = object else {
-            return failed(format!("object.union_n: element {index} of the array is no object"));
+            return failed(format!("object.union_n: element {index} of the array is not an object"));
         };
         merge(&mut merged, fields);
     }

@@ -26,7 +26,7 @@ fn digest<D: Digest>(arguments: &[Value]) -> BuiltinResult {
 
 fn authenticated<M: Mac, E>(arguments: &[Value], with_key: fn(&[u8]) -> Result<M, E>) -> BuiltinResult {
     let (message, key) = (string(arguments, 0)?, string(arguments, 1)?);
-    let Ok(mut mac) = with_key(key.as_bytes()) else { return failed("a key of this length") };
+    let Ok(mut mac) = with_key(key.as_bytes()) else { return failed("unsupported key length") };
     mac.update(message.as_bytes());
     Ok(Value::from(HEXLOWER.encode(&mac.finalize().into_bytes())))
 }

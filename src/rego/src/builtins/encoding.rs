@@ -223,7 +223,7 @@ fn decode_token(arguments: &[Value]) -> BuiltinResult {
         let signature = HEXLOWER.encode(&base64url("signature", signature)?);
         return Ok(Value::from(vec![header, object(&payload)?, Value::from(signature)]));
     }
-    failed("tokens in tokens")
+    failed("tokens are nested too deeply")
 }
 
 fn object(json: &[u8]) -> BuiltinResult {

@@ -31,7 +31,9 @@ fn template_string(arguments: &[Value]) -> BuiltinResult {
             Value::Set(values) if values.len() == 1 => text.extend(values.iter().map(plain)),
             Value::Set(_) => return refused("template-strings must not produce multiple outputs"),
             Value::Array(_) | Value::Object(_) => return failed("illegal argument type"),
-            other if !value::fits(other, LONGEST_TEXT) => return refused("a template-string: a value is too large"),
+            other if !value::fits(other, LONGEST_TEXT) => {
+                return refused("a template string contains a value that is too large");
+            }
             other => text.push_str(&plain(other)),
         }
     }
@@ -262,7 +264,7 @@ impl Printer<'_> {
         if let Argument::Number(GoNumber::Float(_)) = argument
             && (flags.sharp || matches!(verb, 'b' | 'x' | 'X'))
         {
-            self.refused = Some("floats are written neither with # nor in binary or hexadecimal digits here");
+            self.refused = Some("floats with the flag # or in binary or hexadecimal digits are not supported");
         }
         let written = match (argument, verb) {
             (_, 'T') => Some(padded(truncated(argument.kind(), flags), flags)),

@@ -32,27 +32,27 @@ const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),
     ("providers.aws.", NETWORK),
-    ("opa.runtime", "there is no OPA around a policy here; put what it needs into a data file"),
-    ("rego.", "a policy cannot read policies here; write the rule without it"),
-    ("io.jwt.", "tokens can be read by io.jwt.decode, but neither signed nor verified here"),
-    ("crypto.x509.", "certificates cannot be read here; write the rule without it"),
-    ("crypto.parse_private_keys", "keys cannot be read here; write the rule without it"),
-    ("graphql.", "GraphQL cannot be read here; write the rule without it"),
-    ("json.match_schema", "schemas cannot be applied here; write what the object must have as a rule"),
-    ("json.verify_schema", "schemas cannot be applied here; write what the object must have as a rule"),
-    ("strings.render_template", "Go's templates are not here; use sprintf"),
-    ("regex.globs_match", "it is not here; compare by glob.match"),
+    ("opa.runtime", "policies do not run inside an OPA server; put the values that the policy needs into a data file"),
+    ("rego.", "policies cannot read policies; write the rule without it"),
+    ("io.jwt.", "tokens can be decoded with io.jwt.decode, but not signed or verified"),
+    ("crypto.x509.", "certificates cannot be parsed; write the rule without it"),
+    ("crypto.parse_private_keys", "keys cannot be parsed; write the rule without it"),
+    ("graphql.", "GraphQL cannot be parsed; write the rule without it"),
+    ("json.match_schema", "JSON schemas are not supported; write the requirements as a rule"),
+    ("json.verify_schema", "JSON schemas are not supported; write the requirements as a rule"),
+    ("strings.render_template", "Go templates are not supported; use sprintf"),
+    ("regex.globs_match", "use glob.match instead"),
     ("assign", OPERATOR),
-    ("internal.", "it belongs to OPA's own workings; write the rule without it"),
+    ("internal.", "it is internal to OPA; write the rule without it"),
     ("cidr.", TRIVY),
     ("sh.", TRIVY),
     ("squealer.", TRIVY),
-    ("rand.intn", "a verdict must not depend on chance; write the rule without it"),
+    ("rand.intn", "results must not be random; write the rule without it"),
 ];
 
-const NETWORK: &str = "policies cannot reach the network; put what they need into a data file";
-const TRIVY: &str = "Trivy has it for checks of other types than Kubernetes; write the rule without it";
-const OPERATOR: &str = "it cannot be called by name; write the operator";
+const NETWORK: &str = "policies cannot access the network; put the values that they need into a data file";
+const TRIVY: &str = "Trivy provides it only for checks of other types than Kubernetes; write the rule without it";
+const OPERATOR: &str = "it cannot be called by name; use the operator";
 
 /// Returns all builtins implemented here.
 pub(super) fn all() -> impl Iterator<Item = &'static Builtin> {

@@ -92,7 +92,7 @@ fn run(function: NativeFunction, arguments: &[Value]) -> BuiltinResult {
     let Some((span, places)) = PLACES.as_ref() else { return refused("builtins are not available") };
     let places = places.get(..arguments.len()).unwrap_or_default();
     match function(span, places, arguments, true) {
-        Ok(Value::Undefined) => failed("there is no result for these arguments"),
+        Ok(Value::Undefined) => failed("no result for these arguments"),
         Ok(value) => Ok(value),
         Err(error) => {
             let limit = error.downcast_ref::<regorus::LimitError>().is_some();

@@ -55,7 +55,7 @@ fn shift_left(arguments: &[Value]) -> BuiltinResult {
             failed("bits.lsh: operand 2 must be an unsigned integer number but got a negative integer")
         }
         Ok(bits) if bits <= MOST_BITS => number_value(&(number << bits)),
-        _ => refused(format!("bits.lsh: a shift of {bits} bits")),
+        _ => refused(format!("bits.lsh: a shift by {bits} bits is too large")),
     }
 }
 
@@ -66,7 +66,7 @@ fn shift_right(arguments: &[Value]) -> BuiltinResult {
         Err(_) if bits < BigInt::from(0) => {
             failed("bits.rsh: operand 2 must be an unsigned integer number but got a negative integer")
         }
-        Err(_) => refused(format!("bits.rsh: a shift of {bits} bits")),
+        Err(_) => refused(format!("bits.rsh: a shift by {bits} bits is too large")),
     }
 }
 
@@ -99,7 +99,7 @@ fn range(name: &str, arguments: &[Value]) -> BuiltinResult {
     let distance = if from < to { &to - &from } else { &from - &to };
     let count = match usize::try_from(distance / &step) {
         Ok(count) if count < MOST_ELEMENTS => count,
-        _ => return refused(format!("{name}: more than {MOST_ELEMENTS} numbers")),
+        _ => return refused(format!("{name}: the range has more than {MOST_ELEMENTS} numbers")),
     };
     let step = if from < to { step } else { -step };
     let small = (i64::try_from(&from), i64::try_from(&to), i64::try_from(&step));

@@ -70,7 +70,7 @@ pub fn in_go_syntax(pattern: &str) -> Result<Regex, String> {
 
 fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, BuiltinFault> {
     if !text.is_ascii() && pattern.contains(r"\B") {
-        return refused(r"\B in a regular expression has another meaning here for a text beyond ASCII");
+        return refused(r"\B in a regular expression is only supported for ASCII text");
     }
     compiled(pattern, || syntax::translate(pattern))
 }

@@ -97,14 +97,14 @@ fn format(arguments: &[Value]) -> BuiltinResult {
     };
     if layout.contains("MST") {
         if !matches!(zone.as_str(), "" | "UTC") {
-            return refused("time.format: abbreviations of time zones are not known here; use an offset (-0700)");
+            return refused("time.format: time zone abbreviations are not supported; use an offset (-0700)");
         }
         let mut parts: Vec<Value> = parts.iter().take(2).cloned().collect();
         parts.push(Value::from(layout.replace("MST", "UTC")));
         return native("time.format", &[Value::from(parts)]);
     }
     if layout.contains(".9") || layout.contains(",9") {
-        return refused("time.format: fractions without zeros at the end (.999); use zeros (.000)");
+        return refused("time.format: fractions without trailing zeros (.999) are not supported; use zeros (.000)");
     }
     native("time.format", arguments)
 }
@@ -118,7 +118,7 @@ fn parse_rfc3339_ns(arguments: &[Value]) -> BuiltinResult {
         Regex::new(&format!("^{date}T{time}(?:Z|([+-])([0-9]{{2}}):([0-9]{{2}}))$")).ok()
     });
     let text = string(arguments, 0)?;
-    let invalid = || failed(format!("{text:?} is no time such as 2006-01-02T15:04:05Z"));
+    let invalid = || failed(format!("{text:?} is not an RFC 3339 time, for example 2006-01-02T15:04:05Z"));
     let Some(parts) = FORM.as_ref().and_then(|form| form.captures(text)) else { return invalid() };
     let number = |part: usize| parts.get(part).and_then(|part| part.as_str().parse::<i128>().ok()).unwrap_or(0);
     let (year, month, day) = (number(1), number(2), number(3));
@@ -169,7 +169,7 @@ fn parse_ns(arguments: &[Value]) -> BuiltinResult {
     let mut free = ('\u{1}'..' ').filter(|c| !c.is_whitespace() && !occurs(*c));
     let Some(separator) = free.next() else { return native("time.parse_ns", arguments) };
     let Some((layout, time)) = in_ascii(layout, time, free) else {
-        return refused("time.parse_ns: more than 20 different characters that are not ASCII in a layout or time");
+        return refused("time.parse_ns: more than 20 different non-ASCII characters in layout and time");
     };
     let end = if layout.contains("MST") { String::new() } else { separator.to_string() };
     // As in Go, a month or day missing from the layout is the first one. A field must not occur twice, so only missing

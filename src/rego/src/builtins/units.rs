@@ -110,7 +110,7 @@ fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
         return Err(wrong());
     }
     if text.len() > LONGEST || exponent.abs() > LARGEST_EXPONENT {
-        return refused(format!("{name}: a number of this size"));
+        return refused(format!("{name}: the number is too large"));
     }
     let digits: BigInt = format!("{unsigned}{fraction}").parse().map_err(|_| wrong())?;
     let digits = if whole.starts_with('-') { -digits } else { digits };

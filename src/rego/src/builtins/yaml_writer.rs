@@ -76,7 +76,9 @@ fn end_line(out: &mut String) {
 
 fn field(out: &mut String, key: &str, value: &Value, column: usize) -> Result<(), BuiltinFault> {
     if key.len() > LONGEST_KEY || key.contains(is_break) {
-        return refused(format!("yaml.marshal: a key of several lines, or of more than {LONGEST_KEY} bytes"));
+        return refused(format!(
+            "yaml.marshal: keys with line breaks or of more than {LONGEST_KEY} bytes are not supported"
+        ));
     }
     out.push_str(&text(key, column));
     out.push(':');

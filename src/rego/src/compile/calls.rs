@@ -89,7 +89,7 @@ fn prints(
             visit::term_variables(argument, SAFETY, &mut needed);
             for name in needed.difference(&safe).filter_map(|variable| variables.name(*variable)) {
                 let fault = Fault::new(Code::Compile, module, argument.at, format!("var {name} is undeclared"));
-                faults.push(fault.help("print it behind the statement that gives it a value"));
+                faults.push(fault.help("print it after the statement that assigns it a value"));
             }
         }
     }
@@ -211,7 +211,7 @@ pub(super) fn templates(rule: &ResolvedRule, variables: &Variables, faults: &mut
                 && let Some(name) = variables.name(variable)
             {
                 let fault = Fault::new(Code::Compile, rule.module, at, format!("var {name} is undeclared"));
-                faults.push(fault.help("give it a value in a statement before"));
+                faults.push(fault.help("assign it a value in an earlier statement"));
             }
         }
     }

@@ -148,7 +148,7 @@ impl ProgramPlanner<'_> {
         match self.tree.at(path) {
             Some(node) if !(0..path.len()).any(|depth| has_rules(&depth)) => self.value_at(path, node, Pattern::new()),
             Some(_) => self.part(path),
-            None => Err(unsupported(START, "a rule that is not here")),
+            None => Err(unsupported(START, "a missing rule")),
         }
     }
 
@@ -160,7 +160,7 @@ impl ProgramPlanner<'_> {
     /// Plans the rule at a node, unless it is planned already.
     fn rule(&mut self, node: &RuleTree) -> Planned<RuleId> {
         let Some(first) = node.rules.first().copied() else {
-            return Err(unsupported(START, "a rule that is not here"));
+            return Err(unsupported(START, "a missing rule"));
         };
         if let Some(planned) = self.planned.get(&first) {
             return planned.clone();

@@ -66,7 +66,7 @@ impl Replacer<'_> {
                     }
                     Err((code, message)) => {
                         let fault = Fault::new(code, module, with.target.at, message);
-                        self.faults.push(fault.help("`with` replaces input, data, what is below them, or functions"));
+                        self.faults.push(fault.help("`with` can replace input, data, paths below them, or functions"));
                     }
                 }
             }

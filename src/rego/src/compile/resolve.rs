@@ -264,7 +264,7 @@ impl Resolver<'_> {
                 continue;
             };
             let fault = Fault::new(Code::Compile, self.module, at, format!("declared var {name} unused"));
-            self.faults.push(fault.help("use it, or take it out; `_` is a variable that nobody uses").recoverable());
+            self.faults.push(fault.help("use it or remove it; write `_` for a value that is not used").recoverable());
         }
     }
 

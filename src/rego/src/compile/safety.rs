@@ -16,7 +16,7 @@ use super::{
 };
 use crate::syntax::Position;
 
-const HELP: &str = "no statement outside of `not` gives it a value: assign one, or iterate with `some`";
+const HELP: &str = "no statement outside `not` assigns it a value: assign one, or iterate with `some`";
 
 /// Statements that need variables without a value, by their positions.
 type Unsafe = BTreeMap<(Position, usize), Needs>;

@@ -136,7 +136,7 @@ impl<'a> Packages<'a> {
     }
 }
 
-const HELP: &str = "give one of the two another name";
+const HELP: &str = "rename one of the two";
 
 /// Returns all conflicts; each is reported for every module involved.
 pub(super) fn conflicts(tree: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>) -> Vec<Fault> {
@@ -175,7 +175,7 @@ fn conflicts_of(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>
         let place =
             if other.module == first.module { format!("line {}", other.at.line) } else { "another file".to_owned() };
         let message = format!("conflicting rules {name} found, at line {} and in {place}", first.at.line);
-        let help = "all rules of one name are values, elements of a set, entries of an object, or functions of as many parameters";
+        let help = "all rules with one name must be of one kind: values, elements of a set, entries of an object, or functions with the same number of parameters";
         return refuse(&own, message.replace("in line", "line"), help);
     }
     let defaults: Vec<&ResolvedRule> = own.iter().filter(|rule| rule.default).copied().collect();
@@ -187,7 +187,7 @@ fn conflicts_of(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>
         let mut seen = BTreeSet::new();
         for party in defaults.iter().filter(|party| seen.insert(party.module)) {
             let fault = Fault::new(Code::Type, party.module, at(party), &message);
-            faults.push(fault.help("leave only one of them"));
+            faults.push(fault.help("keep only one of them"));
         }
     }
 }

@@ -32,10 +32,10 @@ impl LongBodies {
                 let Some(last) = body.last().filter(|_| body.len() > LONG) else { return };
                 statements += body.len();
                 let found = match body.get(MOST_STATEMENTS) {
-                    Some(one) => (one.at, "a body may have 1000 statements, and this is the next"),
+                    Some(one) => (one.at, "a body may have at most 1000 statements, and this one exceeds the limit"),
                     None if statements > MOST_IN_LONG_BODIES => (
                         last.at,
-                        "bodies of more than 100 statements may have 20000 in all modules, and these have more",
+                        "bodies with more than 100 statements have more than 20000 statements in all modules together",
                     ),
                     None => return,
                 };
@@ -73,9 +73,12 @@ mod tests {
     #[test]
     fn statements_per_body_are_limited() {
         assert_eq!(refused(&[&[1_000]]), [""; 0]);
-        assert_eq!(refused(&[&[1_001]]), ["1003: a body may have 1000 statements, and this is the next"]);
+        assert_eq!(
+            refused(&[&[1_001]]),
+            ["1003: a body may have at most 1000 statements, and this one exceeds the limit"]
+        );
         assert_eq!(refused(&[&[100; 300], &[100; 300]]), [""; 0], "short bodies do not count");
-        let all = "bodies of more than 100 statements may have 20000 in all modules, and these have more";
+        let all = "bodies with more than 100 statements have more than 20000 statements in all modules together";
         assert_eq!(refused(&[&[1_000; 20], &[100], &[101], &[100]]), [format!("103: {all}")]);
     }
 

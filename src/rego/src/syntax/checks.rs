@@ -78,7 +78,7 @@ fn head(rule: &Rule) -> CheckResult {
     let is_bare = rule.parameters.is_some() && rule.first.value.is_none() && rule.first.body.is_none();
     let name = rule.name.path().unwrap_or_default().join(".");
     if is_bare && declarations::declaration(&name).is_some() {
-        let help = "a condition belongs into the body of a rule";
+        let help = "write conditions in the body of a rule";
         return refused(rule.at, "rego_parse_error: rule name conflicts with built-in function", help);
     }
     if is_bare && rule.parameters.as_ref().is_some_and(Vec::is_empty) {
@@ -102,7 +102,7 @@ fn head(rule: &Rule) -> CheckResult {
     // paths.
     if rule.contains.is_some() || rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional {
         let help = "write a rule for each element";
-        return refused(other.at, "rego_parse_error: else cannot follow a rule that makes a set", help);
+        return refused(other.at, "rego_parse_error: else cannot follow a rule that defines a set", help);
     }
     Ok(())
 }
@@ -162,7 +162,11 @@ fn read_by(value: &Expr) -> Option<&'static str> {
 
 fn statement(statement: &Statement) -> CheckResult {
     if matches!(statement.what, StatementNode::Some(_)) && !statement.with.is_empty() {
-        return refused(statement.at, "rego_parse_error: unexpected with keyword", "`some` without `in` only declares");
+        return refused(
+            statement.at,
+            "rego_parse_error: unexpected with keyword",
+            "`some` without `in` only declares variables variables",
+        );
     }
     for with in &statement.with {
         let path = match &with.target.kind {
@@ -189,7 +193,11 @@ fn expression(expr: &Expr) -> CheckResult {
         ExprKind::Template(_) => "a string",
         _ => return Ok(()),
     };
-    refused(expr.at, format!("rego_parse_error: illegal ref (head cannot be {what})"), "give the value a name first")
+    refused(
+        expr.at,
+        format!("rego_parse_error: illegal ref (head cannot be {what})"),
+        "assign the value to a variable first",
+    )
 }
 
 /// Checks what version 1 no longer allows.
@@ -229,7 +237,7 @@ fn version_1(module: &mut Module) -> CheckResult {
                 if path.first().is_some_and(|first| !names.contains(first)) && declarations::is_deprecated(&name) {
                     let why = format!("rego_type_error: deprecated built-in function calls in expression: {name}");
                     wrong.extend(
-                        refused(expr.at, why, "Rego v1 has another way: see OPA's list of deprecated built-ins").err(),
+                        refused(expr.at, why, "use the replacement named in OPA's list of deprecated built-ins").err(),
                     );
                 }
             }

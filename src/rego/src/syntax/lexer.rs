@@ -70,7 +70,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<RegoToken>, SyntaxError> {
     if let Some(offset) = text.find('\0') {
         let mut before = lexer(&text[..offset]);
         while before.take().is_some() {}
-        return Err(SyntaxError::new(before.place, "a null character, which no module may have"));
+        return Err(SyntaxError::new(before.place, "null characters are not allowed"));
     }
     lexer(text).until_end()
 }
@@ -134,7 +134,7 @@ impl Lexer<'_> {
             }
             Some('`') => {
                 self.take();
-                while self.take().ok_or_else(|| SyntaxError::new(at, "a string that does not end"))? != '`' {}
+                while self.take().ok_or_else(|| SyntaxError::new(at, "unterminated string"))? != '`' {}
                 TokenKind::Text
             }
             Some('$') => self.template()?,
@@ -179,12 +179,12 @@ impl Lexer<'_> {
         let error = |why: &str| Err(SyntaxError::new(at, why));
         let zero = self.peek() == Some('0');
         if self.digits() > 1 && zero {
-            return error("a number that begins with a zero");
+            return error("a number must not begin with a zero");
         }
         if self.peek() == Some('.') {
             self.take();
             if self.digits() == 0 {
-                return error("a number without digits behind its point");
+                return error("a number without digits after its point");
             }
         }
         if matches!(self.peek(), Some('e' | 'E')) {
@@ -197,7 +197,7 @@ impl Lexer<'_> {
             }
         }
         if self.peek().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
-            return error("a number with letters behind it");
+            return error("a number followed by letters");
         }
         Ok(TokenKind::Number)
     }
@@ -211,7 +211,7 @@ impl Lexer<'_> {
             None => false,
         };
         let help = "write \\\\ for a backslash, or put the string into backquotes, in which it needs no escape";
-        if is_escape { Ok(()) } else { Err(SyntaxError::refused(at, "not an escape of a string", help)) }
+        if is_escape { Ok(()) } else { Err(SyntaxError::refused(at, "invalid escape sequence", help)) }
     }
 
     fn string(&mut self) -> Result<(), SyntaxError> {
@@ -221,7 +221,7 @@ impl Lexer<'_> {
             match self.take() {
                 Some('"') => return Ok(()),
                 Some('\\') => self.escape()?,
-                None | Some('\n') => return Err(SyntaxError::new(at, "a string that does not end")),
+                None | Some('\n') => return Err(SyntaxError::new(at, "unterminated string")),
                 Some(_) => {}
             }
         }
@@ -248,7 +248,7 @@ impl Lexer<'_> {
         };
         self.depth += 1;
         if self.depth > 8 {
-            return Err(SyntaxError::new(at, "template strings nested too deep"));
+            return Err(SyntaxError::new(at, "template strings are nested too deeply"));
         }
         let mut parts = Vec::new();
         let mut text = String::new();
@@ -265,8 +265,8 @@ impl Lexer<'_> {
                     push_text(&mut parts, &mut text, quote);
                     parts.push(TemplateSegment::Tokens(self.until_brace()?));
                 }
-                Some('\n') if quote == '"' => return Err(SyntaxError::new(at, "a string that does not end")),
-                None => return Err(SyntaxError::new(at, "a string that does not end")),
+                Some('\n') if quote == '"' => return Err(SyntaxError::new(at, "unterminated string")),
+                None => return Err(SyntaxError::new(at, "unterminated string")),
                 Some(c) => text.push(c),
             }
         }
@@ -291,7 +291,7 @@ impl Lexer<'_> {
                 }
                 open -= 1;
             } else if token.kind == TokenKind::End {
-                return Err(SyntaxError::new(token.at, "a string that does not end"));
+                return Err(SyntaxError::new(token.at, "unterminated string"));
             }
             tokens.push(token);
         }

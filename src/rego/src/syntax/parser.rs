@@ -79,7 +79,7 @@ impl Parser {
     /// Returns a parser of other tokens with the same keywords, for an expression inside a string.
     pub(super) fn inner(&self, tokens: Vec<RegoToken>) -> ParseResult<Self> {
         if self.depth > DEEPEST {
-            return Err(self.error("nested too deep"));
+            return Err(self.error("expressions are nested too deeply"));
         }
         let keywords = self.keywords.clone();
         Ok(Self {
@@ -196,7 +196,7 @@ impl Parser {
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.error("nested too deep"));
+            return Err(self.error("expressions are nested too deeply"));
         }
         let result = read(self);
         self.depth -= 1;
@@ -231,7 +231,7 @@ impl Parser {
             ["future", "keywords", "not"] => self.not_bodies = true,
             ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
             ["rego", "v2"] | ["future", "keywords", "and" | "or"] => {
-                let help = "Rego v1 says the same with rules and functions of several bodies; take the import out";
+                let help = "remove the import; in Rego v1, write rules and functions with several bodies instead";
                 return Err(SyntaxError::refused(at, format!("import {} is not supported", words.join(".")), help));
             }
             ["future", "keywords", word] => {
@@ -307,7 +307,7 @@ impl Parser {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
         if root && &*token.text != "contains" {
-            let why = format!("a rule cannot begin with the keyword `{}` here", token.text);
+            let why = format!("rule names that begin with the keyword `{}` are not supported", token.text);
             return Err(SyntaxError::refused(token.at, why, "give the rule another name"));
         }
         Ok(())

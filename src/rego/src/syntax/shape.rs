@@ -70,13 +70,13 @@ impl Shape {
             }
         }
         let why = if self.open.len() > NESTING {
-            format!("brackets are nested too deep: {} levels, but at most {NESTING} are allowed", self.open.len())
+            format!("brackets are nested too deeply: {} levels, but at most {NESTING} are allowed", self.open.len())
         } else if self.height > HEIGHT {
             format!("an expression of more than {HEIGHT} operations in a row")
         } else {
             return Ok(());
         };
-        Err(SyntaxError::refused(token.at, why, "take the inner part out into a rule or a function of its own"))
+        Err(SyntaxError::refused(token.at, why, "move the inner part into a rule or a function of its own"))
     }
 
     fn open(&mut self) {

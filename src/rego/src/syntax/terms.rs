@@ -304,7 +304,7 @@ impl Parser {
                         StatementNode::Expr(expr) if !assigns(expr) => {
                             pieces.push(Piece::Statement(Box::new(statement)));
                         }
-                        _ => return Err(SyntaxError::new(statement.at, "no value in a template string")),
+                        _ => return Err(SyntaxError::new(statement.at, "expected a value in the template string")),
                     }
                 }
             }

@@ -216,5 +216,5 @@ fn opa_compliance_cases_pass() {
     for (what, count) in &counts {
         println!("{count:5} {what}");
     }
-    assert!(wrong.is_empty(), "passes now (take it off the list), or differs from OPA:\n{wrong}\n{counts:#?}");
+    assert!(wrong.is_empty(), "passes now (remove it from the list), or differs from OPA:\n{wrong}\n{counts:#?}");
 }

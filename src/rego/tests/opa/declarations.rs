@@ -61,5 +61,5 @@ fn declarations_of_builtins_match_opa() {
     if std::env::var_os("KAUDIT_TEST_WRITE").is_some() {
         fs::write(&path, &wanted).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "KAUDIT_TEST_WRITE=1 writes it anew");
+    assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "KAUDIT_TEST_WRITE=1 rewrites it");
 }

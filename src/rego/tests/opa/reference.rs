@@ -71,7 +71,7 @@ pub(super) fn policies(
 
 /// Reads a number from the environment.
 pub(super) fn setting(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
 /// Calls `run` on a stack as deep as that of the evaluating threads.

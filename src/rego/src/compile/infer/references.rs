@@ -181,7 +181,7 @@ impl<'a> Checker<'a> {
                 format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want))
             }
             (None, Some(_)) => format!("there is no {key}"),
-            _ => format!("there is nothing to look up {key} in"),
+            _ => format!("{key} is looked up in a value without keys"),
         };
         let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
         Mismatch { at, message: format!("undefined ref: {reference}: {why}"), unknown: false }

@@ -197,7 +197,7 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
             Function::Rule(path) => {
                 let tree = self.planner.tree;
                 let Some(node) = tree.at(path).filter(|node| !node.rules.is_empty()) else {
-                    return Err(self.unsupported("a function that is not here"));
+                    return Err(self.unsupported("a missing function"));
                 };
                 let function = self.planner.rule(node)?;
                 let arity = self.planner.program.rules[function.0].arity;
@@ -226,7 +226,9 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
 
     /// Plans `walk(x, [path, value])`.
     fn walk(&mut self, call: &ResolvedCall) -> Planned<()> {
-        let Some((of, found)) = call.arguments.split_first() else { return Err(self.unsupported("walk of nothing")) };
+        let Some((of, found)) = call.arguments.split_first() else {
+            return Err(self.unsupported("`walk` without an argument"));
+        };
         let of = self.operand(of)?;
         let (path, value) = (self.register(), self.register());
         self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));

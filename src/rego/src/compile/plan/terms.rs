@@ -48,7 +48,7 @@ impl BodyPlanner<'_, '_> {
                 Ok(Operand::Register(into))
             }
             ResolvedValue::Comprehension(comprehension) => self.comprehension(term.at, comprehension),
-            ResolvedValue::Constant(_) => Err(self.unsupported("a number that cannot be read")),
+            ResolvedValue::Constant(_) => Err(self.unsupported("a number of this size")),
             ResolvedValue::Call(_) | ResolvedValue::Template(_) | ResolvedValue::Builtin(_) => {
                 Err(self.unsupported("a function as a value"))
             }

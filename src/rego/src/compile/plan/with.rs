@@ -74,7 +74,9 @@ impl BodyPlanner<'_, '_> {
                     None => return Ok(Replacement::Input(self.operands(keys)?.into(), self.value(with)?)),
                 }
             }
-            WithTargetValue::Variable(_) | WithTargetValue::Other => return Err(self.unsupported("`with` of nothing")),
+            WithTargetValue::Variable(_) | WithTargetValue::Other => {
+                return Err(self.unsupported("this target of `with`"));
+            }
         };
         let substitute = match &with.value.value {
             ResolvedValue::Builtin(name) => Substitute::Function(Callable::Builtin(self.builtin(name)?)),
