@@ -83,7 +83,7 @@ impl Pipeline {
     ) -> Self {
         let metrics = &outputs.metrics;
         metrics.limit_namespaces(settings.metrics_namespaces);
-        let recording = (Arc::clone(metrics), outputs.told.clone());
+        let recording = (Arc::clone(metrics), outputs.delta_recorded.clone());
         let labels = std::mem::take(&mut outputs.labels);
         let objects = WatchedObjects::new(settings, outputs.packing.clone(), Arc::clone(metrics));
         let results = Results::new(&policies, exceptions, &settings, labels, recording);

@@ -41,7 +41,7 @@ pub struct Outputs {
     /// The overview, at most every [`OVERVIEW_EVERY`](super::pipeline::OVERVIEW_EVERY).
     pub overview: watch::Sender<Option<Arc<Overview>>>,
     /// Sent to whenever a delta is recorded, at once and each time.
-    pub told: watch::Sender<()>,
+    pub delta_recorded: watch::Sender<()>,
     /// The policies in force, as they were loaded.
     pub policies: watch::Sender<Arc<PolicySet>>,
     /// Compresses objects for the pipeline's cache, which trains the dictionary.

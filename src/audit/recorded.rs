@@ -20,11 +20,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// By group and kind: the served version and plural may have changed since.
-    kinds: BTreeMap<(String, String), BTreeMap<ObjectName, RecordedObject>>,
+    kinds: BTreeMap<(String, String), BTreeMap<RecordedName, RecordedObject>>,
 }
 
 /// Namespace, name and uid.
-type ObjectName = (Option<Arc<str>>, Arc<str>, Arc<str>);
+type RecordedName = (Option<Arc<str>>, Arc<str>, Arc<str>);
 
 /// The recorded results of one object.
 #[derive(Debug, Clone)]

@@ -26,7 +26,7 @@ pub(crate) struct Recording {
     pub(crate) ended: EndedViolations,
     metrics: Arc<Metrics>,
     /// Notified of each delta.
-    told: watch::Sender<()>,
+    delta_recorded: watch::Sender<()>,
 }
 
 /// What takes deltas.
@@ -39,10 +39,10 @@ enum Recorder {
 }
 
 impl Recording {
-    /// Makes it without a term. `told` is notified of each delta, also while another process records.
-    pub(crate) fn new(metrics: Arc<Metrics>, told: watch::Sender<()>) -> Self {
+    /// Makes it without a term. `delta_recorded` is notified of each delta, also while another process records.
+    pub(crate) fn new(metrics: Arc<Metrics>, delta_recorded: watch::Sender<()>) -> Self {
         let (recorded, ended) = (Recorded::default(), EndedViolations::default());
-        Self { recorder: Recorder::None, recorded, ended, metrics, told }
+        Self { recorder: Recorder::None, recorded, ended, metrics, delta_recorded }
     }
 
     /// Begins or ends a term; `owns` returns whether this process records what is in a namespace. Returns the transitions that
@@ -78,7 +78,7 @@ impl Recording {
         let Some(delta) = delta else { return };
         self.ended.add(&delta, Timestamp::now());
         self.count(&delta);
-        self.told.send_replace(());
+        self.delta_recorded.send_replace(());
         match &mut self.recorder {
             Recorder::None => {}
             Recorder::Present(recorder) => recorder.record(&delta),

@@ -60,7 +60,7 @@ impl Results {
         mut exceptions: Exceptions,
         settings: &PipelineSettings,
         labels: BTreeSet<String>,
-        (metrics, told): (Arc<Metrics>, watch::Sender<()>),
+        (metrics, delta_recorded): (Arc<Metrics>, watch::Sender<()>),
     ) -> Self {
         exceptions.set_policies(policies);
         let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces, settings.handover);
@@ -71,7 +71,7 @@ impl Results {
             next_expiry: exceptions.next_turn(Timestamp::now()),
             exceptions,
             exceptions_changed: BTreeSet::new(),
-            recording: Recording::new(metrics, told),
+            recording: Recording::new(metrics, delta_recorded),
             labels,
         }
     }

@@ -6,7 +6,6 @@
 
 mod array_rules;
 mod arrays;
-mod asked;
 mod bounds;
 mod constraints;
 mod input;
@@ -14,6 +13,7 @@ mod job;
 mod judge;
 mod part;
 mod results;
+mod rule_input;
 mod shared;
 mod texts;
 
@@ -22,13 +22,13 @@ use std::{sync::Arc, time::Instant};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
-    asked::{Asked, asked},
+    rule_input::{RuleInput, rule_input},
 };
 use self::{
     input::{Extent, JobValues, Operation, Review},
     judge::ObjectEvaluation,
     part::{PartOfGroup, RulePart},
-    results::Results,
+    results::ObjectFindings,
 };
 use crate::{
     judge::{depth, dialect::InputForm, set::PolicySet, sharing::SharedVerdicts, unit::Unit},
@@ -54,7 +54,7 @@ pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     let began = Instant::now();
     let mut differences = Vec::new();
     match shared::judge(job, verdicts, &mut differences) {
-        Some((current, shared)) => verdict(job, current, Results::default(), (Some(shared), Vec::new()), began),
+        Some((current, shared)) => verdict(job, current, ObjectFindings::default(), (Some(shared), Vec::new()), began),
         None => evaluate_extent(job, Extent::Read, differences),
     }
 }
@@ -63,8 +63,8 @@ pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
 pub fn failed(job: &Job, why: &str) -> Verdict {
     verdict(
         job,
-        Results::unfinished(Finding::object_error(why)),
-        Results::default(),
+        ObjectFindings::unfinished(Finding::object_error(why)),
+        ObjectFindings::default(),
         (None, Vec::new()),
         Instant::now(),
     )
@@ -82,8 +82,8 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
     // The time of an attempt to share is not deducted from the policies' limit.
     let spent = CpuTimer::start();
-    let mut current = Results::default();
-    let mut transitions = Results::default();
+    let mut current = ObjectFindings::default();
+    let mut transitions = ObjectFindings::default();
     // An object to which no policy applies is not even parsed.
     if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
         match JobValues::read(job, extent) {
@@ -92,7 +92,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                 if values.is_cut {
                     current.push(Finding::object_error(&too_deep()));
                 }
-                let run = |operation, transitions_only, results: &mut Results| {
+                let run = |operation, transitions_only, results: &mut ObjectFindings| {
                     let namespace = job.object.key.namespace.as_deref();
                     let judge = ObjectEvaluation { limits: &set.limits, namespace, spent, results };
                     let part = if transitions_only { RulePart::Transitions } else { RulePart::All };
@@ -113,8 +113,8 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
 /// Builds a verdict from the results on the present object and those on its change.
 fn verdict(
     job: &Job,
-    mut current: Results,
-    transitions: Results,
+    mut current: ObjectFindings,
+    transitions: ObjectFindings,
     (shared, shared_differences): (Option<Shared>, Vec<Arc<str>>),
     began: Instant,
 ) -> Verdict {
@@ -169,7 +169,7 @@ pub fn evaluate_review(
     let namespace = namespace.map(input::read).transpose()?;
     let review = value::from_tree(review).map_err(|why| why.to_string())?;
     let review = Review::given(&review, namespace.as_ref())?;
-    let mut results = Results::default();
+    let mut results = ObjectFindings::default();
     let spent = CpuTimer::start();
     let mut judge = ObjectEvaluation { limits: &policies.limits, namespace: None, spent, results: &mut results };
     for unit in &policies.units {
@@ -219,7 +219,7 @@ fn judge_all(
     let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
     // If the results cannot be shared, the remaining rules need not be evaluated.
-    let in_vain = |results: &Results| matches!(part, RulePart::Shared(_)) && !results.can_be_kept();
+    let in_vain = |results: &ObjectFindings| matches!(part, RulePart::Shared(_)) && !results.can_be_kept();
     for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
         for (number, group) in unit.groups.iter().enumerate() {
             let part = part.of_group(index, number);

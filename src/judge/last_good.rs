@@ -178,7 +178,7 @@ mod tests {
             let (policies, refused) = reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap();
             assert_eq!(policies, "a b");
             assert!(
-                refused.contains("cluster/a.rego:3") && refused.contains("its last good version stays in force"),
+                refused.contains("cluster/a.rego:3") && refused.contains("its last valid version stays in force"),
                 "{refused}"
             );
         }

@@ -10,7 +10,7 @@ use clap::ColorChoice;
 use super::{
     exit::FailOn,
     format::{Format, RenderOptions, Target},
-    names::ObjectNames,
+    names::ShownNames,
     safe::{Guarded, shown_line, write_json_pretty},
     style::{Paint, count},
     summary::unread,
@@ -133,11 +133,11 @@ fn notes(diff: &AuditDiff, paint: Paint) -> Vec<String> {
 }
 
 /// Collects the names of all objects in the comparison.
-fn names(diff: &AuditDiff) -> ObjectNames<'_> {
+fn names(diff: &AuditDiff) -> ShownNames<'_> {
     let changes = diff.changes.iter().map(|changed| &changed.after);
     let errors = diff.errors.iter().map(|failed| &failed.entry);
     let incomparable = diff.incomparable.iter().map(|one| &one.entry);
-    ObjectNames::of(diff.appears.iter().chain(&diff.resolves).chain(changes).chain(errors).chain(incomparable))
+    ShownNames::of(diff.appears.iter().chain(&diff.resolves).chain(changes).chain(errors).chain(incomparable))
 }
 
 /// Returns the word for a side.

@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Names objects so that kinds with the same name in different groups are distinguished.
-pub(super) struct ObjectNames<'r> {
+pub(super) struct ShownNames<'r> {
     /// Kinds that occur in more than one group, so that their names need the group.
     ambiguous: BTreeSet<&'r str>,
 }
 
-impl<'r> ObjectNames<'r> {
+impl<'r> ShownNames<'r> {
     /// Collects the kinds of all objects that will be named.
     pub(super) fn of(entries: impl IntoIterator<Item = &'r Entry>) -> Self {
         let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

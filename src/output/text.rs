@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     format::{RenderOptions, shown_time},
-    names::{ObjectNames, is_known, message, object_name, rule_name},
+    names::{ShownNames, is_known, message, object_name, rule_name},
     rules::RuleCatalog,
     safe::shown_line,
     style::{BOLD, DIM, GREEN, Paint, columns_of, severity_style, style_of, wrap},
@@ -64,7 +64,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
 
 /// The list of all results by namespace and object, the most severe first.
 struct List<'r> {
-    names: ObjectNames<'r>,
+    names: ShownNames<'r>,
     rules: RuleCatalog<'r>,
     columns: Columns,
     paint: Paint,
@@ -78,7 +78,7 @@ impl<'r> List<'r> {
         let rules = RuleCatalog::of(result);
         Self {
             columns: Columns::of(&result.results, &rules, options.width),
-            names: ObjectNames::of(&result.results),
+            names: ShownNames::of(&result.results),
             rules,
             paint: Paint(options.color),
         }

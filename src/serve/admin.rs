@@ -244,7 +244,7 @@ mod tests {
         let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
         running.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
         let response = get(running.address, "/readyz").await;
-        let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waits for pods, deployments.apps\n";
+        let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waiting for pods, deployments.apps\n";
         assert!(response.ends_with(body), "{response}");
         running.progress.send_replace(Progress { open: true, ..Progress::default() });
         assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 200"));

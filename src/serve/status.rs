@@ -33,7 +33,7 @@ pub struct Status {
 struct KeptAnswer {
     revision: u64,
     /// When the pipeline was queried for this revision.
-    asked: Instant,
+    queried: Instant,
     json: Bytes,
 }
 
@@ -47,10 +47,10 @@ impl Status {
     pub(super) async fn json(&self, patience: Duration) -> Option<Bytes> {
         let began = Instant::now();
         let mut kept = timeout_at(began + patience, Arc::clone(&self.kept).lock_owned()).await.ok()?;
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.asked >= began) {
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.queried >= began) {
             return Some(kept.json.clone());
         }
-        let asked = Instant::now();
+        let queried = Instant::now();
         let answer = ask(&self.pipeline, kept.as_ref().map(|kept| kept.revision));
         let (revision, json) = match (timeout_at(began + patience, answer).await.ok()??, kept.take()) {
             (Some(Snapshot { revision, mut result, .. }), _) => {
@@ -64,19 +64,19 @@ impl Status {
             (None, Some(known)) => (known.revision, known.json),
             (None, None) => return None,
         };
-        *kept = Some(KeptAnswer { revision, asked, json: json.clone() });
-        self.forget_later(kept, asked);
+        *kept = Some(KeptAnswer { revision, queried, json: json.clone() });
+        self.forget_later(kept, queried);
         Some(json)
     }
 
     /// Drops the answer if there is no further request for [`KEEP`].
-    fn forget_later(&self, kept: OwnedMutexGuard<Option<KeptAnswer>>, asked: Instant) {
+    fn forget_later(&self, kept: OwnedMutexGuard<Option<KeptAnswer>>, queried: Instant) {
         drop(kept);
         let kept = Arc::clone(&self.kept);
         tokio::spawn(async move {
             sleep(KEEP).await;
             let mut kept = kept.lock().await;
-            if kept.as_ref().is_some_and(|kept| kept.asked == asked) {
+            if kept.as_ref().is_some_and(|kept| kept.queried == queried) {
                 *kept = None;
             }
         });
@@ -91,9 +91,9 @@ mod tests {
     /// Answers with the given revision; returns the number of queries, and of results that had to be created.
     fn pipeline(mut commands: mpsc::Receiver<Command>, revision: u64) -> tokio::task::JoinHandle<(usize, usize)> {
         tokio::spawn(async move {
-            let (mut asked, mut made) = (0, 0);
+            let (mut queried, mut made) = (0, 0);
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
-                asked += 1;
+                queried += 1;
                 // Let all concurrent requests arrive.
                 tokio::task::yield_now().await;
                 let result = || AuditResult::sample(7);
@@ -102,7 +102,7 @@ mod tests {
                 made += usize::from(snapshot.is_some());
                 assert!(answer.send(snapshot).is_ok());
             }
-            (asked, made)
+            (queried, made)
         })
     }
 
@@ -117,8 +117,8 @@ mod tests {
         assert!(answers.iter().all(|answer| answer.as_ref() == Some(&first)));
         assert!(String::from_utf8_lossy(&first).contains("\"objects\":7"), "{first:?}");
         drop(status);
-        let (asked, made) = pipeline.await.unwrap();
-        assert!(asked <= 2 && made == 1, "{asked} {made}");
+        let (queried, made) = pipeline.await.unwrap();
+        assert!(queried <= 2 && made == 1, "{queried} {made}");
     }
 
     #[tokio::test]

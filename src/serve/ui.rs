@@ -69,7 +69,7 @@ pub struct Sources {
     /// The policies and their problems; changes, with a delay, on every change of the result.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
     /// Notifies as soon as a violation is new or resolved.
-    pub told: watch::Receiver<()>,
+    pub delta_recorded: watch::Receiver<()>,
 }
 
 /// The current page and the revision of its result.
@@ -79,7 +79,7 @@ type KeptPage = Option<(u64, Arc<Page>)>;
 struct Ui {
     kept: watch::Receiver<KeptPage>,
     /// When the last request arrived.
-    asked: watch::Sender<Option<Instant>>,
+    viewed: watch::Sender<Option<Instant>>,
     /// Access control; without it everyone sees everything.
     access: Option<Arc<PageAccess>>,
     sessions: Arc<Sessions>,
@@ -89,14 +89,14 @@ struct Ui {
 pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettings>, shutdown: CancellationToken) {
     tracing::info!(address = %server.address, "Serving the page");
     let (keep, kept) = watch::channel(None);
-    let (asked, interest) = watch::channel(None);
+    let (viewed, interest) = watch::channel(None);
     let following = follow(sources, interest, keep);
     let access = access.map(|settings| Arc::new(PageAccess::new(settings)));
     let Some(sessions) = Sessions::new().map(Arc::new) else {
         tracing::error!("The page is not served: the system has no random numbers");
         return;
     };
-    let serving = connections::serve(server.listener, router(Ui { kept, asked, access, sessions }), shutdown);
+    let serving = connections::serve(server.listener, router(Ui { kept, viewed, access, sessions }), shutdown);
     tokio::select! {
         () = serving => {}
         () = following => {}
@@ -183,7 +183,7 @@ fn changes(
     let changes = stream::unfold((ui, seen), |(ui, seen)| async move {
         let mut kept = ui.kept.clone();
         loop {
-            ui.asked.send_replace(Some(Instant::now()));
+            ui.viewed.send_replace(Some(Instant::now()));
             let newer = kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| Some(*revision) != seen));
             match timeout(INTEREST / 2, newer).await {
                 Ok(Ok(kept)) => {
@@ -211,7 +211,7 @@ impl Ui {
 
     /// Returns the current page; `None` if there is none in time.
     async fn latest(&self) -> Option<Arc<Page>> {
-        self.asked.send_replace(Some(Instant::now()));
+        self.viewed.send_replace(Some(Instant::now()));
         let mut kept = self.kept.clone();
         let kept = timeout(PATIENCE, kept.wait_for(Option::is_some)).await.ok()?.ok()?;
         kept.as_ref().map(|(_, page)| Arc::clone(page))
@@ -223,14 +223,14 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
     let began = Timestamp::now();
     let mut known = None;
     loop {
-        let looked_at = |asked: &Option<Instant>| asked.is_some_and(|at| at.elapsed() < INTEREST);
+        let looked_at = |viewed: &Option<Instant>| viewed.is_some_and(|at| at.elapsed() < INTEREST);
         if interest.wait_for(looked_at).await.is_err() {
             return;
         }
         let start = Instant::now();
         let settled = sources.progress.borrow().is_settled();
         sources.overview.mark_unchanged();
-        sources.told.mark_unchanged();
+        sources.delta_recorded.mark_unchanged();
         // Before that, the progress changes even if the result does not.
         match ask(&sources.pipeline, known.filter(|_| settled)).await {
             Some(Some(snapshot)) => {
@@ -246,7 +246,7 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         sleep((start.elapsed() * REST.1).max(REST.0)).await;
         let idle_at = interest.borrow().map_or(start, |at| at + INTEREST);
         tokio::select! {
-            changed = sources.told.changed() => {
+            changed = sources.delta_recorded.changed() => {
                 if changed.is_err() {
                     return;
                 }
@@ -302,19 +302,19 @@ mod tests {
     struct Pipeline {
         progress: watch::Sender<Progress>,
         overview: watch::Sender<Option<Arc<Overview>>>,
-        told: watch::Sender<()>,
-        asked: watch::Receiver<usize>,
+        delta_recorded: watch::Sender<()>,
+        queries: watch::Receiver<usize>,
         _answering: JoinHandle<()>,
     }
 
     fn pipeline() -> (Pipeline, Sources) {
         let (sender, mut commands) = mpsc::channel(1);
         let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
-        let (overview, told) = (watch::Sender::new(None), watch::Sender::default());
-        let (count, asked) = watch::channel(0);
+        let (overview, delta_recorded) = (watch::Sender::new(None), watch::Sender::default());
+        let (count, queries) = watch::channel(0);
         let answering = tokio::spawn(async move {
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
-                count.send_modify(|asked| *asked += 1);
+                count.send_modify(|queries| *queries += 1);
                 let objects = *count.borrow();
                 let revision = objects as u64;
                 assert_ne!(known, Some(revision));
@@ -322,17 +322,23 @@ mod tests {
                 assert!(answer.send(Some(Snapshot { revision, changed: None, result })).is_ok());
             }
         });
-        let (progress_of, overview_of, told_of) = (progress.subscribe(), overview.subscribe(), told.subscribe());
-        let sources = Sources { pipeline: sender, progress: progress_of, overview: overview_of, told: told_of };
-        (Pipeline { progress, overview, told, asked, _answering: answering }, sources)
+        let (progress_of, overview_of, delta_recorded_of) =
+            (progress.subscribe(), overview.subscribe(), delta_recorded.subscribe());
+        let sources = Sources {
+            pipeline: sender,
+            progress: progress_of,
+            overview: overview_of,
+            delta_recorded: delta_recorded_of,
+        };
+        (Pipeline { progress, overview, delta_recorded, queries, _answering: answering }, sources)
     }
 
     /// Starts the page's state and its updates.
     fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
         let (keep, kept) = watch::channel(None);
-        let (asked, interest) = watch::channel(None);
+        let (viewed, interest) = watch::channel(None);
         let sessions = Arc::new(Sessions::new().unwrap());
-        (Ui { kept, asked, access: None, sessions }, tokio::spawn(follow(sources, interest, keep)))
+        (Ui { kept, viewed, access: None, sessions }, tokio::spawn(follow(sources, interest, keep)))
     }
 
     async fn ask(ui: &Ui, host: &str, path: &str) -> (StatusCode, HeaderMap, String) {
@@ -351,7 +357,7 @@ mod tests {
             assert!(status == StatusCode::OK && html.contains("1 object of 0 kinds"), "{html}");
             assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY);
         }
-        assert_eq!(*pipeline.asked.borrow(), 1);
+        assert_eq!(*pipeline.queries.borrow(), 1);
         // A form sends all its fields, including empty ones.
         for path in ["/style.css", "/script.js", "/?format=json&q=&namespace="] {
             assert_eq!(ask(&ui, "127.0.0.1", path).await.0, StatusCode::OK, "{path}");
@@ -377,18 +383,18 @@ mod tests {
         let (ui, following) = ui(sources);
         pipeline.overview.send_replace(None);
         advance(INTEREST).await;
-        assert_eq!(*pipeline.asked.borrow_and_update(), 0);
+        assert_eq!(*pipeline.queries.borrow_and_update(), 0);
         assert!(ui.latest().await.is_some());
         // Each change of the result updates the page.
-        for asked in 2..5 {
+        for queries in 2..5 {
             pipeline.overview.send_replace(None);
-            assert_eq!(*pipeline.asked.wait_for(|count| *count == asked).await.unwrap(), asked);
+            assert_eq!(*pipeline.queries.wait_for(|count| *count == queries).await.unwrap(), queries);
         }
         let mut kept = ui.kept.clone();
         kept.wait_for(Option::is_none).await.unwrap();
         pipeline.overview.send_replace(None);
         advance(INTEREST).await;
-        assert_eq!(*pipeline.asked.borrow(), 4);
+        assert_eq!(*pipeline.queries.borrow(), 4);
         assert!(ui.latest().await.is_some(), "somebody looks again");
         drop(pipeline);
         drop(ui);
@@ -400,22 +406,22 @@ mod tests {
         let (mut pipeline, sources) = pipeline();
         let (ui, _following) = ui(sources);
         let mut kept = ui.kept.clone();
-        let is = |asked: u64| move |kept: &KeptPage| kept.as_ref().is_some_and(|(revision, _)| *revision == asked);
+        let is = |queries: u64| move |kept: &KeptPage| kept.as_ref().is_some_and(|(revision, _)| *revision == queries);
         assert!(ui.latest().await.is_some());
-        for asked in 2..5 {
+        for queries in 2..5 {
             advance(Duration::from_secs(1)).await;
             let changed = Instant::now();
-            pipeline.told.send_replace(());
-            kept.wait_for(is(asked)).await.unwrap();
+            pipeline.delta_recorded.send_replace(());
+            kept.wait_for(is(queries)).await.unwrap();
             assert!(changed.elapsed() <= TOGETHER * 2, "{:?}", changed.elapsed());
         }
         for _ in 0..10 {
-            pipeline.told.send_replace(());
+            pipeline.delta_recorded.send_replace(());
             advance(TOGETHER / 20).await;
         }
         kept.wait_for(is(5)).await.unwrap();
         advance(REST.0 * 2).await;
-        assert_eq!(*pipeline.asked.borrow_and_update(), 5);
+        assert_eq!(*pipeline.queries.borrow_and_update(), 5);
     }
 
     #[tokio::test(start_paused = true)]
@@ -426,7 +432,7 @@ mod tests {
         assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains("checking: 3 objects to go"));
         pipeline.progress.send_replace(Progress { open: true, ..Progress::default() });
         // Without a change of the result.
-        pipeline.asked.wait_for(|asked| *asked > 1).await.unwrap();
+        pipeline.queries.wait_for(|queries| *queries > 1).await.unwrap();
         let mut kept = ui.kept.clone();
         kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision > 1)).await.unwrap();
         assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains(">complete<"));

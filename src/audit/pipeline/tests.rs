@@ -221,7 +221,7 @@ impl Live {
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(&policies)).0,
             overview: watch::channel(None).0,
-            told: watch::Sender::default(),
+            delta_recorded: watch::Sender::default(),
             metrics: Arc::clone(&metrics),
             packing: Packing::default(),
             in_flight: InFlight::default(),

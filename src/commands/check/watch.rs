@@ -93,7 +93,7 @@ pub(super) async fn run(
             pipeline: commands.clone(),
             progress: wiring.progress(),
             overview: wiring.overview(),
-            told: wiring.reported(),
+            delta_recorded: wiring.reported(),
         };
         helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
     }

@@ -65,7 +65,7 @@ impl Wiring {
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
-            told: watch::Sender::default(),
+            delta_recorded: watch::Sender::default(),
             policies: watch::channel(Arc::clone(policies)).0,
             packing: Packing::default(),
             in_flight: process_limit().map_or_else(InFlight::default, |bytes| InFlight::new(bytes / IN_FLIGHT)),
@@ -103,7 +103,7 @@ impl Wiring {
 
     /// Returns a receiver that is notified of each recorded delta.
     pub(super) fn reported(&self) -> watch::Receiver<()> {
-        self.outputs.told.subscribe()
+        self.outputs.delta_recorded.subscribe()
     }
 
     pub(super) fn policies(&self) -> watch::Receiver<Arc<PolicySet>> {

@@ -12,7 +12,7 @@ use crate::{
     cluster::identity::API_VERSION,
     commands::test::{explain::Explainer, masking::SecretMask},
     judge::{
-        evaluate::{Asked, Job, asked},
+        evaluate::{Job, RuleInput, rule_input},
         modules,
     },
     model::object::{Location, ObjectRef},
@@ -96,9 +96,9 @@ impl Explained {
     /// # Errors
     /// When the object cannot be read.
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
-        let question = match asked(job, &self.policy, &self.rule)? {
-            Some(Asked::With(question)) => question,
-            Some(Asked::No(why)) => {
+        let question = match rule_input(job, &self.policy, &self.rule)? {
+            Some(RuleInput::Evaluated(question)) => question,
+            Some(RuleInput::NotEvaluated(why)) => {
                 self.not_asked = Some(why);
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::{
     part::PartOfGroup,
-    results::{self, Results},
+    results::{self, ObjectFindings},
 };
 use crate::{
     judge::{
@@ -28,7 +28,7 @@ pub(super) struct ObjectEvaluation<'a> {
     pub(super) namespace: Option<&'a str>,
     /// The CPU time spent on the object so far.
     pub(super) spent: CpuTimer,
-    pub(super) results: &'a mut Results,
+    pub(super) results: &'a mut ObjectFindings,
 }
 
 impl ObjectEvaluation<'_> {

@@ -13,7 +13,7 @@ use crate::{
 
 /// The results of one object so far.
 #[derive(Default)]
-pub(super) struct Results {
+pub(super) struct ObjectFindings {
     findings: Vec<Finding>,
     passed: RuleNumbers,
     /// Whether texts were shortened.
@@ -28,7 +28,7 @@ pub(super) struct Results {
     pub(super) undecided: Vec<[Arc<str>; 2]>,
 }
 
-impl Results {
+impl ObjectFindings {
     /// Returns the result of an object that could not be evaluated this time but may be later.
     pub(super) fn unfinished(finding: Finding) -> Self {
         let mut results = Self { unfinished: true, ..Self::default() };
@@ -152,20 +152,20 @@ mod tests {
     #[test]
     fn long_texts_of_all_results_are_shortened_and_not_shared() {
         let long = |end: &str| Finding::sample(&format!("{}{end}", "x".repeat(1_300_000)));
-        let ways: [fn(Finding) -> Results; 4] = [
-            Results::unfinished,
+        let ways: [fn(Finding) -> ObjectFindings; 4] = [
+            ObjectFindings::unfinished,
             |finding| {
-                let mut results = Results::default();
+                let mut results = ObjectFindings::default();
                 results.push(finding);
                 results
             },
             |finding| {
-                let mut results = Results::default();
+                let mut results = ObjectFindings::default();
                 results.extend(vec![finding]);
                 results
             },
             |finding| {
-                let mut results = Results::default();
+                let mut results = ObjectFindings::default();
                 results.share(vec![finding], &RuleNumbers::default());
                 results
             },
@@ -176,7 +176,7 @@ mod tests {
             results.finish().0
         });
         assert!(kept.iter().all(|findings| findings == &kept[0] && findings[0].message.len() <= texts::MESSAGE_BYTES));
-        let mut results = Results::default();
+        let mut results = ObjectFindings::default();
         results.extend(vec![Finding::sample("short"), Finding::sample("short")]);
         assert!(results.can_be_kept());
         // Results that differ only after the end of a shortened message are duplicates.

@@ -14,7 +14,7 @@ use super::{
     judge::ObjectEvaluation,
     judge_all,
     part::RulePart,
-    results::Results,
+    results::ObjectFindings,
 };
 use crate::{
     judge::{
@@ -40,7 +40,7 @@ pub(super) fn judge(
     job: &Job,
     verdicts: &SharedVerdicts,
     differences: &mut Vec<Arc<str>>,
-) -> Option<(Results, Shared)> {
+) -> Option<(ObjectFindings, Shared)> {
     let (set, key) = (&*job.policies, &job.object.key);
     let (sharing, spent) = (&*set.sharing, CpuTimer::start());
     if job.previous.is_some() || job.deleted {
@@ -56,7 +56,7 @@ pub(super) fn judge(
     let names = ObjectNames { key, token: token.as_deref() };
     let constraints = &set.constraints.candidates(&set.units, &key.kind);
     let parts = Parts { job, verdicts, constraints, spent, sharing, plan, names, values };
-    let mut results = Results::default();
+    let mut results = ObjectFindings::default();
     let kept = verdicts.get(sharing, fingerprint);
     verdicts.count(kept.is_some());
     let shared = if let Some(kept) = kept {
@@ -96,7 +96,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn part(&self, part: RulePart<'_>, values: &JobValues<'_>, results: &mut Results) {
+    fn part(&self, part: RulePart<'_>, values: &JobValues<'_>, results: &mut ObjectFindings) {
         let namespace = self.job.object.key.namespace.as_deref();
         let judge = ObjectEvaluation { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
         judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
@@ -114,20 +114,20 @@ impl Parts<'_> {
             values.object = replaced(&values.object, own, token);
         }
         let values = values.renamed(&placeholder_key);
-        let mut results = Results::default();
+        let mut results = ObjectFindings::default();
         self.part(RulePart::Shared(self.plan), &values, &mut results);
         results.can_be_kept().then(|| KeptFindings::new(results.finish()))
     }
 
     /// Evaluates the rules despite a cache hit. `None` if the results differ: sharing is then disabled.
     fn check(&self, findings: &[Finding], passed: &RuleNumbers, differences: &mut Vec<Arc<str>>) -> Option<()> {
-        let mut own = Results::default();
+        let mut own = ObjectFindings::default();
         self.part(RulePart::Shared(self.plan), self.values, &mut own);
         if !own.can_be_kept() {
             // A failure or timeout may not recur.
             return Some(());
         }
-        let mut shared = Results::default();
+        let mut shared = ObjectFindings::default();
         shared.share(findings.to_vec(), passed);
         let (own, shared) = (own.finish(), shared.finish());
         if own == shared {

@@ -136,7 +136,7 @@ mod tests {
         let details = json!({"a": "b", "large": vec![1; 100_000], "larger": vec![1; 200_000]});
         let mut finding = finding("m", details);
         assert!(shorten(&mut finding));
-        let expected = json!({"a": "b", "…": " more entries are omitted2"});
+        let expected = json!({"a": "b", "…": "2 more entries are omitted"});
         assert_eq!(Value::Object(finding.details.as_deref().unwrap().clone()), expected);
     }
 }

@@ -164,8 +164,8 @@ fn of_two_sources_with_one_package_the_later_is_refused_and_says_so() {
     let other = source(SourceKind::ConfigMap, "other", &[("b.rego", b"\n\npackage p\n\ndeny contains \"other\"\n")]);
     let refused = |sources: &[PolicySource]| load(sources).refused().map(ToString::to_string).collect::<String>();
     let second = refused(&[one.clone(), other.clone()]);
-    let want = "cluster:configmaps/pol/other/b.rego:3:1: package p belongs to oci://r/one:1, which was first to bring it: \
-                oci://r/one:1/a.rego defines it";
+    let want = "cluster:configmaps/pol/other/b.rego:3:1: package p belongs to oci://r/one:1, which defined it first: \
+                oci://r/one:1/a.rego";
     assert!(second.starts_with(want), "{second}");
     assert!(
         refused(&[other, one])
@@ -251,12 +251,12 @@ fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
         "[],".repeat(300_000)
     );
     for (what, name, text, fits, want) in [
-        ("values", "data.json", &values, 1, "more than the 500000 values in data that a source may have"),
-        ("values in YAML", "data.yaml", &values, 1, "more than the 500000 values in data that a source may have"),
-        ("aliases", "data.yaml", &aliases, 3, "aliases in data of"),
-        ("tokens", "a.rego", &tokens, 1, "more than the 600000 tokens in modules"),
-        ("lines", "a.rego", &lines, 0, "more than the 600000 tokens in modules"),
-        ("objects", "a.json", &constraint, 0, "more than the 500000 values in data that a source may have"),
+        ("values", "data.json", &values, 1, "exceeds the limit of 500000 values in data for a source"),
+        ("values in YAML", "data.yaml", &values, 1, "exceeds the limit of 500000 values in data for a source"),
+        ("aliases", "data.yaml", &aliases, 3, "the expanded aliases in data of"),
+        ("tokens", "a.rego", &tokens, 1, "exceeds the limit of 600000 tokens in modules"),
+        ("lines", "a.rego", &lines, 0, "exceeds the limit of 600000 tokens in modules"),
+        ("objects", "a.json", &constraint, 0, "exceeds the limit of 500000 values in data for a source"),
     ] {
         for kind in [SourceKind::Bundle, SourceKind::ConfigMap] {
             let names: Vec<String> = (0..5).map(|number| format!("d{number}/{name}")).collect();

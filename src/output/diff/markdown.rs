@@ -13,7 +13,7 @@ use crate::{
     output::{
         format::Place,
         forms::{MESSAGE_BYTES, code},
-        names::{ObjectNames, message, rule_name, urgency},
+        names::{ShownNames, message, rule_name, urgency},
         style::{Paint, count},
     },
 };
@@ -98,7 +98,7 @@ fn details(diff: &AuditDiff, document: &mut String) {
     }
 }
 
-fn row(class: &str, entry: &Entry, names: &ObjectNames<'_>, remark: Option<&str>) -> String {
+fn row(class: &str, entry: &Entry, names: &ShownNames<'_>, remark: Option<&str>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(", {}", severity.word()));
     let place = entry
         .location

@@ -16,7 +16,7 @@ use crate::{
     model::object::Location,
     output::{
         format::RenderOptions,
-        names::{ObjectNames, message, rule_name},
+        names::{ShownNames, message, rule_name},
         safe::shown_line,
         style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of},
     },
@@ -64,7 +64,7 @@ type RemarkedEntry<'d> = (&'d Entry, Option<String>);
 
 struct DiffText<'d> {
     diff: &'d AuditDiff,
-    names: ObjectNames<'d>,
+    names: ShownNames<'d>,
     paint: Paint,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     model::{text::shortened, verdict::Outcome},
     output::{
         format::RenderOptions,
-        names::{ObjectNames, message, rule_name, worst_first},
+        names::{ShownNames, message, rule_name, worst_first},
         safe::Guarded,
         style::{Paint, count},
         summary::{closing_lines, unjudged},
@@ -25,7 +25,7 @@ const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes the annotations and the summary.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = ObjectNames::of(&result.results);
+    let names = ShownNames::of(&result.results);
     let worst = worst_first(&result.results);
     let of = |level: &str, outcomes: [Outcome; 2]| -> Vec<String> {
         let entries = worst.iter().filter(|entry| outcomes.contains(&entry.result));
@@ -59,7 +59,7 @@ fn limited(level: &str, mut annotations: Vec<String>) -> Vec<String> {
     annotations
 }
 
-fn annotation(level: &str, entry: &Entry, anchor: &Anchor, names: &ObjectNames<'_>) -> String {
+fn annotation(level: &str, entry: &Entry, anchor: &Anchor, names: &ShownNames<'_>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(" ({})", severity.word()));
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let (file, title) = (property(&anchor.file()), property(&(rule_name(entry) + &severity)));

@@ -14,7 +14,7 @@ use crate::{
     },
     output::{
         format::RenderOptions,
-        names::{ObjectNames, message, rule_name, worst_first},
+        names::{ShownNames, message, rule_name, worst_first},
         safe::write_json_pretty,
         style::Paint,
         summary::unjudged,
@@ -26,7 +26,7 @@ const DESCRIPTION_BYTES: usize = 4_096;
 
 /// Writes all results that are not excused, the most severe first, and what was not evaluated.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = ObjectNames::of(&result.results);
+    let names = ShownNames::of(&result.results);
     let mut occurrences = Occurrences::of(result);
     let tree = options.tree.as_ref();
     let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);
@@ -43,7 +43,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     out.write_all(b"\n")
 }
 
-fn result_issue(entry: &Entry, occurrences: &mut Occurrences<'_>, anchor: &Anchor, names: &ObjectNames<'_>) -> Value {
+fn result_issue(entry: &Entry, occurrences: &mut Occurrences<'_>, anchor: &Anchor, names: &ShownNames<'_>) -> Value {
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let description = format!("{}: {error}{}", names.object(&entry.resource), message(entry));
     let fingerprint = match occurrences.next(entry) {

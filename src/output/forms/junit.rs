@@ -12,7 +12,7 @@ use crate::{
     audit::result::{AuditResult, Entry},
     model::{text::shortened, verdict::Outcome},
     output::{
-        names::{ObjectNames, message, urgency},
+        names::{ShownNames, message, urgency},
         safe::{Escaping, Guarded, shown_line},
         style::Paint,
         summary::{sentence, unjudged},
@@ -27,7 +27,7 @@ const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes all results, and a suite that says what was evaluated and what was not.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    let names = ObjectNames::of(&result.results);
+    let names = ShownNames::of(&result.results);
     let mut policies: BTreeMap<&str, BTreeMap<(&str, String), Vec<&Entry>>> = BTreeMap::new();
     for entry in &result.results {
         let cases = policies.entry(&entry.policy).or_default();

@@ -10,7 +10,7 @@ use crate::{
     model::text::shortened,
     output::{
         format::{Place, RenderOptions},
-        names::{ObjectNames, message, rule_name, worst_first},
+        names::{ShownNames, message, rule_name, worst_first},
         rules::{RuleCatalog, page},
         safe::shown,
         style::{Paint, count},
@@ -31,7 +31,7 @@ const MARK: &str = "<!-- kaudit -->\n";
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let mark = if options.place == Place::Comment { MARK } else { "" };
     let mut document = format!("{mark}{}", head(result));
-    let (names, rules) = (ObjectNames::of(&result.results), RuleCatalog::of(result));
+    let (names, rules) = (ShownNames::of(&result.results), RuleCatalog::of(result));
     let worst = worst_first(&result.results);
     if !worst.is_empty() {
         document.push_str("\n| Result | Object | Rule | Message |\n|---|---|---|---|\n");
@@ -74,7 +74,7 @@ fn head(result: &AuditResult) -> String {
     head
 }
 
-fn row(entry: &Entry, names: &ObjectNames<'_>, rules: &RuleCatalog<'_>) -> String {
+fn row(entry: &Entry, names: &ShownNames<'_>, rules: &RuleCatalog<'_>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(", {}", severity.word()));
     let place = entry
         .location

@@ -26,7 +26,7 @@ use crate::{
     },
     output::{
         format::RenderOptions,
-        names::{ObjectNames, message, rule_name, worst_first},
+        names::{ShownNames, message, rule_name, worst_first},
         rules::{RuleCatalog, page},
         safe::{shown, shown_line, write_json_pretty},
         style::{Paint, count},
@@ -56,7 +56,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
 struct SarifRun<'r> {
     result: &'r AuditResult,
     options: &'r RenderOptions,
-    names: ObjectNames<'r>,
+    names: ShownNames<'r>,
     /// Index of each rule in the list of rules.
     rules: BTreeMap<(&'r str, &'r str), usize>,
 }
@@ -68,7 +68,7 @@ impl<'r> SarifRun<'r> {
             |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
         let more = result.policies.iter().flat_map(in_force).filter(|rule| !found.contains(rule));
         let rules: BTreeSet<_> = found.iter().copied().chain(more).take(RULES).collect();
-        Self { result, options, names: ObjectNames::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
+        Self { result, options, names: ShownNames::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
     }
 
     fn log(&self) -> Value {

@@ -109,7 +109,7 @@ fn trust(page: &Page) -> Markup {
             dt { "Initial sync" }
             dd { @match syncing {
                 Some((read, all)) => { "in progress: " (read) " of " (all) " lists read" }
-                None => "complete",
+                None => "done",
             } }
             dt { "Last change" }
             dd { @match changed {

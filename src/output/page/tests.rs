@@ -70,7 +70,7 @@ fn rules_show_their_object_counts() {
 fn an_object_has_a_view_of_its_own() {
     let view = |name: &str| html(&owned(), &PageQuery { object: Some(name.to_owned()), ..PageQuery::default() });
     insta::assert_snapshot!(view("Deployment.apps/shop/web").replace("><", ">\n<"));
-    assert!(view("ConfigMap/blog/gone").contains("No rule finds anything of this object"));
+    assert!(view("ConfigMap/blog/gone").contains("No results for this object"));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn clean_and_incomplete_pages_differ() {
 #[test]
 fn the_trust_section_shows_gate_changes_and_gaps() {
     let text = html(&clean(), &PageQuery::default());
-    assert!(text.contains("<dt>Gate</dt><dd>open</dd>") && text.contains(", 1m 3s before this page"), "{text}");
+    assert!(text.contains("<dt>Initial sync</dt><dd>done</dd>") && text.contains(", 1m 3s before this page"), "{text}");
     assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
     let mut shut = PageContext { syncing: Some((2, 9)), changed: None, ..about() };
     shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
@@ -181,8 +181,8 @@ fn the_trust_section_shows_gate_changes_and_gaps() {
     gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
     let text = Page::new(gaps, shut).html(&PageQuery::default(), None);
     for words in [
-        "shut until all lists are read: 2 of 9 so far",
-        "none seen yet",
+        "in progress: 2 of 9 lists read",
+        "none yet",
         "<li>newer policies are not in force: policies/a.rego:3: unsafe variable</li>",
         "<li>not checked: secrets",
         "<li>not used: policies/b.rego:7: no such function: nope",

@@ -205,7 +205,10 @@ async fn events_dropped_by_the_object_rate_are_summed_up_at_the_end() {
     assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="object_rate"} 75"#));
     let taken = scene.taken.lock().unwrap();
     let sum = taken.last().unwrap();
-    assert!(sum.note.as_ref().unwrap().starts_with("75 Events about objects here were not written"), "{sum:?}");
+    assert!(
+        sum.note.as_ref().unwrap().starts_with("75 Events about objects in this namespace were not written"),
+        "{sum:?}"
+    );
     let about = sum.regarding.as_ref().unwrap();
     assert_eq!((about.kind.as_deref(), about.namespace.as_deref()), (Some("Namespace"), Some("a")));
 }

@@ -158,7 +158,7 @@ mod tests {
         assert!(text.read().unwrap_err().starts_with("cannot read "));
         assert_eq!(serde_json::from_str::<Text>(r#""plain""#).unwrap().read().unwrap(), "plain");
         let why = serde_json::from_str::<ReceiverCredential>(r#""hidden""#).unwrap_err().to_string();
-        assert!(why.contains("does not stand here") && !why.contains("hidden"), "{why}");
+        assert!(why.contains("do not put secrets in this file") && !why.contains("hidden"), "{why}");
         for wrong in ["{}", r#"{"path": "a"}"#, r#"{"file": "a", "env": "b"}"#] {
             assert!(serde_json::from_str::<Text>(wrong).is_err(), "{wrong}");
         }

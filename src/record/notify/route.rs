@@ -189,9 +189,9 @@ mod tests {
     #[test]
     fn invalid_values_are_named() {
         let why = |yaml| serde_saphyr::from_str::<NotificationMatch>(yaml).unwrap_err().to_string();
-        assert!(why("minSeverity: urgent").contains("\"urgent\" is no severity"));
-        assert!(why("results: [error]").contains("\"error\" is none of fail, warn"));
-        assert!(why("events: [gone]").contains("\"gone\" is none of appeared, resolved, happened"));
+        assert!(why("minSeverity: urgent").contains("\"urgent\" is not a severity"));
+        assert!(why("results: [error]").contains("\"error\" is not supported: use one of fail, warn"));
+        assert!(why("events: [gone]").contains("\"gone\" is not supported: use one of appeared, resolved, happened"));
         assert!(why("labelSelector: {team: shop}").contains("team"));
         let operator = "labelSelector: {matchExpressions: [{key: a, operator: Is}]}";
         assert!(why(operator).contains("no label selector"), "{}", why(operator));

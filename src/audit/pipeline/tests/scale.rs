@@ -129,7 +129,7 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
         progress: watch::channel(Progress::default()).0,
         policies: watch::channel(Arc::clone(&policies)).0,
         overview: watch::channel(None).0,
-        told: watch::Sender::default(),
+        delta_recorded: watch::Sender::default(),
         packing: crate::model::body::Packing::default(),
         in_flight: InFlight::default(),
         labels: std::collections::BTreeSet::new(),

@@ -174,7 +174,7 @@ fn markdown_has_counts_first_and_fits() {
         let markdown = shown_for(Format::Markdown, &large(6_000), place);
         assert!(markdown.len() <= place.bytes() && markdown.len() > place.bytes() - 1_024, "{}", markdown.len());
         let rows = markdown.lines().filter(|line| line.starts_with("| ")).count() - 1;
-        let last = format!("{} of 6000 results are left out, the least severe", 6_000 - rows);
+        let last = format!("{} of 6000 results were left out, the least severe first", 6_000 - rows);
         assert!(markdown.lines().last().unwrap().starts_with(&last), "{last}");
         let title = markdown.lines().find(|line| line.starts_with("###")).unwrap();
         assert_eq!(title, "### kaudit: 2400 fail, 1200 warn, 1200 error");

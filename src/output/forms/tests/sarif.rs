@@ -95,7 +95,7 @@ fn the_least_severe_results_are_cut_and_counted() {
     let severities: Vec<usize> =
         results[..errors].iter().map(|result| ranks(&result["properties"]["severity"]).unwrap_or(usize::MAX)).collect();
     assert!(severities.is_sorted());
-    assert!(notifications(&run)[0].starts_with("1000 of 6000 results are left out"), "{:?}", notifications(&run)[0]);
+    assert!(notifications(&run)[0].starts_with("1000 of 6000 results were left out"), "{:?}", notifications(&run)[0]);
     // Of 2,000 errors and 2,000 excused results, some are named and the others counted.
     let counted = notifications(&run).iter().filter(|text| **text == "and 1900 more notifications").count();
     assert_eq!(counted, 2);
@@ -105,8 +105,8 @@ fn the_least_severe_results_are_cut_and_counted() {
 fn excused_results_open_no_alert() {
     let run = run(&schema(), "described", &described());
     let results = run["results"].as_array().unwrap();
-    assert!(results.iter().all(|result| !result["message"]["text"].as_str().unwrap().contains("excepted")));
-    assert!(notifications(&run).iter().any(|text| text.contains("is excepted")));
+    assert!(results.iter().all(|result| !result["message"]["text"].as_str().unwrap().contains("excused")));
+    assert!(notifications(&run).iter().any(|text| text.contains("is excused")));
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn tagged(value: &serde_json::Value) -> String {
     }
 }
 
-/// Normalises the notation of a number.
+/// Normalises the notation of a number; -0 is 0.
 fn number(text: &str) -> String {
-    text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| number.to_string())
+    text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| (number + 0.0).to_string())
 }

@@ -14,15 +14,15 @@ use crate::{
 };
 
 /// Whether a rule is evaluated on an object.
-pub(crate) enum Asked<'j> {
+pub(crate) enum RuleInput<'j> {
     /// Yes.
-    With(Question<'j>),
+    Evaluated(RuleEvaluation<'j>),
     /// No, for this reason.
-    No(String),
+    NotEvaluated(String),
 }
 
 /// One rule and its input.
-pub(crate) struct Question<'j> {
+pub(crate) struct RuleEvaluation<'j> {
     pub(crate) unit: &'j Unit,
     pub(crate) input: Value,
     /// Keys that lead to the object in the input.
@@ -34,27 +34,34 @@ pub(crate) struct Question<'j> {
 ///
 /// # Errors
 /// If the object cannot be read.
-pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<Asked<'j>>, String> {
+pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<RuleInput<'j>>, String> {
     let values = JobValues::read(job, Extent::All)?;
     if !job.policies.rule_changes.applies(&policy.into(), &rule.into(), job.object.key.own_namespace()) {
-        return Ok(Some(Asked::No("the rule settings limit it to other namespaces".to_owned())));
+        return Ok(Some(RuleInput::NotEvaluated("the rule settings limit it to other namespaces".to_owned())));
     }
     for unit in &job.policies.units {
         for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
             let Some(entrypoint) = named else { continue };
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
-                return Ok(Some(Asked::No("the selector of the check does not include its kind".to_owned())));
+                return Ok(Some(RuleInput::NotEvaluated(
+                    "the selector of the check does not include its kind".to_owned(),
+                )));
             }
             let (input, object): (_, &[&str]) = match group.dialect.input {
                 InputForm::Review(_) => (values.admission(Operation::Audit), &["request", "object"]),
                 InputForm::Object => (values.object.clone(), &[]),
                 InputForm::Array => continue,
             };
-            return Ok(Some(Asked::With(Question { unit, input, object, definitions: &entrypoint.definitions })));
+            return Ok(Some(RuleInput::Evaluated(RuleEvaluation {
+                unit,
+                input,
+                object,
+                definitions: &entrypoint.definitions,
+            })));
         }
-        if let Some(asked) = kubescape(unit, &values, &job.object.key, (policy, rule)) {
-            return Ok(Some(asked));
+        if let Some(rule_input) = kubescape(unit, &values, &job.object.key, (policy, rule)) {
+            return Ok(Some(rule_input));
         }
         let named = |known: &&_| {
             let known: &&crate::judge::dialects::gatekeeper::constraint::Constraint = known;
@@ -66,15 +73,15 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
         };
         let review = values.review(Operation::Audit);
         return Ok(Some(match matches(constraint, &review) {
-            Err(why) => Asked::No(format!("the Constraint cannot be matched: {why}")),
-            Ok(false) => Asked::No("spec.match of the Constraint does not match it".to_owned()),
+            Err(why) => RuleInput::NotEvaluated(format!("the Constraint cannot be matched: {why}")),
+            Ok(false) => RuleInput::NotEvaluated("spec.match of the Constraint does not match it".to_owned()),
             Ok(true) if job.policies.config.exempts(&job.object.key, &values.object) => {
-                Asked::No("a Config of Gatekeeper exempts its namespace".to_owned())
+                RuleInput::NotEvaluated("a Config of Gatekeeper exempts its namespace".to_owned())
             }
             Ok(true) => {
                 let input = fields([("review", review.document), ("parameters", constraint.parameters.clone())]);
                 let definitions = &entrypoint.definitions;
-                Asked::With(Question { unit, input, object: &["review", "object"], definitions })
+                RuleInput::Evaluated(RuleEvaluation { unit, input, object: &["review", "object"], definitions })
             }
         }));
     }
@@ -90,19 +97,19 @@ fn kubescape<'j>(
     values: &JobValues<'_>,
     key: &ObjectKey,
     (policy, rule): (&str, &str),
-) -> Option<Asked<'j>> {
+) -> Option<RuleInput<'j>> {
     let own = unit.kubescape()?;
     own.controls.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule)?;
     if !own.matches(&key.kind) {
-        return Some(Asked::No("match in the metadata of the rule does not include its kind".to_owned()));
+        return Some(RuleInput::NotEvaluated("match in the metadata of the rule does not include its kind".to_owned()));
     }
     let identity = Identity::of(&values.object);
     if identity.as_ref().is_some_and(|identity| !is_scanned(own, identity)) {
-        return Some(Asked::No("its input has only the Pods of API servers in kube-system".to_owned()));
+        return Some(RuleInput::NotEvaluated("its input has only the Pods of API servers in kube-system".to_owned()));
     }
     let array =
         unit.arrays().zip(identity).and_then(|(arrays, identity)| arrays.array(key.namespace.as_ref(), &identity));
     let input = array.map_or_else(|| vec![values.object.clone()], |array| array.input(own.aggregator));
     let definitions = &unit.groups.first()?.entrypoints.first()?.definitions;
-    Some(Asked::With(Question { unit, input: input.into(), object: SOMEWHERE, definitions }))
+    Some(RuleInput::Evaluated(RuleEvaluation { unit, input: input.into(), object: SOMEWHERE, definitions }))
 }
