@@ -418,7 +418,7 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let skipped = set.rule_changes.skipped.len();
     if skipped > 0 {
-        let message = format!("no rule is left: all all {skipped} are switched off");
+        let message = format!("no rule is left: all {skipped} are switched off");
         return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
     }
     let message = format!("no rule deny, violation or warn in {modules} .rego files");

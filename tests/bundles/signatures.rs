@@ -45,7 +45,7 @@ fn bundles_signed_by_opa_are_verified_as_by_opa() {
     assert_eq!(checked.json()["bundles"][0]["verified"], true);
     for (more, want) in [
         (&[][..], "is signed, but there is no key"),
-        (&["--verification-key", "other"], "is not signed by the key"),
+        (&["--verification-key", "other"], "is not signed by the given key"),
         (&["--verification-key", "shared", "--verification-scope", "write"], "the scope"),
         (&["--verification-key", "missing"], "cannot read missing"),
     ] {
@@ -92,7 +92,7 @@ fn each_kind_of_key_verifies_what_it_signs() {
         assert_eq!(checked.code, 1, "{algorithm}: {}", checked.err);
         let other = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
         let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
-        assert!(refused.code == 2 && refused.err.contains("is signed by"), "{algorithm}: {}", refused.err);
+        assert!(refused.code == 2 && refused.err.contains("is signed with"), "{algorithm}: {}", refused.err);
     }
     let private = check(at, &[], "bundle.tar.gz", &["--verification-key", "rsa.key"]);
     assert!(private.err.contains("give the PUBLIC KEY"), "{}", private.err);

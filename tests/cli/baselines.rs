@@ -183,7 +183,10 @@ fn audits_and_baselines_are_read_in_every_format() {
         (&["diff", "nowhere.json", "new.json"][..], "reading nowhere.json: No such file"),
         (&["diff", "cut.ndjson", "new.json"], "it is cut off"),
         (&["diff", "old", "policies"], "is an audit and policies is not"),
-        (&["check", "-f", "m", "--baseline", "new.json"], "new.json has the kind AuditResult"),
+        (
+            &["check", "-f", "m", "--baseline", "new.json"],
+            "new.json: expected kind Baseline of kaudit.dev/v1alpha1, found AuditResult",
+        ),
         (&["check", "-f", "m", "--baseline", "a.gz", "--prune-baseline"], "a.gz is compressed"),
         (&["check", "-f", "m", "--write-baseline", "-", "-o", "json"], "both go to standard output"),
     ] {

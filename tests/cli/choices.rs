@@ -198,7 +198,7 @@ fn labels_choose_objects() {
     let (code, stdout, stderr) = run(&["--baseline", "baseline.yaml"]);
     assert_eq!(code, Some(0), "nothing was pruned: {stdout}{stderr}");
 
-    for (selector, why) in [("app in web", "is no label selector"), ("", "is no label selector")] {
+    for (selector, why) in [("app in web", "is not a label selector"), ("", "is not a label selector")] {
         let (code, _, stderr) = run(&["-l", selector]);
         assert!(code == Some(2) && stderr.contains(why), "{stderr}");
     }

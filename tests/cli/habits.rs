@@ -87,7 +87,7 @@ fn discovered_settings_only_affect_the_result() {
     assert_eq!(run(&folder, &["check", "a.yaml"]).0, Some(2), "no rule is called so");
     write("fail-on: none\n");
     let (code, _, stderr) = run(&folder, &["check", "a.yaml"]);
-    assert!(code == Some(0) && stderr.contains("note: settings are read from kaudit.yaml"), "{stderr}");
+    assert!(code == Some(0) && stderr.contains("note: reading settings from kaudit.yaml"), "{stderr}");
     let elsewhere = files::folder(&[("a.yaml", POD)]);
     let policies = folder.path().join("policies").display().to_string();
     assert_eq!(run(&elsewhere, &["check", "a.yaml", "-p", &policies]).0, Some(0), "it is beside the policies");

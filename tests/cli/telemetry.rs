@@ -151,7 +151,7 @@ fn a_silent_collector_has_no_effect() {
     let began = Instant::now();
     let plain = plain();
     let takes = began.elapsed();
-    for (address, why) in [(silent, "did not answer before the end"), (gone, "refused")] {
+    for (address, why) in [(silent, "did not respond before shutdown"), (gone, "refused")] {
         let mut command = check();
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://user:{TOKEN}@{address}/?key={TOKEN}"));
         command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("authorization=Bearer%20{TOKEN}")).env("KAUDIT_LOG", "trace");

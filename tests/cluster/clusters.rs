@@ -93,8 +93,8 @@ async fn several_clusters_are_rejected_where_one_is_required() {
     let kubeconfig = contexts(&folder, plane.kubeconfig());
     let path = folder.path().to_str().unwrap();
     for (options, why) in [
-        (&["check", "--context=blue,green"][..], "with --once only"),
-        (&["check", "--all-contexts"], "with --once only"),
+        (&["check", "--context=blue,green"][..], "only with --once"),
+        (&["check", "--all-contexts"], "only with --once"),
         (&["check", "--once", "--all-contexts", "--record=events"], "--record is about one cluster"),
         (&["check", "--once", "--context=blue,green", "-o", "openreport"], "-o openreport is about one cluster"),
         (&["explain", "Deployment", "default/web", "demo/deny", "--context=blue,green"], "--context names 2 contexts"),

@@ -125,7 +125,7 @@ async fn gatekeeper_policies_are_evaluated_and_followed_without_gatekeeper() {
     plane.apply(&template("K8sLabel", "broken\" +")).await.unwrap();
     wait_for("the broken template to be named", || async {
         let at = "cluster:gatekeeper/constrainttemplates/k8slabel.yaml:";
-        (kaudit.log().contains(at) && kaudit.log().contains("its last good version stays in force")).then_some(())
+        (kaudit.log().contains(at) && kaudit.log().contains("its last valid version stays in force")).then_some(())
     })
     .await;
     plane.kubectl(&["delete", &constraint_crd("K8sLabel"), "owner"]).await.unwrap();

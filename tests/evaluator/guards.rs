@@ -93,7 +93,7 @@ fn builtins_that_panic_or_hang_survive() {
         ("numbers.range(1, 100000000)", "numbers.range: more than"),
         ("numbers.range_step(1, 10, 0)", "undefined"),
         ("numbers.range_step(1, 1000000000, 2)", "numbers.range_step: more than"),
-        ("net.cidr_expand(\"10.0.0.0/8\")", "net.cidr_expand: more than"),
+        ("net.cidr_expand(\"10.0.0.0/8\")", "net.cidr_expand: the network has more than"),
         ("count(net.cidr_expand(\"10.0.0.0/30\"))", "4"),
         ("bits.lsh(1, 1000000000)", "bits.lsh: a shift"),
         ("sprintf(\"%1000000000d\", [1])", "%!(NOVERB)"),
@@ -157,7 +157,7 @@ fn loaded_policies_do_not_overflow_the_stack() {
             match load(&make(count)) {
                 Ok(set) => most = Some(set),
                 Err(why) => {
-                    assert!(why.contains("goes through too many rules"), "{count}: {why}");
+                    assert!(why.contains("evaluates too many rules"), "{count}: {why}");
                     break;
                 }
             }

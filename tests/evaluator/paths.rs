@@ -42,7 +42,7 @@ fn too_large_and_binary_files_are_errors() {
     let root = folder(&[("a.rego", DENY), ("large.json", &" ".repeat(2 << 20))]);
     fs::write(root.path().join("b.rego"), b"package b\n# \xff\xfe").unwrap();
     let why = rules(&[root.path()]).unwrap_err();
-    assert!(why.contains("large.json: has 2097152 bytes, more than the 1048576"), "{why}");
+    assert!(why.contains("large.json: has 2097152 bytes; the limit for a policy or data file is 1048576"), "{why}");
     assert!(why.contains("b.rego: is not UTF-8 text (byte 12)"), "{why}");
 }
 

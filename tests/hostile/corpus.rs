@@ -135,7 +135,7 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
     let fits = match policy.fate {
         Fate::Refused(part) => refused.iter().any(|why| why.contains(part)),
         Fate::Limited => {
-            let limits = ["took longer than", "make more than", "makes more than"];
+            let limits = ["took longer than", "produced more than", "makes more than"];
             let limited = |message: &str| limits.iter().any(|limit| message.contains(limit));
             refused.is_empty() && own.iter().any(|(is, message)| *is == "error" && limited(message))
         }

@@ -129,7 +129,7 @@ async fn is_lost(loss: Loss) {
         wire.cut();
     }
     if matches!(loss, Loss::Frozen | Loss::CutOff) {
-        let lease_lost = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
+        let lease_lost = || async { first.kaudit.log().contains("The Lease is lost").then_some(()) };
         wait_for("the first to say so", lease_lost).await;
         let seen = first.kaudit.metric("kaudit_evaluations_total");
         wait_for("the first to judge on", || async {

@@ -165,7 +165,7 @@ fn statement(statement: &Statement) -> CheckResult {
         return refused(
             statement.at,
             "rego_parse_error: unexpected with keyword",
-            "`some` without `in` only declares variables variables",
+            "`some` without `in` only declares variables",
         );
     }
     for with in &statement.with {
