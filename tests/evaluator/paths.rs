@@ -31,7 +31,7 @@ fn a_path_may_be_a_file_and_given_twice() {
 fn missing_paths_and_unknown_files_are_errors() {
     let root = folder(&[("a.rego", DENY), ("a.txt", "x")]);
     let why = rules(&[root.path(), &root.path().join("nope")]).unwrap_err();
-    assert!(why.contains("nope: no such file or directory") && why.contains("help: name a directory"), "{why}");
+    assert!(why.contains("nope: no such file or directory") && why.contains("help: use a directory"), "{why}");
     let why = rules(&[&root.path().join("a.txt")]).unwrap_err();
     assert!(why.contains("the file name has no extension of a policy or data file"), "{why}");
     assert_eq!(rules(&[root.path()]), Ok(1), "other files in a directory are no concern of ours");

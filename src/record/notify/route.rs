@@ -194,6 +194,6 @@ mod tests {
         assert!(why("events: [gone]").contains("\"gone\" is not supported: use one of appeared, resolved, happened"));
         assert!(why("labelSelector: {team: shop}").contains("team"));
         let operator = "labelSelector: {matchExpressions: [{key: a, operator: Is}]}";
-        assert!(why(operator).contains("no label selector"), "{}", why(operator));
+        assert!(why(operator).contains("not a valid label selector"), "{}", why(operator));
     }
 }
