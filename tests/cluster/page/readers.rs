@@ -121,7 +121,12 @@ async fn readers_see_what_they_may_list() {
         browser.press(token);
         browser.press(ENTER);
         browser.until(&format!("document.querySelector('{then}')"));
-        assert_eq!(browser.text().contains("The token is invalid or has expired"), token == "made-up", "{}", browser.text());
+        assert_eq!(
+            browser.text().contains("The token is invalid or has expired"),
+            token == "made-up",
+            "{}",
+            browser.text()
+        );
     }
     assert!(browser.url().ends_with("/?q=first"), "{}", browser.url());
     assert_eq!(browser.evaluate("return [document.cookie, localStorage.length]"), json!(["", 0]), "no script has it");
