@@ -10,7 +10,10 @@ use http::{
 use reqwest::{Client, Url};
 
 pub(super) use crate::cluster::http_client::is_loopback;
-use crate::cluster::{error::reasons, http_client};
+use crate::cluster::{
+    error::reasons,
+    http_client::{self, REASON_BYTES, one_line},
+};
 
 /// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,8 +21,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// The most redirects that are followed.
 const REDIRECTS: usize = 5;
-/// How many bytes of an error response are shown.
-const REASON_BYTES: usize = 300;
 
 /// Why there is no newer bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,8 +67,7 @@ impl BundleResponse {
 
     /// Returns an error with the response of the server.
     pub(super) fn refusal(&self, what: impl fmt::Display) -> FetchError {
-        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(4 * REASON_BYTES)]).into_owned();
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = one_line(&self.body[..self.body.len().min(4 * REASON_BYTES)]);
         let line = crate::model::text::shortened(&line, REASON_BYTES);
         let colon = if line.is_empty() { "" } else { ": " };
         let plain = self.url.scheme() == "http" && !is_loopback(&self.url);
@@ -93,9 +93,7 @@ impl Http {
     /// When the file cannot be used.
     pub(super) fn new(timeout: Duration, ca: Option<&PathBuf>) -> anyhow::Result<Self> {
         let client = http_client::builder(timeout, ca)?.connect_timeout(CONNECT_TIMEOUT.min(timeout));
-        let client =
-            client.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))?;
-        Ok(Self(client))
+        Ok(Self(http_client::build(client)?))
     }
 
     /// Sends a request, and follows redirects of GET and HEAD.

@@ -25,6 +25,11 @@ impl Backoff {
         let doublings = failures.saturating_sub(1).min(16);
         self.longest.min(self.first.saturating_mul(1 << doublings))
     }
+
+    /// Returns the same delay, longer or shorter by up to a quarter, so that many that failed together do not try again together.
+    pub fn with_jitter(self, failures: u32) -> Duration {
+        self.after(failures).mul_f64(0.75 + fastrand::f64() / 2.0)
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,17 @@ use std::{
 
 use anyhow::Context as _;
 use data_encoding::BASE64;
+use http::{HeaderMap, header::RETRY_AFTER};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect::Policy};
+use jiff::Timestamp;
+use reqwest::{Certificate, Client, ClientBuilder, Proxy, Url, redirect::Policy};
+
+use super::error::reasons;
+
+/// The longest time that a server can make kaudit wait.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
+/// How much of a refusal is shown, in bytes.
+pub(crate) const REASON_BYTES: usize = 300;
 
 /// Returns the builder of a client with this timeout, which trusts the authorities in a file as well as those of the
 /// system.
@@ -33,6 +42,43 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
         .filter(|certificates| !certificates.is_empty())
         .with_context(|| format!("{} has no certificates in PEM", path.display()))?;
     Ok(builder.tls_certs_merge(certificates))
+}
+
+/// Why a request failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RequestError {
+    /// Another attempt may succeed, but not before this long.
+    Later(Duration, String),
+    /// No other attempt will succeed.
+    Refused(String),
+}
+
+/// Finishes a client.
+///
+/// # Errors
+/// The reason, if that is not possible.
+pub(crate) fn build(builder: ClientBuilder) -> anyhow::Result<Client> {
+    builder.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))
+}
+
+/// Returns how long a response asks to wait (`Retry-After`, in seconds or as a time of HTTP), at most
+/// [`LONGEST_RETRY_AFTER`]; nothing if it does not.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Duration {
+    let text = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    text.and_then(|text| delay(text.trim(), Timestamp::now())).unwrap_or_default().min(LONGEST_RETRY_AFTER)
+}
+
+fn delay(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Duration::try_from(at.duration_since(now)).ok()
+}
+
+/// Returns the body of a refusal as one line, without spaces at its ends.
+pub(crate) fn one_line(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the proxy of the environment. Requests to this machine never use it: they may carry credentials without TLS,
@@ -91,5 +137,13 @@ mod tests {
         for proxy in ["http://proxy:3128/", "http://user:pass@proxy:3128/", "http://a%40b:p%25%3A%2F@proxy/"] {
             assert_eq!(via(proxy).as_deref(), Some(proxy));
         }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_time() {
+        let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
+        assert_eq!(delay("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(delay("Mon, 23 Nov 2026 10:00:30 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!((delay("Mon, 23 Nov 2026 09:00:00 GMT", now), delay("soon", now)), (None, None));
     }
 }

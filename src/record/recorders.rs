@@ -145,20 +145,24 @@ impl RecorderSettings {
         format!("{}/{}", self.namespace, self.instance)
     }
 
-    async fn load_reports(&self, attempts: Attempts) -> Result<Option<LoadedReports>, String> {
-        let Some(reports) = self.report_settings() else { return Ok(None) };
-        reports::load(&reports, attempts).await.map(Some)
+    /// Reads the reports of earlier runs; `None` if no reports are written.
+    async fn load_earlier_reports(
+        &self,
+        attempts: Attempts,
+    ) -> Option<(reports::ReportSettings, Result<LoadedReports, String>)> {
+        let settings = reports::ReportSettings { client: self.client.clone(), ..self.reports.clone()? };
+        let loaded = reports::load(&settings, attempts).await;
+        Some((settings, loaded))
     }
 
-    async fn load_events(&self, attempts: Attempts) -> Result<events::WrittenEvents, String> {
+    /// Reads the Events of earlier runs; `None` if no Events are written.
+    async fn load_earlier_events(&self, attempts: Attempts) -> Option<Result<events::WrittenEvents, String>> {
+        if self.events == events::EventFilter::None {
+            return None;
+        }
         let Self { client, metrics, .. } = self;
         let records = EarlierRecords { client, metrics, recorder: "events", attempts };
-        events::load(&records, &self.namespaces, &self.audit(), self.events).await
-    }
-
-    fn report_settings(&self) -> Option<reports::ReportSettings> {
-        let reports = self.reports.clone()?;
-        Some(reports::ReportSettings { client: self.client.clone(), ..reports })
+        Some(events::load(&records, &self.namespaces, &self.audit(), self.events).await)
     }
 
     fn exceptions(&self, events: Option<events::EventSink>) -> exceptions::ExceptionSettings {
@@ -189,94 +193,150 @@ impl RecorderSettings {
     }
 }
 
+/// The recorders of a term while they are started.
+struct Startup<'s> {
+    settings: &'s RecorderSettings,
+    tasks: JoinSet<bool>,
+    healths: Healths,
+    /// The health of each recorder, for [`Recorders::flush`].
+    losses: Vec<watch::Receiver<Health>>,
+    unread: Vec<UnreadRecords>,
+}
+
+impl Startup<'_> {
+    /// Adds a recorder; returns where it reports its health.
+    fn health(&mut self) -> watch::Sender<Health> {
+        let health = self.healths.add();
+        self.losses.push(health.subscribe());
+        health
+    }
+
+    fn guard(&self, name: &'static str, health: &watch::Sender<Health>) -> PanicGuard {
+        PanicGuard { name, health: health.clone(), metrics: Arc::clone(&self.settings.metrics) }
+    }
+
+    /// Starts to send notifications, if there are receivers.
+    fn notify(&mut self) -> Option<notify::NotifySink> {
+        let settings = self.settings.notify.clone()?;
+        if self.settings.events == events::EventFilter::None && self.settings.reports.is_none() {
+            warn!(
+                "Neither Events nor reports are recorded, so it is unknown which notifications were sent before: receivers get \
+                 all open violations"
+            );
+        }
+        let (sink, runs) = notify::start(settings, || self.health());
+        for run in runs {
+            let health = self.healths.add();
+            let guard = self.guard("notify", &health);
+            self.tasks.spawn(guard.watch(run));
+        }
+        Some(sink)
+    }
+
+    /// Starts to write the status, if it is written, with the health of all recorders that were added before.
+    fn status(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Option<AbortHandle> {
+        let own = watch::Sender::new(Health::default());
+        self.losses.push(own.subscribe());
+        let healths = std::mem::take(&mut self.healths);
+        self.settings.status.then(|| start_status(self.settings, overview, healths, own, &mut self.tasks))
+    }
+
+    /// Starts to write reports, with those of earlier runs; returns what these contain.
+    fn reports(
+        &mut self,
+        (settings, loaded): (reports::ReportSettings, Result<LoadedReports, String>),
+        health: watch::Sender<Health>,
+    ) -> (Option<reports::ReportSink>, Recorded) {
+        match loaded {
+            Ok(mut loaded) => {
+                let recorded = std::mem::take(&mut loaded.recorded);
+                let guard = self.guard("reports", &health);
+                let (sink, run) = reports::start(settings, loaded, health);
+                self.tasks.spawn(guard.watch(run));
+                (Some(sink), recorded)
+            }
+            Err(why) => {
+                self.unread.push(UnreadRecords::new("reports", why, health));
+                (None, Recorded::default())
+            }
+        }
+    }
+
+    /// Starts to write Events, with those of earlier runs; returns what these and the reports contain.
+    fn events(
+        &mut self,
+        written: Result<events::WrittenEvents, String>,
+        reported: Recorded,
+        health: watch::Sender<Health>,
+    ) -> (Option<events::EventSink>, Recorded) {
+        match written {
+            Ok(written) => {
+                let kept_since = Timestamp::now().checked_sub(self.settings.event_ttl).unwrap_or(Timestamp::MIN);
+                let recorded = events::reconcile(reported, written, kept_since);
+                let guard = self.guard("events", &health);
+                let (sink, run) = events::start(self.settings.event_settings(health));
+                self.tasks.spawn(guard.watch(run));
+                (Some(sink), recorded)
+            }
+            Err(why) => {
+                self.unread.push(UnreadRecords::new("events", why, health));
+                (None, reported)
+            }
+        }
+    }
+
+    /// Starts to record what becomes of exceptions, if their status or Events are written.
+    fn exceptions(
+        &mut self,
+        events: Option<&events::EventSink>,
+        overview: watch::Receiver<Option<Arc<Overview>>>,
+        health: watch::Sender<Health>,
+    ) -> Option<AbortHandle> {
+        if !self.settings.status && events.is_none() {
+            return None;
+        }
+        let guard = self.guard("exceptions", &health);
+        let settings = self.settings.exceptions(events.cloned());
+        Some(self.tasks.spawn(guard.watch(exceptions::run(settings, overview, health))))
+    }
+}
+
 impl Recorders {
     /// Starts the recorders. The status is made from the overviews, and written from now on. Returns when the records
-    /// of earlier runs are read, as far as they can be.
+    /// of earlier runs have been read, if they can be.
     pub async fn start(
         settings: &RecorderSettings,
         overview: watch::Receiver<Option<Arc<Overview>>>,
         attempts: Attempts,
     ) -> Started {
-        let (mut healths, mut tasks) = (Healths::default(), JoinSet::new());
-        let mut sinks = Sinks { events: None, reports: None, notify: None };
-        let guard = |name, health: &watch::Sender<Health>| {
-            let (health, metrics) = (health.clone(), Arc::clone(&settings.metrics));
-            PanicGuard { name, health, metrics }
-        };
-        let (of_reports, of_events, of_exceptions) = (healths.add(), healths.add(), healths.add());
-        let of_status = watch::channel(Health::default()).0;
-        let losses = [&of_reports, &of_events, &of_exceptions, &of_status].map(watch::Sender::subscribe).into();
-        if let Some(notify) = settings.notify.clone() {
-            if settings.events == events::EventFilter::None && settings.reports.is_none() {
-                warn!(
-                    "Neither Events nor reports are recorded, so it is unknown which notifications were sent before: receivers get \
-                     all open violations"
-                );
-            }
-            let (sink, runs) = notify::start(notify, || healths.add());
-            sinks.notify = Some(sink);
-            for run in runs {
-                tasks.spawn(guard("notify", &healths.add()).watch(run));
+        let (tasks, healths) = (JoinSet::new(), Healths::default());
+        let mut startup = Startup { settings, tasks, healths, losses: Vec::new(), unread: Vec::new() };
+        let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| startup.health());
+        let mut notify = startup.notify();
+        let status = startup.status(overview.clone());
+        for (name, is_written) in
+            [("reports", settings.reports.is_some()), ("events", settings.events != events::EventFilter::None)]
+        {
+            if is_written {
+                settings.metrics.recorder_began(name);
             }
         }
-        let of_conditions = overview.clone();
-        let status = settings.status.then(|| start_status(settings, of_conditions, healths, of_status, &mut tasks));
-        let (mut recorded, mut unread) = (Recorded::default(), Vec::new());
-        // Concurrently: a wait for one does not delay the other, nor what waits for both, such as lines of output.
-        let loading_reports = async {
-            match settings.report_settings() {
-                Some(reports) => {
-                    settings.metrics.recorder_began("reports");
-                    let loaded = reports::load(&reports, attempts).await;
-                    Some((reports, loaded))
-                }
-                None => None,
-            }
+        // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
+        let (reports, events) =
+            tokio::join!(settings.load_earlier_reports(attempts), settings.load_earlier_events(attempts));
+        let (reports, recorded) = reports.map(|loaded| startup.reports(loaded, of_reports)).unwrap_or_default();
+        let (events, recorded) = match events {
+            Some(written) => startup.events(written, recorded, of_events),
+            None => (None, recorded),
         };
-        let loading_events = async {
-            if settings.events == events::EventFilter::None {
-                return None;
-            }
-            settings.metrics.recorder_began("events");
-            Some(settings.load_events(attempts).await)
-        };
-        let (loaded_reports, loaded_events) = tokio::join!(loading_reports, loading_events);
-        if let Some((reports, loaded)) = loaded_reports {
-            match loaded {
-                Ok(mut loaded) => {
-                    recorded = std::mem::take(&mut loaded.recorded);
-                    let guard = guard("reports", &of_reports);
-                    let (sink, run) = reports::start(reports, loaded, of_reports);
-                    sinks.reports = Some(sink);
-                    tasks.spawn(guard.watch(run));
-                }
-                Err(why) => unread.push(UnreadRecords::new("reports", why, of_reports)),
-            }
-        }
-        if let Some(loaded) = loaded_events {
-            match loaded {
-                Ok(written) => {
-                    let kept_since = Timestamp::now().checked_sub(settings.event_ttl).unwrap_or(Timestamp::MIN);
-                    recorded = events::reconcile(recorded, written, kept_since);
-                    let guard = guard("events", &of_events);
-                    let (sink, run) = events::start(settings.event_settings(of_events));
-                    sinks.events = Some(sink);
-                    tasks.spawn(guard.watch(run));
-                }
-                Err(why) => unread.push(UnreadRecords::new("events", why, of_events)),
-            }
-        }
-        if let Some(notify) = &mut sinks.notify {
+        if let Some(notify) = &mut notify {
             notify.recall(&recorded);
         }
-        let exceptions = (settings.status || sinks.events.is_some()).then(|| {
-            let guard = guard("exceptions", &of_exceptions);
-            let settings = settings.exceptions(sinks.events.clone());
-            tasks.spawn(guard.watch(exceptions::run(settings, overview, of_exceptions)))
-        });
+        let exceptions = startup.exceptions(events.as_ref(), overview, of_exceptions);
+        let Startup { tasks, losses, unread, .. } = startup;
         let of_overviews = status.into_iter().chain(exceptions).collect();
         let recorders = Self { tasks, of_overviews, unread, losses, settings: settings.clone() };
-        Started { recorders, recorded, record: Box::new(sinks) }
+        Started { recorders, recorded, record: Box::new(Sinks { events, reports, notify }) }
     }
 
     /// Waits until records that could not be read can be read; without end if there are none.
@@ -291,8 +351,10 @@ impl Recorders {
             sleep(REREAD).await;
             for unread in &self.unread {
                 let is_readable = match unread.recorder {
-                    "reports" => self.settings.load_reports(Attempts::One).await.is_ok(),
-                    _ => self.settings.load_events(Attempts::One).await.is_ok(),
+                    "reports" => {
+                        self.settings.load_earlier_reports(Attempts::One).await.is_none_or(|(_, loaded)| loaded.is_ok())
+                    }
+                    _ => self.settings.load_earlier_events(Attempts::One).await.is_none_or(|loaded| loaded.is_ok()),
                 };
                 if is_readable {
                     return;

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderValue, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use hyper::body::Bytes;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
@@ -27,10 +27,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::settings::OtlpTarget;
-use crate::cluster::{error::reasons, http_client};
+use crate::cluster::{
+    backoff::Backoff,
+    error::reasons,
+    http_client::{self, RequestError, retry_after},
+};
 
-/// The first pause between two attempts; each is twice the one before.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The delays between attempts. The timeout of a signal ends them.
+const BACKOFF: Backoff = Backoff::between(Duration::from_secs(1), Duration::MAX);
 
 /// Sends one signal; blocks while it does.
 #[derive(Debug)]
@@ -42,13 +46,6 @@ pub(super) struct Sender {
     /// The deadline of the end of the program; `None` before the end has begun.
     ending: watch::Receiver<Option<Instant>>,
     fails: AtomicBool,
-}
-
-/// Why an attempt failed.
-enum ExportError {
-    /// A retry may succeed, after at least this long.
-    Later(Duration, String),
-    Refused(String),
 }
 
 impl Sender {
@@ -90,17 +87,18 @@ impl Sender {
     /// one.
     async fn deliver(&self, body: Bytes) -> Result<(), String> {
         let until = Instant::now() + self.target.timeout;
-        let mut pause = PAUSE;
+        let mut attempts = 0;
         loop {
+            attempts += 1;
             let attempt = tokio::select! {
                 attempt = self.attempt(body.clone()) => attempt,
                 () = self.deadline_passed() => return Err("the collector did not respond before shutdown".to_owned()),
             };
             match attempt {
                 Ok(()) => return Ok(()),
-                Err(ExportError::Refused(why)) => return Err(why),
-                Err(ExportError::Later(at_least, why)) => {
-                    let wait = pause.mul_f64(0.75 + fastrand::f64() / 2.0).max(at_least);
+                Err(RequestError::Refused(why)) => return Err(why),
+                Err(RequestError::Later(at_least, why)) => {
+                    let wait = BACKOFF.with_jitter(attempts).max(at_least);
                     if self.ending.borrow().is_some() || Instant::now() + wait >= until {
                         return Err(why);
                     }
@@ -112,7 +110,6 @@ impl Sender {
                     }
                 }
             }
-            pause *= 2;
         }
     }
 
@@ -127,7 +124,7 @@ impl Sender {
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<(), ExportError> {
+    async fn attempt(&self, body: Bytes) -> Result<(), RequestError> {
         let OtlpTarget { url, headers, gzip, .. } = &self.target;
         let mut request = self.client.post(url.clone()).headers(headers.clone()).body(body);
         request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
@@ -137,22 +134,22 @@ impl Sender {
         match request.send().await {
             Ok(answer) => judge(answer).await,
             Err(error) if error.is_timeout() => {
-                Err(ExportError::Later(Duration::ZERO, "no response in time".to_owned()))
+                Err(RequestError::Later(Duration::ZERO, "no response in time".to_owned()))
             }
-            Err(error) => Err(ExportError::Later(Duration::ZERO, reasons(&error.without_url()))),
+            Err(error) => Err(RequestError::Later(Duration::ZERO, reasons(&error.without_url()))),
         }
     }
 }
 
 /// Classifies a response, as the specification of OTLP does.
-async fn judge(answer: Response) -> Result<(), ExportError> {
+async fn judge(answer: Response) -> Result<(), RequestError> {
     let status = answer.status();
     if status.is_success() {
         let body = answer.bytes().await.unwrap_or_default();
         // The response for traces has the same fields.
         let partly = ExportMetricsServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
         return match partly.map(|partly| partly.rejected_data_points) {
-            Some(rejected @ 1..) => Err(ExportError::Refused(format!("the collector rejected {rejected} items"))),
+            Some(rejected @ 1..) => Err(RequestError::Refused(format!("the collector rejected {rejected} items"))),
             _ => Ok(()),
         };
     }
@@ -165,10 +162,9 @@ async fn judge(answer: Response) -> Result<(), ExportError> {
         StatusCode::GATEWAY_TIMEOUT,
     ];
     if !again.contains(&status) {
-        return Err(ExportError::Refused(why));
+        return Err(RequestError::Refused(why));
     }
-    let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    Err(ExportError::Later(Duration::from_secs(seconds.unwrap_or(0)), why))
+    Err(RequestError::Later(retry_after(answer.headers()), why))
 }
 
 fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
@@ -180,7 +176,7 @@ fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
         })?;
         builder = builder.identity(identity);
     }
-    builder.build().map_err(|error| anyhow::anyhow!(reasons(&error)))
+    http_client::build(builder)
 }
 
 /// Returns a URL without what may be secret in it.

@@ -9,7 +9,7 @@ use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+    header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use hyper::body::Bytes;
 use jiff::Timestamp;
@@ -19,14 +19,14 @@ use serde::Serialize;
 use sha2::Sha256;
 
 use super::credential::{ReceiverCredential, Text};
-use crate::cluster::{error::reasons, http_client};
+pub(super) use crate::cluster::http_client::RequestError;
+use crate::cluster::{
+    error::reasons,
+    http_client::{self, REASON_BYTES, one_line, retry_after},
+};
 
-/// How much of a refusal is shown, in bytes.
-const REASON_BYTES: usize = 300;
 /// How much of it is read: enough more that no secret is cut within the part that is shown.
 const READ_BYTES: usize = 16 * 1024;
-/// The longest `Retry-After` that is respected.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
 /// Prefix of a secret of <https://www.standardwebhooks.com>; base64 follows.
 const SECRET_PREFIX: &str = "whsec_";
 /// Replaces a secret.
@@ -47,15 +47,6 @@ pub(super) struct Message {
 /// Returns a body of JSON.
 pub(super) fn json(value: &impl Serialize) -> Result<Bytes, String> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| error.to_string())
-}
-
-/// Why a message did not arrive.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum DeliveryError {
-    /// A retry may succeed, after at least this long.
-    Later(Duration, String),
-    /// No retry will succeed.
-    Refused(String),
 }
 
 /// Where requests go, and what they are sent with.
@@ -84,7 +75,7 @@ pub(super) struct HttpCredentials {
 /// When the file of certificates cannot be used.
 pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
     let client = http_client::builder(timeout, ca_file)?;
-    client.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))
+    http_client::build(client)
 }
 
 /// Parses a URL, which must be http or https and have no credentials.
@@ -113,8 +104,8 @@ impl Endpoint {
     }
 
     /// Makes one attempt to send a message.
-    pub(super) async fn post(&self, message: &Message) -> Result<(), DeliveryError> {
-        let misconfigured = |why| DeliveryError::Later(Duration::ZERO, why);
+    pub(super) async fn post(&self, message: &Message) -> Result<(), RequestError> {
+        let misconfigured = |why| RequestError::Later(Duration::ZERO, why);
         let secrets = RequestSecrets::read(self).map_err(misconfigured)?;
         let (url, mut headers) = (url(&secrets.url).map_err(misconfigured)?, secrets.headers().map_err(misconfigured)?);
         let time = Timestamp::now().as_second();
@@ -133,18 +124,18 @@ impl Endpoint {
         match sent {
             Ok(answer) => judge(answer, &secrets).await,
             Err(error) if error.is_timeout() => {
-                Err(DeliveryError::Later(Duration::ZERO, "did not respond in time".into()))
+                Err(RequestError::Later(Duration::ZERO, "did not respond in time".into()))
             }
             Err(error) => {
                 let why = secrets.hidden.redact(&reasons(&error.without_url()));
-                Err(DeliveryError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
+                Err(RequestError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
             }
         }
     }
 }
 
 /// Classifies a response.
-async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Result<(), DeliveryError> {
+async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Result<(), RequestError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -156,32 +147,20 @@ async fn judge(mut answer: reqwest::Response, secrets: &RequestSecrets) -> Resul
             break;
         }
     }
-    let text = String::from_utf8_lossy(&text);
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(&text);
     let line = crate::model::text::shortened(&secrets.hidden.redact(&line), REASON_BYTES).into_owned();
     let why = if line.is_empty() { format!("responded {status}") } else { format!("responded {status}: {line}") };
     let again = status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
     if again {
-        let wait =
-            answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
-        return Err(DeliveryError::Later(wait.unwrap_or_default().min(LONGEST_RETRY_AFTER), why));
+        return Err(RequestError::Later(retry_after(answer.headers()), why));
     }
     if status.is_redirection() {
-        return Err(DeliveryError::Refused(format!(
+        return Err(RequestError::Refused(format!(
             "responded {status}: redirects are not followed; configure the URL that they lead to"
         )));
     }
-    Err(DeliveryError::Refused(why))
-}
-
-/// Parses `Retry-After`: seconds, or an HTTP date.
-fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Duration::try_from(at.duration_since(now)).ok()
+    Err(RequestError::Refused(why))
 }
 
 /// The settings and secrets read for one request.
@@ -377,14 +356,6 @@ mod tests {
             }
             assert_eq!(hidden.redact("invalid payload"), "invalid payload");
         }
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_time() {
-        let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Mon, 23 Nov 2026 10:00:30 GMT", now), Some(Duration::from_secs(30)));
-        assert_eq!((retry_after("Mon, 23 Nov 2026 09:00:00 GMT", now), retry_after("soon", now)), (None, None));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use super::{
     file::{self, RotatedFile},
     formats::ReceiverFormat,
-    http::{DeliveryError, Endpoint, Message},
+    http::{Endpoint, Message, RequestError},
     notification::{AuditIdentity, Batch},
     queue::Batching,
     route::NotificationMatch,
@@ -52,13 +52,13 @@ impl Receiver {
     }
 
     /// Makes one attempt to send a message.
-    pub(super) async fn send(&self, message: &Message) -> Result<(), DeliveryError> {
+    pub(super) async fn send(&self, message: &Message) -> Result<(), RequestError> {
         let file = match &self.target {
             ReceiverTarget::Http(http) => return http.0.post(message).await,
             ReceiverTarget::File(file) => Arc::clone(file),
         };
         let body = message.body.clone();
-        let later = |why: String| DeliveryError::Later(Duration::ZERO, format!("cannot be written: {why}"));
+        let later = |why: String| RequestError::Later(Duration::ZERO, format!("cannot be written: {why}"));
         let written = spawn_blocking(move || file.append(&body)).await;
         written.map_err(|error| later(error.to_string()))?.map_err(|error| later(error.to_string()))
     }

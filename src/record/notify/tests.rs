@@ -179,3 +179,26 @@ fn without_recorded_receivers_a_resolution_goes_to_those_that_match() {
     // Nothing is kept about it now, and it may appear again.
     assert!(scene.sink.notified.of(&None, resolved.resolved[0].id).is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn notifications_that_are_not_sent_before_the_end_count_as_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify.yaml");
+    // A directory cannot be written to as a file.
+    let receiver = format!("receivers: [{{name: down, file: {{path: {}}}}}]", folder.path().display());
+    std::fs::write(&path, receiver).unwrap();
+    let (pipeline, _commands) = mpsc::channel(1);
+    let settings = NotifySettings {
+        config: NotifyConfig::load(&path).unwrap().into(),
+        namespace: "kaudit".to_owned(),
+        audit_name: "kaudit".to_owned(),
+        pipeline,
+        metrics: Arc::default(),
+    };
+    let health = watch::Sender::new(Health::default());
+    let (mut sink, runs) = start(settings, || health.clone());
+    sink.record(&Delta { appeared: vec![violation(Some(Severity::High))], ..Delta::sample() });
+    drop(sink);
+    futures::future::join_all(runs).await;
+    assert_eq!(health.borrow().lost, "1 notifications were not sent to down");
+}

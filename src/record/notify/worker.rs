@@ -18,7 +18,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    http::{DeliveryError, Message},
+    http::{Message, RequestError},
     notification::{AuditIdentity, Batch, Notification},
     queue::NotificationQueue,
     receiver::Receiver,
@@ -55,7 +55,7 @@ pub(super) struct WorkerContext {
 
 /// The result of a request to the receiver, or of the query for open violations.
 enum WorkerResult {
-    Sent(Result<(), DeliveryError>),
+    Sent(Result<(), RequestError>),
     OpenViolations(Option<Vec<Delta>>),
 }
 
@@ -74,6 +74,8 @@ pub(super) struct Worker {
     resend: Option<Instant>,
     attempt: JoinSet<WorkerResult>,
     failures: u32,
+    /// How many notifications will not be sent.
+    lost: u64,
     pause: Option<Instant>,
     /// Whether notifications were left out since the last success.
     leaves_out: bool,
@@ -96,6 +98,7 @@ impl Worker {
             is_resent: false,
             attempt: JoinSet::new(),
             failures: 0,
+            lost: 0,
             pause: None,
             leaves_out: false,
             ending: false,
@@ -119,7 +122,7 @@ impl Worker {
                 Some(attempt) = self.attempt.join_next() => match attempt {
                     Ok(WorkerResult::Sent(result)) => self.sent(result, Instant::now()),
                     Ok(WorkerResult::OpenViolations(open)) => self.resend(open, Instant::now()),
-                    Err(_) => self.sent(Err(DeliveryError::Refused("was not sent the notification, because kaudit panicked (a bug)".into())), Instant::now()),
+                    Err(_) => self.sent(Err(RequestError::Refused("was not sent the notification, because kaudit panicked (a bug)".into())), Instant::now()),
                 },
                 () = until(due), if due.is_some() => self.proceed(Instant::now()),
                 else => break,
@@ -236,7 +239,7 @@ impl Worker {
         self.is_resent = true;
     }
 
-    fn sent(&mut self, result: Result<(), DeliveryError>, now: Instant) {
+    fn sent(&mut self, result: Result<(), RequestError>, now: Instant) {
         match result {
             Ok(()) => {
                 self.context.metrics.recorder_wrote(self.label.clone());
@@ -244,16 +247,16 @@ impl Worker {
                 self.unsent.pop_front();
                 self.report(String::new());
             }
-            Err(DeliveryError::Refused(why)) => {
+            Err(RequestError::Refused(why)) => {
                 (self.failures, self.pause) = (0, None);
                 let notifications = self.unsent.pop_front().map_or(0, |message| message.notifications);
                 self.dropped("refused", notifications as u64);
                 self.report(why);
             }
-            Err(DeliveryError::Later(at_least, why)) => {
+            Err(RequestError::Later(at_least, why)) => {
                 self.failures += 1;
                 self.context.metrics.recorder_retries(self.label.clone());
-                let pause = BACKOFF.after(self.failures).mul_f64(0.75 + fastrand::f64() / 2.0);
+                let pause = BACKOFF.with_jitter(self.failures);
                 self.pause = Some(now + pause.max(at_least));
                 if self.failures >= FAILURES || !at_least.is_zero() {
                     self.report(why);
@@ -283,8 +286,12 @@ impl Worker {
         self.queue = NotificationQueue::new(self.receiver.batching);
     }
 
-    fn dropped(&self, reason: &'static str, number: u64) {
+    /// Counts notifications that will not be sent, and reports the loss.
+    fn dropped(&mut self, reason: &'static str, number: u64) {
         self.context.metrics.recorder_dropped(self.label.clone(), reason, number);
+        self.lost += number;
+        let lost = format!("{} notifications were not sent to {}", self.lost, self.receiver.name);
+        self.health.send_modify(|health| health.lost = lost);
     }
 
     /// Reports what is wrong; an empty `why` ends the trouble. Logs only changes.
