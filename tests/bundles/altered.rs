@@ -150,7 +150,7 @@ const KNOWN: [Difference; 16] = [
     Difference {
         form: "annotations",
         place: "imestamp",
-        says: "that cannot be read",
+        says: "invalid annotations",
         is_refused_by: KAUDIT,
         example: |annotations| {
             annotations["dev.sigstore.cosign/rfc3161timestamp"] = json!({}).to_string().into();

@@ -281,7 +281,7 @@ fn only_artifacts_can_have_keyless_signatures() {
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     for archive in ["own.tar.gz", "https://bundles.example.com/own.tar.gz", "http://bundles.example.com/own.tar.gz"] {
         let output = check(at, &[], archive, &given);
-        let want = "asks for a keyless signature, which only an artifact in a registry has";
+        let want = "requires a keyless signature, which only an artifact in a registry has";
         assert!(output.code == 2 && output.err.contains(want) && output.err.contains(archive), "{}", output.err);
     }
     let unsigned = check(at, &[], &registry.reference(), &given);

@@ -95,8 +95,8 @@ async fn several_clusters_are_rejected_where_one_is_required() {
     for (options, why) in [
         (&["check", "--context=blue,green"][..], "only with --once"),
         (&["check", "--all-contexts"], "only with --once"),
-        (&["check", "--once", "--all-contexts", "--record=events"], "--record is about one cluster"),
-        (&["check", "--once", "--context=blue,green", "-o", "openreport"], "-o openreport is about one cluster"),
+        (&["check", "--once", "--all-contexts", "--record=events"], "--record works for one cluster only"),
+        (&["check", "--once", "--context=blue,green", "-o", "openreport"], "-o openreport works for one cluster only"),
         (&["explain", "Deployment", "default/web", "demo/deny", "--context=blue,green"], "--context names 2 contexts"),
     ] {
         let ended = run(&kubeconfig, &[options, &["-p", path]].concat()).await;

@@ -215,7 +215,7 @@ async fn failing_receivers_are_retried_and_refusing_ones_are_not() {
     wait_for("refusals", || async { (kaudit.metric(drops)? == 2).then_some(()) }).await;
     assert_eq!(refuses.attempts("/hook"), 2);
     let log = kaudit.log();
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("receiver refusing answers 400")).collect();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("receiver refusing responded 400")).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(!log.contains(SECRET), "{log}");
     assert_eq!(kaudit.stop().await, Some(0));
