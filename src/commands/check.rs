@@ -29,7 +29,6 @@ use crate::{
     audit::result::AuditResult,
     cli::check::{CheckArgs, CheckMode},
     commands::sources::PolicySources,
-    judge::set::PolicySet,
     output,
     telemetry::{Span, Telemetry},
 };
@@ -79,30 +78,9 @@ async fn judge(
     let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
     let sources = PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
-    let partly = watching || check.policies.evaluation.allow_refused;
-    let (state, evaluation) = (SourceState::of(&sources).await, &check.policies.evaluation);
-    let load = if watching { PolicySet::load_followed } else { PolicySet::load_partly };
-    let mut loaded = span.within(policies::load(load, &state.sources, evaluation)).await?;
-    if !partly {
-        loaded = loaded.and_then(PolicySet::whole);
-    }
-    let policies = Arc::new(loaded?);
-    policies::log_problems(&policies, check.shard());
-    // In the long run, policies may be added later.
-    if !watching {
-        policies.rule_changes.check(&policies.policies)?;
-    } else if !policies.rule_changes.unmatched.is_empty() {
-        let patterns = policies.rule_changes.unmatched.join(", ");
-        warn!(patterns, "These rule settings match no loaded rule");
-    }
-    info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
+    let state = SourceState::of(&sources).await;
     let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
-    let mut exceptions = exceptions::load(&check.exceptions.given).await?;
-    // In the long run, a rule may be added after its exception.
-    if !watching {
-        exceptions = exceptions.checked(&policies)?;
-    }
-    let rules = AuditRules { policies, exceptions };
+    let rules = Box::pin(rules(&check, &state, &span)).await?;
     let prune = check.exceptions.prune_baseline;
     let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
     let (stop, stopped_twice) = if let Some(stop) = stop {
@@ -131,6 +109,31 @@ async fn judge(
             anyhow::bail!("stopped at once by a second signal: pending records were not written")
         }
     }
+}
+
+/// Loads the policies and exceptions.
+async fn rules(check: &CheckArgs, state: &SourceState, span: &Span) -> anyhow::Result<AuditRules> {
+    let (watching, evaluation) = (check.mode() == CheckMode::Watch, &check.policies.evaluation);
+    let loaded = if watching {
+        span.within(policies::load_followed(&state.sources, evaluation)).await?
+    } else {
+        span.within(policies::load(&state.sources, evaluation)).await?
+    };
+    let policies = Arc::new(loaded?);
+    policies::log_problems(&policies, check.shard());
+    // A watch may get further policies later.
+    if !watching {
+        policies.rule_changes.check(&policies.policies)?;
+    } else if !policies.rule_changes.unmatched.is_empty() {
+        let patterns = policies.rule_changes.unmatched.join(", ");
+        warn!(patterns, "These rule settings match no loaded rule");
+    }
+    info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
+    let mut exceptions = exceptions::load(&check.exceptions.given).await?;
+    if !watching {
+        exceptions = exceptions.checked(&policies)?;
+    }
+    Ok(AuditRules { policies, exceptions })
 }
 
 /// Writes a result to all targets.

@@ -76,11 +76,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let target = ExplainTarget::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
     let sources = PolicySources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
-    let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.policies.evaluation).await?;
-    if !options.policies.evaluation.allow_refused {
-        loaded = loaded.and_then(PolicySet::whole);
-    }
-    let policies = Arc::new(loaded?);
+    let policies = Arc::new(policies::load(&sources, &options.policies.evaluation).await??);
     let (jobs, rule, client) = match target {
         ExplainTarget::OnlyRule(wanted) => {
             let rule = find_rule(&policies, &wanted).with_context(|| {

@@ -21,12 +21,13 @@ use axum::{
     },
     routing::get,
 };
-use futures::{Stream, StreamExt as _, stream};
+use futures::Stream;
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, interval, sleep, sleep_until, timeout},
 };
+use tokio_stream::{StreamExt as _, wrappers::WatchStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -180,25 +181,16 @@ fn changes(
     headers: &HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
     let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
-    let changes = stream::unfold((ui, seen), |(ui, seen)| async move {
-        let mut kept = ui.kept.clone();
-        loop {
-            ui.viewed.send_replace(Some(Instant::now()));
-            let newer = kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| Some(*revision) != seen));
-            match timeout(INTEREST / 2, newer).await {
-                Ok(Ok(kept)) => {
-                    let revision = kept.as_ref().map(|(revision, _)| *revision);
-                    drop(kept);
-                    let id = revision.unwrap_or_default().to_string();
-                    let event = Event::default().event("changed").id(&id).data(&id).retry(Duration::from_millis(500));
-                    return Some((Ok(event), (ui, revision)));
-                }
-                Ok(Err(_)) => return None,
-                Err(_) => {}
-            }
-        }
+    let newer = WatchStream::new(ui.kept.clone())
+        .filter_map(|kept| kept.map(|(revision, _)| revision))
+        .skip_while(move |revision| Some(*revision) == seen);
+    // While the stream is open, the page is viewed.
+    let events = newer.timeout_repeating(interval(INTEREST / 2)).filter_map(move |revision| {
+        ui.viewed.send_replace(Some(Instant::now()));
+        let id = revision.ok()?.to_string();
+        Some(Ok(Event::default().event("changed").id(&id).data(&id).retry(Duration::from_millis(500))))
     });
-    Sse::new(changes.take_until(closing.cancelled_owned())).keep_alive(KeepAlive::default())
+    Sse::new(futures::StreamExt::take_until(events, closing.cancelled_owned())).keep_alive(KeepAlive::default())
 }
 
 impl Ui {

@@ -25,12 +25,26 @@ use crate::{
 /// How often files are polled, which also detects changes on network and overlay file systems and of `ConfigMap`s.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// A way to load policies from sources.
-type Load = fn(&[PolicySource], &Limits) -> Result<PolicySet, LoadError>;
-
-/// Loads policies with a function of [`PolicySet`]. The outer error is not about the policies.
+/// Loads policies for one result. Refused files are an error unless `--allow-refused` is given; the outer error is not about
+/// the policies.
 pub(in crate::commands) async fn load(
-    load: Load,
+    sources: &[PolicySource],
+    evaluation: &EvaluationArgs,
+) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    let loaded = load_with(PolicySet::load_partly, sources, evaluation).await?;
+    Ok(if evaluation.allow_refused { loaded } else { loaded.and_then(PolicySet::whole) })
+}
+
+/// Loads policies for a watch, without the files that are refused: these may be corrected later.
+pub(super) async fn load_followed(
+    sources: &[PolicySource],
+    evaluation: &EvaluationArgs,
+) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    load_with(PolicySet::load_followed, sources, evaluation).await
+}
+
+async fn load_with(
+    load: fn(&[PolicySource], &Limits) -> Result<PolicySet, LoadError>,
     sources: &[PolicySource],
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {

@@ -89,13 +89,8 @@ pub(super) async fn run(
         warn!("{why}; the option takes effect when the kind is served");
     }
     if let Some(server) = page {
-        let sources = ui::Sources {
-            pipeline: commands.clone(),
-            progress: wiring.progress(),
-            overview: wiring.overview(),
-            delta_recorded: wiring.reported(),
-        };
-        helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
+        let access = access(check, &clients, &served);
+        helpers.spawn(ui::serve(server, page_sources(&wiring, &commands), access, stop.clone()));
     }
     let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));
@@ -117,16 +112,7 @@ pub(super) async fn run(
     helpers.spawn(reloader.run(commands));
     let selection = check.scope.selection(Some(&rules.policies));
     wiring.select(&selection);
-    let options = ReadOptions {
-        secrets: check.source.manifests.secrets,
-        once: false,
-        confirms: false,
-        label_selector: None,
-        packing: wiring.packing(),
-        in_flight: wiring.in_flight(),
-        policies: Some(wiring.policies()),
-    };
-    helpers.spawn(Informer::new(clients.clone(), selection, options, changes).run(served));
+    helpers.spawn(Informer::new(clients.clone(), selection, read_options(check, &wiring), changes).run(served));
     // In a task of its own: long work of the pipeline must not delay the renewal of the Lease.
     let settings = wiring::settings(check, &rules.policies);
     let evaluating = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
@@ -141,6 +127,29 @@ pub(super) async fn run(
     // A reader may have stopped reading, but not closed standard output.
     let _unread = timeout(PRINTING, printing.join_next()).await;
     Ok(0)
+}
+
+/// Returns what the page shows.
+fn page_sources(wiring: &Wiring, commands: &mpsc::Sender<Command>) -> ui::Sources {
+    ui::Sources {
+        pipeline: commands.clone(),
+        progress: wiring.progress(),
+        overview: wiring.overview(),
+        delta_recorded: wiring.reported(),
+    }
+}
+
+/// Returns how the informer reads objects.
+fn read_options(check: &CheckArgs, wiring: &Wiring) -> ReadOptions {
+    ReadOptions {
+        secrets: check.source.manifests.secrets,
+        once: false,
+        confirms: false,
+        label_selector: None,
+        packing: wiring.packing(),
+        in_flight: wiring.in_flight(),
+        policies: Some(wiring.policies()),
+    }
 }
 
 /// Serves health, metrics and status before connecting to the cluster, so that a probe finds a process that is not

@@ -76,10 +76,7 @@ impl NamedPolicies {
         };
         let sources = options.reading.chosen(vec![source.clone()]);
         let sources = PolicySources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
-        let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.evaluation).await?;
-        if !options.evaluation.allow_refused {
-            loaded = loaded.and_then(PolicySet::whole);
-        }
+        let loaded = policies::load(&sources, &options.evaluation).await?;
         let policies = loaded.with_context(|| format!("loading the policies of {source}"))?;
         policies::log_problems(&policies, options.scope.shard());
         Ok(Self { name: source.to_string(), policies: Arc::new(policies) })

@@ -59,17 +59,11 @@ impl<'v> Machine<'v, '_> {
             }
             ProgramStep::Get { into, from, keys } => self.get(*into, from, keys, base)?,
             ProgramStep::Call { callee, arguments, into, at } => {
-                let made = match self.replaced.substitute(Callable::Builtin(*callee)) {
-                    None => self.builtin(callee, arguments, base),
-                    Some(substitute) => self.substituted(substitute, arguments, into.is_none(), base),
-                };
+                let made = self.call(Callable::Builtin(*callee), arguments, into.is_none(), base);
                 self.result(made.map_err(|halt| halt.at(Some(*at)))?, *into, base)
             }
             ProgramStep::Invoke { function, arguments, into } => {
-                let made = match self.replaced.substitute(Callable::Rule(*function)) {
-                    None => self.invoke(*function, arguments, base)?,
-                    Some(substitute) => self.substituted(substitute, arguments, into.is_none(), base)?,
-                };
+                let made = self.call(Callable::Rule(*function), arguments, into.is_none(), base)?;
                 self.result(made, *into, base)
             }
             ProgramStep::Note { point, arguments } => {
@@ -99,8 +93,24 @@ impl<'v> Machine<'v, '_> {
         })
     }
 
+    /// Calls a function or its replacement; `is_condition` if only whether it holds matters.
+    #[inline]
+    pub(super) fn call(
+        &mut self,
+        function: Callable,
+        arguments: &'v [Operand],
+        is_condition: bool,
+        base: usize,
+    ) -> Result<Value, Halt> {
+        match (self.replaced.substitute(function), function) {
+            (Some(substitute), _) => self.substituted(substitute, arguments, is_condition, base),
+            (None, Callable::Builtin(callee)) => self.builtin(&callee, arguments, base),
+            (None, Callable::Rule(rule)) => self.invoke(rule, arguments, base),
+        }
+    }
+
     /// Calls a builtin.
-    pub(super) fn builtin(&mut self, callee: &Callee, arguments: &'v [Operand], base: usize) -> Result<Value, Halt> {
+    fn builtin(&mut self, callee: &Callee, arguments: &'v [Operand], base: usize) -> Result<Value, Halt> {
         self.shared.gauge.tick()?;
         let mut given = std::mem::take(&mut self.arguments);
         let complete = self.fill(&mut given, arguments, base)?;

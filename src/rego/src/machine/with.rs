@@ -15,7 +15,7 @@ use super::{
     slot::{self, Slot},
 };
 use crate::{
-    program::{Block, Callable, Operand, Register, Replacement, Substitute},
+    program::{Block, Operand, Register, Replacement, Substitute},
     value::array,
 };
 
@@ -115,10 +115,7 @@ impl<'v> Machine<'v, '_> {
             }
             FunctionSubstitute::Function(function) => {
                 let functions = self.replaced.functions.take();
-                let made = match function {
-                    Callable::Builtin(callee) => self.builtin(&callee, arguments, base),
-                    Callable::Rule(rule) => self.invoke(rule, arguments, base),
-                };
+                let made = self.call(function, arguments, is_condition, base);
                 self.replaced.functions = functions;
                 made
             }

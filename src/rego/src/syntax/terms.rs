@@ -107,20 +107,18 @@ impl Parser {
         self.keys(head, start)
     }
 
+    fn scalar(&mut self) -> ExprKind {
+        let kind = ExprKind::Scalar(Arc::clone(&self.token().text));
+        self.advance();
+        kind
+    }
+
     fn head(&mut self) -> ParseResult<Expr> {
         let at = self.place();
         let token = self.token();
         let kind = match &token.kind {
-            TokenKind::Number | TokenKind::Text => {
-                let kind = ExprKind::Scalar(Arc::clone(&token.text));
-                self.advance();
-                kind
-            }
-            TokenKind::Name if ["true", "false", "null"].into_iter().any(|word| self.is(word)) => {
-                let kind = ExprKind::Scalar(Arc::clone(&self.token().text));
-                self.advance();
-                kind
-            }
+            TokenKind::Number | TokenKind::Text => self.scalar(),
+            TokenKind::Name if ["true", "false", "null"].into_iter().any(|word| self.is(word)) => self.scalar(),
             TokenKind::Name => {
                 let name = self.variable()?;
                 if &*name == "set" && self.token().adjacent && self.is("(") {
