@@ -183,10 +183,10 @@ fn without_recorded_receivers_a_resolution_goes_to_those_that_match() {
 #[tokio::test(start_paused = true)]
 async fn notifications_that_are_not_sent_before_the_end_count_as_lost() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify.yaml");
-    // A directory cannot be written to as a file.
-    let receiver = format!("receivers: [{{name: down, file: {{path: {}}}}}]", folder.path().display());
+    let (path, disk) = (folder.path().join("notify.yaml"), folder.path().join("disk"));
+    let receiver = format!("receivers: [{{name: down, file: {{path: {}/out}}}}]", disk.display());
     std::fs::write(&path, receiver).unwrap();
+    std::fs::create_dir(&disk).unwrap();
     let (pipeline, _commands) = mpsc::channel(1);
     let settings = NotifySettings {
         config: NotifyConfig::load(&path).unwrap().into(),
@@ -195,6 +195,7 @@ async fn notifications_that_are_not_sent_before_the_end_count_as_lost() {
         pipeline,
         metrics: Arc::default(),
     };
+    std::fs::remove_dir_all(&disk).unwrap();
     let health = watch::Sender::new(Health::default());
     let (mut sink, runs) = start(settings, || health.clone());
     sink.record(&Delta { appeared: vec![violation(Some(Severity::High))], ..Delta::sample() });
