@@ -61,7 +61,7 @@ async fn pictures_show_the_example() {
     plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
     browser.until("document.querySelector('#changes').innerText.includes('cleanup')");
     let text = browser.text();
-    for words in ["complete", "Status", "Gate", "Last change", "resolved", "critical", "blog", "comments"] {
+    for words in ["complete", "Status", "Initial sync", "Last change", "resolved", "critical", "blog", "comments"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     for (name, scheme, width) in [("page", "light", 960), ("page-dark", "dark", 960), ("phone", "light", 390)] {
