@@ -67,7 +67,7 @@ fn content_that_does_not_match_its_digest_is_refused() {
         (vec![("manifests/1", ok(&short)), (&*blob, ok(&module))], ":1".to_owned(), "the manifest says"),
         (vec![("manifests/1", ok(&longer)), (&*blob, ok(&module))], ":1".to_owned(), "the manifest says"),
         (vec![("manifests/1", ok(&odd))], ":1".to_owned(), "a digest of an unsupported algorithm"),
-        (vec![("manifests/1", ok(&outside)), (&*blob, ok(&module))], ":1".to_owned(), "leads out of it"),
+        (vec![("manifests/1", ok(&outside)), (&*blob, ok(&module))], ":1".to_owned(), "leads out of the archive"),
         (vec![("manifests/1", ok(&image))], ":1".to_owned(), "is not a bundle of policies"),
         (vec![("manifests/1", ok(&"[".repeat(5 << 20)))], ":1".to_owned(), "exceeds the limit of 4194304 bytes"),
         (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
