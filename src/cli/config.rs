@@ -4,24 +4,23 @@
 //! environment gives become arguments, and everything is parsed again: a value has the same meaning and the same
 //! validation wherever it is set.
 
+mod file;
+mod origins;
+
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
-    fmt, fs,
     path::{Path, PathBuf},
 };
 
-use clap::{
-    Arg, ArgAction, ArgGroup, ArgMatches, Args, FromArgMatches, Id,
-    error::{ContextKind, ContextValue, ErrorKind},
-    parser::ValueSource,
-};
-use serde_json::Value;
+use clap::{ArgGroup, ArgMatches, Args as _, FromArgMatches as _, Id, error::ErrorKind};
 
+use self::{
+    file::ConfigFile,
+    origins::{ValueOrigin, ValueOrigins, file_error},
+};
 use crate::{
     cli::{
         self, Cli, Subcommand,
-        bundles::{BundleArgs, RegistryArgs},
         check::{CheckArgs, CheckMode, Initial, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
@@ -31,9 +30,7 @@ use crate::{
         short_help, values,
     },
     judge::sources::PolicySource,
-    model::spelling::nearest,
     output::{Format, Target, note},
-    rego::analysis::yaml,
 };
 
 /// Parses arguments, the name of the program first, together with the environment and the settings file.
@@ -117,11 +114,6 @@ fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap:
     }
 }
 
-/// Returns an error without the usage line, since the mistake is not on the command line.
-fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
-    clap::Error::raw(kind, format!("{}\n", message.trim_end()))
-}
-
 /// Returns the name of the subcommand, its settings file, and whether the file was [found](CONFIG), not given.
 fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
@@ -136,39 +128,6 @@ fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let found = [Some(PathBuf::from(CONFIG)), beside].into_iter().flatten().find(|path| path.is_file())?;
     note(&format!("reading settings from {}; use --config for another file", found.display()));
     Some((name, found, true))
-}
-
-/// Where the value of an option comes from, by ascending precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ValueOrigin {
-    Default,
-    File,
-    Environment,
-    CommandLine,
-}
-
-/// The origin of every option of the subcommand, by its id.
-struct ValueOrigins(BTreeMap<String, ValueOrigin>);
-
-impl ValueOrigins {
-    fn new(matches: &ArgMatches) -> Self {
-        let origin = |matches: &ArgMatches, id: &str| match matches.value_source(id) {
-            Some(ValueSource::CommandLine) => ValueOrigin::CommandLine,
-            Some(ValueSource::EnvVariable) => ValueOrigin::Environment,
-            _ => ValueOrigin::Default,
-        };
-        let Some((_, matches)) = matches.subcommand() else { return Self(BTreeMap::new()) };
-        Self(matches.ids().map(|id| (id.to_string(), origin(matches, id.as_str()))).collect())
-    }
-
-    fn with_file(mut self, ids: Vec<String>) -> Self {
-        self.0.extend(ids.into_iter().map(|id| (id, ValueOrigin::File)));
-        self
-    }
-
-    fn of(&self, id: &str) -> ValueOrigin {
-        self.0.get(id).copied().unwrap_or(ValueOrigin::Default)
-    }
 }
 
 /// Splits a list of paths at commas if it comes from the environment. On the command line and in the file each path is
@@ -389,203 +348,6 @@ fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
 
 /// The settings file that is read without `--config`: in the working directory, or beside the only path of policies.
 const CONFIG: &str = "kaudit.yaml";
-
-/// Settings that only a file given by `--config` may have: a change to the checked tree may have added any other.
-const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
-
-/// The settings of a file, with their lines for messages.
-struct ConfigFile {
-    path: PathBuf,
-    /// Whether it was found, and not given by `--config`.
-    is_found: bool,
-    settings: Vec<Setting>,
-}
-
-/// One key of the file.
-struct Setting {
-    key: String,
-    line: u64,
-    value: Value,
-}
-
-impl ConfigFile {
-    fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
-        Self::parse(path, &text)
-    }
-
-    fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let mapping: Option<SettingsMapping> = serde_saphyr::from_str(text).map_err(|error| {
-            let line = error.location().map_or(String::new(), |place| format!(":{}", place.line()));
-            format!("{}{line}: {}", path.display(), plain_message(&error))
-        })?;
-        Ok(Self { path: path.to_owned(), is_found: false, settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
-    }
-
-    /// Returns the id and `--key=value` for every option of this subcommand that neither the command line nor the
-    /// environment gives. Keys of other subcommands are valid and skipped.
-    fn arguments(
-        &self,
-        command: &clap::Command,
-        subcommand: &str,
-        origins: &ValueOrigins,
-    ) -> Result<Vec<(String, String)>, String> {
-        let mut arguments = Vec::new();
-        for setting in &self.settings {
-            let own = command.find_subcommand(subcommand).and_then(|own| option(own, &setting.key));
-            if own.is_none() && !command.get_subcommands().any(|other| option(other, &setting.key).is_some()) {
-                return Err(self.unknown(setting, command));
-            }
-            let Some(arg) = own else { continue };
-            if self.is_found && is_reserved(command.find_subcommand(subcommand), arg, &setting.value) {
-                let why = "can only be set in a file given with --config";
-                return Err(self.at(setting.line, &setting.key, why));
-            }
-            let values =
-                values(arg, &setting.value).map_err(|message| self.at(setting.line, &setting.key, &message))?;
-            let id = arg.get_id().to_string();
-            if origins.of(&id) == ValueOrigin::Default {
-                arguments.extend(values.into_iter().map(|value| match value {
-                    Some(value) => (id.clone(), format!("--{}={value}", setting.key)),
-                    None => (id.clone(), format!("--{}", setting.key)),
-                }));
-            }
-        }
-        Ok(arguments)
-    }
-
-    fn unknown(&self, setting: &Setting, command: &clap::Command) -> String {
-        if !settable(&setting.key) {
-            return self.at(setting.line, &setting.key, "can't be set in a file");
-        }
-        let known: Vec<&str> = command
-            .get_subcommands()
-            .flat_map(|sub| sub.get_arguments().filter_map(Arg::get_long))
-            .filter(|long| settable(long))
-            .collect();
-        let hint = nearest(&setting.key, known).map_or(String::new(), |near| format!("; did you mean {near}?"));
-        self.at(setting.line, &setting.key, &format!("unknown setting{hint}"))
-    }
-
-    fn at(&self, line: u64, key: &str, message: &str) -> String {
-        // The parser returns line 0 if it is unknown.
-        let line = if line == 0 { String::new() } else { format!(":{line}") };
-        format!("{}{line}: {key}: {message}", self.path.display())
-    }
-
-    /// Rewrites an error about an argument from this file, so that it names the file.
-    fn blame(&self, error: &clap::Error) -> clap::Error {
-        let long = match error.get(ContextKind::InvalidArg) {
-            Some(ContextValue::String(arg)) => arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default(),
-            _ => "",
-        };
-        let line = self.settings.iter().find(|setting| setting.key == long).map_or(0, |setting| setting.line);
-        let text = error.render().to_string();
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        let text = text.split("\n\nFor more information").next().unwrap_or(text);
-        file_error(error.kind(), &self.at(line, if long.is_empty() { "settings" } else { long }, text))
-    }
-}
-
-/// Returns the parser's message without its location, which the caller adds, and without advice for programmers.
-fn plain_message(error: &serde_saphyr::Error) -> String {
-    let line = yaml::reason(error);
-    let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
-    line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
-}
-
-/// Whether a setting selects clusters, opens ports, trusts keys or writes files.
-fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
-    let groups = [
-        ClusterArgs::group_id(),
-        ContextsArgs::group_id(),
-        RecordingArgs::group_id(),
-        WritingArgs::group_id(),
-        ServingArgs::group_id(),
-        UiAuthArgs::group_id(),
-        BundleArgs::group_id(),
-        RegistryArgs::group_id(),
-    ];
-    let own = command.into_iter().flat_map(clap::Command::get_groups);
-    let is_of_group = |group: &&ArgGroup| {
-        groups.contains(&Some(group.get_id().clone())) && group.get_args().any(|id| id == arg.get_id())
-    };
-    own.filter(is_of_group).count() > 0
-        || RESERVED.contains(&arg.get_id().as_str())
-        || arg.get_id() == "output" && value.to_string().contains('=')
-}
-
-/// Whether an option can be set in a file.
-fn settable(long: &str) -> bool {
-    !matches!(long, "config" | "diff" | "fix" | "help" | "version")
-}
-
-fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
-    // `output` in a file is that of `check`: other commands have other formats, and take theirs as an argument.
-    let own = key != "output" || command.get_name() == "check";
-    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
-}
-
-/// Returns the values that an option takes from a setting; `None` is a flag that is on.
-fn values(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, String> {
-    match (arg.get_action(), value) {
-        (ArgAction::SetTrue, Value::Bool(true)) => Ok(vec![None]),
-        (ArgAction::SetTrue, Value::Bool(false)) => Ok(vec![]),
-        (ArgAction::SetTrue, other) => Err(format!("expected true or false, found {}", type_of(other))),
-        (ArgAction::Append, Value::Array(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
-        (ArgAction::Append, one) => scalar(one).map(|one| vec![Some(one)]),
-        // The option parses the mapping from text.
-        (_, Value::Object(_)) if arg.get_id() == "rules" => Ok(vec![Some(value.to_string())]),
-        (_, Value::Array(_)) => Err("expected one value, found a list".into()),
-        (_, one) => scalar(one).map(|one| vec![Some(one)]),
-    }
-}
-
-fn scalar(value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        other => Err(format!("expected a string or a number, found {}", type_of(other))),
-    }
-}
-
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
-}
-
-/// The settings of a file, in the order of the file.
-struct SettingsMapping(Vec<Setting>);
-
-impl<'de> serde::Deserialize<'de> for SettingsMapping {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = SettingsMapping;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a mapping of settings, such as fail-on: warn")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<SettingsMapping, A::Error> {
-                let mut settings = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, serde_saphyr::Spanned<Value>>()? {
-                    settings.push(Setting { key, line: value.referenced.line(), value: value.value });
-                }
-                Ok(SettingsMapping(settings))
-            }
-        }
-
-        deserializer.deserialize_map(Visitor)
-    }
-}
 
 #[cfg(test)]
 mod tests;
