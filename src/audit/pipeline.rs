@@ -266,7 +266,7 @@ impl Pipeline {
         wake
     }
 
-    /// Takes in a verdict: enters it into the ledger and records what it changed.
+    /// Enters a verdict into the ledger and records what it changed.
     fn evaluated(&mut self, Evaluated { mut verdict, state, deleted }: Evaluated) {
         let (queued, is_present) = self.schedule.take_evaluated(&self.objects, &verdict, deleted);
         self.publisher.note_changed();

@@ -69,7 +69,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Makes it for a pipeline that begins.
+    /// Creates it for a pipeline that starts.
     pub(super) fn new(outputs: Outputs) -> Self {
         Self { outputs, phases: Phases::begin(), evaluated: false, revision: 0, published: None, activity_set: None }
     }

@@ -54,7 +54,7 @@ pub(super) struct ResultContext<'a> {
 }
 
 impl Results {
-    /// Makes it without any result.
+    /// Creates it without results.
     pub(super) fn new(
         policies: &PolicySet,
         mut exceptions: Exceptions,
@@ -76,7 +76,7 @@ impl Results {
         }
     }
 
-    /// Takes in that other policies are in force; `same` says whether they evaluate alike.
+    /// Puts other policies in force; `same` is whether they evaluate alike.
     pub(super) fn replace_policies(&mut self, set: &PolicySet, same: bool) {
         self.exceptions.set_policies(set);
         if !same {
@@ -156,8 +156,7 @@ impl Results {
     pub(super) fn tick(&mut self, context: ResultContext<'_>) -> bool {
         let handed_over = self.ledger.end_handovers(Instant::now());
         for key in &handed_over {
-            let delta = self.reconsidered(context, key, None);
-            self.record(delta);
+            self.reconsider(context, key, None);
         }
         for delta in self.ledger.recounted() {
             self.record(Some(delta));

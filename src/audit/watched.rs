@@ -49,7 +49,7 @@ pub(crate) struct WatchedObjects {
 }
 
 impl WatchedObjects {
-    /// Makes it with a shut gate.
+    /// Creates it without objects and with a closed gate.
     pub(super) fn new(settings: PipelineSettings, packing: Packing, metrics: Arc<Metrics>) -> Self {
         let streams = settings.initial == InitialObjects::Stream;
         Self {
@@ -155,7 +155,7 @@ impl WatchedObjects {
         bounds.check([self.cache.usage(), results], key.namespace.as_ref(), growth)
     }
 
-    /// Takes in a scope that will be listed.
+    /// Adds a scope that will be listed.
     pub(super) fn appeared(&mut self, scope: WatchScope, now: Instant) {
         self.cache.add(scope.clone());
         self.gate.appeared(scope, now);

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Instant};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
-    rule_input::{RuleInput, rule_input},
+    rule_input::{RuleApplicability, rule_input},
 };
 use self::{
     input::{Extent, JobValues, Operation, Review},

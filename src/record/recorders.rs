@@ -314,12 +314,11 @@ impl Recorders {
         let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| startup.health());
         let mut notify = startup.notify();
         let status = startup.status(overview.clone());
-        for (name, is_written) in
-            [("reports", settings.reports.is_some()), ("events", settings.events != events::EventFilter::None)]
-        {
-            if is_written {
-                settings.metrics.recorder_began(name);
-            }
+        if settings.reports.is_some() {
+            settings.metrics.recorder_began("reports");
+        }
+        if settings.events != events::EventFilter::None {
+            settings.metrics.recorder_began("events");
         }
         // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
         let (reports, events) =

@@ -124,7 +124,7 @@ impl Pipeline {
         self.schedule.evaluate_soon(&self.objects, key, QueuePriority::Change, now);
     }
 
-    /// Takes in that a list is complete.
+    /// Handles the end of a list.
     fn synced(&mut self, scope: &WatchScope) {
         self.objects.heard(scope);
         self.schedule.transitions.end_list(scope);

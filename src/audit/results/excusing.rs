@@ -34,7 +34,7 @@ impl Results {
         }
     }
 
-    /// Takes in the present state of an exception.
+    /// Puts the present state of an exception in force.
     pub(in crate::audit) fn exception_seen(&mut self, objects: &WatchedObjects, key: &ObjectKey) {
         // A write of the status changes nothing about what is excused.
         if let Some(object) = objects.cache.object(key)

@@ -115,7 +115,7 @@ impl Results {
         self.ledger.reconsider(key, excuse, &owners, now)
     }
 
-    /// Takes in that an object has another controller than before.
+    /// Updates the owners of an object whose controller changed.
     pub(in crate::audit) fn controller_changed(&mut self, context: ResultContext<'_>, key: &ObjectKey, uid: &str) {
         self.link(context.objects, key);
         self.reconsider(context, key, None);

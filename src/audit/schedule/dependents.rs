@@ -143,7 +143,7 @@ impl Schedule {
         self.inventory.update(&self.policies.set, states, !self.update_filter, now);
     }
 
-    /// Takes in the updated inventory; what waited for it is evaluated.
+    /// Accepts the updated inventory, and has the objects evaluated that waited for it.
     pub(in crate::audit) fn inventory_updated(&mut self, updated: Updated, agenda: &mut Agenda, now: Instant) {
         let mut evaluating: Vec<ObjectKey> = self.queue.judging().cloned().collect();
         evaluating.retain(|key| self.policies.dependencies(&key.kind).inventory);

@@ -12,7 +12,7 @@ use crate::{
     cluster::identity::API_VERSION,
     commands::test::{explain::Explainer, masking::SecretMask},
     judge::{
-        evaluate::{Job, RuleInput, rule_input},
+        evaluate::{Job, RuleApplicability, rule_input},
         modules,
     },
     model::object::{Location, ObjectRef},
@@ -97,8 +97,8 @@ impl Explained {
     /// When the object cannot be read.
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
         let question = match rule_input(job, &self.policy, &self.rule)? {
-            Some(RuleInput::Evaluated(question)) => question,
-            Some(RuleInput::NotEvaluated(why)) => {
+            Some(RuleApplicability::Evaluated(question)) => question,
+            Some(RuleApplicability::NotEvaluated(why)) => {
                 self.not_asked = Some(why);
                 return Ok(());
             }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Whether a rule is evaluated on an object.
-pub(crate) enum RuleInput<'j> {
+pub(crate) enum RuleApplicability<'j> {
     /// Yes.
     Evaluated(RuleEvaluation<'j>),
     /// No, for this reason.
@@ -34,17 +34,17 @@ pub(crate) struct RuleEvaluation<'j> {
 ///
 /// # Errors
 /// If the object cannot be read.
-pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<RuleInput<'j>>, String> {
+pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<RuleApplicability<'j>>, String> {
     let values = JobValues::read(job, Extent::All)?;
     if !job.policies.rule_changes.applies(&policy.into(), &rule.into(), job.object.key.own_namespace()) {
-        return Ok(Some(RuleInput::NotEvaluated("the rule settings limit it to other namespaces".to_owned())));
+        return Ok(Some(RuleApplicability::NotEvaluated("the rule settings limit it to other namespaces".to_owned())));
     }
     for unit in &job.policies.units {
         for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
             let Some(entrypoint) = named else { continue };
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
-                return Ok(Some(RuleInput::NotEvaluated(
+                return Ok(Some(RuleApplicability::NotEvaluated(
                     "the selector of the check does not include its kind".to_owned(),
                 )));
             }
@@ -53,7 +53,7 @@ pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<O
                 InputForm::Object => (values.object.clone(), &[]),
                 InputForm::Array => continue,
             };
-            return Ok(Some(RuleInput::Evaluated(RuleEvaluation {
+            return Ok(Some(RuleApplicability::Evaluated(RuleEvaluation {
                 unit,
                 input,
                 object,
@@ -73,15 +73,15 @@ pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<O
         };
         let review = values.review(Operation::Audit);
         return Ok(Some(match matches(constraint, &review) {
-            Err(why) => RuleInput::NotEvaluated(format!("the Constraint cannot be matched: {why}")),
-            Ok(false) => RuleInput::NotEvaluated("spec.match of the Constraint does not match it".to_owned()),
+            Err(why) => RuleApplicability::NotEvaluated(format!("the Constraint cannot be matched: {why}")),
+            Ok(false) => RuleApplicability::NotEvaluated("spec.match of the Constraint does not match it".to_owned()),
             Ok(true) if job.policies.config.exempts(&job.object.key, &values.object) => {
-                RuleInput::NotEvaluated("a Config of Gatekeeper exempts its namespace".to_owned())
+                RuleApplicability::NotEvaluated("a Config of Gatekeeper exempts its namespace".to_owned())
             }
             Ok(true) => {
                 let input = fields([("review", review.document), ("parameters", constraint.parameters.clone())]);
                 let definitions = &entrypoint.definitions;
-                RuleInput::Evaluated(RuleEvaluation { unit, input, object: &["review", "object"], definitions })
+                RuleApplicability::Evaluated(RuleEvaluation { unit, input, object: &["review", "object"], definitions })
             }
         }));
     }
@@ -97,19 +97,23 @@ fn kubescape<'j>(
     values: &JobValues<'_>,
     key: &ObjectKey,
     (policy, rule): (&str, &str),
-) -> Option<RuleInput<'j>> {
+) -> Option<RuleApplicability<'j>> {
     let own = unit.kubescape()?;
     own.controls.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule)?;
     if !own.matches(&key.kind) {
-        return Some(RuleInput::NotEvaluated("match in the metadata of the rule does not include its kind".to_owned()));
+        return Some(RuleApplicability::NotEvaluated(
+            "match in the metadata of the rule does not include its kind".to_owned(),
+        ));
     }
     let identity = Identity::of(&values.object);
     if identity.as_ref().is_some_and(|identity| !is_scanned(own, identity)) {
-        return Some(RuleInput::NotEvaluated("its input has only the Pods of API servers in kube-system".to_owned()));
+        return Some(RuleApplicability::NotEvaluated(
+            "its input has only the Pods of API servers in kube-system".to_owned(),
+        ));
     }
     let array =
         unit.arrays().zip(identity).and_then(|(arrays, identity)| arrays.array(key.namespace.as_ref(), &identity));
     let input = array.map_or_else(|| vec![values.object.clone()], |array| array.input(own.aggregator));
     let definitions = &unit.groups.first()?.entrypoints.first()?.definitions;
-    Some(RuleInput::Evaluated(RuleEvaluation { unit, input: input.into(), object: SOMEWHERE, definitions }))
+    Some(RuleApplicability::Evaluated(RuleEvaluation { unit, input: input.into(), object: SOMEWHERE, definitions }))
 }

@@ -77,17 +77,17 @@ async fn writes_are_refused() {
     scene.through("an admission policy that refuses all writes", &kaudit, denied).await;
 
     // Later violations are recorded.
-    let create = ["-n", &home, "create", "configmap", "told"];
+    let create = ["-n", &home, "create", "configmap", "reported"];
     plane.kubectl(&create).await.unwrap();
     let client = plane.admin().unwrap();
     let mut value = 0;
     wait_for("an Event", || {
         value += 1;
-        let (label, home, client) = (format!("bad=told-{value}"), &home, &client);
+        let (label, home, client) = (format!("bad=reported-{value}"), &home, &client);
         async move {
-            plane.kubectl(&["-n", home, "label", "--overwrite", "configmap", "told", &label]).await.unwrap();
+            plane.kubectl(&["-n", home, "label", "--overwrite", "configmap", "reported", &label]).await.unwrap();
             let events = violation_events(client, std::slice::from_ref(home)).await;
-            events.keys().any(|(_, note)| note.contains("bad is told-")).then_some(())
+            events.keys().any(|(_, note)| note.contains("bad is reported-")).then_some(())
         }
     })
     .await;

@@ -74,7 +74,7 @@ async fn readers_see_what_they_may_list() {
     let some = reader(plane, &release, "some", Some((Some(&shop), &["reports"]))).await;
     let every = reader(plane, &release, "every", Some((None, &["reports"]))).await;
     let all = reader(plane, &release, "all", Some((None, &["reports", "clusterreports"]))).await;
-    let stranger = reader(plane, &release, "nobody", None).await;
+    let stranger = reader(plane, &release, "stranger", None).await;
 
     let rendered = render(&release, &["ui.enabled=true", "ui.auth=token", "record={status}"]).await;
     rendered.install(plane).await;
