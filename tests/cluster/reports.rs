@@ -198,6 +198,9 @@ async fn switching_report_api_or_layout_keeps_timestamps_and_leaves_nothing_behi
         return;
     }
     let plane = plane().await;
+    // Kaudits in other namespaces, of earlier tests, own reports that nothing here removes.
+    let kinds = NAMES.concat().join(",");
+    plane.kubectl(&["delete", &kinds, "--all-namespaces", "--all"]).await.unwrap();
     let namespace = plane.temp_namespace("forms").await.unwrap();
     let directory = policies(&[("marked.rego", &policy(&namespace))]);
     for (name, value) in [("one", "yes"), ("two", "warn"), ("three", "broken")] {
