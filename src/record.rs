@@ -4,6 +4,7 @@
 //! server costs records, which are counted, but never delays evaluation.
 
 mod earlier;
+mod event_reasons;
 mod exception_notice;
 mod failure;
 pub mod health;

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     audit::exceptions::{ExceptionObject, ExceptionSummary, NOTICE},
     model::exception::ExceptionState,
+    record::event_reasons,
 };
 
 /// A notice to the team that owns an exception.
@@ -37,9 +38,9 @@ pub(super) fn due(
     let end = || summary.expires_at.map_or_else(String::new, |end| format!(" at {end:.0}"));
     let again = "its violations are reported again";
     let (reason, note) = match summary.state {
-        ExceptionState::Invalid => ("PolicyExceptionInvalid", summary.sentence()),
-        ExceptionState::Expiring => ("PolicyExceptionExpiring", format!("ends{}: {again} then", end())),
-        ExceptionState::Expired => ("PolicyExceptionExpired", format!("ended{}: {again}", end())),
+        ExceptionState::Invalid => (event_reasons::EXCEPTION_INVALID, summary.sentence()),
+        ExceptionState::Expiring => (event_reasons::EXCEPTION_EXPIRING, format!("ends{}: {again} then", end())),
+        ExceptionState::Expired => (event_reasons::EXCEPTION_EXPIRED, format!("ended{}: {again}", end())),
         ExceptionState::Active | ExceptionState::Unused => {
             *reported = None;
             return None;

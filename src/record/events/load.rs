@@ -16,10 +16,7 @@ use kube::Api;
 use tracing::warn;
 
 use super::{
-    annotations::{
-        APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE,
-        VIOLATION,
-    },
+    annotations::{AUDIT, CATEGORY, POLICY, RECEIVERS, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE, VIOLATION},
     note::{message_in, without_dependents},
     queue::CLUSTER_SCOPED,
     settings::EventFilter,
@@ -37,6 +34,7 @@ use crate::{
     },
     record::{
         earlier::{EarlierRecords, Refusals},
+        event_reasons::{APPEARED, RESOLVED},
         failure::WriteFailure,
         message_name::lifecycle_name_of,
     },

@@ -27,7 +27,11 @@ use super::{
     writer::{EventWriter, PostError},
 };
 use crate::{
-    audit::ledger::Lifecycle, cluster::identity::CONTROLLER, metrics::Metrics, record::health::Health, telemetry::Span,
+    audit::ledger::Lifecycle,
+    cluster::identity::CONTROLLER,
+    metrics::Metrics,
+    record::{event_reasons, health::Health},
+    telemetry::Span,
 };
 
 /// Writes in flight at a time.
@@ -127,7 +131,7 @@ impl EventRecorder {
             Incoming::Event(pending) => pending,
             Incoming::PoliciesRefused(note, at) => {
                 let own = self.writer.own.clone();
-                return self.report("PolicyRefused", own, &note, at);
+                return self.report(event_reasons::REFUSED, own, &note, at);
             }
             Incoming::Exception(notice) => {
                 // Among the backlog, where namespaces take turns: a namespace can have very many exceptions.
@@ -308,7 +312,7 @@ impl EventRecorder {
                     "{count} Events about violations in this namespace wait to be written, as there are more than may be written at \
                      once; Events about recent changes are written first"
                 );
-                self.report("EventsHeldBack", self.namespace(namespace.as_deref()), &note, Timestamp::now());
+                self.report(event_reasons::HELD_BACK, self.namespace(namespace.as_deref()), &note, Timestamp::now());
             }
         }
         self.report_dropped();
@@ -322,7 +326,7 @@ impl EventRecorder {
             let note = format!(
                 "{count} Events about objects in this namespace were not written, because single objects exceeded their rate limit"
             );
-            self.report("EventsDropped", self.namespace(namespace.as_deref()), &note, Timestamp::now());
+            self.report(event_reasons::DROPPED, self.namespace(namespace.as_deref()), &note, Timestamp::now());
         }
         any
     }

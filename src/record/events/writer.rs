@@ -11,10 +11,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    annotations::{
-        APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE,
-        VIOLATION,
-    },
+    annotations::{AUDIT, CATEGORY, POLICY, RECEIVERS, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE, VIOLATION},
     note::{NAME_BYTES, note},
     pauses::REFUSED,
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
@@ -27,6 +24,7 @@ use crate::{
     },
     model::{object::ObjectKey, text::truncate, verdict::RuleInfo},
     record::{
+        event_reasons::{APPEARED, RESOLVED},
         exception_notice::ExceptionNotice,
         failure::WriteFailure,
         message_name::{lifecycle_name, message_name},
