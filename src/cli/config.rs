@@ -14,6 +14,7 @@ use std::{
 
 use clap::{ArgGroup, ArgMatches, Args as _, FromArgMatches as _, Id, error::ErrorKind};
 
+pub use self::file::{is_reserved, option_of};
 use self::{
     file::ConfigFile,
     origins::{ValueOrigin, ValueOrigins, file_error},

@@ -64,8 +64,8 @@ impl ConfigFile {
     ) -> Result<Vec<(String, String)>, String> {
         let mut arguments = Vec::new();
         for setting in &self.settings {
-            let own = command.find_subcommand(subcommand).and_then(|own| option(own, &setting.key));
-            if own.is_none() && !command.get_subcommands().any(|other| option(other, &setting.key).is_some()) {
+            let own = command.find_subcommand(subcommand).and_then(|own| option_of(own, &setting.key));
+            if own.is_none() && !command.get_subcommands().any(|other| option_of(other, &setting.key).is_some()) {
                 return Err(self.unknown(setting, command));
             }
             let Some(arg) = own else { continue };
@@ -126,8 +126,9 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
     line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
 }
 
-/// Whether a setting selects clusters, opens ports, trusts keys or writes files.
-fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
+/// Whether a setting selects clusters, opens ports, trusts keys or writes files: only a file given by `--config` may have
+/// it.
+pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
     let groups = [
         ClusterArgs::group_id(),
         ContextsArgs::group_id(),
@@ -152,7 +153,8 @@ fn settable(long: &str) -> bool {
     !matches!(long, "config" | "diff" | "fix" | "help" | "version")
 }
 
-fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
+/// Returns the option of a subcommand that a key sets; `None` if there is none, or it cannot be set in a file.
+pub fn option_of<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
     // `output` in a file is that of `check`: other commands have other formats, and take theirs as an argument.
     let own = key != "output" || command.get_name() == "check";
     command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
