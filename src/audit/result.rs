@@ -41,10 +41,10 @@ pub const KIND: &str = "AuditResult";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditResult {
-    /// [`API_VERSION`]; readers have to check it.
+    /// The version of the format; readers have to check it.
     #[serde(skip_deserializing, default = "api_version")]
     pub api_version: &'static str,
-    /// [`KIND`]; readers have to check it.
+    /// Always `AuditResult`; readers have to check it.
     #[serde(skip_deserializing, default = "kind")]
     pub kind: &'static str,
     /// What was checked, if the audit ended by itself.
@@ -232,15 +232,18 @@ impl fmt::Display for ObjectSource {
 
 /// Counts of an audit. A result that an owner covers counts as covered only, so that each violation counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say all")]
 pub struct Summary {
     /// Objects that were evaluated.
     pub objects: usize,
     /// (object, rule) pairs that were evaluated without a result.
     pub pass: usize,
+    /// Results with the outcome `fail`.
     pub fail: usize,
+    /// Results with the outcome `warn`.
     pub warn: usize,
+    /// Results with the outcome `error`.
     pub error: usize,
+    /// Results with the outcome `skip`.
     pub skip: usize,
     /// Results of dependents covered by a result of their owner.
     #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
@@ -262,15 +265,15 @@ impl Summary {
 /// How a result compares with a baseline.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BaselineSummary {
-    /// Results that it lists, which are skipped.
+    /// The number of results that the baseline lists, which are skipped.
     pub known: usize,
-    /// What it lists and does not stand any more.
+    /// Listed violations that no longer exist.
     pub fixed: Vec<BaselineEntry>,
-    /// What it lists about objects that were not read, as their files were not given, and what is less severe than what is
-    /// reported.
+    /// Listed violations of objects that were not read because their files were not given, and those that are less severe
+    /// than the violations that are reported.
     #[serde(rename = "notFound", skip_serializing_if = "Vec::is_empty")]
     pub not_found: Vec<BaselineEntry>,
-    /// What it lists and cannot be compared, with the reason.
+    /// Listed violations that cannot be compared, each with the reason.
     pub incomparable: Vec<IncomparableEntry>,
 }
 
@@ -286,9 +289,9 @@ pub struct BaselineEntry {
     pub policy: String,
     /// Name of the rule's head, or of the Constraint.
     pub rule: String,
-    /// What it is recognised by.
+    /// Identifies the violation; equal in every audit that finds it.
     pub id: Fingerprint,
-    /// In the words of the policy.
+    /// The message of the policy.
     pub message: String,
     /// Distinguishes it from others of its id; baselines of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -405,7 +408,7 @@ impl From<&Metadata> for About {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// The same in every audit that finds it.
+    /// Identifies the result; equal in every audit that finds it.
     pub id: Fingerprint,
     /// Package without `data.`, or a Constraint's kind.
     pub policy: Arc<str>,
@@ -413,7 +416,7 @@ pub struct Entry {
     pub rule: Arc<str>,
     /// fail, warn, error or skip.
     pub result: Outcome,
-    /// `None` if neither the policy nor the result names one.
+    /// `None` if neither the rule nor the result names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
     /// The id of the rule in its METADATA, such as `IMG-01`.
@@ -425,7 +428,7 @@ pub struct Entry {
     /// `None` if the policy names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<Arc<str>>,
-    /// In the words of the policy.
+    /// The message of the policy.
     pub message: Arc<str>,
     /// The object that was evaluated.
     pub resource: Arc<ObjectRef>,

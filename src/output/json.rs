@@ -31,23 +31,35 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 struct LastLine<'a> {
     api_version: &'a str,
+    /// Always `AuditResult`.
     kind: &'a str,
+    /// What was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<&'a AuditScope>,
+    /// Whether every kind in scope was read and every policy ran.
     complete: bool,
+    /// Objects and results, counted.
     summary: Summary,
+    /// The kinds that were excluded or could not be read completely.
     coverage: Vec<&'a Coverage>,
+    /// The policies in force.
     policies: &'a [PolicySummary],
+    /// The bundles that policies come from.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     bundles: &'a [Edition],
+    /// Why policy files were refused.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     refused: &'a [Problem],
+    /// Policies that are valid but not evaluated.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_judged: &'a [Unjudged],
+    /// Rules that are switched off.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     skipped_rules: &'a [SkippedRule],
+    /// The least severity that is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_severity: Option<Severity>,
+    /// Namespaces whose objects are not checked, as globs.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     excluded_namespaces: &'a [String],
 }
@@ -55,9 +67,12 @@ struct LastLine<'a> {
 /// One line of the long run.
 #[derive(Serialize)]
 struct Streamed<'a> {
+    /// What happened to the violation.
     event: Lifecycle,
+    /// When it happened.
     time: String,
     #[serde(flatten)]
+    /// The violation.
     entry: &'a Entry,
 }
 
