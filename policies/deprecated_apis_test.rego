@@ -10,6 +10,22 @@ live(version, kind, entries) := {
 
 results(policy) := {result.msg | some result in policy}
 
+# For the pages of the rules.
+examples := {
+	"deny_removed_version": {
+		"violating": manifest("batch/v1beta1", "CronJob"),
+		"correct": manifest("batch/v1", "CronJob"),
+	},
+	"warn_deprecated_version": {
+		"violating": manifest("networking.k8s.io/v1beta1", "ServiceCIDR"),
+		"correct": manifest("networking.k8s.io/v1", "ServiceCIDR"),
+	},
+	"warn_old_writer": {
+		"violating": live("policy/v1", "PodDisruptionBudget", [{"manager": "helm", "apiVersion": "policy/v1beta1", "operation": "Update"}]),
+		"correct": live("policy/v1", "PodDisruptionBudget", [{"manager": "helm", "apiVersion": "policy/v1", "operation": "Update"}]),
+	},
+}
+
 test_gone if {
 	every case in [
 		["extensions/v1beta1", "Ingress"],

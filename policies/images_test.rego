@@ -4,6 +4,18 @@ import data.lib.build_test as build
 
 digest := "sha256:9b2c5a1f0d3e4b6a7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80910213243"
 
+# For the pages of the rules.
+examples := {
+	"deny_latest_tag": {
+		"violating": build.small({}, {"image": "registry.example.com/web:latest"}),
+		"correct": build.small({}, {"image": "registry.example.com/web:1.4.2"}),
+	},
+	"warn_missing_digest": {
+		"violating": build.small({}, {"image": "registry.example.com/web:1.4.2"}),
+		"correct": build.small({}, {"image": sprintf("registry.example.com/web:1.4.2@%s", [digest])}),
+	},
+}
+
 test_latest_or_no_tag if {
 	every image in ["web", "shop/web", "registry.example.com/web", "registry.example.com:5000/web", "web:latest", "registry.example.com:5000/shop/web:latest"] {
 		every workload in build.with_container({"image": image}) {

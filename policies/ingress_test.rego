@@ -10,6 +10,25 @@ certificate_with(annotations) := {sprintf("alb.ingress.kubernetes.io/%s", [name]
 	some name, value in object.union({"certificate-arn": "arn:aws:acm:eu-central-1:1:certificate/a"}, annotations)
 }
 
+backend := {"service": {"name": "shop", "port": {"number": 80}}}
+
+served(tls) := ingress(object.union(
+	{"rules": [{"host": "shop.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]},
+	tls,
+))
+
+# For the pages of the rules.
+examples := {
+	"deny_missing_tls": {
+		"violating": served({}),
+		"correct": served({"tls": [{"hosts": ["shop.example.com"], "secretName": "shop-tls"}]}),
+	},
+	"warn_uncovered_host": {
+		"violating": served({"tls": [{"hosts": ["www.example.com"], "secretName": "shop-tls"}]}),
+		"correct": served({"tls": [{"hosts": ["www.example.com", "shop.example.com"], "secretName": "shop-tls"}]}),
+	},
+}
+
 test_certificates_of_controllers if {
 	every annotations in [
 		{"alb.ingress.kubernetes.io/certificate-arn": "arn:aws:acm:eu-central-1:1:certificate/a"},

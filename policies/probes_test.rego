@@ -4,6 +4,18 @@ import data.lib.build_test as build
 
 bare := {"containers": [{"name": "web"}, {"name": "log", "readinessProbe": null, "livenessProbe": null}]}
 
+# For the pages of the rules.
+examples := {
+	"warn_missing_readiness": {
+		"violating": build.small({}, {"ports": [{"containerPort": 8080}]}),
+		"correct": build.small({}, {"ports": [{"containerPort": 8080}], "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}}}),
+	},
+	"warn_missing_liveness": {
+		"violating": build.small({}, {"ports": [{"containerPort": 8080}]}),
+		"correct": build.small({}, {"ports": [{"containerPort": 8080}], "livenessProbe": {"httpGet": {"path": "/live", "port": 8080}}}),
+	},
+}
+
 test_long_running if {
 	every workload in [
 		build.pod(bare),

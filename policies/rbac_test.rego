@@ -42,6 +42,38 @@ roles_with(roles) := {name: {"rules": [allow([""], ["pods"], ["get"]), rule]} | 
 
 own_roles(namespace, roles) := {"namespace": {namespace: {"rbac.authorization.k8s.io/v1": {"Role": roles_with(roles)}}}}
 
+# For the pages of the rules.
+examples := {
+	"deny_wildcard_verbs": {
+		"violating": role(allow(["apps"], ["deployments"], ["*"])),
+		"correct": role(allow(["apps"], ["deployments"], ["get", "list", "watch", "patch"])),
+	},
+	"deny_wildcard_resources": {
+		"violating": role(allow([""], ["*"], ["get", "update"])),
+		"correct": role(allow([""], ["configmaps"], ["get", "update"])),
+	},
+	"warn_wildcard_reads": {
+		"violating": role(allow([""], ["*"], ["get", "list"])),
+		"correct": role(allow([""], ["pods", "services"], ["get", "list"])),
+	},
+	"deny_escalation": {
+		"violating": cluster_role(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "escalate"])),
+		"correct": cluster_role(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get"])),
+	},
+	"deny_cluster_admin": {
+		"violating": binding("ClusterRoleBinding", "cluster-admin", [user("ann")]),
+		"correct": binding("ClusterRoleBinding", "view", [user("ann")]),
+	},
+	"deny_anonymous": {
+		"violating": binding("ClusterRoleBinding", "view", [user("ann"), user("system:anonymous")]),
+		"correct": binding("ClusterRoleBinding", "view", [user("ann")]),
+	},
+	"deny_everybody": {
+		"violating": binding("ClusterRoleBinding", "view", [group("system:authenticated")]),
+		"correct": binding("ClusterRoleBinding", "view", [group("developers")]),
+	},
+}
+
 test_wildcard_verbs if {
 	every rule in [
 		allow([""], ["pods"], ["*"]),

@@ -6,6 +6,18 @@ pod_of(list, resources) := build.pod({list: [{"name": "web", "resources": resour
 
 sidecar(resources) := build.pod({"initContainers": [{"name": "web", "restartPolicy": "Always", "resources": resources}]})
 
+# For the pages of the rules.
+examples := {
+	"deny_missing_memory_limit": {
+		"violating": build.small({}, {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}),
+		"correct": build.small({}, {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}}),
+	},
+	"warn_missing_requests": {
+		"violating": build.small({}, {"resources": {"limits": {"memory": "64Mi"}}}),
+		"correct": build.small({}, {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "64Mi"}}}),
+	},
+}
+
 test_memory_limit if {
 	every resources in [null, {}, {"limits": null}, {"limits": {"cpu": "1"}}, {"limits": {"memory": null}}, {"requests": {"memory": "1Gi"}}] {
 		count(data.resources.deny_missing_memory_limit) == 1 with input as pod_of("containers", resources)

@@ -2,6 +2,14 @@ package secrets_test
 
 import data.lib.build_test as build
 
+# For the pages of the rules.
+examples := {
+	"deny_literal_secret": {
+		"violating": build.small({}, {"env": [{"name": "DB_PASSWORD", "value": "hunter2"}]}),
+		"correct": build.small({}, {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}]}),
+	},
+}
+
 test_secret_names if {
 	every name in [
 		"PASSWORD",

@@ -2,6 +2,14 @@ package service_accounts_test
 
 import data.lib.build_test as build
 
+# For the pages of the rules.
+examples := {
+	"warn_default_token": {
+		"violating": build.small({}, {}),
+		"correct": build.small({"automountServiceAccountToken": false}, {}),
+	},
+}
+
 test_default_account if {
 	every spec in [
 		{},

@@ -2,6 +2,18 @@ package services_test
 
 service(spec) := {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
 
+# For the pages of the rules.
+examples := {
+	"deny_external_ips": {
+		"violating": service({"selector": {"app": "web"}, "ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
+		"correct": service({"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+	},
+	"warn_node_port": {
+		"violating": service({"selector": {"app": "web"}, "ports": [{"port": 80}], "type": "NodePort"}),
+		"correct": service({"selector": {"app": "web"}, "ports": [{"port": 80}], "type": "ClusterIP"}),
+	},
+}
+
 test_external_ips if {
 	results := data.services.deny_external_ips with input as service({"externalIPs": ["192.0.2.1", "192.0.2.2"]})
 	results == {{

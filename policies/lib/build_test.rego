@@ -86,3 +86,9 @@ context(settings) := {"securityContext": settings}
 messages(results) := {result.msg | some result in results}
 
 fields(results) := {result.details.field | some result in results}
+
+# A Pod with one container, as the examples on the pages of rules have it.
+small(settings, container_settings) := pod(object.union(
+	{"containers": [object.union({"name": "web", "image": "registry.example.com/web:1.4.2"}, container_settings)]},
+	settings,
+))

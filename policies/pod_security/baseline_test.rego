@@ -2,6 +2,58 @@ package pod_security.baseline_test
 
 import data.lib.build_test as build
 
+# For the pages of the rules.
+examples := {
+	"deny_host_process": {
+		"violating": build.small({}, build.context({"windowsOptions": {"hostProcess": true}})),
+		"correct": build.small({}, {}),
+	},
+	"deny_host_namespaces": {
+		"violating": build.small({"hostNetwork": true}, {}),
+		"correct": build.small({}, {}),
+	},
+	"deny_privileged": {
+		"violating": build.small({}, build.context({"privileged": true})),
+		"correct": build.small({}, {}),
+	},
+	"deny_capabilities": {
+		"violating": build.small({}, build.context({"capabilities": {"add": ["NET_BIND_SERVICE", "SYS_ADMIN"]}})),
+		"correct": build.small({}, build.context({"capabilities": {"add": ["NET_BIND_SERVICE"]}})),
+	},
+	"deny_host_path": {
+		"violating": build.small({"volumes": [{"name": "logs", "hostPath": {"path": "/var/log"}}]}, {}),
+		"correct": build.small({"volumes": [{"name": "logs", "emptyDir": {}}]}, {}),
+	},
+	"deny_host_ports": {
+		"violating": build.small({}, {"ports": [{"containerPort": 8080, "hostPort": 8080}]}),
+		"correct": build.small({}, {"ports": [{"containerPort": 8080}]}),
+	},
+	"deny_apparmor": {
+		"violating": build.small({}, build.context({"appArmorProfile": {"type": "Unconfined"}})),
+		"correct": build.small({}, build.context({"appArmorProfile": {"type": "RuntimeDefault"}})),
+	},
+	"deny_selinux": {
+		"violating": build.small({}, build.context({"seLinuxOptions": {"type": "spc_t"}})),
+		"correct": build.small({}, {}),
+	},
+	"deny_proc_mount": {
+		"violating": build.small({}, build.context({"procMount": "Unmasked"})),
+		"correct": build.small({}, {}),
+	},
+	"deny_seccomp": {
+		"violating": build.small({}, build.context({"seccompProfile": {"type": "Unconfined"}})),
+		"correct": build.small({}, build.context({"seccompProfile": {"type": "RuntimeDefault"}})),
+	},
+	"deny_sysctls": {
+		"violating": build.small(build.context({"sysctls": [{"name": "kernel.sem", "value": "1"}]}), {}),
+		"correct": build.small(build.context({"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}), {}),
+	},
+	"deny_probe_hosts": {
+		"violating": build.small({}, {"livenessProbe": {"httpGet": {"path": "/live", "port": 8080, "host": "169.254.1.1"}}}),
+		"correct": build.small({}, {"livenessProbe": {"httpGet": {"path": "/live", "port": 8080}}}),
+	},
+}
+
 test_host_process if {
 	every workload in array.concat(
 		build.with_pod(build.context({"windowsOptions": {"hostProcess": true}})),

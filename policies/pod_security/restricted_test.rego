@@ -2,6 +2,38 @@ package pod_security.restricted_test
 
 import data.lib.build_test as build
 
+# For the pages of the rules.
+examples := {
+	"deny_volume_types": {
+		"violating": build.small({"volumes": [{"name": "data", "nfs": {"server": "nfs.example.com", "path": "/data"}}]}, {}),
+		"correct": build.small({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, {}),
+	},
+	"deny_privilege_escalation": {
+		"violating": build.small({}, {}),
+		"correct": build.small({}, build.context({"allowPrivilegeEscalation": false})),
+	},
+	"deny_run_as_root": {
+		"violating": build.small({}, {}),
+		"correct": build.small({}, build.context({"runAsNonRoot": true})),
+	},
+	"deny_root_user": {
+		"violating": build.small({}, build.context({"runAsUser": 0})),
+		"correct": build.small({}, build.context({"runAsUser": 1000})),
+	},
+	"deny_missing_seccomp": {
+		"violating": build.small({}, {}),
+		"correct": build.small({}, build.context({"seccompProfile": {"type": "RuntimeDefault"}})),
+	},
+	"deny_capabilities": {
+		"violating": build.small({}, {}),
+		"correct": build.small({}, build.context({"capabilities": {"drop": ["ALL"]}})),
+	},
+	"deny_proc_mount": {
+		"violating": build.small({"hostUsers": false}, build.context({"procMount": "Unmasked"})),
+		"correct": build.small({"hostUsers": false}, {}),
+	},
+}
+
 test_volume_types if {
 	every type in ["nfs", "iscsi", "rbd", "gitRepo", "flexVolume", "cephfs", "glusterfs", "fc", "awsElasticBlockStore", "storageos", "typeOfTomorrow"] {
 		every workload in build.with_pod({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", type: {"x": 1}}]}) {
