@@ -20,6 +20,8 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, Options, Parser, 
 
 /// Shorter sentences may be repeated.
 const SHORTEST_SENTENCE: usize = 7;
+/// The beginning of a generated document, which repeats what other sources say.
+const GENERATED: &str = "<!-- Made by ";
 /// Represents any number of output lines.
 const CUT: &str = "…";
 
@@ -241,7 +243,7 @@ fn links_resolve() {
 #[test]
 fn no_sentence_is_in_two_documents() {
     let mut places = BTreeMap::<String, BTreeMap<String, String>>::new();
-    for document in &documents() {
+    for document in documents().iter().filter(|document| !document.text.starts_with(GENERATED)) {
         for (sentence, place) in document.sentences() {
             places.entry(sentence).or_default().insert(document.path.clone(), place);
         }
