@@ -44,8 +44,8 @@ warn_deprecated_version contains result if {
 # METADATA
 # title: Written through an old API version
 # description: |
-#   The object is in order, but a manager has written fields of it through another API version, which its managedFields tell.
-#   What writes it next time has to use one that is served then.
+#   The object is valid, but its managedFields show that a manager wrote fields of it through another API version. If the
+#   manager still uses that version when the API server no longer serves it, its requests fail.
 # related_resources:
 # - ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 # custom:
@@ -66,8 +66,8 @@ warn_old_writer contains result if {
 
 # METADATA
 # description: |
-#   The removal of the object's own API version. The one of an object in a cluster is what the server prefers, which nobody
-#   can change in the object.
+#   The removal of the object's own API version. For an object in a cluster, the server chooses the version, and it cannot
+#   be changed in the object.
 of_manifest := data.lib.removed_apis.removals[input.kind][input.apiVersion] if {
 	input.kind in data.lib.removed_apis.kinds
 	not input.metadata.uid
