@@ -14,7 +14,7 @@
 //! ```
 //!
 //! It runs in the caller's task, on tokio's clock, and all generated values (uids, versions, names) are determined by
-//! the order of requests. `tests/real.rs` compares it with the real server.
+//! the order of requests. `tests/real` compares it with the real server.
 
 mod controllers;
 mod deletes;

@@ -2,13 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
-#[path = "real/content.rs"]
 mod content;
-#[path = "real/generator.rs"]
 mod generator;
-#[path = "real/normal.rs"]
 mod normal;
-#[path = "real/sides.rs"]
 mod sides;
 
 use futures::{StreamExt as _, stream};
