@@ -1,19 +1,10 @@
-//! Release files besides the binary, and integrations: man pages, completion scripts, the krew manifest, and the
-//! examples for CI.
+//! Integrations: the krew manifest, and the examples for CI.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
-use std::fs;
-
 use clap::ValueEnum;
-use kaudit::{
-    cli::{self, config},
-    output::Format,
-};
+use kaudit::{cli::config, output::Format};
 use serde_json::Value;
-
-#[path = "../examples/package.rs"]
-mod package;
 
 const KREW: &str = include_str!("../examples/krew.yaml");
 const GITHUB: &str = include_str!("../examples/ci/github.yml");
@@ -30,34 +21,6 @@ fn yaml(text: &str) -> Value {
 
 fn texts(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
-}
-
-#[test]
-fn each_command_has_a_man_page_with_its_options() {
-    let folder = tempfile::tempdir().unwrap();
-    package::write(folder.path()).unwrap();
-    let page = |name: &str| fs::read_to_string(folder.path().join(format!("man/man1/{name}.1"))).unwrap();
-    assert!(page("kaudit").contains("kaudit"));
-    for command in cli::command().get_subcommands() {
-        let page = page(&format!("kaudit-{}", command.get_name())).replace('\\', "");
-        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
-            let Some(long) = option.get_long() else { continue };
-            assert!(page.contains(&format!("--{long}")), "{} has no --{long}", command.get_name());
-        }
-        assert!(command.get_after_help().is_none_or(|_| page.contains("EXAMPLES")), "{}", command.get_name());
-    }
-}
-
-#[test]
-fn completion_scripts_are_up_to_date() {
-    let folder = tempfile::tempdir().unwrap();
-    package::write(folder.path()).unwrap();
-    for (shell, path) in [("bash", "bash/kaudit"), ("fish", "fish/kaudit.fish"), ("zsh", "zsh/_kaudit")] {
-        let script = fs::read(folder.path().join("completions").join(path)).unwrap();
-        let mut written = Vec::new();
-        cli::completions(clap_complete::Shell::from_str(shell, true).unwrap(), &mut written).unwrap();
-        assert!(script == written && script.len() > 1_000, "{shell}");
-    }
 }
 
 /// The requirements of krew's validation of a manifest.
