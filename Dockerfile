@@ -11,8 +11,10 @@ COPY Cargo.toml Cargo.lock ./
 COPY src/rego/Cargo.toml src/rego/Cargo.toml
 COPY tests/controlplane/Cargo.toml tests/controlplane/Cargo.toml
 COPY tests/simulation/Cargo.toml tests/simulation/Cargo.toml
-RUN mkdir src/rego/src tests/controlplane/src tests/simulation/src \
-    && touch src/lib.rs src/rego/src/lib.rs tests/controlplane/src/lib.rs tests/simulation/src/lib.rs \
+COPY tests/support/Cargo.toml tests/support/Cargo.toml
+RUN mkdir src/rego/src tests/controlplane/src tests/simulation/src tests/support/src \
+    && touch src/lib.rs src/rego/src/lib.rs \
+    && touch tests/controlplane/src/lib.rs tests/simulation/src/lib.rs tests/support/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --profile dist --locked --bin kaudit \
     && rm -r src

@@ -9,8 +9,6 @@ mod keyless;
 mod lying;
 mod program;
 mod publishers;
-#[path = "../support/registry.rs"]
-mod registry;
 mod server;
 mod signatures;
 mod trust;

@@ -9,9 +9,10 @@ use std::{
 
 use clap::ValueEnum as _;
 use kaudit::output::Format;
+use kaudit_test_support::files;
 use serde_json::Value;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 const POLICY: &str =
     "package ports\n\ndeny contains sprintf(\"opens port %d\", [port]) if {\n\tsome port in input.spec.ports\n}\n";

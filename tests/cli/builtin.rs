@@ -3,8 +3,9 @@
 use std::fs;
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: NodePort, externalIPs: [192.0.2.1]}\n";
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec:\n  hostPID: true\n  containers: [{name: shell, image: web}]\n";

@@ -1,8 +1,9 @@
 //! Errors for bundles that cannot be read or published; working ones are tested in `tests/bundles`.
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 const POLICY: &str = "package own\n\ndeny contains \"x\" if input.kind == \"Pod\"\n";
 

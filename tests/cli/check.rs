@@ -5,8 +5,9 @@ use std::{fs, path::Path, process::Command};
 use clap::ValueEnum as _;
 use insta_cmd::assert_cmd_snapshot;
 use kaudit::output::Format;
+use kaudit_test_support::files;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 /// Denies images with the tag latest, and warns of images from other registries.
 const IMAGES: &str = r#"# METADATA

@@ -5,9 +5,10 @@ use std::fs;
 use clap::ValueEnum as _;
 use insta_cmd::assert_cmd_snapshot;
 use kaudit::output::Format;
+use kaudit_test_support::files;
 use serde_json::Value;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 const POLICIES: &str = r#"
 # METADATA

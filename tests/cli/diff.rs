@@ -3,8 +3,9 @@
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 /// The old policies; in the new ones, the second rule is removed and the message of the third changes.
 const OLD: &str = r#"package images

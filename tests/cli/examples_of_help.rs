@@ -2,7 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-use crate::{files, kaudit};
+use kaudit_test_support::files;
+
+use crate::kaudit;
 
 /// Programs that examples pipe to or from.
 const OTHERS: [(&str, &str); 3] =

@@ -3,9 +3,10 @@
 use std::fs;
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files;
 use serde_json::Value;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 const LABELS: &str = r#"
 package labels

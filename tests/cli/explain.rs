@@ -3,8 +3,9 @@
 use std::{path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 const IMAGES: &str = r#"# METADATA
 # title: Images

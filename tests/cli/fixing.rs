@@ -3,8 +3,9 @@
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 /// The directory of examples, whose manifests are copied before they are changed.
 fn examples() -> tempfile::TempDir {

@@ -7,7 +7,9 @@ use std::{
     thread,
 };
 
-use crate::{files, kaudit};
+use kaudit_test_support::files;
+
+use crate::kaudit;
 
 const POLICY: &str = "package p\n\n# METADATA\n# custom: {id: P-01, severity: high}\ndeny contains \"no label\" if not input.metadata.labels\n";
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n";

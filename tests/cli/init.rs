@@ -3,8 +3,9 @@
 use std::{fs, path::Path};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  template:\n    spec:\n      hostPID: true\n      containers: [{name: web, image: 'registry.example.com/web:1.4'}]\n";
 

@@ -17,16 +17,12 @@ mod diff;
 mod examples_of_help;
 mod excusable;
 mod explain;
-#[path = "../support/files.rs"]
-mod files;
 mod fixing;
 mod habits;
 mod init;
 mod manifests;
 mod mistakes;
 mod nothing;
-#[path = "../support/otlp.rs"]
-mod otlp;
 mod plugin;
 mod policies;
 mod runner;

@@ -3,8 +3,9 @@
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 const POLICY: &str = "package p\n\ndeny contains sprintf(\"denied: %v\", [input.metadata.name])\n";
 

@@ -7,7 +7,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{files, kaudit};
+use kaudit_test_support::files;
+
+use crate::kaudit;
 
 /// Number of lines kept of a stream: help is tested elsewhere.
 const LINES: usize = 12;

@@ -5,8 +5,9 @@ use std::{fs, path::Path};
 use clap::ValueEnum as _;
 use insta_cmd::assert_cmd_snapshot;
 use kaudit::output::Format;
+use kaudit_test_support::files;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 const POLICY: &str = "package p\n\ndeny contains \"no label\" if not input.metadata.labels\n";
 

@@ -4,9 +4,8 @@ use std::{env, os::unix::fs::symlink, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 use kaudit_controlplane::{Tool, require_tool, tool};
+use kaudit_test_support::files::folder;
 use tempfile::TempDir;
-
-use crate::files::folder;
 
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec: {hostPID: true, containers: [{name: shell, image: web}]}\n";
 

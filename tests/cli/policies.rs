@@ -1,8 +1,9 @@
 //! Loaded and refused policies, and the effect on an audit.
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 /// All annotations, and two rules.
 const IMAGES: &str = r#"# METADATA

@@ -4,8 +4,9 @@ use std::{fs, path::Path};
 
 use clap::ValueEnum as _;
 use kaudit::output::Format;
+use kaudit_test_support::files;
 
-use crate::{files, kaudit};
+use crate::kaudit;
 
 /// A command in the middle of a line for each runner, and one at the beginning.
 const HOSTILE: &str = "see ##[add-mask]a ##vso[task.setvariable variable=PATH]b ##teamcity[c]\n::error::d\n ##[error]e";

@@ -10,12 +10,10 @@ use std::{
 };
 
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_test_support::otlp::{Collector, TOKEN, attribute};
 use serde_json::Value;
 
-use crate::{
-    kaudit,
-    otlp::{Collector, TOKEN, attribute},
-};
+use crate::kaudit;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";

@@ -5,8 +5,9 @@ mod opa_and_gator;
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
 
-use crate::{files::folder, kaudit};
+use crate::kaudit;
 
 /// Returns `kaudit test` with a timeout suitable for a busy machine.
 pub(crate) fn test(folder: &Path, arguments: &[&str]) -> Command {

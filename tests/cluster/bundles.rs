@@ -3,12 +3,10 @@
 use std::{fs, path::Path};
 
 use kaudit_controlplane::{Tool, require, require_tool, shared};
+use kaudit_test_support::registry::Registry;
 use serde_json::Value;
 
-use crate::{
-    registry::Registry,
-    support::{Running, results_in, run, wait_for},
-};
+use crate::support::{Running, results_in, run, wait_for};
 
 /// Publishes a module; returns its digest.
 pub(crate) async fn publish(kubeconfig: &Path, reference: &str, module: &str) -> String {

@@ -17,8 +17,6 @@ mod browser;
 mod bundles;
 mod chart;
 mod clusters;
-#[path = "../support/container.rs"]
-mod container;
 mod convergence;
 mod coverage;
 mod dependents;
@@ -28,14 +26,10 @@ mod exception_status;
 mod exceptions;
 mod explain;
 mod faults;
-#[path = "../support/files.rs"]
-mod files;
 mod kubectl;
 mod namespaced;
 mod notify;
 mod odd;
-#[path = "../support/otlp.rs"]
-mod otlp;
 mod owners;
 mod page;
 mod plans;
@@ -46,9 +40,6 @@ mod proxy;
 mod reach;
 mod recorders;
 mod refused;
-#[path = "../support/registry.rs"]
-#[expect(dead_code, reason = "registries with passwords are tested without a cluster")]
-mod registry;
 mod relist;
 mod reloading;
 mod reports;

@@ -7,6 +7,7 @@ mod receiver;
 use std::time::Duration;
 
 use kaudit_controlplane::{Tool, require, require_tool, shared};
+use kaudit_test_support::files::folder;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +16,6 @@ use self::receiver::Receiver;
 use crate::{
     chart::render,
     events::Scene,
-    files::folder,
     support::{Running, denies_marked, wait_for},
 };
 

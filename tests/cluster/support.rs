@@ -14,7 +14,7 @@ use kaudit_controlplane::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
-pub(crate) use crate::files::folder as policies;
+pub(crate) use kaudit_test_support::files::folder as policies;
 
 /// Timeout for every condition that a test waits for; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);

@@ -8,11 +8,11 @@ use std::{
 };
 
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
+use kaudit_test_support::otlp::{Collector, TOKEN, attribute};
 use serde_json::Value;
 
 use crate::{
     events::Scene,
-    otlp::{Collector, TOKEN, attribute},
     support::{Running, get, kaudit, wait_for},
 };
 

@@ -4,6 +4,7 @@ use std::{fs, process::Command};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kaudit_controlplane::{ControlPlane, Options, require};
+use kaudit_test_support::container::{CHART_LIMIT, Container};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, PostParams},
@@ -11,10 +12,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    container::{CHART_LIMIT, Container},
-    support::{Running, kaudit, wait_for},
-};
+use crate::support::{Running, kaudit, wait_for};
 
 /// Number of `ConfigMaps` created before kaudit starts, and again while it runs: each time more than the limit per
 /// namespace.

@@ -7,8 +7,6 @@ mod cases;
 
 mod conftest;
 mod fidelity;
-#[path = "../support/files.rs"]
-mod files;
 mod fuzz;
 mod gator;
 mod guards;

@@ -10,8 +10,7 @@ use kaudit::{
     judge::{files::fingerprint, set::PolicySet},
     rego::Limits,
 };
-
-use crate::files::folder;
+use kaudit_test_support::files::folder;
 
 const DENY: &str = "package main\n\ndeny contains \"x\"\n";
 

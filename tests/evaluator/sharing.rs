@@ -18,10 +18,10 @@ use kaudit::{
     },
     rego::Limits,
 };
+use kaudit_test_support::files::folder;
 use serde_json::{Value, json};
 
 use crate::{
-    files::folder,
     object,
     objects::{alter, objects},
     shown,

@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
-#[path = "../support/container.rs"]
-mod container;
 mod corpus;
 mod generated;
 mod memory;

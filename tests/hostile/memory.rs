@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::container::{CHART_LIMIT, Container};
+use kaudit_test_support::container::{CHART_LIMIT, Container};
 
 /// Maximum memory of a run without a container, in KiB: only time limits what regorus allocates there.
 const MOST_MEMORY: u64 = 2 << 20;

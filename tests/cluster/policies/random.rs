@@ -10,13 +10,13 @@ use std::{
 };
 
 use kaudit_controlplane::{ControlPlane, Options, Tool, require, require_tool, tool};
+use kaudit_test_support::registry::Registry;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{TEMPLATES, config_map, constraint, constraint_crd, crds, dialects, template};
 use crate::{
     bundles::publish,
-    registry::Registry,
     support::{Running, establish, policies},
     truth::{EventOrder, Truth},
     writer::{seed, size},

@@ -1,11 +1,11 @@
-//! Files of one test, in a temporary folder. Each test binary includes this module by its path.
+//! Files of one test, in a temporary folder.
 
 use std::fs;
 
 use tempfile::TempDir;
 
 /// Writes files into a new folder, including subfolders.
-pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
+pub fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = folder.path().join(name);

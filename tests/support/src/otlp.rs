@@ -1,5 +1,4 @@
-//! The receiver of the OpenTelemetry Collector, and the received data. Each test binary includes this module by its
-//! path.
+//! The receiver of the OpenTelemetry Collector, and the received data.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -12,17 +11,18 @@ use kaudit_controlplane::{Tool, tool};
 use serde_json::Value;
 
 /// The required value of `X-Token`; it must not be in any log.
-pub(crate) const TOKEN: &str = "Canary-51c0ffee";
+pub const TOKEN: &str = "Canary-51c0ffee";
 
 /// A receiver of OTLP; ends with the test.
-pub(crate) struct Collector {
+pub struct Collector {
     process: Child,
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Collector {
-    pub(crate) fn start() -> Self {
+    /// Starts one that listens.
+    pub fn start() -> Self {
         let mut command = Command::new(tool(Tool::OtlpReceiver).unwrap());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -38,7 +38,7 @@ impl Collector {
     }
 
     /// Returns the variables that export everything to it.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+    pub fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
             ("OTEL_EXPORTER_OTLP_HEADERS", format!("x-token={TOKEN}")),
@@ -55,12 +55,12 @@ impl Collector {
     }
 
     /// Returns all spans in order of arrival.
-    pub(crate) fn spans(&self) -> Vec<Value> {
+    pub fn spans(&self) -> Vec<Value> {
         self.parts("traces", &["resourceSpans", "scopeSpans", "spans"])
     }
 
     /// Returns the values at a path of arrays in the requests of a signal.
-    pub(crate) fn parts(&self, signal: &str, path: &[&str]) -> Vec<Value> {
+    pub fn parts(&self, signal: &str, path: &[&str]) -> Vec<Value> {
         let below = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
         let requests = self.requests();
         path.iter().fold(requests.iter().map(|request| request[signal].clone()).collect(), |above: Vec<Value>, name| {
@@ -77,7 +77,7 @@ impl Drop for Collector {
 }
 
 /// Returns the value of an attribute of a span, point or resource, as text.
-pub(crate) fn attribute(of: &Value, key: &str) -> Option<String> {
+pub fn attribute(of: &Value, key: &str) -> Option<String> {
     let found = of["attributes"].as_array()?.iter().find(|attribute| attribute["key"] == key)?;
     let value = found["value"].as_object()?.values().next()?;
     Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -17,11 +17,11 @@ const USER: (&str, &str) = ("kaudit", "secret");
 const HASHED: &str = "kaudit:$2a$04$V8lEfFAADCGiwmxyZR4VQ.vMkKcLGe3coJrVeVMl9T4vFZQNxFxX6\n";
 
 /// A registry that ends when it is dropped.
-pub(crate) struct Registry {
+pub struct Registry {
     process: Child,
     directory: TempDir,
     /// Host and port.
-    pub(crate) host: String,
+    pub host: String,
 }
 
 impl Drop for Registry {
@@ -33,12 +33,12 @@ impl Drop for Registry {
 
 impl Registry {
     /// Starts a registry without TLS and password.
-    pub(crate) fn open() -> Self {
+    pub fn open() -> Self {
         Self::start("")
     }
 
     /// Starts a registry with TLS and a password.
-    pub(crate) fn guarded() -> Self {
+    pub fn guarded() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let certificate = serving_certificate().unwrap();
         let write = |name: &str, text: &str| {
@@ -84,23 +84,23 @@ impl Registry {
     }
 
     /// Stops it.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Returns the certificate of its authority.
-    pub(crate) fn authority(&self) -> PathBuf {
+    pub fn authority(&self) -> PathBuf {
         self.directory.path().join("ca.crt")
     }
 
     /// Returns the folder with the credentials written by `docker login`.
-    pub(crate) fn login(&self) -> PathBuf {
+    pub fn login(&self) -> PathBuf {
         self.directory.path().join("docker")
     }
 
     /// Returns the reference of an artifact in it.
-    pub(crate) fn artifact(&self, name: &str) -> String {
+    pub fn artifact(&self, name: &str) -> String {
         format!("oci://{}/{name}", self.host)
     }
 }

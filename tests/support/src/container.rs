@@ -8,10 +8,10 @@ use std::{
 };
 
 /// The default limit of the chart.
-pub(crate) const CHART_LIMIT: u64 = 512 << 20;
+pub const CHART_LIMIT: u64 = 512 << 20;
 
 /// A control group with a memory limit. It is removed when dropped; its processes must have ended by then.
-pub(crate) struct Container {
+pub struct Container {
     folder: PathBuf,
     /// The file through which processes enter the group.
     entry: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Container {
 
 impl Container {
     /// Creates a group below that of this process.
-    pub(crate) fn new(limit: u64) -> io::Result<Self> {
+    pub fn new(limit: u64) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("kaudit-test-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let own = fs::read_to_string("/proc/self/cgroup")?;
@@ -46,7 +46,7 @@ impl Container {
     }
 
     /// Returns a command that runs a program in the group.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         let entry = self.folder.join(self.entry);
         command.args(["-c", r#"echo $$ > "$0" && exec "$@""#]).arg(entry).arg(program);
