@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use futures::{AsyncBufReadExt, TryStreamExt};
 use http::Request;
+use kaudit_test_support::objects::Kind;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-use crate::{objects::Kind, process::LongRun};
+use crate::process::LongRun;
 
 /// Pods that are changed in turn: so many that the changes of one are far enough apart not to be confused.
 const PODS: usize = 1_000;

@@ -22,10 +22,11 @@ use kaudit::{
     source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};
+use kaudit_test_support::objects;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    median, note, objects,
+    median, note,
     peers::{Options, policies},
 };
 

@@ -46,7 +46,6 @@ mod apiserver;
 mod changes;
 mod download;
 mod evaluation;
-mod objects;
 mod page;
 mod peers;
 mod process;
@@ -67,6 +66,7 @@ use clap::Parser;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
 use kaudit_controlplane::{ControlPlane, Options as PlaneOptions};
+use kaudit_test_support::objects;
 use kube::Client;
 use serde_json::{Value, json};
 

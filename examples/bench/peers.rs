@@ -9,11 +9,12 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use kaudit_controlplane::{Tool, tool};
+use kaudit_test_support::objects;
 use serde_json::Value;
 
 use crate::{
     changes::quantile,
-    evaluation, median, note, objects, print,
+    evaluation, median, note, print,
     process::{Kaudit, Usage, measure},
 };
 

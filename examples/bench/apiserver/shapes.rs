@@ -3,10 +3,10 @@
 //! Each shape is a JSON object with gaps (see [`template`](super::template)). The containers and volumes, and with them what
 //! violates the policies and how often, are those of the objects that the benchmark creates on a real server.
 
+use kaudit_test_support::objects::{DOMAINS, Dice, ROLES, pod_spec};
 use serde_json::{Map, Value, json};
 
 use super::world::Kind;
-use crate::objects::{DOMAINS, Dice, ROLES, pod_spec};
 
 /// Returns a shape of a kind; the same number always gives the same, and Pods that go with the `ReplicaSet` and the Deployment.
 pub(crate) fn shape(kind: Kind, number: u64) -> Value {

@@ -7,8 +7,7 @@
 use std::ops::Range;
 
 use anyhow::{Result, ensure};
-
-use crate::objects::{DOMAINS, Dice, ROLES};
+use kaudit_test_support::objects::{DOMAINS, Dice, ROLES};
 
 /// The kinds that there are objects of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,5 +4,6 @@
 
 pub mod container;
 pub mod files;
+pub mod objects;
 pub mod otlp;
 pub mod registry;

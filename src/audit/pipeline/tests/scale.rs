@@ -7,15 +7,13 @@
 //! `KAUDIT_TEST_SCALE` is the number of objects (100,000). Times are those that a poll of the task computes, so what else
 //! the machine does counts for nothing; only what happens on the other threads is left out with it.
 
-#[path = "../../../../examples/bench/objects.rs"]
-#[expect(dead_code, clippy::cast_possible_truncation, reason = "it is that of the benchmark, which needs more of it")]
-mod objects;
-
 use std::{
     pin::Pin,
     sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
 };
+
+use kaudit_test_support::objects;
 
 use super::*;
 use crate::rego::analysis::cpu_time::CpuTimer;

@@ -2,29 +2,33 @@
 //!
 //! The same number always gives the same object, so runs can be compared.
 
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to a small range")]
+
 use serde_json::{Value, json};
 
 /// The number of namespaces over which the objects are spread.
-pub(crate) const NAMESPACES: usize = 50;
+pub const NAMESPACES: usize = 50;
 
 /// Returns the name of a namespace.
-pub(crate) fn namespace(number: usize) -> String {
+pub fn namespace(number: usize) -> String {
     format!("team-{:02}", number % NAMESPACES)
 }
 
 /// The API path of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Pods.
     Pod,
+    /// Deployments.
     Deployment,
 }
 
 impl Kind {
     /// Both.
-    pub(crate) const ALL: [Self; 2] = [Self::Pod, Self::Deployment];
+    pub const ALL: [Self; 2] = [Self::Pod, Self::Deployment];
 
     /// Returns its API group.
-    pub(crate) fn group(self) -> &'static str {
+    pub fn group(self) -> &'static str {
         match self {
             Self::Pod => "",
             Self::Deployment => "apps",
@@ -32,7 +36,7 @@ impl Kind {
     }
 
     /// Returns its plural.
-    pub(crate) fn plural(self) -> &'static str {
+    pub fn plural(self) -> &'static str {
         match self {
             Self::Pod => "pods",
             Self::Deployment => "deployments",
@@ -40,7 +44,7 @@ impl Kind {
     }
 
     /// Returns the path of its list, in one namespace or in all.
-    pub(crate) fn path(self, namespace: Option<&str>) -> String {
+    pub fn path(self, namespace: Option<&str>) -> String {
         let (api, plural) = match self {
             Self::Pod => ("/api/v1", self.plural()),
             Self::Deployment => ("/apis/apps/v1", self.plural()),
@@ -51,7 +55,7 @@ impl Kind {
 }
 
 /// Returns the lists that hold all objects: whole ones for one connection, one for each namespace for several.
-pub(crate) fn lists(connections: usize) -> Vec<String> {
+pub fn lists(connections: usize) -> Vec<String> {
     if connections == 1 {
         return Kind::ALL.map(|kind| kind.path(None)).to_vec();
     }
@@ -60,7 +64,7 @@ pub(crate) fn lists(connections: usize) -> Vec<String> {
 }
 
 /// Returns the object with this number; there are two Pods for each Deployment.
-pub(crate) fn object(number: usize) -> (Kind, Value) {
+pub fn object(number: usize) -> (Kind, Value) {
     let mut dice = Dice(number as u64);
     let app = format!("{}-{}", dice.one_of(&DOMAINS), dice.one_of(&ROLES));
     let mut labels = json!({
@@ -103,11 +107,11 @@ pub(crate) fn object(number: usize) -> (Kind, Value) {
     (Kind::Deployment, deployment)
 }
 
-/// How many Pods the `ReplicaSets` have, again and again.
+/// How many Pods the `ReplicaSets` have, repeated.
 const REPLICAS: [usize; 10] = [1, 1, 2, 3, 3, 3, 5, 8, 18, 500];
 
-/// Returns a Pod of a `ReplicaSet`, as it runs; they come by `ReplicaSet`.
-pub(crate) fn replica(number: usize) -> (Kind, Value) {
+/// Returns a running Pod of a `ReplicaSet`; Pods of the same `ReplicaSet` have consecutive numbers.
+pub fn replica(number: usize) -> (Kind, Value) {
     let (cycle, mut rest) = (number / REPLICAS.iter().sum::<usize>(), number % REPLICAS.iter().sum::<usize>());
     let mut set = 0;
     while rest >= REPLICAS[set] {
@@ -165,7 +169,8 @@ fn description(dice: &mut Dice) -> String {
     sentences.collect()
 }
 
-pub(crate) fn pod_spec(dice: &mut Dice, app: &str) -> Value {
+/// Returns the `spec` of a Pod of this app.
+pub fn pod_spec(dice: &mut Dice, app: &str) -> Value {
     let mut volumes = vec![
         json!({"name": "config", "configMap": {"name": format!("{app}-config"), "defaultMode": 420}}),
         json!({"name": "credentials", "secret": {"secretName": format!("{app}-credentials"), "optional": true}}),
@@ -257,37 +262,45 @@ fn image(dice: &mut Dice, name: &str) -> String {
     format!("{repository}:{}.{}.{}", dice.number(5), dice.number(30), dice.number(10))
 }
 
-pub(crate) const DOMAINS: [&str; 16] = [
+/// The first parts of names of apps.
+pub const DOMAINS: [&str; 16] = [
     "checkout", "catalog", "search", "billing", "shipping", "pricing", "identity", "reviews", "basket", "returns",
     "loyalty", "media", "email", "ledger", "fraud", "stock",
 ];
-pub(crate) const ROLES: [&str; 10] =
+/// The last parts of names of apps.
+pub const ROLES: [&str; 10] =
     ["api", "worker", "web", "cron", "gateway", "db", "cache", "queue", "importer", "exporter"];
 const SIDECARS: [&str; 5] = ["proxy", "metrics", "logs", "sync", "auth"];
 const SETTINGS: [&str; 8] = ["URL", "TIMEOUT", "REGION", "TOPIC", "BUCKET", "ENDPOINT", "LIMIT", "MODE"];
 
 /// Reproducible random numbers (`SplitMix64`).
 #[derive(Clone)]
-pub(crate) struct Dice(pub(crate) u64);
+pub struct Dice(
+    /// The seed, then the state.
+    pub u64,
+);
 
 impl Dice {
-    pub(crate) fn roll(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn number(&mut self, below: u32) -> usize {
+    /// Returns a number below a limit.
+    pub fn number(&mut self, below: u32) -> usize {
         (self.roll() % u64::from(below)) as usize
     }
 
     /// Returns true in this percentage of cases.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.number(100) < percent
     }
 
-    pub(crate) fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    /// Returns one of some words.
+    pub fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
         words[(self.roll() % words.len() as u64) as usize]
     }
 }
