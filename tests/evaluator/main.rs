@@ -13,8 +13,6 @@ mod guards;
 mod kubescape;
 mod objects;
 mod paths;
-#[path = "../../src/rego/tests/opa/reference.rs"]
-mod reference;
 mod sharing;
 mod trivy;
 

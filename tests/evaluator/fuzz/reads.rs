@@ -10,16 +10,17 @@ use kaudit::{
     judge::set::PolicySet,
     rego::{Evaluator, Failure, Version},
 };
+use kaudit_test_support::{
+    modules::ModuleGenerator,
+    opa::{
+        comparison::{data, prepared},
+        on_deep_stack,
+    },
+    setting,
+};
 use serde_json::{Value, json};
 
-use super::{
-    comparison::{data, prepared},
-    generator::ModuleGenerator,
-};
-use crate::{
-    object,
-    reference::{on_deep_stack, setting},
-};
+use crate::object;
 
 /// Default number of modules.
 const MODULES: u64 = 2_000;

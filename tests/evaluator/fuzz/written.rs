@@ -9,13 +9,16 @@ use std::{
 use fastrand::Rng;
 use kaudit::rego::Version;
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_test_support::{
+    opa::{
+        comparison::{DifferenceKind, OpaComparison, by_opa},
+        on_deep_stack,
+    },
+    setting,
+};
 use serde_json::{Value, json};
 
-use super::comparison::{DifferenceKind, OpaComparison, by_opa};
-use crate::{
-    objects::{alter, objects},
-    reference::{on_deep_stack, setting},
-};
+use crate::objects::{alter, objects};
 
 /// Number of variants of each object, for unchanged policies.
 const ALTERATIONS: usize = 6;

@@ -16,11 +16,11 @@ use std::{
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 use kaudit_rego::Value;
+use kaudit_test_support::opa::{limits, policies};
 use regorus::Engine;
 use serde::Deserialize;
 
 use super::{from_json, without_sets};
-use crate::reference::{limits, policies};
 
 /// One case as printed by the tool. Numbers keep their notation.
 #[derive(Deserialize)]

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Comma
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 use kaudit_rego::Value;
+use kaudit_test_support::opa::{limits, on_deep_stack, policies};
 
 use super::{from_json, through_json};
-use crate::reference::{limits, on_deep_stack, policies};
 
 /// The `input` of the expressions: values whose types `opa` cannot check beforehand.
 const INPUT: &str = r#"{

@@ -5,22 +5,22 @@
 //! repeats a run, `KAUDIT_TEST_MODULES` sets the number of modules.
 
 mod cases;
-mod comparison;
-mod generator;
 mod joins;
 
 use std::fmt::Write as _;
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_test_support::{
+    modules::{ModuleGenerator, RandomModule},
+    opa::{
+        comparison::{Difference, DifferenceKind, OpaComparison, by_opa},
+        on_deep_stack,
+    },
+    setting,
+};
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de::Error as _};
-
-use self::{
-    comparison::{Difference, DifferenceKind, OpaComparison, by_opa},
-    generator::{ModuleGenerator, RandomModule},
-};
-use crate::reference::{on_deep_stack, setting};
 
 /// The default number of modules.
 const MODULES: usize = 1_000;

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::Value;
+use kaudit_test_support::{opa::on_deep_stack, setting};
 
 use super::{
     expressions::{by_kaudit, by_opa},
     from_json, through_json,
 };
-use crate::reference::{on_deep_stack, setting};
 
 const NUMBERS: [&str; 14] =
     ["0", "1", "-1", "2", "10", "0.1", "0.5", "2.5", "-0.5", "0.3", "100", "255", "18446744073709551617", "0.000125"];

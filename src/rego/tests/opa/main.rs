@@ -8,7 +8,6 @@ mod declarations;
 mod expressions;
 mod fuzz;
 mod generated;
-mod reference;
 mod refusals;
 
 use std::collections::BTreeMap;

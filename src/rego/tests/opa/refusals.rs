@@ -12,10 +12,13 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::{File, Form, Limits, Policies, Problem};
+use kaudit_test_support::{
+    opa::{on_deep_stack, opa_cases},
+    setting,
+};
 use serde::Deserialize;
 
 use self::random::{DeclaredNames, Generator};
-use crate::reference::{on_deep_stack, opa_cases, setting};
 
 /// The default number of random modules.
 const MODULES: usize = 1_500;

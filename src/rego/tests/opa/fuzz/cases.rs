@@ -2,10 +2,11 @@
 
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::Version;
+use kaudit_test_support::opa::{
+    comparison::{OpaComparison, by_opa},
+    on_deep_stack,
+};
 use serde::Deserialize;
-
-use super::comparison::{OpaComparison, by_opa};
-use crate::reference::on_deep_stack;
 
 /// Modules with the rules and inputs to evaluate.
 #[derive(Deserialize)]

@@ -3,10 +3,11 @@
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::Version;
+use kaudit_test_support::opa::{
+    comparison::{OpaComparison, by_opa},
+    on_deep_stack,
+};
 use serde_json::json;
-
-use super::comparison::{OpaComparison, by_opa};
-use crate::reference::on_deep_stack;
 
 /// Conditions of rules that join elements of a list: `{v}` is an element, `{u}` an earlier one.
 const CONDITIONS: [&str; 20] = [

@@ -4,41 +4,48 @@ use kaudit_rego::{Evaluator, Value, Version};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::reference::{limits, opa_cases, policies};
+use super::{limits, opa_cases, policies};
 
 /// Modules with the rules and inputs to evaluate.
-pub(super) struct OpaComparison {
-    pub(super) modules: Vec<String>,
+pub struct OpaComparison {
+    /// The texts of the modules.
+    pub modules: Vec<String>,
     /// The version of modules that do not import one.
-    pub(super) version: Version,
+    pub version: Version,
     /// Paths below `data`.
-    pub(super) rules: Vec<Vec<String>>,
-    pub(super) inputs: Vec<serde_json::Value>,
-    pub(super) strict: bool,
+    pub rules: Vec<Vec<String>>,
+    /// The inputs; each rule is evaluated on each of them.
+    pub inputs: Vec<serde_json::Value>,
+    /// Whether errors of builtins are errors of the evaluation.
+    pub strict: bool,
 }
 
 /// The results of `opa` for some modules.
 #[derive(Debug, Deserialize)]
-pub(super) struct OpaAnswer {
+pub struct OpaAnswer {
     problems: Option<Vec<serde_json::Value>>,
-    pub(super) results: Option<Vec<Vec<OpaResult>>>,
+    /// The result of each rule for each input; `None` if `opa` refuses the modules.
+    pub results: Option<Vec<Vec<OpaResult>>>,
 }
 
 /// The value of a rule, an error, or neither.
 #[derive(Debug, Deserialize)]
-pub(super) struct OpaResult {
+pub struct OpaResult {
     value: Option<serde_json::Value>,
     error: Option<String>,
 }
 
 /// A difference between kaudit and `opa`.
-pub(super) struct Difference {
-    pub(super) text: String,
-    pub(super) kind: DifferenceKind,
+pub struct Difference {
+    /// A description.
+    pub text: String,
+    /// What differs.
+    pub kind: DifferenceKind,
 }
 
+/// What differs between kaudit and `opa`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DifferenceKind {
+pub enum DifferenceKind {
     /// One of the two refuses a module.
     Refusal,
     /// A value, or an error that only `opa` has.
@@ -60,7 +67,7 @@ impl OpaComparison {
     }
 
     /// Returns the first difference; a mere error only if there is no other.
-    pub(super) fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
+    pub fn difference(&self, wanted: &OpaAnswer) -> Option<Difference> {
         let refusal = |text: String| Some(Difference { text, kind: DifferenceKind::Refusal });
         let compiled = prepared(&self.modules, self.version, &self.rules, self.strict);
         let refused = wanted.problems.as_ref().filter(|problems| !problems.is_empty());
@@ -97,7 +104,7 @@ impl OpaComparison {
 }
 
 /// Prepares rules of modules; returns the reason if that fails.
-pub(super) fn prepared(
+pub fn prepared(
     modules: &[String],
     version: Version,
     rules: &[Vec<String>],
@@ -107,12 +114,13 @@ pub(super) fn prepared(
     policies.and_then(|policies| policies.prepare(rules)).map_err(|why| why.to_string())
 }
 
-pub(super) fn data() -> serde_json::Value {
+/// Returns the data that the modules may read.
+pub fn data() -> serde_json::Value {
     json!({"settings": {"limits": {"cpu": 2, "memory": 64}, "names": ["a", "web"]}, "lib": {"given": {"a": 1}}})
 }
 
 /// Evaluates the comparisons with `opa`.
-pub(super) fn by_opa(comparisons: &[OpaComparison]) -> Vec<OpaAnswer> {
+pub fn by_opa(comparisons: &[OpaComparison]) -> Vec<OpaAnswer> {
     let questions: Vec<String> = comparisons.iter().map(OpaComparison::question).collect();
     opa_cases("evaluate", &questions)
 }

@@ -3,23 +3,16 @@
 //! A rule refers only to earlier ones, so that none is recursive. Terms are chosen from what is in scope, so that most
 //! modules are accepted; refused ones are compared as well.
 
-// kaudit's own tests include this file from another folder.
-#[path = "generator/builtins.rs"]
 mod builtins;
-#[path = "generator/input.rs"]
 mod input;
-#[path = "generator/module.rs"]
 mod module;
-#[path = "generator/rules.rs"]
 mod rules;
-#[path = "generator/statements.rs"]
 mod statements;
-#[path = "generator/terms.rs"]
 mod terms;
 
 use fastrand::Rng;
 
-pub(super) use self::module::RandomModule;
+pub use self::module::RandomModule;
 use self::module::{ModuleSyntax, RandomDefinition, RandomText};
 
 const LITERALS: [&str; 10] = ["1", "0", "2", "\"a\"", "\"web\"", "true", "false", "null", "1.5", "\"Pod\""];
@@ -56,7 +49,8 @@ impl KnownRule {
     }
 }
 
-pub(super) struct ModuleGenerator {
+/// Generates modules and inputs.
+pub struct ModuleGenerator {
     random: Rng,
     known: Vec<KnownRule>,
     /// The variables in scope.
@@ -72,11 +66,12 @@ pub(super) struct ModuleGenerator {
     /// Imported documents with their names.
     aliases: Vec<(&'static str, &'static str)>,
     /// Whether statements may have `with`.
-    pub(super) replaces: bool,
+    pub replaces: bool,
 }
 
 impl ModuleGenerator {
-    pub(super) fn new(random: Rng) -> Self {
+    /// Creates one that draws from these random numbers.
+    pub fn new(random: Rng) -> Self {
         Self {
             random,
             known: Vec::new(),
@@ -103,7 +98,8 @@ impl ModuleGenerator {
         self.random.u8(..cases) == 0
     }
 
-    pub(super) fn module(&mut self) -> RandomModule {
+    /// Returns a random module with its library.
+    pub fn module(&mut self) -> RandomModule {
         let is_v0 = self.rarely(3);
         self.syntax = self.syntax_of(is_v0);
         let package = if self.rarely(4) { "lib.tools" } else { "lib" };

@@ -5,7 +5,7 @@ use super::{
     module::{RandomDefinition, RandomElse, RandomHead},
 };
 
-/// METADATA of definitions, and other comments. All of it is valid: this crate does not parse it.
+/// METADATA of definitions, and other comments. All of it is valid: kaudit-rego does not parse it.
 const COMMENTS: [&str; 5] = [
     "# METADATA\n# title: Names\n",
     "# METADATA\n# title: \"ä: #\"\n# description: |\n#   two\n#   lines\n# custom:\n#   level: 1\n#   list: [a, 2.5]\n",

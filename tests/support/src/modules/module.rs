@@ -162,28 +162,29 @@ impl RandomText {
 
 /// Modules that are evaluated together: a package `p` and its library.
 #[derive(Clone)]
-pub(crate) struct RandomModule {
+pub struct RandomModule {
     pub(super) modules: Vec<RandomText>,
 }
 
 impl RandomModule {
-    pub(crate) fn texts(&self) -> Vec<String> {
+    /// Returns the texts of the modules.
+    pub fn texts(&self) -> Vec<String> {
         self.modules.iter().map(RandomText::text).collect()
     }
 
     /// Returns the version in which modules are parsed unless they declare one.
-    pub(crate) fn version(&self) -> Version {
+    pub fn version(&self) -> Version {
         let is_v1 = self.modules.iter().any(|module| module.syntax == ModuleSyntax::V1);
         if is_v1 { Version::V1 } else { Version::V0 }
     }
 
     /// Returns the paths of the rules, and those of the packages.
-    pub(crate) fn rules(&self) -> Vec<Vec<String>> {
+    pub fn rules(&self) -> Vec<Vec<String>> {
         self.modules.iter().flat_map(RandomText::rules).collect()
     }
 
     /// Returns smaller modules.
-    pub(crate) fn smaller(&self) -> Vec<Self> {
+    pub fn smaller(&self) -> Vec<Self> {
         let mut all = Vec::new();
         for (index, module) in self.modules.iter().enumerate() {
             all.extend(module.smaller().into_iter().map(|smaller| {

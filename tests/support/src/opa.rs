@@ -1,7 +1,8 @@
-//! Runs the real `opa` as the reference, and loads the same modules into kaudit. kaudit's own tests share this file.
+//! Runs the real `opa` as the reference, and loads the same modules into kaudit.
+
+pub mod comparison;
 
 use std::{
-    env,
     io::Write as _,
     process::{Command, Stdio},
     thread,
@@ -13,7 +14,7 @@ use kaudit_rego::{Declared, File, Form, Limits, LoadError, Policies, Version};
 use serde::de::DeserializeOwned;
 
 /// Sends questions to `opa-cases`, one per line; returns its answers. A question that crashes it has an empty answer.
-pub(super) fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
+pub fn opa_cases<A: DeserializeOwned>(command: &str, questions: &[String]) -> Vec<A> {
     let mut answers = Vec::new();
     while let Some(rest) = questions.get(answers.len()..).filter(|rest| !rest.is_empty()) {
         let (lines, crashed) = run_once(command, rest);
@@ -48,13 +49,13 @@ fn run_once(command: &str, questions: &[String]) -> (Vec<String>, bool) {
 }
 
 /// Returns limits with enough time for comparisons, also on a busy machine.
-pub(super) fn limits(strict: bool) -> Limits {
+pub fn limits(strict: bool) -> Limits {
     Limits { strict, evaluation: Duration::from_mins(1), ..Limits::default() }
 }
 
 /// Loads modules, each as a file named by its index, and data. Without a version, that of each module is detected by
 /// its syntax.
-pub(super) fn policies(
+pub fn policies(
     version: Option<Version>,
     modules: &[String],
     data: &serde_json::Value,
@@ -69,12 +70,7 @@ pub(super) fn policies(
     Policies::load(modules.chain([data]).collect(), limits)
 }
 
-/// Reads a number from the environment.
-pub(super) fn setting(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
-}
-
 /// Calls `run` on a stack as deep as that of the evaluating threads.
-pub(super) fn on_deep_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+pub fn on_deep_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, run).unwrap().join().unwrap())
 }

@@ -21,7 +21,7 @@ const PLACES: [&str; 11] = [
 
 impl ModuleGenerator {
     /// Returns a value that a field rarely has.
-    pub(in super::super) fn odd(&mut self) -> Value {
+    pub fn odd(&mut self) -> Value {
         match self.random.u8(..12) {
             0 => Value::Null,
             1 => json!(true),
@@ -68,7 +68,7 @@ impl ModuleGenerator {
     }
 
     /// Returns an input in the shape of a Kubernetes object, with some unusual values.
-    pub(in super::super) fn input(&mut self) -> Value {
+    pub fn input(&mut self) -> Value {
         let mut input = json!({
             "kind": self.one(&["Pod", "Deployment", "a"]),
             "apiVersion": self.one(&["v1", "apps/v1"]),
