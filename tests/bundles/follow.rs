@@ -21,11 +21,11 @@ use kaudit::{
     },
 };
 use kaudit_controlplane::{Tool, require_tool};
-use kaudit_test_support::registry::Registry;
+use kaudit_test_support::{files::write, registry::Registry};
 use tokio::time::timeout;
 
 use super::{
-    program::{kaudit, policy, run, write},
+    program::{kaudit, policy, run},
     server::{answer, serve},
 };
 

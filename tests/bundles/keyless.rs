@@ -8,11 +8,12 @@ use std::{
 };
 
 use kaudit_controlplane::{Tool, require_tool, tool};
+use kaudit_test_support::files::write;
 use serde_json::{Value, json};
 
 use super::{
     artifact::{FakeRegistry, Things, payload, statement},
-    program::{ProgramOutput, check, kaudit, write},
+    program::{ProgramOutput, check, kaudit},
     server::digest,
 };
 

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use data_encoding::BASE64;
+use kaudit_test_support::files::write;
 use serde_json::{Value, json};
 
 use super::{
-    program::{ProgramOutput, check, policy, run, write},
+    program::{ProgramOutput, check, policy, run},
     server::{ServerAnswer, answer, digest, serve},
 };
 

@@ -16,15 +16,6 @@ pub(crate) fn policy(text: &str) -> String {
 /// The manifest that is checked.
 pub(crate) const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n";
 
-/// Writes files below a directory.
-pub(crate) fn write(directory: &Path, files: &[(&str, &str)]) {
-    for (name, text) in files {
-        let path = directory.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-}
-
 /// The exit code and output of a program.
 pub(crate) struct ProgramOutput {
     pub(crate) code: i32,

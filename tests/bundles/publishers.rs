@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
-use kaudit_test_support::registry::Registry;
+use kaudit_test_support::{files::write, registry::Registry};
 
-use super::program::{POD, ProgramOutput, check, kaudit, policy, run, write};
+use super::program::{POD, ProgramOutput, check, kaudit, policy, run};
 
 /// Checks the Pod with conftest; returns the messages.
 fn conftest(directory: &Path, policies: &str) -> Vec<String> {

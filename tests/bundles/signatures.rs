@@ -4,11 +4,12 @@ use std::{fs, path::Path};
 
 use data_encoding::BASE64;
 use kaudit_controlplane::{Tool, require_tool, tool};
+use kaudit_test_support::files::write;
 use serde_json::json;
 
 use super::{
     artifact::{FakeRegistry, payload, statement},
-    program::{check, policy, run, write},
+    program::{check, policy, run},
     server::digest,
 };
 

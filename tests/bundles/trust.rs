@@ -18,11 +18,12 @@ use kaudit::{
     },
     judge::{bundle::BundleReference, sources::PolicySource},
 };
+use kaudit_test_support::files::write;
 use serde_json::{Value, json};
 
 use super::{
     artifact::{FakeRegistry, payload},
-    program::{ProgramOutput, check, kaudit, policy, run, write},
+    program::{ProgramOutput, check, kaudit, policy, run},
     server::{ServerAnswer, answer, digest, serve},
     signatures::{keys, signed},
 };
