@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use kaudit_test_support::child::ChildGuard;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -56,23 +57,12 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A child that is killed when this is dropped.
-pub(crate) struct Guarded(pub(crate) Child);
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        // It may already have ended.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 /// Runs a program to its end, for which exit codes 0 and 1 are success; returns its resource usage. What it reads from
 /// standard input is the caller's choice.
 pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
     command.stderr(fs::File::create(log)?);
     let began = Instant::now();
-    let mut child = Guarded(command.spawn().with_context(|| format!("starting {command:?}"))?);
+    let mut child = ChildGuard(command.spawn().with_context(|| format!("starting {command:?}"))?);
     let pid = child.0.id();
     let mut peak_kb = 0;
     while !has_ended(pid) {
@@ -128,7 +118,7 @@ impl Kaudit {
         let mut command = self.check(&["--listen=127.0.0.1:0", "--log-format=json", "--output=ndjson"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
         let began = Instant::now();
-        let mut child = Guarded(command.spawn().context("starting kaudit")?);
+        let mut child = ChildGuard(command.spawn().context("starting kaudit")?);
         let (sender, lines) = channel();
         let stdout = child.0.stdout.take().context("no standard output")?;
         // Ends with the child.
@@ -163,7 +153,7 @@ fn address(log: &str, is_it: impl Fn(&Value) -> bool) -> Option<SocketAddr> {
 
 /// A long run.
 pub(crate) struct LongRun {
-    child: Guarded,
+    child: ChildGuard,
     address: SocketAddr,
     /// When it was started.
     pub(crate) began: Instant,

@@ -4,11 +4,11 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use kaudit_controlplane::{Tool, require_tool, tool};
-use kaudit_test_support::files::write;
+use kaudit_test_support::{child::ChildGuard, files::write};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,16 +25,9 @@ const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://si
 
 /// The test tool, which runs its own Sigstore instances.
 pub(crate) struct Sigstore {
-    child: Child,
+    _child: ChildGuard,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-}
-
-impl Drop for Sigstore {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 /// A signature in one of the formats.
@@ -63,7 +56,7 @@ impl Sigstore {
         let mut command = Command::new(tool(Tool::Sigstore).unwrap());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (requests, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, requests, answers: BufReader::new(answers) }
+        Self { _child: ChildGuard(child), requests, answers: BufReader::new(answers) }
     }
 
     fn ask(&mut self, request: &Value) -> Value {

@@ -3,11 +3,12 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use data_encoding::BASE64;
+use kaudit_test_support::child::ChildGuard;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ pub(crate) fn require_browser() -> bool {
 
 /// A browser window with its own profile. It is closed at the end of the test, also on failure.
 pub(crate) struct Browser {
-    driver: Child,
+    _driver: ChildGuard,
     port: u16,
     session: String,
     /// The profile directory of the browser.
@@ -54,7 +55,7 @@ impl Browser {
             .unwrap();
         let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
         // Constructed before anything can panic, so that the process is ended when it is dropped.
-        let mut browser = Self { driver, port: 0, session: String::new(), profile };
+        let mut browser = Self { _driver: ChildGuard(driver), port: 0, session: String::new(), profile };
         let mut output = Vec::new();
         for line in lines {
             if let Some((_, port)) = line.split_once("started successfully on port ") {
@@ -226,7 +227,5 @@ impl Drop for Browser {
             // Ends the browser, a child of the driver.
             drop(self.request("DELETE", &format!("/session/{}", self.session), ""));
         }
-        drop(self.driver.kill());
-        drop(self.driver.wait());
     }
 }

@@ -2,12 +2,14 @@
 
 use std::{
     io::{BufRead as _, BufReader, PipeReader},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
 };
+
+use kaudit_test_support::child::ChildGuard;
 
 /// A server process. It is killed at the end of the test.
 pub(crate) struct Program {
-    child: Child,
+    _child: ChildGuard,
     /// Some programs end when this is closed, also if the test is killed.
     _stdin: Option<ChildStdin>,
 }
@@ -20,7 +22,7 @@ impl Program {
         let mut child = command.spawn().unwrap();
         // Drop the command's pipe ends, which would keep the pipe open.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let program = Self { _stdin: child.stdin.take(), child };
+        let program = Self { _stdin: child.stdin.take(), _child: ChildGuard(child) };
         let mut lines = BufReader::new(reader);
         let what = found_in(&mut lines, found);
         // Drain the pipe, so that the program can continue to write.
@@ -37,13 +39,5 @@ fn found_in<T>(lines: &mut BufReader<PipeReader>, found: impl Fn(&str) -> Option
         if let Some(what) = found(output[before..].trim()) {
             return what;
         }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -5,12 +5,13 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use kaudit_controlplane::{ControlPlane, Options};
+use kaudit_test_support::child::ChildGuard;
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
@@ -110,7 +111,7 @@ pub(crate) fn ask(address: SocketAddr, path: &str, headers: &str) -> Option<(Str
 
 /// A long run. It is killed at the end of the test, also on failure.
 pub(crate) struct Running {
-    child: Child,
+    child: ChildGuard,
     address: SocketAddr,
     log: Arc<Mutex<String>>,
 }
@@ -140,7 +141,7 @@ impl Running {
             }
         });
         // Constructed before anything can panic, so that the process is ended when it is dropped.
-        let mut running = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
+        let mut running = Self { child: ChildGuard(child), address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
         running.address = running.serves("health, metrics and status", |message| message != PAGE).await;
         running
     }
@@ -163,7 +164,7 @@ impl Running {
 
     /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Returns the address of health, metrics and status.
@@ -206,21 +207,20 @@ impl Running {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
-        assert!(sent.success());
+        self.child.signal(name);
     }
 
     /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.child.0.kill().unwrap();
+        self.child.0.wait().unwrap();
     }
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn stop(mut self) -> Option<i32> {
         self.signal("TERM");
         wait_for("kaudit to stop", || {
-            let ended = self.child.try_wait().unwrap();
+            let ended = self.child.0.try_wait().unwrap();
             async move { ended }
         })
         .await
@@ -230,9 +230,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
         if std::thread::panicking() {
             eprintln!("--- log of kaudit ---\n{}", self.log());
         }

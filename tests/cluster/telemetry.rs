@@ -3,12 +3,15 @@
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
-use kaudit_test_support::otlp::{Collector, TOKEN, attribute};
+use kaudit_test_support::{
+    child::ChildGuard,
+    otlp::{Collector, TOKEN, attribute},
+};
 use serde_json::Value;
 
 use crate::{
@@ -98,7 +101,7 @@ async fn an_audit_of_a_cluster_is_one_trace() {
 
 /// A Prometheus that takes OTLP; ends with the test.
 struct Prometheus {
-    process: Child,
+    _process: ChildGuard,
     address: SocketAddr,
     _folder: tempfile::TempDir,
 }
@@ -115,7 +118,7 @@ impl Prometheus {
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let prometheus = Self { process, address, _folder: folder };
+        let prometheus = Self { _process: ChildGuard(process), address, _folder: folder };
         wait_for("Prometheus", || async { get(address, "/-/ready") }).await;
         prometheus
     }
@@ -136,13 +139,6 @@ impl Prometheus {
             (known(name, labels), series["value"][1].as_str().unwrap().parse().unwrap())
         });
         series.collect()
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use http::Request;
+use kaudit_test_support::child::ChildGuard;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -17,11 +18,11 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{LOOK_EVERY, PATIENCE};
-use crate::process::{Guarded, cpu, has_ended};
+use crate::process::{cpu, has_ended};
 
 /// The simulated API server, which ends with this.
 pub(crate) struct Simulated {
-    child: Guarded,
+    child: ChildGuard,
     pub(crate) kubeconfig: PathBuf,
 }
 
@@ -32,7 +33,7 @@ impl Simulated {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", &format!("--objects={objects}"), &format!("--namespaces={namespaces}")]);
         command.arg("--kubeconfig").arg(&kubeconfig).stdin(Stdio::null()).stdout(Stdio::null());
-        let child = Guarded(command.spawn().context("starting the simulated API server")?);
+        let child = ChildGuard(command.spawn().context("starting the simulated API server")?);
         let began = Instant::now();
         while fs::metadata(&kubeconfig).is_err() {
             ensure!(!has_ended(child.0.id()) && began.elapsed() < PATIENCE, "the simulated API server does not start");

@@ -1,12 +1,9 @@
 //! A run that ends by itself can be stopped earlier.
 
-use std::{
-    io::Read as _,
-    process::{Child, Command, Stdio},
-    time::Instant,
-};
+use std::{io::Read as _, process::Stdio, time::Instant};
 
 use kaudit_controlplane::{require, shared};
+use kaudit_test_support::child::ChildGuard;
 use serde_json::Value;
 
 use super::{FLUSH, PROMPT, Scene};
@@ -14,10 +11,9 @@ use crate::support::{kaudit, wait_for};
 
 const OBJECTS: usize = 600;
 
-/// A `check --once --record=events` that has printed its result and still writes Events, five per second. The process
-/// is killed at the end of the test, also on failure.
+/// A `check --once --record=events` that has printed its result and still writes Events, five per second.
 struct Recording {
-    child: Child,
+    child: ChildGuard,
     result: Value,
 }
 
@@ -29,37 +25,24 @@ impl Recording {
         let arguments = [&base[..], &["-n", &scene.namespace], more].concat();
         let mut command = kaudit(scene.user.kubeconfig_path(), &arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut recording = Self { child: command.spawn().unwrap(), result: Value::Null };
-        let stdout = recording.child.stdout.take().unwrap();
+        let mut recording = Self { child: ChildGuard(command.spawn().unwrap()), result: Value::Null };
+        let stdout = recording.child.0.stdout.take().unwrap();
         // The result is one document, and standard output stays open while Events are written.
         let first = move || serde_json::Deserializer::from_reader(stdout).into_iter::<Value>().next();
         recording.result = tokio::task::spawn_blocking(first).await.unwrap().unwrap().unwrap();
         recording
     }
 
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
-        assert!(sent.success());
-    }
-
     /// Waits for its end; returns its exit code and standard error.
     async fn ended(mut self) -> (Option<i32>, String) {
         let ended = wait_for("kaudit to end", || {
-            let ended = self.child.try_wait().unwrap();
+            let ended = self.child.0.try_wait().unwrap();
             async move { ended }
         })
         .await;
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.child.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         (ended.code(), log)
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 
@@ -74,7 +57,7 @@ async fn a_signal_stops_an_audit_that_is_recording() {
         let recording = Recording::start(&scene, &["--fail-on", fail_on]).await;
         assert_eq!(recording.result["summary"]["fail"], OBJECTS, "what was judged is printed");
         let begin = Instant::now();
-        recording.signal(signal);
+        recording.child.signal(signal);
         let (ended, log) = recording.ended().await;
         assert!(begin.elapsed() < FLUSH + PROMPT, "{:?}", begin.elapsed());
         assert_eq!(ended, Some(code), "{log}");
@@ -88,12 +71,12 @@ async fn a_signal_stops_an_audit_that_is_recording() {
     }
 
     let recording = Recording::start(&scene, &[]).await;
-    recording.signal("TERM");
+    recording.child.signal("TERM");
     let begin = Instant::now();
     wait_for("the end, after a signal or two more", || async {
-        recording.signal("TERM");
+        recording.child.signal("TERM");
         // Until its exit status is read, the process can be signalled.
-        is_zombie(recording.child.id()).then_some(())
+        is_zombie(recording.child.0.id()).then_some(())
     })
     .await;
     assert!(begin.elapsed() < PROMPT, "{:?}", begin.elapsed());

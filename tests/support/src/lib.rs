@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
+pub mod child;
 pub mod container;
 pub mod files;
 pub mod modules;

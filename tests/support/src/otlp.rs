@@ -3,19 +3,21 @@
 use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
 };
 
 use kaudit_controlplane::{Tool, tool};
 use serde_json::Value;
 
+use crate::child::ChildGuard;
+
 /// The required value of `X-Token`; it must not be in any log.
 pub const TOKEN: &str = "Canary-51c0ffee";
 
 /// A receiver of OTLP; ends with the test.
 pub struct Collector {
-    process: Child,
+    _process: ChildGuard,
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,
 }
@@ -34,7 +36,7 @@ impl Collector {
                 taken.lock().unwrap().push(serde_json::from_str(&line).unwrap());
             }
         });
-        Self { process, address, requests }
+        Self { _process: ChildGuard(process), address, requests }
     }
 
     /// Returns the variables that export everything to it.
@@ -66,13 +68,6 @@ impl Collector {
         path.iter().fold(requests.iter().map(|request| request[signal].clone()).collect(), |above: Vec<Value>, name| {
             above.iter().flat_map(|value| below(value, name)).collect()
         })
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{TcpListener, TcpStream},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -12,23 +12,18 @@ use data_encoding::BASE64;
 use kaudit_controlplane::{Tool, serving_certificate, tool};
 use tempfile::TempDir;
 
+use crate::child::ChildGuard;
+
 /// The user's name and password, and the password hash of the registry.
 const USER: (&str, &str) = ("kaudit", "secret");
 const HASHED: &str = "kaudit:$2a$04$V8lEfFAADCGiwmxyZR4VQ.vMkKcLGe3coJrVeVMl9T4vFZQNxFxX6\n";
 
 /// A registry that ends when it is dropped.
 pub struct Registry {
-    process: Child,
+    process: ChildGuard,
     directory: TempDir,
     /// Host and port.
     pub host: String,
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
 }
 
 impl Registry {
@@ -74,7 +69,7 @@ impl Registry {
         fs::write(&path, settings).unwrap();
         let program = tool(Tool::Registry).unwrap();
         let process = Command::new(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let registry = Self { process, directory, host };
+        let registry = Self { process: ChildGuard(process), directory, host };
         let deadline = Instant::now() + Duration::from_secs(30);
         while TcpStream::connect(&registry.host).is_err() {
             assert!(Instant::now() < deadline, "the registry does not listen");
@@ -85,8 +80,8 @@ impl Registry {
 
     /// Stops it.
     pub fn stop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
     }
 
     /// Returns the certificate of its authority.
