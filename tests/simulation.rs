@@ -8,6 +8,7 @@ use std::{
 };
 
 use kaudit_simulation::{plan, seeds};
+use kaudit_test_support::settings::setting;
 
 /// Seeds that failed once, with the failure.
 const FAILED_ONCE: &[(u64, &str)] = &[
@@ -24,8 +25,7 @@ const LONGEST: Duration = Duration::from_secs(80);
 const REPEATED: u64 = 5;
 
 fn main() -> ExitCode {
-    let first: u64 = std::env::var("KAUDIT_TEST_SEED")
-        .map_or(1, |seed| seed.parse().unwrap_or_else(|_| panic!("KAUDIT_TEST_SEED is not a number: {seed}")));
+    let first: u64 = setting("KAUDIT_TEST_SEED").unwrap_or(1);
     println!("simulation: {} seeds that failed once, and up to {OTHERS} from {first}", FAILED_ONCE.len());
     let begun = Instant::now();
     let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(OTHERS));

@@ -12,6 +12,7 @@ use kaudit::{
     judge::bundle::BundleReference,
 };
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_test_support::settings::setting;
 use serde_json::{Value, json};
 
 use super::{
@@ -381,9 +382,8 @@ async fn altered_signatures_are_approved_only_if_sigstore_go_approves() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
-    let number = |variable| std::env::var(variable).ok().and_then(|number| number.parse().ok());
-    let seed = number("KAUDIT_TEST_SEED").unwrap_or(1);
-    let alterations = number("KAUDIT_TEST_ALTERATIONS").unwrap_or(ALTERATIONS);
+    let seed = setting("KAUDIT_TEST_SEED").unwrap_or(1);
+    let alterations = setting("KAUDIT_TEST_ALTERATIONS").unwrap_or(ALTERATIONS);
     let (mut sigstore, registry, directory) = (Sigstore::start(), FakeRegistry::new(), tempfile::tempdir().unwrap());
     let (own, mut random) = (registry.artifact.digest.clone(), Rng::with_seed(seed));
     let mut differences = String::new();

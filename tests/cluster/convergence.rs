@@ -8,12 +8,13 @@ use std::{
 
 use futures::{StreamExt, stream};
 use kaudit_controlplane::{ControlPlane, Options};
+use kaudit_test_support::settings::{seed, setting};
 use serde_json::json;
 
 use crate::{
     support::{Running, policies, wait_for},
     truth::{EventOrder, Truth, policy_arguments, violation_events},
-    writer::{POLICY, RandomWriter, seed, size},
+    writer::{POLICY, RandomWriter},
 };
 
 const NAMESPACES: usize = 50;
@@ -47,7 +48,7 @@ async fn live_verdicts_converge_to_a_fresh_audit() {
     if !kaudit_controlplane::require() {
         return;
     }
-    let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 60));
+    let (seed, seconds) = (seed(), setting("KAUDIT_TEST_SECONDS").unwrap_or(60));
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let client = plane.admin().unwrap();
     plane.apply(CRDS).await.unwrap();

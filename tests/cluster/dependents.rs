@@ -8,6 +8,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use kaudit_controlplane::{ControlPlane, Options, require, shared};
+use kaudit_test_support::settings::{seed, setting};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -294,10 +295,7 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
     if !require() {
         return;
     }
-    let seed =
-        std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    let seconds = std::env::var("KAUDIT_TEST_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
-    println!("KAUDIT_TEST_SEED={seed} repeats this run");
+    let (seed, seconds) = (seed(), setting("KAUDIT_TEST_SECONDS").unwrap_or(20));
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let writer = DependentsWriter { client: plane.admin().unwrap() };
     for number in 0..NAMESPACES {

@@ -14,6 +14,7 @@ use std::{
 use futures::{StreamExt, stream};
 use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
 use kaudit_controlplane::{ControlPlane, User, require, shared};
+use kaudit_test_support::settings::setting;
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -174,7 +175,7 @@ async fn a_backlog_delays_no_change_and_restarts_repeat_no_event() {
     if !require() {
         return;
     }
-    let objects = std::env::var("KAUDIT_TEST_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let objects = setting("KAUDIT_TEST_OBJECTS").unwrap_or(2_000);
     let scene = Scene::new(shared().await, "scale").await;
     scene.create((0..objects).map(|number| format!("old-{number}")), "yes").await;
     scene.create(["new".to_owned()], "").await;

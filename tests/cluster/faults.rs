@@ -22,13 +22,14 @@ use std::{
 };
 
 use kaudit_controlplane::ControlPlane;
+use kaudit_test_support::settings::seed;
 use tempfile::TempDir;
 
 use crate::{
     reports::{NAMES, OPENREPORTS},
     support::{Running, establish, policies, wait_for},
     truth::{EventOrder, Truth, policy_arguments},
-    writer::{POLICY, RandomWriter, Writing, seed},
+    writer::{POLICY, RandomWriter, Writing},
 };
 
 /// Enough that no object exceeds its limit of Events.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kaudit_controlplane::{ControlPlane, Options, require};
+use kaudit_test_support::settings::{seed, setting};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -16,7 +17,7 @@ use crate::{
     reports::{self, NAMES, OPENREPORTS, reports_in},
     support::{Running, establish, establish_audits, get, policies, results_in, run, wait_for},
     truth::{EventOrder, Truth, policy_arguments, violation_events},
-    writer::{POLICY, seed, size},
+    writer::POLICY,
 };
 
 /// Number of Deployments of the random writer, each with two revisions of three Pods.
@@ -170,7 +171,7 @@ async fn owners_and_dependents_converge_and_nothing_is_recorded_twice() {
     if !require() {
         return;
     }
-    let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 30));
+    let (seed, seconds) = (seed(), setting("KAUDIT_TEST_SECONDS").unwrap_or(30));
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, OPENREPORTS, &NAMES[0]).await;
     let client = plane.admin().unwrap();

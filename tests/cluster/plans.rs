@@ -15,6 +15,7 @@ use kaudit_simulation::{
     replica::ReplicaSettings,
     server::At,
 };
+use kaudit_test_support::settings::setting;
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, TypeMeta},
@@ -27,7 +28,6 @@ use tokio::time::sleep;
 use crate::{
     chart::render,
     support::{PATIENCE, Running, finish, kaudit},
-    writer::size,
 };
 
 /// Maximum pause between two steps.
@@ -38,8 +38,8 @@ async fn plans_of_the_simulation_converge_on_a_real_server() {
     if !require() || !require_tool(Tool::Helm) {
         return;
     }
-    let first = size("KAUDIT_TEST_SEED", 1);
-    for seed in first..first.saturating_add(size("KAUDIT_TEST_PLANS", 3)) {
+    let first: u64 = setting("KAUDIT_TEST_SEED").unwrap_or(1);
+    for seed in first..first.saturating_add(setting("KAUDIT_TEST_PLANS").unwrap_or(3)) {
         let begun = Instant::now();
         let steps = plan::steps(seed);
         let is_sharded = steps.iter().any(|step| matches!(step, RunStep::Configure(settings) if settings.sharded));

@@ -6,12 +6,13 @@ use std::{
 };
 
 use kaudit_controlplane::{ControlPlane, require, shared};
+use kaudit_test_support::settings::seed;
 use serde_json::{Value, json};
 
 use crate::{
     support::{Ended, Running, denies_marked, establish_audits, policies, run, wait_for},
     truth::{EventOrder, Truth, check_events, open_violations, policy_arguments, violation_events},
-    writer::{POLICY, RandomWriter, seed},
+    writer::{POLICY, RandomWriter},
 };
 
 const NAMESPACES: usize = 12;

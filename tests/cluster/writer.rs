@@ -184,16 +184,3 @@ impl Writing {
         self.written.load(Ordering::Relaxed)
     }
 }
-
-/// Returns the random seed of a test, from `KAUDIT_TEST_SEED` or new; prints it for repetition.
-pub(crate) fn seed() -> u64 {
-    let seed =
-        std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    println!("KAUDIT_TEST_SEED={seed} repeats this run");
-    seed
-}
-
-/// Returns a size parameter of a test, from the environment.
-pub(crate) fn size(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-}

@@ -12,6 +12,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command, slice};
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool, tool};
+use kaudit_test_support::settings::setting;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -250,12 +251,11 @@ fn generated_manifests_are_parsed_as_by_kubectl() {
     if !require_tool(Tool::KubectlRead) {
         return;
     }
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let longer = number("KAUDIT_TEST_FILES").map(|count| usize::try_from(count).unwrap());
+    let longer = setting("KAUDIT_TEST_FILES");
     let count = longer.unwrap_or(FILES);
     // The short version always uses the same seed: of some hundred thousand mutated files, one differs for a unique
     // reason.
-    let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| longer.map_or(1, |_| fastrand::u64(..)));
+    let seed = setting("KAUDIT_TEST_SEED").unwrap_or_else(|| longer.map_or(1, |_| fastrand::u64(..)));
     let mut rng = Rng::with_seed(seed);
     let exceptions = ManifestException::all();
     let mut unknown = Vec::new();

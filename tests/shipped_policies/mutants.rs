@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_test_support::settings::setting;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -170,9 +171,8 @@ fn results_of_random_objects_equal_those_of_opa() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let count = number("KAUDIT_TEST_OBJECTS").map_or(OBJECTS, |count| usize::try_from(count).unwrap());
+    let seed = setting("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let count = setting("KAUDIT_TEST_OBJECTS").unwrap_or(OBJECTS);
     let (stock, mut rng) = (Stock::new(), Rng::with_seed(seed));
     let mut objects: Vec<Value> = (0..count).map(|number| stock.object(&mut rng, number)).collect();
     objects.extend(neighbours());

@@ -17,6 +17,7 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
+use kaudit_test_support::settings::seed;
 use serde_json::{Value, json};
 use tokio::{
     sync::{oneshot, watch},
@@ -619,9 +620,7 @@ async fn an_error_that_a_fresh_evaluation_has_too_ends_the_violations_of_its_rul
 /// Random changes of a live pipeline; in the end its results are those of a fresh one that only sees the last states.
 #[tokio::test]
 async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
-    let seed =
-        std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    println!("KAUDIT_TEST_SEED={seed} repeats this run");
+    let seed = seed();
     let all =
         [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("prod.yaml", IN_PROD), ("changes.rego", CHANGES)];
     for (round, update_filter) in [(0, true), (1, false), (2, true)] {

@@ -3,6 +3,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use kaudit_test_support::settings::seed;
 use kube::core::Status;
 use tokio::time::advance;
 
@@ -315,10 +316,7 @@ async fn no_candidate_leads_while_shards_of_another_count_record() {
 #[tokio::test(start_paused = true)]
 async fn at_most_one_leads_whatever_the_network_does_and_one_does_once_it_recovers() {
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    let seed = std::env::var("KAUDIT_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("KAUDIT_TEST_SEED={seed} repeats this run");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed());
     let world = World::default();
     let mut fences = Vec::new();
     let mut tasks = tokio::task::JoinSet::new();

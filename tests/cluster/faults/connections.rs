@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use kaudit_controlplane::{require, shared};
+use kaudit_test_support::settings::setting;
 
 use super::{Scene, lasts};
-use crate::{support::wait_for, wire::Wire, writer::size};
+use crate::{support::wait_for, wire::Wire};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_cut_each_second_and_slow() {
@@ -17,7 +18,7 @@ async fn connections_are_cut_each_second_and_slow() {
     let wire = Wire::to(&plane.kubeconfig()).await;
     let kaudit = scene.start(&wire.kubeconfig(&plane.kubeconfig(), scene.files.path())).await;
     let before = wire.connections();
-    let cuts = size("KAUDIT_TEST_CUTS", 10);
+    let cuts = setting("KAUDIT_TEST_CUTS").unwrap_or(10);
     let cut = async || {
         for _ in 0..cuts {
             wire.cut();

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use kaudit_controlplane::{ControlPlane, Options, require};
+use kaudit_test_support::settings::setting;
 
 use super::Scene;
-use crate::{support::Running, truth::EventOrder, writer::size};
+use crate::{support::Running, truth::EventOrder};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kaudit_is_killed_at_random() {
@@ -13,9 +14,9 @@ async fn kaudit_is_killed_at_random() {
         return;
     }
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let deaths = size("KAUDIT_TEST_DEATHS", 6);
+    let deaths: usize = setting("KAUDIT_TEST_DEATHS").unwrap_or(6);
     let mut scene = Scene::reported(&plane, "deaths").await;
-    scene.truth.event_order = EventOrder::ButFor(deaths.try_into().unwrap());
+    scene.truth.event_order = EventOrder::ButFor(deaths);
     let mut random = scene.random.fork();
     let writing = scene.write();
     for death in 0..deaths {

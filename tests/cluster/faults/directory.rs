@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use kaudit_controlplane::{require, shared};
+use kaudit_test_support::settings::setting;
 
 use super::{Scene, lasts};
-use crate::{
-    support::wait_for,
-    truth::WORDS,
-    writer::{POLICY, size},
-};
+use crate::{support::wait_for, truth::WORDS, writer::POLICY};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_vanish_and_are_swapped() {
@@ -31,7 +28,7 @@ async fn policies_vanish_and_are_swapped() {
 
     // Most swaps happen before the previous one was loaded; four get time to come into force. Then open violations have
     // the same identity with another message, unless their object changes at the same moment.
-    let swaps = size("KAUDIT_TEST_SWAPS", 20);
+    let swaps: u64 = setting("KAUDIT_TEST_SWAPS").unwrap_or(20);
     let rest_after = swaps.div_ceil(4);
     let mut random = scene.random.fork();
     let (new, file) = (directory.join("new"), directory.join("labels.rego"));

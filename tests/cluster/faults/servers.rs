@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use kaudit_controlplane::{ControlPlane, Options, require};
+use kaudit_test_support::settings::setting;
 
 use super::{Scene, lasts};
 use crate::{
     reports::{NAMES, OPENREPORTS},
     support::establish,
-    writer::{POLICY, size},
+    writer::POLICY,
 };
 
 /// How long a request to kaudit may take while the API server does not respond: kaudit never blocks on it.
@@ -31,7 +32,7 @@ async fn servers_crash_freeze_and_lose_history() {
     scene.through("API server killed", &kaudit, killed).await;
 
     // The client considers a connection dead after 90 seconds; test that with KAUDIT_TEST_FREEZE=100.
-    let freeze = Duration::from_secs(size("KAUDIT_TEST_FREEZE", 20));
+    let freeze = Duration::from_secs(setting("KAUDIT_TEST_FREEZE").unwrap_or(20));
     let labels = scene.directory.path().join("labels.rego");
     let frozen = async || {
         plane.pause_apiserver().unwrap();

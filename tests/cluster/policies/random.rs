@@ -11,6 +11,7 @@ use std::{
 
 use kaudit_controlplane::{ControlPlane, Options, Tool, require, require_tool, tool};
 use kaudit_test_support::registry::Registry;
+use kaudit_test_support::settings::{seed, setting};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -19,7 +20,6 @@ use crate::{
     bundles::publish,
     support::{Running, establish, policies},
     truth::{EventOrder, Truth},
-    writer::{seed, size},
 };
 
 const KINDS: [&str; 2] = ["K8sLabel", "K8sMark"];
@@ -204,7 +204,7 @@ async fn policies_that_change_at_random_converge_to_a_fresh_audit_and_to_gator()
         return;
     }
     let registry = Registry::open();
-    let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 20));
+    let (seed, seconds) = (seed(), setting("KAUDIT_TEST_SECONDS").unwrap_or(20));
     // A separate control plane: policies in the cluster affect every kaudit in it.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, &crds(&KINDS), &[TEMPLATES, &constraint_crd(KINDS[0]), &constraint_crd(KINDS[1])]).await;

@@ -16,7 +16,7 @@ use kaudit_test_support::{
         comparison::{data, prepared},
         on_deep_stack,
     },
-    setting,
+    settings::setting,
 };
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use kaudit_test_support::{
         comparison::{DifferenceKind, OpaComparison, by_opa},
         on_deep_stack,
     },
-    setting,
+    settings::setting,
 };
 use serde_json::{Value, json};
 
@@ -172,7 +172,7 @@ fn randomly_changed_policies_have_the_results_of_opa() {
     let (objects, folders) = (objects(), folders());
     let texts: Vec<Vec<String>> = folders.iter().map(|folder| modules(folder)).collect();
     let first = setting("KAUDIT_TEST_SEED").unwrap_or(1);
-    let mutants = setting("KAUDIT_TEST_MODULES").map_or(MUTANTS, |count| usize::try_from(count).unwrap());
+    let mutants = setting("KAUDIT_TEST_MODULES").unwrap_or(MUTANTS);
     let seeds: Vec<u64> = (first..first + mutants as u64).collect();
     let mut wrong = Vec::new();
     let mut counts = [0; 3];

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use kaudit_test_support::objects;
+use kaudit_test_support::{objects, settings::setting};
 
 use super::*;
 use crate::rego::analysis::cpu_time::CpuTimer;
@@ -200,7 +200,7 @@ fn work_about_many_objects_is_done_in_parts() {
 #[tokio::test]
 #[ignore = "prints figures, for minutes"]
 async fn what_many_objects_cost() {
-    let objects: usize = std::env::var("KAUDIT_TEST_SCALE").map_or(100_000, |number| number.parse().unwrap());
+    let objects: usize = setting("KAUDIT_TEST_SCALE").unwrap_or(100_000);
     let evaluations = objects as u64;
     let pods = Pods::new();
     let longest = Arc::<AtomicU64>::default();

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
+use kaudit_test_support::settings::setting;
 use serde_json::{Map, Value, json};
 
 use super::{KINDS, READS, TRAPS, load};
@@ -382,7 +383,7 @@ pub(super) fn hold(
 }
 
 pub(super) fn rounds() -> usize {
-    std::env::var("KAUDIT_READS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2)
+    setting("KAUDIT_READS_ROUNDS").unwrap_or(2)
 }
 
 #[test]

@@ -17,7 +17,7 @@ use kaudit_test_support::{
         comparison::{Difference, DifferenceKind, OpaComparison, by_opa},
         on_deep_stack,
     },
-    setting,
+    settings::setting,
 };
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -155,7 +155,7 @@ fn random_modules_evaluate_as_in_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
-    let modules = setting("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap());
+    let modules = setting("KAUDIT_TEST_MODULES").unwrap_or(MODULES);
     let first = setting("KAUDIT_TEST_SEED").unwrap_or(1);
     let (summary, wrong) = on_deep_stack(|| run(first, modules));
     println!("{summary}");

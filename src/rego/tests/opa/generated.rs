@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::Value;
-use kaudit_test_support::{opa::on_deep_stack, setting};
+use kaudit_test_support::{opa::on_deep_stack, settings::setting};
 
 use super::{
     expressions::{by_kaudit, by_opa},

@@ -14,7 +14,7 @@ use kaudit_controlplane::{Tool, require_tool};
 use kaudit_rego::{File, Form, Limits, Policies, Problem};
 use kaudit_test_support::{
     opa::{on_deep_stack, opa_cases},
-    setting,
+    settings::setting,
 };
 use serde::Deserialize;
 
@@ -227,7 +227,7 @@ fn seed() -> u64 {
 }
 
 fn count() -> usize {
-    setting("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap())
+    setting("KAUDIT_TEST_MODULES").unwrap_or(MODULES)
 }
 
 #[test]

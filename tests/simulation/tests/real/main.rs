@@ -9,6 +9,7 @@ mod sides;
 
 use futures::{StreamExt as _, stream};
 use kaudit_controlplane::{ControlPlane, Options, require};
+use kaudit_test_support::settings::setting;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -24,11 +25,6 @@ const AT_ONCE: usize = 8;
 /// Number of requests per sequence.
 const REQUESTS: usize = 150;
 
-/// Returns a number from the environment.
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
 #[tokio::test]
 async fn both_servers_give_the_same_answers() {
     if !require() {
@@ -37,7 +33,8 @@ async fn both_servers_give_the_same_answers() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let sides = Sides::new(&plane);
     sides.prepare().await;
-    let (first, sequences) = (number("KAUDIT_TEST_SEED", 1), number("KAUDIT_TEST_SEQUENCES", 4));
+    let first: u64 = setting("KAUDIT_TEST_SEED").unwrap_or(1);
+    let sequences = setting("KAUDIT_TEST_SEQUENCES").unwrap_or(4);
     let compared = stream::iter(first..first + sequences).map(|seed| compare(&sides, seed)).buffer_unordered(AT_ONCE);
     let differences: Vec<String> = compared.filter_map(|compared| async { compared.err() }).collect().await;
     plane.stop().await.unwrap();
