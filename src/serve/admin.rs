@@ -196,7 +196,8 @@ mod tests {
         result::AuditResult,
     };
 
-    struct Running {
+    /// A server, with the ends of its channels that belong to the pipeline.
+    struct TestAdmin {
         address: SocketAddr,
         progress: watch::Sender<Progress>,
         commands: mpsc::Receiver<Command>,
@@ -204,11 +205,11 @@ mod tests {
         task: JoinHandle<()>,
     }
 
-    async fn start() -> Running {
+    async fn start() -> TestAdmin {
         start_with(Pages::All).await
     }
 
-    async fn start_with(pages: Pages) -> Running {
+    async fn start_with(pages: Pages) -> TestAdmin {
         let server = bind("127.0.0.1:0").await.unwrap();
         let address = server.address();
         let (progress, receiver) = watch::channel(Progress::default());
@@ -218,7 +219,7 @@ mod tests {
         let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::default()), status, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
-        Running { address, progress, commands, shutdown, task }
+        TestAdmin { address, progress, commands, shutdown, task }
     }
 
     async fn get(address: SocketAddr, path: &'static str) -> String {
@@ -238,50 +239,50 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_lists_missing_kinds() {
-        let running = start().await;
-        let response = get(running.address, "/readyz").await;
+        let admin = start().await;
+        let response = get(admin.address, "/readyz").await;
         assert!(response.starts_with("HTTP/1.1 503"), "{response}");
         let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
-        running.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
-        let response = get(running.address, "/readyz").await;
+        admin.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
+        let response = get(admin.address, "/readyz").await;
         let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waiting for pods, deployments.apps\n";
         assert!(response.ends_with(body), "{response}");
-        running.progress.send_replace(Progress { open: true, ..Progress::default() });
-        assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 200"));
-        assert!(get(running.address, "/livez").await.ends_with("ok\n"));
-        drop(running.progress);
-        assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 503"));
-        assert!(get(running.address, "/livez").await.starts_with("HTTP/1.1 503"));
+        admin.progress.send_replace(Progress { open: true, ..Progress::default() });
+        assert!(get(admin.address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(admin.address, "/livez").await.ends_with("ok\n"));
+        drop(admin.progress);
+        assert!(get(admin.address, "/readyz").await.starts_with("HTTP/1.1 503"));
+        assert!(get(admin.address, "/livez").await.starts_with("HTTP/1.1 503"));
     }
 
     #[tokio::test]
     async fn metrics_and_status_have_content_types() {
-        let mut running = start().await;
-        let response = get(running.address, "/metrics").await;
+        let mut admin = start().await;
+        let response = get(admin.address, "/metrics").await;
         assert!(response.contains("content-type: application/openmetrics-text; version=1.0.0"), "{response}");
         assert!(response.ends_with("# EOF\n"));
         let answering = tokio::spawn(async move {
             let result = AuditResult::sample(0);
-            let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {
+            let Some(Command::Result(ResultQuery { answer, .. })) = admin.commands.recv().await else {
                 panic!("not asked")
             };
             assert!(answer.send(Some(Snapshot { revision: 1, changed: None, result })).is_ok());
         });
-        let response = get(running.address, "/status").await;
+        let response = get(admin.address, "/status").await;
         assert!(response.contains("content-type: application/json"), "{response}");
         assert!(response.contains("\"kind\":\"AuditResult\""), "{response}");
         answering.await.unwrap();
         // The pipeline has stopped.
-        assert!(get(running.address, "/status").await.starts_with("HTTP/1.1 503"));
-        assert!(get(running.address, "/other").await.starts_with("HTTP/1.1 404"));
+        assert!(get(admin.address, "/status").await.starts_with("HTTP/1.1 503"));
+        assert!(get(admin.address, "/other").await.starts_with("HTTP/1.1 404"));
     }
 
     #[tokio::test]
     async fn shutdown_ends_the_server() {
-        let running = start().await;
-        running.shutdown.cancel();
-        running.task.await.unwrap();
-        assert!(TcpStream::connect(running.address).is_err());
+        let admin = start().await;
+        admin.shutdown.cancel();
+        admin.task.await.unwrap();
+        assert!(TcpStream::connect(admin.address).is_err());
     }
 
     #[tokio::test]
@@ -302,17 +303,17 @@ mod tests {
     #[tokio::test]
     async fn requests_for_other_hosts_are_rejected_on_loopback() {
         for pages in [Pages::All, Pages::Status] {
-            let running = start_with(pages).await;
+            let admin = start_with(pages).await;
             for path in ["/status", "/policies"] {
-                let answer = get_as("evil.example", running.address, path).await;
+                let answer = get_as("evil.example", admin.address, path).await;
                 assert!(answer.starts_with("HTTP/1.1 421"), "{path}: {answer}");
-                let answer = get_as("127.0.0.1:8081", running.address, "/policies").await;
+                let answer = get_as("127.0.0.1:8081", admin.address, "/policies").await;
                 assert!(!answer.starts_with("HTTP/1.1 421"), "{answer}");
             }
         }
         // The kubelet and Prometheus use the address of the pod.
-        let running = start().await;
-        assert!(get_as("10.0.0.1:8080", running.address, "/livez").await.starts_with("HTTP/1.1 200"));
+        let admin = start().await;
+        assert!(get_as("10.0.0.1:8080", admin.address, "/livez").await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test]

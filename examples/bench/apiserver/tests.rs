@@ -20,12 +20,12 @@ struct Line {
 }
 
 /// A server that ends with its owner.
-struct Running {
+struct TestServer {
     client: Client,
     task: JoinHandle<anyhow::Result<()>>,
 }
 
-impl Drop for Running {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -43,7 +43,7 @@ const LISTS: [&str; 9] = [
     "/apis/apps/v1/replicasets",
 ];
 
-impl Running {
+impl TestServer {
     async fn start(arguments: &[&str]) -> Self {
         let small = ["serve", "--objects=800", "--namespaces=30"];
         let Line { options } = Line::parse_from(small.iter().chain(arguments));
@@ -149,7 +149,7 @@ fn version(list: &Value) -> u64 {
 
 #[tokio::test]
 async fn a_list_and_the_watch_from_there_are_a_later_list() {
-    let server = Running::start(&["--bookmark-seconds=0"]).await;
+    let server = TestServer::start(&["--bookmark-seconds=0"]).await;
     let mut before = Vec::new();
     for path in LISTS {
         before.push(server.pages(path, "", 70).await);
@@ -167,7 +167,7 @@ async fn a_list_and_the_watch_from_there_are_a_later_list() {
 
 #[tokio::test]
 async fn all_ways_to_list_agree() {
-    let server = Running::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     server.change(400, 30).await;
     let mut count = 0;
     let namespaces = server.pages("/api/v1/namespaces", "", 500).await.1;
@@ -208,7 +208,7 @@ async fn all_ways_to_list_agree() {
 
 #[tokio::test]
 async fn what_a_real_server_refuses_is_refused() {
-    let server = Running::start(&["--history=100", "--continue-seconds=0"]).await;
+    let server = TestServer::start(&["--history=100", "--continue-seconds=0"]).await;
     let old = version(&server.get("/api/v1/pods?limit=1").await);
     let token = server.get("/api/v1/pods?limit=1").await["metadata"]["continue"].as_str().unwrap().to_owned();
     let now = server.change(200, 100).await;
@@ -232,7 +232,7 @@ async fn what_a_real_server_refuses_is_refused() {
 
 #[tokio::test]
 async fn leases_are_kept_and_events_are_counted() {
-    let server = Running::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let send = async |method: &str, path: &str, body: &Value| {
         let request = Request::builder().method(method).uri(path).body(serde_json::to_vec(body).unwrap()).unwrap();
         server.client.request::<Value>(request).await.map_err(|error| match error {

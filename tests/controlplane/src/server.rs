@@ -51,10 +51,11 @@ pub(crate) struct Server {
     program: PathBuf,
     arguments: Vec<String>,
     folder: PathBuf,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<ServerProcess>>,
 }
 
-struct Running {
+/// The process of a running server, and the script that supervises it.
+struct ServerProcess {
     supervisor: Child,
     pid: u32,
 }
@@ -80,7 +81,7 @@ impl Server {
         let output = supervisor.stdout.take().context("the supervisor has no output")?;
         BufReader::new(output).read_line(&mut pid)?;
         let pid = pid.trim().parse().with_context(|| format!("starting {}: no pid", self.name))?;
-        *lock(&self.running) = Some(Running { supervisor, pid });
+        *lock(&self.running) = Some(ServerProcess { supervisor, pid });
         Ok(())
     }
 

@@ -142,11 +142,11 @@ impl Watch {
         let end = Instant::now() + Duration::from_secs(seconds);
         let bookmark = self.request.flag("allowWatchBookmarks").then(|| next_bookmark(Instant::now(), end));
         let changes = server.changes();
-        let running = Running { watch: self, server, faults, changes, end, bookmark };
-        stream::unfold(Some(running), |running| async move {
-            let mut running = running?;
-            match running.next().await {
-                Some(Ok(line)) => Some((Ok(line), Some(running))),
+        let body = WatchBody { watch: self, server, faults, changes, end, bookmark };
+        stream::unfold(Some(body), |body| async move {
+            let mut body = body?;
+            match body.next().await {
+                Some(Ok(line)) => Some((Ok(line), Some(body))),
                 Some(Err(error)) => Some((Err(error), None)),
                 None => None,
             }
@@ -154,8 +154,8 @@ impl Watch {
     }
 }
 
-/// A running watch.
-struct Running {
+/// The body of a response to a watch.
+struct WatchBody {
     watch: Watch,
     server: ApiServer,
     faults: Arc<dyn Faults>,
@@ -165,7 +165,7 @@ struct Running {
     bookmark: Option<Instant>,
 }
 
-impl Running {
+impl WatchBody {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             self.changes.mark_unchanged();
