@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead, BufReader},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{
@@ -15,7 +15,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use kaudit_test_support::child::ChildGuard;
+use kaudit_test_support::{
+    child::ChildGuard,
+    long_run::{self, admin_address, get, page_address},
+};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -23,8 +26,6 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long an answer of kaudit may take.
-const ANSWER: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The resource usage of a process from its start to its end.
@@ -86,12 +87,8 @@ pub(crate) struct Kaudit {
 
 impl Kaudit {
     fn check(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("KAUDIT_")) {
-            command.env_remove(name);
-        }
-        command.arg("check").arg("--policies").arg(&self.policies).args(arguments);
-        command.env("KUBECONFIG", &self.kubeconfig).env("NO_COLOR", "1").stdin(Stdio::null());
+        let mut command = long_run::kaudit(&self.program, &self.kubeconfig);
+        command.arg("check").arg("--policies").arg(&self.policies).args(arguments).stdin(Stdio::null());
         command
     }
 
@@ -131,7 +128,7 @@ impl Kaudit {
         });
         loop {
             let text = fs::read_to_string(&log)?;
-            if let Some(address) = address(&text, |message| message != PAGE) {
+            if let Some(address) = admin_address(&text) {
                 return Ok(LongRun { child, address, began, lines, log });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
@@ -140,15 +137,6 @@ impl Kaudit {
             sleep(LOOK_EVERY).await;
         }
     }
-}
-
-/// What the log says beside the address of the page for people.
-const PAGE: &str = "Serving the page";
-
-/// Returns the address that a log has beside such a message.
-fn address(log: &str, is_it: impl Fn(&Value) -> bool) -> Option<SocketAddr> {
-    let told = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    told.filter(|line| is_it(&line["message"])).find_map(|line| line["address"].as_str()?.parse().ok())
 }
 
 /// A long run.
@@ -169,8 +157,7 @@ impl LongRun {
 
     /// Returns where its page for people is.
     pub(crate) fn page(&self) -> Result<SocketAddr> {
-        let log = fs::read_to_string(&self.log)?;
-        address(&log, |message| message == PAGE).context("kaudit serves no page")
+        page_address(&fs::read_to_string(&self.log)?).context("kaudit serves no page")
     }
 
     fn get(&self, path: &str) -> Option<String> {
@@ -225,17 +212,6 @@ impl LongRun {
         }
         Ok(self.began.elapsed())
     }
-}
-
-/// Requests a path of an HTTP server; `None` unless the answer is 200.
-fn get(address: SocketAddr, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(ANSWER)).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response).ok()?;
-    let (head, body) = response.split_once("\r\n\r\n")?;
-    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
 }
 
 /// Metrics in the text format.

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kaudit_controlplane::{ControlPlane, Options, require};
-use kaudit_test_support::settings::{seed, setting};
+use kaudit_test_support::{
+    long_run::get,
+    settings::{seed, setting},
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -15,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     reports::{self, NAMES, OPENREPORTS, reports_in},
-    support::{Running, establish, establish_audits, get, policies, results_in, run, wait_for},
+    support::{Running, establish, establish_audits, policies, results_in, run, wait_for},
     truth::{EventOrder, Truth, policy_arguments, violation_events},
     writer::POLICY,
 };

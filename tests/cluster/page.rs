@@ -15,11 +15,12 @@ use std::{
 };
 
 use kaudit_controlplane::{require, shared};
+use kaudit_test_support::long_run::get;
 use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, ENTER, TAB, require_browser},
-    support::{PATIENCE, Running, denies_marked, get, marked, policies, run, wait_for},
+    support::{PATIENCE, Running, denies_marked, marked, policies, run, wait_for},
 };
 
 /// Opens the stream of events; returns their names and ids.

@@ -2,8 +2,8 @@
 
 use std::{
     future::Future,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use kaudit_controlplane::{ControlPlane, Options};
-use kaudit_test_support::child::ChildGuard;
+use kaudit_test_support::{
+    child::ChildGuard,
+    long_run::{self, admin_address, get, page_address},
+};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
@@ -56,13 +59,8 @@ impl Ended {
 
 /// Returns a command for kaudit with a kubeconfig, without environment variables of the test.
 pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
-    for (name, _) in std::env::vars_os() {
-        if ["KAUDIT_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    command.args(arguments).env("KUBECONFIG", kubeconfig).env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
+    let mut command = long_run::kaudit(Path::new(env!("CARGO_BIN_EXE_kaudit")), kubeconfig);
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command
 }
 
@@ -88,25 +86,6 @@ pub(crate) async fn finish(mut command: Command) -> Ended {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
-}
-
-/// The log message with the address of the page.
-const PAGE: &str = "Serving the page";
-
-/// Gets a path of a server on loopback; `None` without a response 200.
-pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
-    ask(address, path, "Host: localhost").filter(|(head, _)| head.starts_with("HTTP/1.0 200")).map(|(_, body)| body)
-}
-
-/// Gets a path with these headers; returns the head of the response and the body.
-pub(crate) fn ask(address: SocketAddr, path: &str, headers: &str) -> Option<(String, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n\r\n").ok()?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response).ok()?;
-    let (head, body) = response.split_once("\r\n\r\n")?;
-    Some((head.to_owned(), body.to_owned()))
 }
 
 /// A long run. It is killed at the end of the test, also on failure.
@@ -142,24 +121,18 @@ impl Running {
         });
         // Constructed before anything can panic, so that the process is ended when it is dropped.
         let mut running = Self { child: ChildGuard(child), address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
-        running.address = running.serves("health, metrics and status", |message| message != PAGE).await;
+        running.address = running.serves("health, metrics and status", admin_address).await;
         running
     }
 
     /// Returns the address of its page.
     pub(crate) async fn page(&self) -> SocketAddr {
-        self.serves("the page", |message| message == PAGE).await
+        self.serves("the page", page_address).await
     }
 
-    /// Waits until it listens, and returns the address in the log entry with this message.
-    async fn serves(&self, what: &str, is_it: fn(&Value) -> bool) -> SocketAddr {
-        wait_for(&format!("kaudit to serve {what}"), || async {
-            self.log().lines().find_map(|line| {
-                let line: Value = serde_json::from_str(line).ok()?;
-                line["address"].as_str().filter(|_| is_it(&line["message"]))?.parse().ok()
-            })
-        })
-        .await
+    /// Waits until `address` finds an address in the log.
+    async fn serves(&self, what: &str, address: fn(&str) -> Option<SocketAddr>) -> SocketAddr {
+        wait_for(&format!("kaudit to serve {what}"), || async { address(&self.log()) }).await
     }
 
     /// Returns its process id.

@@ -10,13 +10,14 @@ use std::{
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
 use kaudit_test_support::{
     child::ChildGuard,
+    long_run::get,
     otlp::{Collector, TOKEN, attribute},
 };
 use serde_json::Value;
 
 use crate::{
     events::Scene,
-    support::{Running, get, kaudit, wait_for},
+    support::{Running, kaudit, wait_for},
 };
 
 /// Starts a kaudit in a scene with a short export interval.

@@ -4,6 +4,7 @@ use std::{fs, net::SocketAddr, process::Command};
 
 use form_urlencoded::byte_serialize;
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
+use kaudit_test_support::long_run::get;
 use serde_json::{Value, json};
 
 use super::{dashboard, questions};
@@ -11,7 +12,7 @@ use crate::{
     chart::render,
     events::Scene,
     program::Program,
-    support::{Running, get, wait_for},
+    support::{Running, wait_for},
 };
 
 /// Series that exist only after something was dropped, or with a memory limit of the container.

@@ -3,14 +3,11 @@
 use std::{net::SocketAddr, process::Command};
 
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
+use kaudit_test_support::long_run::get;
 use serde_json::{Value, json};
 
 use super::{config, start};
-use crate::{
-    events::Scene,
-    program::Program,
-    support::{get, wait_for},
-};
+use crate::{events::Scene, program::Program, support::wait_for};
 
 /// A real Alertmanager; ends with the test.
 struct Alertmanager {

@@ -3,12 +3,13 @@
 use std::{path::Path, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, shared, tool};
+use kaudit_test_support::long_run::get;
 use serde_json::json;
 
 use crate::{
     chart::render,
     program::Program,
-    support::{Running, denies_marked, get, marked, policies, wait_for},
+    support::{Running, denies_marked, marked, policies, wait_for},
 };
 
 fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Command {

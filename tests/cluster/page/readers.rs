@@ -3,12 +3,13 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use kaudit_controlplane::{ControlPlane, Tool, require_tool, shared};
+use kaudit_test_support::long_run::ask;
 use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, ENTER, require_browser},
     chart::render,
-    support::{Running, ask, denies_marked, establish_audits, marked, policies, wait_for},
+    support::{Running, denies_marked, establish_audits, marked, policies, wait_for},
 };
 
 /// Creates an account that may get the `Audit`, and list these reports in a namespace, or everywhere without a

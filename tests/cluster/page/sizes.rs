@@ -3,11 +3,12 @@
 use std::fs;
 
 use kaudit_controlplane::{require, shared};
+use kaudit_test_support::long_run::get;
 use serde_json::json;
 
 use crate::{
     browser::{Browser, require_browser},
-    support::{Running, get, policies, wait_for},
+    support::{Running, policies, wait_for},
 };
 
 /// Numbers of objects and rules. One rule has five times as many violations per object as the others. They are 20,000

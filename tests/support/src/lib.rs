@@ -11,6 +11,7 @@
 pub mod child;
 pub mod container;
 pub mod files;
+pub mod long_run;
 pub mod modules;
 pub mod objects;
 pub mod opa;
