@@ -6,7 +6,6 @@
 use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, time::Duration};
 
 use data_encoding::BASE64;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -15,8 +14,8 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use reqwest::{Client, Url};
+use ring::hmac;
 use serde::Serialize;
-use sha2::Sha256;
 
 use super::credential::{ReceiverCredential, Text};
 pub(super) use crate::cluster::http_client::RequestError;
@@ -277,10 +276,10 @@ fn signature(secrets: &str, id: &str, time: i64, body: &[u8]) -> Result<String, 
             })?,
             None => secret.as_bytes().to_vec(),
         };
-        let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| error.to_string())?;
-        mac.update(format!("{id}.{time}.").as_bytes());
-        mac.update(body);
-        Ok(format!("v1,{}", BASE64.encode(&mac.finalize().into_bytes())))
+        let mut signed = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &key));
+        signed.update(format!("{id}.{time}.").as_bytes());
+        signed.update(body);
+        Ok(format!("v1,{}", BASE64.encode(signed.sign().as_ref())))
     };
     Ok(secrets.split_whitespace().map(sign).collect::<Result<Vec<_>, String>>()?.join(" "))
 }
