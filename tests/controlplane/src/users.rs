@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use data_encoding::BASE64;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -69,12 +68,12 @@ impl Cluster {
     /// Returns a kubeconfig for a user with a client certificate.
     pub(crate) fn kubeconfig(&self, namespace: &str, user: &Identity) -> Result<Kubeconfig> {
         let user = json!({
-            "client-certificate-data": STANDARD.encode(&user.certificate),
-            "client-key-data": STANDARD.encode(&user.key),
+            "client-certificate-data": BASE64.encode(user.certificate.as_bytes()),
+            "client-key-data": BASE64.encode(user.key.as_bytes()),
         });
         let cluster = json!({
             "server": self.url,
-            "certificate-authority-data": STANDARD.encode(&self.authority),
+            "certificate-authority-data": BASE64.encode(self.authority.as_bytes()),
         });
         kubeconfig(namespace, &cluster, &user)
     }
