@@ -1,12 +1,12 @@
-//! kaudit evaluates Rego policies on every object of a Kubernetes cluster, at each change, and reports violations.
+//! kaudit evaluates Rego policies on every object of a Kubernetes cluster whenever it changes, and reports violations.
 //!
-//! The way of one object through the modules:
+//! The path of an object through the modules:
 //!
 //! ```text
 //!  source     discovery ── kinds ──▶ informer: a list and a watch for each kind ─┐
 //!             manifest: files, standard input                                   ─┤ Change
 //!                                                                                ▼
-//!  audit      pipeline: the one task that owns all state ◀── Command: reload, term of recording, query of the result
+//!  audit      pipeline: the one task that owns all state ◀── Command: reload, leadership term, query of the result
 //!               watched    ▸ cache: the latest state of each object, as compact bytes
 //!                            gate: shut until every kind is synced or given up on
 //!               schedule   ▸ queue: objects to evaluate, changes first; inventory: the objects that policies look up
@@ -22,8 +22,8 @@
 //!  serve          └──▶ health · metrics · /status · /policies · the page
 //! ```
 //!
-//! `check -f`, `check --once` and the long run differ only in their source and in what records; [`commands::check`] connects
-//! the parts. One task owns all state, so nothing in it is locked. Of several replicas the one that holds the Lease records; of
+//! `check -f`, `check --once` and the continuous run differ only in their source and their recorders; [`commands::check`]
+//! connects the parts. One task owns all state, so it needs no locks. Of several replicas the one that holds the Lease records; of
 //! several shards each evaluates its own namespaces ([`model::shard`]). [`telemetry`] sends traces and metrics of a run to a
 //! collector, and [`bundle`] downloads policies that are published elsewhere.
 //!
@@ -38,7 +38,7 @@ pub mod model;
 pub mod blocking;
 pub mod metrics;
 
-/// The Rego evaluator, a crate of its own that knows nothing of kaudit.
+/// The Rego evaluator, a separate crate that does not depend on kaudit.
 pub use kaudit_rego as rego;
 
 pub mod judge;

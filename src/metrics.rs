@@ -34,15 +34,15 @@ use crate::model::{
     verdict::{Class, Finding, Severity, Shared},
 };
 
-/// Labels of a metric without labels that is absent until it is set.
+/// The empty label set of a metric that is absent until it is set.
 type NoLabels = [(&'static str, &'static str); 0];
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// 10 µs to 2.6 s: one evaluation.
+/// 10 µs to 2.6 s, for one evaluation.
 const EVALUATION_BUCKETS: [f64; 10] = [1e-5, 4e-5, 1.6e-4, 6.4e-4, 2.5e-3, 1e-2, 4e-2, 0.16, 0.64, 2.6];
-/// 0.5 ms to 60 s: from a change to its verdict or Event.
+/// 0.5 ms to 60 s, from a change to its verdict or Event.
 const LATENCY_BUCKETS: [f64; 12] = [5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -135,9 +135,9 @@ struct ReloadLabels {
     result: &'static str,
 }
 
-/// Declares the metrics: the fields of [`Metrics`], their registration and their order, all in one table. The name is
-/// that of the field, with the prefix `kaudit_` and the suffixes of `OpenMetrics`; a metric with buckets is a duration
-/// in seconds.
+/// Declares the metrics: the fields of [`Metrics`], their registration and their order, all in one table. The name of a
+/// metric is that of its field, with the prefix `kaudit_` and the suffixes of `OpenMetrics`; a metric with buckets is a
+/// histogram of durations in seconds.
 macro_rules! metrics {
     ($($name:ident: $metric:ty, $help:literal $(, $buckets:expr)?;)*) => {
         /// All metrics. Share them in an `Arc`; all methods take `&self` and are cheap.
@@ -218,7 +218,7 @@ metrics! {
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes to the cluster";
     recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>,
-        "When a recorder last wrote into the cluster, at first when it began";
+        "When a recorder last wrote into the cluster; initially its start time";
     recorder_drops: Family<DropLabels, Counter>, "Dropped records, by reason";
     recorder_retries: Family<RecorderLabels, Counter>, "Failed writes to the cluster that are retried";
     events_superseded: Counter, "Events not written because the violation was resolved first";
@@ -234,7 +234,7 @@ impl Metrics {
     ///
     /// # Panics
     ///
-    /// Never: only writing can fail, and a string takes everything.
+    /// Never: encoding fails only if writing does, and writing to a string does not fail.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("writing to a string does not fail");
@@ -261,24 +261,24 @@ impl Metrics {
 
     /// Sets the number of open results by namespace, policy, severity and outcome.
     pub fn set_violations(&self, open: impl IntoIterator<Item = (Arc<str>, Class, usize)>) {
-        let row = |(resource_namespace, class, number): (_, Class, _)| {
+        let row = |(resource_namespace, class, count): (_, Class, _)| {
             let (severity, result) = (severity(&class), class.outcome.word());
-            (ViolationLabels { resource_namespace, policy: class.policy, severity, result }, gauge_value(number))
+            (ViolationLabels { resource_namespace, policy: class.policy, severity, result }, gauge_value(count))
         };
         self.violations.replace(open.into_iter().map(row).collect());
     }
 
     /// Sets how many results of dependents their owners cover.
-    pub fn set_covered(&self, number: usize) {
-        self.violations_covered.set(gauge_value(number));
+    pub fn set_covered(&self, count: usize) {
+        self.violations_covered.set(gauge_value(count));
     }
 
     /// Sets the number of objects that each rule applies to, by outcome.
     pub fn set_rule_objects(&self, rules: BTreeMap<RuleName, RuleCounts>) {
         let rows = |([policy, rule], counts): (RuleName, RuleCounts)| {
-            let row = move |(outcome, number)| {
+            let row = move |(outcome, count)| {
                 let (policy, rule) = (Arc::clone(&policy), Arc::clone(&rule));
-                (RuleLabels { policy, rule, outcome }, gauge_value(number))
+                (RuleLabels { policy, rule, outcome }, gauge_value(count))
             };
             let RuleCounts { failing, excused, error, .. } = counts;
             [("pass", counts.pass()), ("failing", failing), ("excused", excused), ("error", error)].map(row)
@@ -324,12 +324,12 @@ impl Metrics {
         self.violations_resolved.get_or_create(&reported(class, lane)).inc();
     }
 
-    /// Sets the number of exceptions by state, and when the next exception in use ends.
+    /// Sets the number of exceptions by state, and when the next exception in use expires.
     pub fn set_exceptions(&self, exceptions: &[(ExceptionState, Option<Timestamp>)]) {
         use ExceptionState::{Active, Expiring};
         for state in ExceptionState::ALL {
-            let number = exceptions.iter().filter(|(known, _)| *known == state).count();
-            self.exceptions.get_or_create(&ExceptionLabels { state: state.as_str() }).set(gauge_value(number));
+            let count = exceptions.iter().filter(|(known, _)| *known == state).count();
+            self.exceptions.get_or_create(&ExceptionLabels { state: state.as_str() }).set(gauge_value(count));
         }
         let in_use = exceptions.iter().filter(|(state, _)| matches!(state, Active | Expiring));
         match in_use.filter_map(|(_, end)| *end).min() {
@@ -358,23 +358,23 @@ impl Metrics {
         self.watch_activity_timestamp_seconds.replace(rows.collect());
     }
 
-    /// Sets the time of the last change of an object.
-    pub fn changed(&self, at: Timestamp) {
+    /// Sets the time at which an object last changed.
+    pub fn set_last_change(&self, at: Timestamp) {
         self.last_change_timestamp_seconds.set(at.as_second());
     }
 
-    /// Counts an evaluated object and the time it took.
+    /// Counts an evaluated object and records the time it took.
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.inc();
         self.evaluation.observe(took.as_secs_f64());
     }
 
-    /// Counts a change of fields that no policy reads.
+    /// Counts a change of an object that is not evaluated because no policy reads the changed fields.
     pub fn change_skipped(&self) {
         self.changes_skipped.inc();
     }
 
-    /// Counts an update of the lookup inventory, and the time it took.
+    /// Records the time that an update of the lookup inventory took.
     pub fn inventory_updated(&self, took: Duration) {
         self.inventory_update.observe(took.as_secs_f64());
     }
@@ -412,29 +412,29 @@ impl Metrics {
     }
 
     /// Sets how many objects wait to be evaluated.
-    pub fn set_queue_length(&self, number: usize) {
-        self.queue_length.set(gauge_value(number));
+    pub fn set_queue_length(&self, count: usize) {
+        self.queue_length.set(gauge_value(count));
     }
 
     /// Sets how many Events wait to be written.
-    pub fn set_events_pending(&self, number: usize) {
-        self.events_pending.set(gauge_value(number));
+    pub fn set_events_pending(&self, count: usize) {
+        self.events_pending.set(gauge_value(count));
     }
 
-    /// Counts the time from a change to its verdict.
+    /// Records the time from a change to its verdict.
     pub fn verdict_after(&self, latency: Duration) {
         self.verdict_latency.observe(latency.as_secs_f64());
     }
 
-    /// Counts the time from a change to its Event.
+    /// Records the time from a change to its Event.
     pub fn event_after(&self, latency: Duration) {
         self.event_latency.observe(latency.as_secs_f64());
     }
 
     /// Sets how many notifications wait to be sent to a receiver.
-    pub fn set_notifications_pending(&self, receiver: &str, number: usize) {
+    pub fn set_notifications_pending(&self, receiver: &str, count: usize) {
         let labels = ReceiverLabels { receiver: receiver.to_owned() };
-        self.notifications_pending.get_or_create(&labels).set(gauge_value(number));
+        self.notifications_pending.get_or_create(&labels).set(gauge_value(count));
     }
 
     /// Creates the series of a recorder that starts, before its first write.
@@ -454,8 +454,8 @@ impl Metrics {
     }
 
     /// Counts records that a recorder dropped, by reason (`object_rate`, `forbidden`).
-    pub fn recorder_dropped(&self, recorder: impl Into<Cow<'static, str>>, reason: &'static str, number: u64) {
-        self.recorder_drops.get_or_create(&DropLabels { recorder: recorder.into(), reason }).inc_by(number);
+    pub fn recorder_dropped(&self, recorder: impl Into<Cow<'static, str>>, reason: &'static str, count: u64) {
+        self.recorder_drops.get_or_create(&DropLabels { recorder: recorder.into(), reason }).inc_by(count);
     }
 
     /// Counts a failed write of a recorder that will be retried.
@@ -464,8 +464,8 @@ impl Metrics {
     }
 
     /// Counts Events that are not written because they are outdated.
-    pub fn events_superseded(&self, number: u64) {
-        self.events_superseded.inc_by(number);
+    pub fn events_superseded(&self, count: u64) {
+        self.events_superseded.inc_by(count);
     }
 
     /// Counts a restart of a watch, by reason (`expired`, `closed`).
@@ -481,18 +481,18 @@ impl Metrics {
     }
 
     /// Sets how many policies are in force.
-    pub fn set_policies(&self, number: usize) {
-        self.policies.set(gauge_value(number));
+    pub fn set_policies(&self, count: usize) {
+        self.policies.set(gauge_value(count));
     }
 
     /// Sets how many policy files the last load refused.
-    pub fn set_policies_refused(&self, number: usize) {
-        self.policies_refused.set(gauge_value(number));
+    pub fn set_policies_refused(&self, count: usize) {
+        self.policies_refused.set(gauge_value(count));
     }
 
     /// Sets how many policy bundles may be outdated.
-    pub fn set_bundles_stale(&self, number: usize) {
-        self.bundles_stale.set(gauge_value(number));
+    pub fn set_bundles_stale(&self, count: usize) {
+        self.bundles_stale.set(gauge_value(count));
     }
 
     /// Counts an object that could not be parsed.
@@ -517,8 +517,8 @@ fn reported(class: &Class, lane: &'static str) -> ReportedLabels {
     ReportedLabels { policy: Arc::clone(&class.policy), severity: severity(class), result: class.outcome.word(), lane }
 }
 
-fn gauge_value(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn gauge_value(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::memory::MemoryUsage;
 use crate::{
     model::{
         body::{Body, Packer, Packing},
-        object::{Controller, Kind, Location, MOST_OWNERS, Object, ObjectKey, State},
+        object::{Controller, Kind, Location, MOST_OWNERS, Object, ObjectKey, ObjectVersion},
     },
     source::change::WatchScope,
 };
@@ -302,7 +302,7 @@ impl Cache {
     }
 
     /// Returns which state of an object the cache has.
-    pub fn state(&self, key: &ObjectKey) -> Option<State> {
+    pub fn state(&self, key: &ObjectKey) -> Option<ObjectVersion> {
         self.entry(key)?.resource_version.state()
     }
 
@@ -488,7 +488,7 @@ mod tests {
         cache.keep(&scope(), &large("n", "new", 2, 10_000));
         let gone: Vec<_> = cache.listed(&scope()).iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(gone, ["Pod n/b"]);
-        assert_eq!(cache.state(&pod("a", "a", 1).key), State::of("1"));
+        assert_eq!(cache.state(&pod("a", "a", 1).key), ObjectVersion::of("1"));
     }
 
     #[test]

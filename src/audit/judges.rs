@@ -15,7 +15,7 @@ use crate::{
         evaluate::{Job, evaluate_shared, failed},
         sharing::SharedVerdicts,
     },
-    model::{object::State, verdict::Verdict},
+    model::{object::ObjectVersion, verdict::Verdict},
 };
 
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
@@ -38,7 +38,7 @@ pub(crate) struct Judges {
 pub(crate) struct Evaluated {
     pub(crate) verdict: Verdict,
     /// The state of the object that was evaluated.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<ObjectVersion>,
     /// The verdict is about the object's deletion and not about its present state.
     pub(crate) deleted: bool,
 }

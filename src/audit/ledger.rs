@@ -47,7 +47,7 @@ use crate::{
     audit::{memory::MemoryUsage, queue::Lane},
     judge::set::PolicySet,
     model::{
-        object::{ObjectKey, ObjectRef, State},
+        object::{ObjectKey, ObjectRef, ObjectVersion},
         rule_counts::RuleCounts,
         rule_numbers::{RuleName, RuleNumbers},
         verdict::{Class, Finding, Outcome, Verdict},
@@ -78,7 +78,7 @@ pub struct ObjectResults {
     /// The policy set that it was evaluated with, by its count.
     set: u32,
     /// The object's state that was evaluated; `None` if that is not known.
-    state: Option<State>,
+    state: Option<ObjectVersion>,
 }
 
 impl ObjectResults {
@@ -144,7 +144,7 @@ impl Ledger {
     }
 
     /// Notes that an object is in another state of which no policy can see the difference: its verdict stays.
-    pub fn holds_for(&mut self, key: &ObjectKey, state: Option<State>) {
+    pub fn holds_for(&mut self, key: &ObjectKey, state: Option<ObjectVersion>) {
         if let Some(known) = self.objects.get_mut(key).filter(|known| known.state.is_some()) {
             known.state = state;
         }
@@ -166,7 +166,7 @@ impl Ledger {
     pub fn record(
         &mut self,
         verdict: Verdict,
-        state: Option<State>,
+        state: Option<ObjectVersion>,
         owners: &Owners,
         cause: impl Into<Cause>,
         now: Timestamp,

@@ -24,7 +24,7 @@ use crate::{
     judge::set::PolicySet,
     metrics::Metrics,
     model::{
-        object::{ObjectKey, State},
+        object::{ObjectKey, ObjectVersion},
         verdict::{Finding, Verdict},
     },
     telemetry::Span,
@@ -94,7 +94,7 @@ impl Results {
         &mut self,
         context: ResultContext<'_>,
         verdict: Verdict,
-        state: Option<State>,
+        state: Option<ObjectVersion>,
         (queued, span): (Option<Queued>, Span),
     ) {
         let (key, uid, now) = (verdict.key.clone(), Arc::clone(&verdict.uid), Timestamp::now());

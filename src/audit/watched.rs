@@ -177,7 +177,7 @@ impl WatchedObjects {
         let now = Timestamp::now();
         self.last_change = Some(now);
         self.gate.heard(scope, now);
-        self.metrics.changed(now);
+        self.metrics.set_last_change(now);
     }
 
     /// Notes that an object is not evaluated, and why. The results of an earlier state of it stay.

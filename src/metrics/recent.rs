@@ -1,8 +1,8 @@
-//! The namespaces with series of new violations.
+//! The namespaces for which new violations are counted in series of their own.
 //!
 //! Invariant: at most [`RecentNamespaces::limit`] namespaces have series of their own, whatever the size of the
-//! cluster. A namespace keeps its series for [`KEPT`] after its last new violation, so that alerts do not lose them
-//! while they look back.
+//! cluster. A namespace keeps its series for at least [`KEPT`] after its last new violation, so that alerts, which look
+//! back, find them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The label of all other namespaces; not a valid namespace name.
+/// The label value of all other namespaces; not a valid namespace name.
 pub const OTHER: &str = "_other";
 
-/// How long a namespace keeps its series; alerts look back 15 minutes.
+/// How long a namespace keeps its series at least; alerts look back 15 minutes.
 const KEPT: Duration = Duration::from_hours(1);
 
 /// The namespaces with the most recent new violations, with the labels of their series.

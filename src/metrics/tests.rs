@@ -33,7 +33,7 @@ fn sample() -> Metrics {
     metrics.set_complete(true);
     metrics.set_coverage(&[deployments(State::TimedOut)]);
     metrics.set_watch_activity([("apps", "deployments", AT)]);
-    metrics.changed(AT);
+    metrics.set_last_change(AT);
     let class = Class { policy: "image".into(), severity: Some(Severity::High), outcome: Outcome::Fail };
     metrics.set_violations([("gone".into(), class.clone(), 2)]);
     metrics.set_violations([("shop".into(), class.clone(), 1), ("".into(), class.clone(), 0)]);

@@ -29,7 +29,7 @@ impl Body {
         Self { bytes: json.into(), dictionary: None }
     }
 
-    /// Returns the JSON of an object with only the labels and the creation time of this one.
+    /// Returns the body of an object that has only the labels and the creation time of this one.
     #[must_use]
     pub fn labels_only(&self) -> Self {
         let (labels, created) = (self.labels(), self.created());
@@ -90,7 +90,7 @@ impl Body {
     /// When the bytes cannot be decompressed, which only damaged memory can cause.
     pub fn json(&self) -> io::Result<Cow<'_, [u8]>> {
         thread_local! {
-            // A context takes some 100 KB; evaluation decompresses thousands of objects a second.
+            // A context takes about 100 KB, and evaluation decompresses thousands of objects a second.
             static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
         }
         let Some(dictionary) = &self.dictionary else { return Ok(Cow::Borrowed(&self.bytes)) };
@@ -170,7 +170,7 @@ impl Packing {
 pub struct Packer {
     /// The number of bodies so far; nothing is compressed before there is a dictionary.
     seen: usize,
-    /// The training stages that are still to come.
+    /// The remaining training stages.
     stages: &'static [Stage],
     packing: Packing,
 }
@@ -181,8 +181,8 @@ struct Stage {
     samples: usize,
 }
 
-/// Fewer bodies than the first stage remain plain, as they take no memory worth saving. Everything waits for the first
-/// training, so it uses few samples; the second runs on its own thread.
+/// Up to the first stage, bodies remain plain, since they take little memory. The pipeline waits for the first training,
+/// so it uses few samples; the second runs on its own thread.
 const STAGES: [Stage; 2] = [Stage { bodies: 1_000, samples: 250 }, Stage { bodies: 10_000, samples: 1_000 }];
 /// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
 const SAMPLE_BYTES: usize = 8 * 1024;
@@ -214,13 +214,13 @@ impl Packer {
         let samples: Vec<_> = bodies.step_by((count / stage.samples).max(1)).filter_map(sample).collect();
         let dictionaries = Arc::clone(&self.packing.0);
         if dictionaries.first.get().is_some() {
-            let training = std::thread::Builder::new().spawn(move || put(&dictionaries.second, &samples));
+            let training = std::thread::Builder::new().spawn(move || train_into(&dictionaries.second, &samples));
             if let Err(error) = training {
-                debug!(%error, "No second dictionary for the cache");
+                debug!(%error, "The second dictionary of the cache could not be trained");
             }
             return false;
         }
-        put(&dictionaries.first, &samples);
+        train_into(&dictionaries.first, &samples);
         true
     }
 
@@ -231,16 +231,17 @@ impl Packer {
     }
 }
 
-fn put(place: &OnceLock<Dictionary>, samples: &[Vec<u8>]) {
+/// Trains a dictionary and stores it; without one, bodies remain as they are.
+fn train_into(dictionary: &OnceLock<Dictionary>, samples: &[Vec<u8>]) {
     match Dictionary::train(samples) {
         // Each is trained once.
-        Ok(dictionary) => drop(place.set(dictionary)),
-        Err(error) => debug!(%error, "No dictionary for the cache"),
+        Ok(trained) => drop(dictionary.set(trained)),
+        Err(error) => debug!(%error, "A dictionary of the cache could not be trained"),
     }
 }
 
 impl fmt::Debug for Packer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packer({} seen, {} stages to come)", self.seen, self.stages.len())
+        write!(f, "Packer({} seen, {} stages left)", self.seen, self.stages.len())
     }
 }

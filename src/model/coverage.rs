@@ -1,4 +1,4 @@
-//! Coverage of each kind: "not evaluated" must never read as "clean".
+//! The coverage of each kind, so that a kind that was not evaluated never appears as free of violations.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl State {
     }
 }
 
-/// Follows the name of a file that was read and left out, in the message of its coverage.
+/// The end of the message about a file without objects, after the file's name.
 pub const NO_OBJECTS: &str = ": no objects";
 
 /// Prefix of the message of a kind that is forbidden and not needed.
@@ -67,37 +67,38 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Returns the coverage of a group version that could not be read, with the reason; both are empty for a whole
-    /// cluster.
+    /// Returns the coverage of a group version that could not be read, with the reason. `group` and `version` are empty if
+    /// a whole cluster could not be read.
     pub fn unread(group: String, version: String, why: String) -> Self {
         let (kind, resource) = ("*".into(), "*".into());
         Self { group, version, kind, resource, state: State::Failed, objects: 0, inactive: 0, message: why }
     }
 
-    /// Returns the sort key of the coverage of kinds.
+    /// Returns the key by which coverage is sorted.
     pub(crate) fn order(&self) -> impl Ord + use<'_> {
         (&self.group, &self.resource, &self.version)
     }
 
-    /// Whether objects of the kind may not have been evaluated. A kind that was left out on purpose is not a gap.
+    /// Whether some objects of the kind may not have been evaluated, although they should have been. An excluded kind is
+    /// not a gap.
     pub fn is_gap(&self) -> bool {
-        // A kind that was read has a message when some of its objects could not be.
+        // A synced kind has a message when some of its objects could not be read.
         self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
     }
 
-    /// Whether it describes documents of manifests that could not be read, not a kind.
+    /// Whether it describes documents of manifests, or a whole cluster, rather than a kind.
     pub fn is_documents(&self) -> bool {
         self.resource == "*" && self.version.is_empty()
     }
 
-    /// Returns the name of the file that was left out because it contains settings of a tool, if this describes such a
-    /// file.
+    /// Returns the name of a file that was skipped because it contains settings of a tool and no objects; `None` if this
+    /// describes something else.
     pub fn settings_file(&self) -> Option<&str> {
         let left_out = self.state == State::Excluded && self.is_documents();
         self.message.strip_suffix(NO_OBJECTS).filter(|_| left_out)
     }
 
-    /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.
+    /// Returns `plural` or `plural.group`, as kubectl and `--exclude` name a resource.
     pub fn name(&self) -> String {
         if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
     }

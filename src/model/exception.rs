@@ -25,7 +25,7 @@ impl Excuse {
         Self { by: "baseline".into(), reason: "".into(), expires: None }
     }
 
-    /// Whether it is the baseline; exceptions always have an end.
+    /// Whether it is that of the baseline, which does not end; exceptions always do.
     pub fn is_baseline(&self) -> bool {
         self.expires.is_none()
     }
@@ -79,7 +79,7 @@ pub enum ExceptionState {
     Unused,
     /// It has ended.
     Expired,
-    /// It cannot be read, names a missing rule, or excuses what it may not.
+    /// It has a problem, and is not in force or only in part.
     Invalid,
 }
 

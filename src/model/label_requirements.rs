@@ -7,7 +7,7 @@ use kube::core::{Expression, Selector, SelectorExt as _};
 /// A label selector in kubectl's syntax: `app=web`, `app!=web`, `app in (web, api)`, `app notin (web)`, `app`, `!app`,
 /// or several of them separated by commas, which must all match.
 ///
-/// Source: `labels.Parse` of apimachinery, without `>` and `<`, which kubectl's documentation does not have either.
+/// The syntax is that of `labels.Parse` in apimachinery, without `>` and `<`, which kubectl does not document either.
 #[derive(Debug, Clone)]
 pub struct LabelRequirements(Selector);
 

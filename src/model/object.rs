@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{body::Body, digest::Digest};
 
-/// One (group, version, plural) that is served with list and watch, or found in a manifest.
+/// A kind in one version, which is served with list and watch or found in a manifest.
 ///
-/// Two are equal when group, plural, version and scope are: a CRD that only gets another short name stays the same
-/// kind, and nothing is listed again.
+/// Two kinds are equal if their group, plural, version and scope are: a CRD that only gets another short name remains
+/// the same kind, and its objects are not listed again.
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// API group; empty for the core group.
@@ -53,7 +53,7 @@ impl Kind {
         (&self.group, &self.plural, self.namespaced) == (&other.group, &other.plural, other.namespaced)
     }
 
-    /// Whether one is namespaced and the other is not, and both have the same name: both cannot be served.
+    /// Whether both have the same group and plural, but only one is namespaced: no server can serve both.
     pub fn has_other_scope_than(&self, other: &Self) -> bool {
         (&self.group, &self.plural, !self.namespaced) == (&other.group, &other.plural, other.namespaced)
     }
@@ -112,8 +112,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Identifies one object for as long as kaudit runs. The uid is not part of it: delete and create under one name are
-/// seen as a change of the uid under one key.
+/// Identifies one object for as long as kaudit runs. The uid is not part of it: an object that is deleted and created
+/// again under its name keeps its key and gets another uid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Its kind, in the version that is read.
@@ -127,12 +127,12 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Returns its kind with the scope of the object: manifests do not declare the scope of a kind.
+    /// Returns its kind, namespaced if and only if the object is: manifests do not declare the scope of a kind.
     pub fn as_placed(&self) -> Kind {
         Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
     }
 
-    /// Returns its namespace, or the own name of a Namespace.
+    /// Returns its namespace, or for a Namespace its name.
     pub fn own_namespace(&self) -> Option<&str> {
         let own = || self.kind.is("", "Namespace").then_some(&*self.name);
         self.namespace.as_deref().or_else(own)
@@ -225,7 +225,7 @@ impl ObjectRef {
         }
     }
 
-    /// Returns its name.
+    /// Returns its kind and its name, the latter with the cluster if there are several.
     pub fn as_name(&self) -> ObjectName {
         let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
         (self.kind_with_group(), format!("{}{namespace}{}", self.cluster_prefix(), self.name))
@@ -255,7 +255,7 @@ impl ObjectRef {
     }
 }
 
-/// The most owners of owners that are followed. A Job of a `CronJob` is one of two levels, operators have some more.
+/// The maximum number of owners above an object: the Pod of a `CronJob` has two, those of operators a few more.
 pub(crate) const MOST_OWNERS: usize = 16;
 
 /// The controller of an object: the owner in `metadata.ownerReferences` that manages it, for example the Job of a Pod.
@@ -280,12 +280,12 @@ pub struct Location {
     pub line: usize,
 }
 
-/// Distinguishes the states of an object by `resourceVersion`, which clients may only compare for equality: the number
-/// if it is one (etcd's revision), or a hash of any other text.
+/// Identifies a state of an object by its `resourceVersion`, which clients may only compare for equality: the number if
+/// it is one (etcd's revision), or a hash of any other text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct State(NonZeroU64);
+pub struct ObjectVersion(NonZeroU64);
 
-impl State {
+impl ObjectVersion {
     /// Returns the state of a `resourceVersion`; `None` for manifests, and for objects of some aggregated APIs, which
     /// have none.
     pub fn of(resource_version: &str) -> Option<Self> {
@@ -314,39 +314,39 @@ impl State {
     }
 }
 
-/// A hash of the fields of an object that a policy set can read: as long as it stays the same, so do the verdicts.
+/// A hash of the fields of an object that a policy set can read. As long as it is the same, so is the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Projected {
     /// The policy set.
     pub policies: Digest,
-    /// The hash; it differs from process to process.
+    /// The hash; each process computes another one.
     pub hash: NonZeroU64,
 }
 
-/// Returns the number that a text is the canonical notation of; `None` if it needs more than 63 bits.
+/// Parses a number in its canonical notation; `None` for any other text, and if the number needs more than 63 bits.
 fn plain_number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|number| plain && *number <= u64::MAX >> 1)
 }
 
-/// A `metadata.resourceVersion`, reduced to what clients may compare; empty for manifests.
+/// A `metadata.resourceVersion`, reduced to the state it identifies; empty for manifests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ResourceVersion(Option<State>);
+pub struct ResourceVersion(Option<ObjectVersion>);
 
 impl ResourceVersion {
     /// Returns the state that it identifies; `None` if it is empty.
-    pub fn state(self) -> Option<State> {
+    pub fn state(self) -> Option<ObjectVersion> {
         self.0
     }
 }
 
 impl<T: AsRef<str>> From<T> for ResourceVersion {
     fn from(text: T) -> Self {
-        Self(State::of(text.as_ref()))
+        Self(ObjectVersion::of(text.as_ref()))
     }
 }
 
-/// A `metadata.uid` in few bytes: nearly all are UUIDs, whose notation need not be stored.
+/// A `metadata.uid` in few bytes: nearly all are UUIDs, which are stored as numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uid {
     /// A UUID in the notation of API servers: lower case, with hyphens.
@@ -393,7 +393,7 @@ impl PartialEq<str> for Uid {
 
 /// Returns the bytes of a UUID in the notation of [`Uid::Uuid`].
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    let hyphens = text.bytes().enumerate().filter(|(_, byte)| *byte == b'-').map(|(place, _)| place);
+    let hyphens = text.bytes().enumerate().filter(|(_, byte)| *byte == b'-').map(|(index, _)| index);
     if text.len() != 36 || !hyphens.eq(HYPHENS) {
         return None;
     }
@@ -409,7 +409,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// One object in one state.
+/// An object in one state.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// Its kind, namespace and name.
@@ -420,7 +420,7 @@ pub struct Object {
     pub resource_version: ResourceVersion,
     /// The JSON of the object with `apiVersion` and `kind`, without most of `managedFields` and without Secret values.
     pub body: Body,
-    /// For manifests only.
+    /// Its location in a manifest; `None` for objects of a cluster.
     pub location: Option<Location>,
     /// The controller that manages it, if any.
     pub controller: Option<Arc<Controller>>,
@@ -431,8 +431,8 @@ pub struct Object {
 }
 
 impl Object {
-    /// Returns its state, as in [`State::of`].
-    pub fn state(&self) -> Option<State> {
+    /// Returns its state; `None` for manifests, and for objects of some aggregated APIs.
+    pub fn state(&self) -> Option<ObjectVersion> {
         self.resource_version.state()
     }
 
@@ -461,13 +461,14 @@ mod tests {
     #[test]
     fn states_are_equal_when_their_versions_are() {
         let versions = ["1", "01", "10", "", "a", "9223372036854775807", "9223372036854775808", "+1", "1 ", "0", "00"];
-        for (place, version) in versions.iter().enumerate() {
-            for (other_place, other) in versions.iter().enumerate() {
-                assert_eq!(State::of(version) == State::of(other), place == other_place, "{version} and {other}");
+        for (index, version) in versions.iter().enumerate() {
+            for (other_index, other) in versions.iter().enumerate() {
+                let equal = ObjectVersion::of(version) == ObjectVersion::of(other);
+                assert_eq!(equal, index == other_index, "{version} and {other}");
             }
         }
-        assert_eq!(State::of(""), None);
-        assert_eq!(ResourceVersion::from("7".to_owned()).state(), State::of("7"));
+        assert_eq!(ObjectVersion::of(""), None);
+        assert_eq!(ResourceVersion::from("7".to_owned()).state(), ObjectVersion::of("7"));
     }
 
     #[test]

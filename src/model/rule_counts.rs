@@ -52,14 +52,14 @@ impl AddAssign for RuleCounts {
     }
 }
 
-/// Shows it for users: `1 of 6 objects, 2 excused`.
+/// Shows the counts for users: `1 of 6 objects, 2 excused`.
 impl fmt::Display for RuleCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let objects = if self.applicable == 1 { "object" } else { "objects" };
         write!(f, "{} of {} {objects}", self.failing, self.applicable)?;
-        for (number, what) in [(self.excused, "excused"), (self.error, "not evaluated")] {
-            if number > 0 {
-                write!(f, ", {number} {what}")?;
+        for (count, label) in [(self.excused, "excused"), (self.error, "not evaluated")] {
+            if count > 0 {
+                write!(f, ", {count} {label}")?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Sets of rules that are small enough to be stored for each object.
+//! Sets of rules that are small enough to be stored with each object.
 
 use std::{
     collections::HashMap,
@@ -91,8 +91,8 @@ impl RuleNumbers {
     /// Returns the rules, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = RuleNumber> {
         let words = (0_u32..).zip(&self.0);
-        words.flat_map(|(place, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| RuleNumber(place * 64 + bit))
+        words.flat_map(|(index, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| RuleNumber(index * 64 + bit))
         })
     }
 }

@@ -1,15 +1,15 @@
 //! Shards: several processes that share the namespaces of one cluster.
 //!
 //! A namespace belongs to the shard given by jump consistent hashing (Lamping and Veach 2014, as in kube-state-metrics)
-//! of its name, so that going from N to N + 1 shards moves one namespace of N + 1, and only to the new shard.
+//! of its name, so that going from N to N + 1 shards moves one in N + 1 namespaces, and only to the new shard.
 //! Cluster-scoped objects belong to shard 0.
 //!
-//! Of objects that it does not own, each shard reads only the namespace. Servers since Kubernetes 1.36 can leave such
-//! objects out themselves (alpha): lists and watches take
+//! Each shard receives all objects, and of those that it does not own it parses only the namespace. Servers since
+//! Kubernetes 1.36 can omit such objects (alpha): lists and watches take
 //! `shardSelector=shardRange(object.metadata.namespace,'0x…','0x…')` over FNV-1a 64 of the namespace, and
-//! `metadata.shardInfo` of a list confirms that the server has done so. To use it, a shard would have to be a range of
-//! that hash, which moves more namespaces when the shard count changes, and responses without `shardInfo` would have to
-//! be filtered as today.
+//! `metadata.shardInfo` of a list confirms that the server has done so. To use this, a shard would have to be a range of
+//! that hash, which moves more namespaces when the number of shards changes, and responses without `shardInfo` would
+//! have to be filtered as today.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::object::Kind;
 
-/// The most shards; each has its own Lease and its own named objects.
+/// The maximum number of shards; each has its own Lease, and its own objects with the shard's index in their names.
 const MOST: u32 = 1_000;
 
 /// One of several shards, or the only one.
@@ -42,7 +42,7 @@ impl Shard {
     /// `StatefulSet`.
     ///
     /// # Errors
-    /// With the expected form.
+    /// Describes the expected form.
     pub fn parse(text: &str, host: Option<&str>) -> Result<Self, String> {
         let form = || "expected I/N such as 0/3, or auto/3 in a pod of a StatefulSet".to_owned();
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -58,7 +58,7 @@ impl Shard {
             return Err(format!("there can be 1 to {MOST} shards"));
         }
         if index >= of {
-            return Err(format!("the index of {of} shards goes up to {}, not {index}", of - 1));
+            return Err(format!("the index must be from 0 to {} for {of} shards, not {index}", of - 1));
         }
         Ok(Self { index, of })
     }
@@ -88,7 +88,7 @@ impl Shard {
         kind.is("", "Namespace") || self.owns(namespace)
     }
 
-    /// Returns all shards, this one among them.
+    /// Returns all shards, including this one.
     pub fn all(self) -> impl Iterator<Item = Self> {
         (0..self.of).map(move |index| Self { index, ..self })
     }

@@ -1,4 +1,4 @@
-//! Texts within the limits of Kubernetes, which count bytes, and wording used by several modules.
+//! Shortening of texts to the limits of Kubernetes, which count bytes, and texts and formats that several modules use.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -19,27 +19,27 @@ pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
 }
 
 /// Returns the displayed number of dependents that a result of an owner covers.
-pub fn dependents(number: usize) -> String {
-    format!("{number} dependent{}", if number == 1 { "" } else { "s" })
+pub fn dependents(count: usize) -> String {
+    format!("{count} dependent{}", if count == 1 { "" } else { "s" })
 }
 
 /// Parses a duration that has a unit and is not zero.
 ///
 /// # Errors
-/// With the expected form.
+/// Describes the expected form.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
+    let form = "expected a duration such as 500ms, 60s, 2m or 1h";
     if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
-        return Err(format!("a unit is missing: {humane}"));
+        return Err(format!("a unit is missing: {form}"));
     }
-    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| humane.to_owned())?;
+    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| form.to_owned())?;
     match Duration::try_from(signed) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be greater than zero".into()),
     }
 }
 
-/// Whether a number is omitted from a document.
+/// Whether a number is zero; serde skips such fields.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0

@@ -85,7 +85,7 @@ pub struct Source {
     pub line: u32,
 }
 
-/// The excuse of a finding, and its outcome without it.
+/// The excuse of a result, and its outcome without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excused {
     /// The excuse.
@@ -94,7 +94,7 @@ pub struct Excused {
     pub otherwise: Outcome,
 }
 
-/// Policy and rule of a result about an object as a whole.
+/// The policy and the rule of results about an object as a whole.
 pub(crate) const OBJECT_RULE: [&str; 2] = ["kaudit", "object"];
 
 impl Finding {
@@ -116,10 +116,10 @@ impl Finding {
     }
 }
 
-/// Returns the approximate size of a value in bytes, including its place in a list or under a key.
+/// Returns the approximate size of a value in memory, in bytes, including that of its entry in a list or an object.
 fn value_bytes(value: &serde_json::Value) -> usize {
-    const PLACE: usize = 64;
-    PLACE
+    const ENTRY: usize = 64;
+    ENTRY
         + match value {
             serde_json::Value::String(text) => text.len(),
             serde_json::Value::Array(items) => items.iter().map(value_bytes).sum(),
@@ -200,7 +200,7 @@ pub struct Finding {
     pub excused: Option<Excused>,
 }
 
-/// Follows the number in the message of a result that counts unlisted results of its rule, or of its object.
+/// The message of a result that counts the unlisted results of its rule, or of its object, without the count before it.
 pub(crate) const UNLISTED_OF_RULE: &str = " more results of this rule for this object are not listed";
 pub(crate) const UNLISTED_OF_OBJECT: &str = " more results for this object are not listed";
 
@@ -223,12 +223,12 @@ impl Finding {
 
     /// Whether it counts results of its rule that are not listed.
     pub(crate) fn counts_unlisted_of_rule(&self) -> bool {
-        is_counted(&self.message, UNLISTED_OF_RULE)
+        is_count_of(&self.message, UNLISTED_OF_RULE)
     }
 
     /// Whether it counts results of its object that are not listed.
     pub(crate) fn counts_unlisted_of_object(&self) -> bool {
-        [&*self.rule.policy, &*self.rule.name] == OBJECT_RULE && is_counted(&self.message, UNLISTED_OF_OBJECT)
+        [&*self.rule.policy, &*self.rule.name] == OBJECT_RULE && is_count_of(&self.message, UNLISTED_OF_OBJECT)
     }
 
     /// Changes a violation into a skip.
@@ -244,7 +244,7 @@ impl Finding {
         self.details.as_ref()?.get("field")?.as_str()
     }
 
-    /// Whether both are the same result, whatever their source and severity.
+    /// Whether both are the same result; their sources and severities may differ.
     pub fn is_same_result(&self, other: &Self) -> bool {
         fn identity(finding: &Finding) -> (Outcome, &str, &str) {
             (finding.outcome, &finding.rule.policy, &finding.rule.name)
@@ -260,8 +260,10 @@ impl Finding {
     }
 }
 
-fn is_counted(message: &str, what: &str) -> bool {
-    message.strip_suffix(what).is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+/// Whether a message is a number followed by `unlisted`.
+fn is_count_of(message: &str, unlisted: &str) -> bool {
+    let count = message.strip_suffix(unlisted);
+    count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -285,12 +287,12 @@ impl Finding {
     }
 }
 
-/// Whether an object could use the cached results of an equal one.
+/// Whether cached results of an equal object were used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {
-    /// It could.
+    /// They were.
     Hit,
-    /// It could not.
+    /// There were none, so the object was evaluated and its results were cached.
     Miss,
 }
 
@@ -321,8 +323,8 @@ pub struct Verdict {
     /// Whether a repeated evaluation may have other results although nothing changed: a rule ran out of time, or kaudit
     /// failed.
     pub unfinished: bool,
-    /// Rules, each with its policy, with an error that may not occur again for the same object: they ran out of time,
-    /// or an object they depend on has not been read.
+    /// Rules with an error that may not occur again for the same object: they ran out of time, or an object they depend
+    /// on has not been read.
     pub undecided: Vec<RuleName>,
     /// Whether cached results of an equal object were used; `None` if no result can be shared.
     pub shared: Option<Shared>,

@@ -3,7 +3,7 @@ use crate::model::digest::Digest;
 use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::OBJECT_RULE};
 
 /// The state of an object unless a test says otherwise.
-const STATE: Option<State> = Some(State::sample(1));
+const STATE: Option<ObjectVersion> = Some(ObjectVersion::sample(1));
 
 /// What the verdicts here are about.
 const SUBJECT: Subject<'_> = Subject { group: "", kind: "Pod", uid: "u" };
@@ -253,7 +253,7 @@ fn violations_by_a_transition_are_reported_once_and_never_open() {
 
 /// What a ledger reports when an object is evaluated in this state.
 fn report(ledger: &mut Ledger, messages: &[&str], state: Option<u64>) -> (usize, usize) {
-    let state = state.map(State::sample);
+    let state = state.map(ObjectVersion::sample);
     let delta = ledger.record(verdict(messages), state, &Owners::default(), Lane::Snapshot, Timestamp::UNIX_EPOCH);
     delta.map_or((0, 0), |delta| (delta.appeared.len(), delta.resolved.len()))
 }
@@ -278,7 +278,7 @@ fn rewording_is_expected_once_from_new_policies_for_the_same_state() {
     assert_eq!(report(&mut ledger, &["b"], Some(1)), (1, 1));
     // No policy saw that the state was another.
     let mut ledger = judged(Some(1));
-    ledger.holds_for(&verdict(&[]).key, Some(State::sample(2)));
+    ledger.holds_for(&verdict(&[]).key, Some(ObjectVersion::sample(2)));
     assert_eq!(report(&mut ledger, &["b"], Some(2)), (0, 0));
     // What was recorded by an earlier run is of a state that is not known.
     let mut ledger = Ledger::default();
@@ -289,7 +289,7 @@ fn rewording_is_expected_once_from_new_policies_for_the_same_state() {
         &Owners::default(),
     );
     ledger.set_policies(&policies);
-    ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
+    ledger.holds_for(&verdict(&[]).key, Some(ObjectVersion::sample(1)));
     assert_eq!(report(&mut ledger, &["b"], Some(1)), (1, 1));
 }
 
