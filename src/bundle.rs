@@ -1,8 +1,8 @@
 //! Bundles: policies that are published in a registry, on a server or as an archive.
 //!
-//! In: a [`BundleReference`](crate::judge::bundle::BundleReference). Out: its files in memory, as a
-//! [`Bundle`](crate::judge::bundle::Bundle), verified and followed; or in the other direction, an artifact in a
-//! registry. Downloads are untrusted: they are bounded, compared with their digest, and unpacked only in memory.
+//! In: a [`BundleReference`](crate::judge::bundle::BundleReference). Out: its files in memory, as a verified
+//! [`Bundle`](crate::judge::bundle::Bundle), and newer versions of it as they are published. [`push`] publishes policies
+//! in a registry. Downloads are untrusted: they are bounded, compared with their digest, and unpacked only in memory.
 
 mod archive;
 mod cache;

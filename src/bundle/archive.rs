@@ -1,8 +1,7 @@
 //! Unpacks compressed tar archives into memory.
 //!
-//! Nothing is written to a disk, so no name can lead out of a directory. Names that try to are refused all the same:
-//! the archive is hostile, or another tool would unpack it differently. Memory is bounded whatever sizes the archive
-//! declares.
+//! Nothing is written to a disk, so no name can lead out of a directory. Names that would are refused nevertheless: such
+//! an archive is hostile, or other tools unpack it differently. Memory is bounded, whatever sizes the archive declares.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +11,13 @@ use std::{
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-/// The most bytes that an archive may unpack to, including headers.
+/// The maximum number of bytes that an archive may unpack to, including headers.
 pub(super) const UNPACKED_BYTES: u64 = 64 << 20;
-/// The most files and directories in an archive.
+/// The maximum number of files in a bundle.
 const ENTRIES: usize = 10_000;
-/// The longest name.
+/// The maximum length of a name, in bytes.
 const NAME_BYTES: usize = 1_024;
-/// The deepest nesting of directories.
+/// The maximum nesting of directories.
 const DEEPEST: usize = 32;
 
 /// The files of a bundle, by their paths.
@@ -64,7 +63,7 @@ pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
 /// Adds one file.
 ///
 /// # Errors
-/// When there is already a file with that path, as it is ambiguous which of the two counts.
+/// If the name is empty, or there is already a file with this path: it is ambiguous which of the two counts.
 pub(super) fn add(files: &mut Files, path: Vec<String>, content: Vec<u8>) -> Result<(), String> {
     let shown = path.join("/");
     if path.is_empty() {
@@ -79,7 +78,7 @@ pub(super) fn add(files: &mut Files, path: Vec<String>, content: Vec<u8>) -> Res
 /// Parses the name of a file or directory. OPA's own archives begin each name with a `/`, the root of the bundle.
 ///
 /// # Errors
-/// When it leads out of the bundle.
+/// If it leads out of the bundle, is too long or nested too deeply, or contains control characters or backslashes.
 pub(super) fn path_of(name: &str) -> Result<Vec<String>, String> {
     let shown = || format!("{:?}", crate::model::text::shortened(name, 100));
     if name.len() > NAME_BYTES {
@@ -93,7 +92,7 @@ pub(super) fn path_of(name: &str) -> Result<Vec<String>, String> {
         return Err(format!("has a name that leads out of the archive: {}", shown()));
     }
     if parts.len() > DEEPEST {
-        return Err(format!("has a name that is nested too deep: {}", shown()));
+        return Err(format!("has a name that is nested too deeply: {}", shown()));
     }
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
@@ -111,7 +110,7 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// Fails when more bytes are read than allowed.
+/// A reader that fails when more bytes are read than allowed.
 struct Bounded<R> {
     inner: R,
     left: u64,

@@ -1,8 +1,8 @@
-//! Caches the last valid bundle in a directory: it is loaded at a restart while the registry is down.
+//! Caches the last valid bundle in a directory, so that kaudit can restart while the registry is unavailable.
 //!
 //! It is stored as it was downloaded, including the manifest of an artifact, so that digests and signatures are
-//! verified again whenever it is read. The file is a tar archive: metadata of the bundle, the manifest if there is one,
-//! then the layers or the archive. Only its owner can read and write it.
+//! verified again whenever it is read. The file is a tar archive: the metadata of the package, the manifest if there is
+//! one, then the layers or the archive. Only its owner can read and write it.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::model::digest::Digest;
 
-/// The metadata of a package.
+/// The metadata of a cached package.
 #[derive(Serialize, Deserialize)]
 struct PackageMetadata {
     source: String,
@@ -52,7 +52,7 @@ impl BundleCache {
     /// Replaces the cached package. Blocks.
     ///
     /// # Errors
-    /// When the directory cannot be written to.
+    /// If the directory cannot be written to.
     pub(super) fn write(&self, package: &Package) -> anyhow::Result<()> {
         let Package { digest, etag, manifest, parts, signatures, .. } = package;
         let about = PackageMetadata {
@@ -93,7 +93,7 @@ impl BundleCache {
     /// Reads the cached package; `None` if there is none. Blocks.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read, or does not match its digest.
     pub(super) fn read(&self) -> anyhow::Result<Option<Package>> {
         let file = match fs::File::open(&self.path) {
             Ok(file) => file,

@@ -25,7 +25,7 @@ const DATA: [&str; 3] = ["data.json", "data.yaml", "data.yml"];
 /// Creates a bundle from a downloaded package.
 ///
 /// # Errors
-/// When it must not be used, with the reason.
+/// With the reason why it must not be used.
 pub(super) fn read(
     source: &Arc<str>,
     pinned: bool,
@@ -48,7 +48,7 @@ pub(super) fn read(
     };
     files.retain(|path, _| is_read(path));
     if files.is_empty() {
-        return Err("has neither policies (.rego) nor Gatekeeper's templates in it".to_owned());
+        return Err("has neither policies (.rego) nor Gatekeeper's templates".to_owned());
     }
     let (revision, roots) = match manifest {
         Some(manifest) => (manifest.revision.clone(), Some(manifest.roots().to_vec())),
@@ -65,8 +65,8 @@ pub(super) fn read(
 /// Returns whether the publisher was verified.
 ///
 /// # Errors
-/// When it is not signed by the given key or identity; and, as in OPA, when it has OPA's signature and neither is
-/// given. A signature of the artifact covers everything in it, including OPA's signature.
+/// If it is not signed by the given key or identity; and, as in OPA, if it has OPA's signature and neither is given. A
+/// signature of the artifact covers everything in it, including OPA's signature.
 fn verify(
     files: &Files,
     signatures: &[ArtifactSignature],
@@ -116,7 +116,7 @@ fn verify(
 /// Removes the files that OPA does not read in a bundle, and returns the declared Rego versions of modules.
 ///
 /// # Errors
-/// When OPA would refuse the bundle, or kaudit does not support it.
+/// If OPA would refuse the bundle, or kaudit does not support it.
 fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<String>, Version>, String> {
     if files.contains_key(&["patch.json".to_owned()][..]) {
         return Err("is a delta bundle (patch.json); publish a snapshot".to_owned());
@@ -133,13 +133,13 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     let mut refused = Ok(());
     files.retain(|path, content| {
         let name = path.join("/");
-        let kept = keep(path, &name, content, manifest).map(|version| match version {
+        let kept = file_use(path, &name, content, manifest).map(|usage| match usage {
             FileUse::Module(version) => {
                 versions.extend(version.map(|version| (path.clone(), version)));
                 true
             }
             FileUse::Data => true,
-            FileUse::Not => false,
+            FileUse::Ignored => false,
         });
         kept.unwrap_or_else(|why| {
             if refused.is_ok() {
@@ -151,14 +151,15 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     refused.map(|()| versions)
 }
 
-/// How a file of an OPA bundle is used.
+/// How OPA uses a file of a bundle.
 enum FileUse {
+    /// A module, with its declared Rego version.
     Module(Option<Version>),
     Data,
-    Not,
+    Ignored,
 }
 
-fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<FileUse, String> {
+fn file_use(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<FileUse, String> {
     let last = path.last().map_or("", String::as_str);
     // A file that is not UTF-8 is refused later, with other problems of files.
     let text = std::str::from_utf8(content).unwrap_or_default();
@@ -167,7 +168,7 @@ fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Res
         return Ok(FileUse::Module(manifest.version(name)?));
     }
     if !DATA.contains(&last) {
-        return Ok(FileUse::Not);
+        return Ok(FileUse::Ignored);
     }
     // It is refused later, with other problems of files.
     if content.len() as u64 > Limits::default().file_bytes {

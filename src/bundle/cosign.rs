@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{key::VerificationKey, keyless::KeylessIdentity, registry::Descriptor};
 
-/// The type in the payload of `cosign sign`, and that of its statement; a key may also attest other things about an
-/// artifact.
+/// The type of a signature in the payload of `cosign sign`, and in a statement: with the same key, other things may be
+/// attested about an artifact.
 const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://sigstore.dev/cosign/sign/v1");
 /// The type of an in-toto statement.
 const STATEMENT: &str = "application/vnd.in-toto+json";
@@ -26,9 +26,9 @@ const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOGGED: &str = "dev.sigstore.cosign/bundle";
 const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
-/// The type of bundles that contain a promise of the log and need no proof.
+/// The type of Sigstore bundles that contain a promise of the log and need no proof.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
-/// The most certificates that are read of a chain; Sigstore has one or two.
+/// The maximum number of certificates that are read from a chain; Sigstore's have one or two.
 const CERTIFICATES: usize = 8;
 
 /// A signature of an artifact, as downloaded.
@@ -69,8 +69,8 @@ impl ArtifactSignature {
     /// Whether it is a signature of this artifact with `key`.
     pub(super) fn is_of(&self, artifact: SignedArtifact<'_>, key: &VerificationKey) -> bool {
         let verified = match &self.signature {
-            Some(signature) => simple(&self.payload, signature, artifact, key),
-            None => bundled(&self.payload, artifact, key),
+            Some(signature) => is_signed_payload(&self.payload, signature, artifact, key),
+            None => is_signed_bundle(&self.payload, artifact, key),
         };
         verified.is_some()
     }
@@ -78,7 +78,7 @@ impl ArtifactSignature {
     /// Checks that it is a signature of this artifact by an identity.
     ///
     /// # Errors
-    /// Says why it is not.
+    /// With the reason, if it is not.
     pub(super) fn is_by(&self, artifact: SignedArtifact<'_>, identity: &KeylessIdentity) -> Result<(), String> {
         let other = || match artifact.repository {
             Some(repository) => format!("is for another artifact, or does not name the repository {repository}"),
@@ -171,13 +171,21 @@ fn is_statement(statement: &[u8], artifact: SignedArtifact<'_>) -> Option<()> {
     (is_signature && statement.get("subject")?.as_array()?.iter().any(named)).then_some(())
 }
 
-fn simple(payload: &str, signature: &str, artifact: SignedArtifact<'_>, key: &VerificationKey) -> Option<()> {
+/// Returns `Some` if a payload declares a signature of an artifact, and the key has signed it.
+fn is_signed_payload(
+    payload: &str,
+    signature: &str,
+    artifact: SignedArtifact<'_>,
+    key: &VerificationKey,
+) -> Option<()> {
     let signature = BASE64.decode(signature.as_bytes()).ok()?;
     is_payload(payload, artifact)?;
     key.has_signed(payload.as_bytes(), &signature).then_some(())
 }
 
-fn bundled(bundle: &str, artifact: SignedArtifact<'_>, key: &VerificationKey) -> Option<()> {
+/// Returns `Some` if a Sigstore bundle contains a statement that declares a signature of an artifact, and the key has
+/// signed it.
+fn is_signed_bundle(bundle: &str, artifact: SignedArtifact<'_>, key: &VerificationKey) -> Option<()> {
     let bundle: Value = serde_json::from_str(bundle).ok()?;
     let envelope = bundle.get("dsseEnvelope")?;
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);

@@ -8,20 +8,22 @@ use docker_credential::DockerCredential;
 use tokio::time::timeout;
 use tracing::debug;
 
-/// Timeout of a credential helper, which may query a keychain.
+/// The timeout of a credential helper, which may query a keychain.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The name of Docker's own registry in the file.
+/// The name of Docker Hub in Docker's configuration file.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// A credential of kaudit.
+/// A credential for a registry or a server.
 pub(super) enum RegistryCredential {
+    /// A user name and a password.
     Password(String, String),
     /// A refresh token, which is exchanged for an access token.
     Refresh(String),
 }
 
 impl RegistryCredential {
-    /// Finds the current credential for a host, so that a rotated one is used at once.
+    /// Reads the current credential for a host; `None` if there is none, or its helper fails. It is never cached, so that
+    /// a rotated one is used at once.
     pub(super) async fn of(host: &str) -> Option<Self> {
         let names = if host == "registry-1.docker.io" {
             vec![DOCKER_HUB.to_owned()]
@@ -44,7 +46,7 @@ impl RegistryCredential {
         }
     }
 
-    /// Returns the `Authorization` header for a password.
+    /// Returns the value of the `Authorization` header for a password; `None` for a refresh token.
     pub(super) fn basic(&self) -> Option<String> {
         match self {
             Self::Password(user, password) => {

@@ -3,7 +3,7 @@
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// Returns the digest used for content that is written.
+/// Returns the SHA-256 digest of content.
 pub(super) fn digest_of(content: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(content)))
 }
@@ -19,6 +19,9 @@ pub(super) fn is_digest(text: &str) -> bool {
 }
 
 /// Compares content with its expected digest.
+///
+/// # Errors
+/// If the content has another digest.
 pub(super) fn check(digest: &str, content: &[u8]) -> Result<(), String> {
     let actual = match digest.split_once(':') {
         Some(("sha512", _)) => format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(content))),

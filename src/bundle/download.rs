@@ -38,13 +38,13 @@ const REVISION: &str = "org.opencontainers.image.revision";
 const CREATED: &str = "org.opencontainers.image.created";
 /// The prefix of the media types of Sigstore bundles.
 const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
-/// The most layers.
+/// The maximum number of layers.
 const LAYERS: usize = 2_000;
-/// The most signatures that are read.
+/// The maximum number of signatures that are read.
 const SIGNATURES: usize = 16;
-/// The most bytes of a signature.
+/// The maximum size of a signature, in bytes.
 const SIGNATURE_BYTES: u64 = 1 << 20;
-/// The most bytes of all signatures together.
+/// The maximum size of all signatures together, in bytes.
 const SIGNATURES_BYTES: u64 = 4 << 20;
 
 /// The origin of a bundle.
@@ -71,10 +71,10 @@ pub(super) enum Download {
 type FileState = (PathBuf, u64, Option<SystemTime>);
 
 impl Download {
-    /// Creates one; the signatures of an artifact are downloaded too if they are to be verified.
+    /// Creates a download, which includes the signatures of an artifact if they are to be verified.
     ///
     /// # Errors
-    /// When the reference cannot be used, or cannot be verified, with the reason.
+    /// With the reason why the reference cannot be used or verified.
     pub(super) fn new(
         reference: &BundleReference,
         http: Http,
@@ -98,7 +98,7 @@ impl Download {
         })
     }
 
-    /// Returns the digest that is part of the name, if any.
+    /// Returns the digest in the reference, if any.
     pub(super) fn pinned(&self) -> Option<&str> {
         match self {
             Self::Registry { name, .. } => name.digest.as_deref(),
@@ -111,16 +111,16 @@ impl Download {
         matches!(self, Self::Registry { .. })
     }
 
-    /// Whether checking for changes costs almost nothing.
-    pub(super) fn is_near(&self) -> bool {
+    /// Whether it is a file, for which checking for changes costs almost nothing.
+    pub(super) fn is_file(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// Downloads the newest package; `None` if it is the `known` one. If that was refused, new signatures of it count
-    /// as a change.
+    /// Downloads the newest package; `None` if it is the `known` one. If that was refused, it is downloaded again when it
+    /// has other signatures.
     ///
     /// # Errors
-    /// When it cannot be read, or its content does not match its manifest or limits.
+    /// If it cannot be read, or its content does not match its manifest or exceeds a limit.
     pub(super) async fn newest(
         &mut self,
         known: Option<&Package>,
@@ -156,7 +156,7 @@ pub(super) fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
 fn address(text: &str, signed: bool) -> anyhow::Result<Url> {
     let Ok(url) = Url::parse(text) else { bail!("it is not a URL") };
     if !url.username().is_empty() || url.password().is_some() {
-        bail!("it contains credentials; use docker login instead, kaudit reads them from $DOCKER_CONFIG/config.json");
+        bail!("it contains credentials: use docker login, and kaudit reads them from $DOCKER_CONFIG/config.json");
     }
     if url.scheme() == "http" && !is_loopback(&url) && !signed {
         bail!("without TLS it could be replaced in transit; use https, or a signed bundle and --verification-key");
@@ -202,9 +202,9 @@ async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Pa
         request
     };
     let mut answer = http.send(request(None)).await?;
-    // Without TLS, credentials could be read on the way; and after a redirect, the server is another one.
-    let may_have = answer.url.origin() == url.origin() && (url.scheme() == "https" || is_loopback(url));
-    if may_have && answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
+    // Without TLS, credentials could be read in transit; after a redirect, another server would get them.
+    let may_send = answer.url.origin() == url.origin() && (url.scheme() == "https" || is_loopback(url));
+    if may_send && answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
         let basic = RegistryCredential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
         if basic.is_some() {
             answer = http.send(request(basic)).await?;
@@ -256,7 +256,7 @@ async fn artifact(
 /// Assembles an artifact from its manifest, and the contents of those of its layers that make up the bundle.
 ///
 /// # Errors
-/// When a content does not match the manifest.
+/// If the contents do not match the manifest.
 pub(super) fn assembled(
     bytes: Vec<u8>,
     contents: Vec<Vec<u8>>,
@@ -288,8 +288,11 @@ fn is_archive(layer: &Descriptor) -> bool {
             && layer.annotation(TITLE).is_none_or(bundle::is_archive)
 }
 
-/// Returns the layers that make up a bundle: the archive of OPA and Trivy, which is the first, otherwise every
-/// directory and file with a name.
+/// Returns the layers that make up a bundle: the first archive of OPA or Trivy, or else all directories and files with a
+/// name.
+///
+/// # Errors
+/// If there are too many layers, or none of these.
 fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     let layers = &manifest.layers;
     if layers.len() > LAYERS {

@@ -1,7 +1,7 @@
 //! Follows a bundle: reads it, polls for newer ones, and keeps the last valid one.
 //!
-//! In: a reference. Out: a [`Bundle`], again whenever there is a new one. If the new one cannot be read or must not be
-//! used, the one before stays in force and reports the problem.
+//! In: a reference. Out: a [`Bundle`], and each newer version of it. If a newer version cannot be read or must not be
+//! used, the current one stays in force, and contains the problem.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,12 +32,12 @@ use crate::{
     rego::{Problem, problem::summed_up},
 };
 
-/// How often a file is checked, as for files in directories.
-const NEAR_POLL: Duration = Duration::from_secs(1);
+/// How often a file is checked for changes, as files in directories are.
+const FILE_POLL: Duration = Duration::from_secs(1);
 /// Random variation of the interval, so that not all replicas poll a server at once.
 const JITTER: f64 = 0.1;
 
-/// A bundle that is followed until this is dropped.
+/// A bundle that is polled for newer versions until this is dropped.
 pub struct FollowedBundle {
     /// The current bundle.
     pub bundle: watch::Receiver<Arc<Bundle>>,
@@ -55,7 +55,7 @@ impl Drop for FollowedBundle {
 /// Reads a bundle, and follows it if the settings contain an interval.
 ///
 /// # Errors
-/// When it cannot be read, and there is no older one in the cache.
+/// If it cannot be read, and there is no older one in the cache.
 pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> anyhow::Result<FollowedBundle> {
     let source: Arc<str> = reference.to_string().into();
     let failed = |error: anyhow::Error| anyhow::anyhow!("{reference}: {error:#}");
@@ -69,19 +69,19 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     let cache = settings
         .cache
         .as_ref()
-        .filter(|_| !download.is_near())
+        .filter(|_| !download.is_file())
         .map(|directory| BundleCache::new(directory, &reference.secret_text()));
     let mut follower = BundleFollower {
         source,
         settings: settings.clone(),
         download,
         cache,
-        newest: None,
+        latest_creation: None,
         seen: None,
         refused: None,
         better_in_cache: None,
     };
-    follower.newest = follower.cached_package().await.and_then(|package| package.created);
+    follower.latest_creation = follower.cached_package().await.and_then(|package| package.created);
     let bundle = match follower.newest().await {
         Ok(Some(bundle)) => match follower.better_in_cache.take() {
             None => bundle,
@@ -102,7 +102,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     // A bundle that is pinned by its digest cannot change.
     let fixed = bundle.edition.pinned && bundle.edition.stale.is_empty();
     let (sender, receiver) = watch::channel(Arc::new(bundle));
-    let poll = if follower.download.is_near() { settings.poll.map(|_| NEAR_POLL) } else { settings.poll };
+    let poll = if follower.download.is_file() { settings.poll.map(|_| FILE_POLL) } else { settings.poll };
     let task = poll
         .filter(|poll| !fixed && !poll.is_zero())
         .map(|poll| tokio::spawn(follower.run(poll, sender)).abort_handle());
@@ -121,7 +121,7 @@ fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
     Bundle { edition, problem: Some(problem), ..bundle.clone() }
 }
 
-/// Returns why the policies of a bundle cannot be loaded on their own; `None` if they can.
+/// Returns why the policies of a bundle cannot be loaded, by themselves; `None` if they can.
 async fn refusal(bundle: &Bundle) -> Option<String> {
     let source = PolicySource::Unpacked(Arc::new(Bundle { problem: None, ..bundle.clone() }));
     let refused = spawn_blocking(move || PolicySet::load(&[source]).err().map(|error| summed_up(&error.problems)));
@@ -134,12 +134,12 @@ struct BundleFollower {
     download: Download,
     cache: Option<BundleCache>,
     /// The latest creation time of the bundles that were in force.
-    newest: Option<Timestamp>,
+    latest_creation: Option<Timestamp>,
     /// The last downloaded package, without its parts.
     seen: Option<Package>,
     /// Why that package is not used.
     refused: Option<FetchError>,
-    /// The bundle in the cache, if its policies can be loaded and those of the newest cannot, and why they cannot.
+    /// The bundle in the cache, if its policies can be loaded and those of the newest bundle cannot, with the reason.
     better_in_cache: Option<(Bundle, FetchError)>,
 }
 
@@ -195,14 +195,14 @@ impl BundleFollower {
         let read = self.read(package).await;
         self.refused = read.as_ref().err().cloned();
         let (bundle, package) = read?;
-        let bundle = self.noting_age(bundle, package.created);
-        self.keep(&bundle, package).await;
+        let bundle = self.with_age_checked(bundle, package.created);
+        self.update_cache(&bundle, package).await;
         Ok(Some(bundle))
     }
 
-    /// Writes a bundle into the cache, unless its policies cannot be loaded and those of the cached bundle can: a
-    /// restart uses the cached one then.
-    async fn keep(&mut self, bundle: &Bundle, package: Package) {
+    /// Writes a bundle into the cache. If its policies cannot be loaded, and those of the cached bundle can, the cached one
+    /// stays for a restart.
+    async fn update_cache(&mut self, bundle: &Bundle, package: Package) {
         self.better_in_cache = None;
         let Some(cache) = self.cache.clone() else { return };
         if let Some(why) = refusal(bundle).await
@@ -235,18 +235,18 @@ impl BundleFollower {
         }
     }
 
-    /// Returns a bundle with a warning if it was created before one that was in force: a registry may have replaced it
-    /// by an older one that was once signed.
-    fn noting_age(&mut self, mut bundle: Bundle, created: Option<Timestamp>) -> Bundle {
+    /// Returns the bundle, with a warning if it was created before one that was in force: a registry may have gone back to
+    /// an older bundle, whose signature is still valid.
+    fn with_age_checked(&mut self, mut bundle: Bundle, created: Option<Timestamp>) -> Bundle {
         let source = &bundle.edition.source;
-        match (created, self.newest) {
-            (Some(created), Some(newest)) if created < newest => {
-                let message = format!("was created at {created}, earlier than the one in force before ({newest})");
-                warn!(bundle = %source, digest = bundle.edition.digest, "The bundle is older: it {message}");
+        match (created, self.latest_creation) {
+            (Some(created), Some(latest)) if created < latest => {
+                let message = format!("was created at {created}, earlier than a previous version ({latest})");
+                warn!(bundle = %source, digest = bundle.edition.digest, "The bundle {message}");
                 let help = "if this rollback is intended, reference the bundle by its digest";
                 bundle.problem = Some(Problem::warning(source, message).help(help));
             }
-            (created, newest) => self.newest = created.max(newest),
+            (created, latest) => self.latest_creation = created.max(latest),
         }
         bundle
     }

@@ -1,4 +1,4 @@
-//! Requests for bundles: bounded in time and size; redirects to other servers do not get the credentials.
+//! HTTP requests for bundles, bounded in time and size. Credentials are not sent to servers of redirects.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::cluster::{
     http_client::{self, REASON_BYTES, one_line},
 };
 
-/// Timeout of connecting.
+/// The timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of a download.
+/// The timeout of [`download`].
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
-/// The most redirects that are followed.
+/// The maximum number of redirects that are followed.
 const REDIRECTS: usize = 5;
 
-/// Why there is no newer bundle.
+/// Why a bundle, or a newer version of it, was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchError {
     /// It may be available later.
@@ -39,7 +39,7 @@ pub(super) struct Request<'a> {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: &'a [u8],
-    /// The most bytes of the response.
+    /// The maximum size of the response, in bytes.
     pub(super) limit: u64,
 }
 
@@ -65,8 +65,8 @@ impl BundleResponse {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns an error with the response of the server.
-    pub(super) fn refusal(&self, what: impl fmt::Display) -> FetchError {
+    /// Returns an error with the status and the message of the server; `failure` says what could not be done.
+    pub(super) fn refusal(&self, failure: impl fmt::Display) -> FetchError {
         let line = one_line(&self.body[..self.body.len().min(4 * REASON_BYTES)]);
         let line = crate::model::text::shortened(&line, REASON_BYTES);
         let colon = if line.is_empty() { "" } else { ": " };
@@ -74,32 +74,35 @@ impl BundleResponse {
         let help = match self.status {
             StatusCode::UNAUTHORIZED if plain => "; kaudit sends no credentials without TLS: use https",
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "; log in with docker login, kaudit reads the credentials from $DOCKER_CONFIG/config.json"
+                "; log in with docker login, so that $DOCKER_CONFIG/config.json has credentials"
             }
             _ => "",
         };
-        FetchError::Unavailable(format!("{what}: the server answers {}{colon}{line}{help}", self.status))
+        FetchError::Unavailable(format!("{failure}: the server responded with {}{colon}{line}{help}", self.status))
     }
 }
 
-/// An HTTP client.
+/// The HTTP client for bundles.
 #[derive(Debug, Clone)]
 pub(super) struct Http(Client);
 
 impl Http {
-    /// Creates one that trusts the authorities in a file as well as those of the system.
+    /// Creates a client that trusts the certificate authorities in the file `ca` as well as those of the system.
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// If the file cannot be used.
     pub(super) fn new(timeout: Duration, ca: Option<&PathBuf>) -> anyhow::Result<Self> {
         let client = http_client::builder(timeout, ca)?.connect_timeout(CONNECT_TIMEOUT.min(timeout));
         Ok(Self(http_client::build(client)?))
     }
 
     /// Sends a request, and follows redirects of GET and HEAD.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, the response is too long, or a redirect must not be followed.
     pub(super) async fn send(&self, mut request: Request<'_>) -> Result<BundleResponse, FetchError> {
         for _ in 0..=REDIRECTS {
-            let answer = self.once(&request).await?;
+            let answer = self.send_once(&request).await?;
             let is_read = matches!(request.method, Method::GET | Method::HEAD);
             if !is_read || !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
                 return Ok(answer);
@@ -118,7 +121,8 @@ impl Http {
         Err(FetchError::Unavailable(format!("is redirected more than {REDIRECTS} times")))
     }
 
-    async fn once(&self, request: &Request<'_>) -> Result<BundleResponse, FetchError> {
+    /// Sends a request without following redirects.
+    async fn send_once(&self, request: &Request<'_>) -> Result<BundleResponse, FetchError> {
         let sending = self
             .0
             .request(request.method.clone(), request.url.clone())
@@ -147,10 +151,10 @@ impl Http {
     }
 }
 
-/// Downloads a URL with `https` or on this machine, of at most `limit` bytes.
+/// Downloads at most `limit` bytes from a URL, which must be `https` or on this machine.
 ///
 /// # Errors
-/// When the server cannot be reached, refuses, or sends more.
+/// If the URL is another, or the server cannot be reached, refuses, or sends more.
 pub(crate) async fn download(url: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
     let url: Url = url.parse().context("is not a URL")?;
     anyhow::ensure!(url.scheme() == "https" || is_loopback(&url), "only https URLs are supported");
@@ -177,7 +181,7 @@ pub(super) fn authority(url: &Url) -> String {
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// Returns a header value that is never shown.
+/// Returns a header value that is not shown when it is formatted; `None` if it is invalid.
 pub(super) fn secret(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
     value.set_sensitive(true);

@@ -37,7 +37,7 @@ impl VerificationKey {
     /// Reads a public key in PEM, or else a shared secret, which is the whole content, as in OPA.
     ///
     /// # Errors
-    /// When the file cannot be read, or contains another kind of key.
+    /// If the file cannot be read, is empty, or contains another kind of key.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let content = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -49,8 +49,8 @@ impl VerificationKey {
             anyhow::ensure!(!content.is_empty(), "it is empty");
             return Ok(Self(KeyMaterial::Secret(content.to_vec())));
         };
-        let (_, rest) = text.split_once("-----BEGIN ").context("no PEM")?;
-        let (label, rest) = rest.split_once("-----").context("no PEM")?;
+        let (_, rest) = text.split_once("-----BEGIN ").context("it has no PEM")?;
+        let (label, rest) = rest.split_once("-----").context("its PEM has no label")?;
         let (body, _) = rest.split_once("-----END ").context("its PEM has no end")?;
         let body: String = body.chars().filter(|c| !c.is_whitespace()).collect();
         let der = BASE64.decode(body.as_bytes()).context("its PEM is not base64")?;
@@ -71,10 +71,10 @@ impl VerificationKey {
         }
     }
 
-    /// Verifies the signature of a JWT with the algorithm that it names, if the kind of key permits it.
+    /// Verifies the signature `signed` of a JWT with the algorithm that the JWT names, if the kind of key permits it.
     ///
     /// # Errors
-    /// When it is not signed by this key.
+    /// If it is not signed by this key.
     pub(super) fn verify_jwt(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> Result<(), String> {
         let by = |with: &'static dyn VerificationAlgorithm, key: &[u8]| verify(with, key, message, signed);
         let verified = match (&self.0, algorithm) {
@@ -103,7 +103,7 @@ impl VerificationKey {
         if verified { Ok(()) } else { Err("is not signed by the given key".to_owned()) }
     }
 
-    /// Whether a cosign signature was made with this key.
+    /// Whether `signed` is a signature of a message by this key in the format of cosign.
     pub(super) fn has_signed(&self, message: &[u8], signed: &[u8]) -> bool {
         let by = |with: &'static dyn VerificationAlgorithm, key: &[u8]| verify(with, key, message, signed);
         match &self.0 {
@@ -122,7 +122,7 @@ fn verify(with: &'static dyn VerificationAlgorithm, key: &[u8], message: &[u8], 
     UnparsedPublicKey::new(with, key).verify(message, signed).is_ok()
 }
 
-/// Object identifiers of key types and of curves.
+/// Object identifiers of key types and curves, in DER.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];

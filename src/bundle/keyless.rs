@@ -1,10 +1,10 @@
 //! Keyless signatures: with a Sigstore certificate that is valid for minutes and names the signer.
 //!
-//! In: a signature of an artifact, and the trusted root and identity of the user. Out: whether that identity has signed
-//! it. Everything is verified offline: the certificate's chain to a trusted authority, at the time of signing; that the
-//! certificate was logged (its SCT); that the signature was logged (by the proof or the promise of the transparency
-//! log, or both); the time, by the log or a timestamp authority; and that log entry, certificate and signature belong
-//! together.
+//! In: a signature of an artifact, and the trusted root and the identity given by the user. Out: whether that identity
+//! has signed the artifact. Everything is verified offline: the certificate's chain to a trusted authority, at the time
+//! of signing; that the certificate was logged (its SCT); that the signature was logged (by the proof or the promise of
+//! the transparency log, or both); the time, by the log or a timestamp authority; and that log entry, certificate and
+//! signature belong together.
 
 use std::{fmt, fs, path::Path};
 
@@ -19,9 +19,9 @@ use sigstore_verify::{
 use super::ring_provider;
 use crate::model::text::shortened;
 
-/// The most bytes of an error message that may contain untrusted text.
+/// The maximum length of untrusted text in an error message, in bytes.
 const REASON_BYTES: usize = 300;
-/// The most log entries, and the most timestamps, of a signature, as in sigstore-go for entries; each takes a few
+/// The maximum number of log entries of a signature, as in sigstore-go, and of timestamps; each takes a few
 /// verifications.
 const ENTRIES: usize = 32;
 
@@ -62,7 +62,7 @@ impl KeylessIdentity {
     /// Reads the trusted authorities from a `trusted_root.json` of Sigstore.
     ///
     /// # Errors
-    /// When the file cannot be read or used.
+    /// If the file cannot be read or used.
     pub fn read(subject: NameMatcher, issuer: NameMatcher, trusted_root: &Path) -> anyhow::Result<Self> {
         let shown = trusted_root.display();
         let text = fs::read_to_string(trusted_root).with_context(|| format!("cannot read {shown}"))?;
@@ -137,7 +137,7 @@ fn parse(bundle: &str) -> Result<Bundle, String> {
     Ok(bundle)
 }
 
-/// Returns the error of the library in one line.
+/// Shows an error of the library in one line.
 fn reason(error: impl fmt::Display) -> String {
     let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     format!("cannot be verified: {}", shortened(&text, REASON_BYTES))

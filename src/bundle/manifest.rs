@@ -16,16 +16,16 @@ use crate::{
 
 /// The name of the file.
 pub(super) const MANIFEST: &str = ".manifest";
-/// The most roots.
+/// The maximum number of roots.
 const ROOTS: usize = 10_000;
-/// The most roots that an error shows.
+/// The maximum number of roots that an error shows.
 const SHOWN_ROOTS: usize = 10;
-/// The most patterns with wildcards in `file_rego_versions`; plain file names are compared much faster.
+/// The maximum number of patterns with wildcards in `file_rego_versions`; plain file names are compared much faster.
 const GLOBS: usize = 100;
-/// The most comparisons of such patterns with the names of modules.
+/// The maximum number of comparisons of such patterns with the names of modules.
 const COMPARISONS: usize = 100_000;
 
-/// The file, without fields that are only relevant to its publisher.
+/// The fields of the file that matter to a reader of the bundle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Manifest {
@@ -43,7 +43,7 @@ impl Manifest {
     /// Parses the file.
     ///
     /// # Errors
-    /// When it is invalid, or contradicts itself.
+    /// If it is invalid or exceeds a limit, or its roots overlap.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let limit = Limits::default().file_bytes;
         if text.len() as u64 > limit {
@@ -85,7 +85,7 @@ impl Manifest {
     /// Checks that finding the versions of `count` modules takes a short time.
     ///
     /// # Errors
-    /// When there are too many patterns for so many modules.
+    /// If there are too many patterns for so many modules.
     pub(super) fn permit_modules(&self, count: usize) -> Result<(), String> {
         if self.globs.len().saturating_mul(count) > COMPARISONS {
             let globs = self.globs.len();
@@ -96,12 +96,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether a path below `data` is one of the roots, or below one.
+    /// Whether a path below `data` is one of the roots or below one.
     fn owns(&self, path: &str) -> bool {
         self.neighbors(path).0.is_some_and(|root| is_below(path, root))
     }
 
-    /// Returns the last root up to a path, and the first after it.
+    /// Returns the last root that is not after a path in sort order, and the first that is.
     fn neighbors(&self, path: &str) -> (Option<&String>, Option<&String>) {
         let (before, behind) =
             self.roots().split_at(self.roots().partition_point(|root| root.split('/').le(path.split('/'))));
@@ -116,7 +116,7 @@ impl Manifest {
     /// Returns the declared Rego version of a module.
     ///
     /// # Errors
-    /// When there is no such version.
+    /// If there is no such version of Rego.
     pub(super) fn version(&self, path: &str) -> Result<Option<Version>, String> {
         let path = format!("/{path}");
         let mut version = self.rego_version;
@@ -140,7 +140,7 @@ impl Manifest {
     /// Checks that a module is in a package owned by the bundle.
     ///
     /// # Errors
-    /// When it is not. An invalid module is left to the parser.
+    /// If it is not. An invalid module is left to the parser.
     pub(super) fn permit_module(&self, name: &str, text: &str) -> Result<(), String> {
         let names = package_of(text).filter(|names| names.iter().all(|name| !name.is_empty()));
         match names {
@@ -156,7 +156,7 @@ impl Manifest {
     /// Checks that data is owned by the bundle.
     ///
     /// # Errors
-    /// When some of it is not.
+    /// If some of it is not.
     pub(super) fn permit_data(&self, name: &str, path: &str, value: &serde_json::Value) -> Result<(), String> {
         if self.owns(path) {
             return Ok(());

@@ -12,7 +12,7 @@ pub(super) struct ArtifactName {
     pub(super) registry: String,
     pub(super) repository: String,
     pub(super) tag: String,
-    /// The digest that it must have.
+    /// The digest that its manifest must have, if it is pinned.
     pub(super) digest: Option<String>,
 }
 
@@ -20,13 +20,14 @@ impl ArtifactName {
     /// Parses the text after `oci://`.
     ///
     /// # Errors
-    /// Says which part is missing or invalid.
+    /// Names the part that is missing or invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
         if let Some(digest) = digest.filter(|digest| !is_digest(digest)) {
             return Err(format!("{digest} is not a digest, which is sha256: and 64 hex digits"));
         }
-        let (registry, rest) = name.split_once('/').ok_or("names no repository: oci://REGISTRY/REPOSITORY:TAG")?;
+        let (registry, rest) =
+            name.split_once('/').ok_or("names no repository; write oci://REGISTRY/REPOSITORY:TAG")?;
         if !(registry.contains(['.', ':']) || registry == "localhost") {
             return Err(format!("{registry} is not a registry: write its host, such as registry.example.com"));
         }
@@ -48,7 +49,7 @@ impl ArtifactName {
         }
         let in_tag = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !tag.chars().all(in_tag) {
-            return Err(format!("{tag:?} is not a tag"));
+            return Err(format!("{tag:?} is not a tag: use up to 128 letters, digits, and . _ - (not . or - first)"));
         }
         let (registry, digest) = (registry.to_owned(), digest.map(str::to_owned));
         let library = registry == "docker.io" && !repository.contains('/');

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::cosign::ArtifactSignature;
 
-/// The most bytes that are downloaded for a bundle.
+/// The maximum number of bytes that are downloaded for a bundle.
 pub(super) const PACKAGE_BYTES: u64 = 32 << 20;
 
 /// A downloaded bundle.
@@ -16,9 +16,9 @@ pub(super) struct Package {
     pub(super) etag: Option<String>,
     /// The bytes of an artifact's manifest, to which the digest refers.
     pub(super) manifest: Option<Vec<u8>>,
-    /// The revision in its annotations.
+    /// The revision in the annotations of an artifact.
     pub(super) revision: Option<String>,
-    /// The creation time in its annotations.
+    /// The creation time in the annotations of an artifact.
     pub(super) created: Option<Timestamp>,
     /// Its files and archives.
     pub(super) parts: Vec<PackagePart>,

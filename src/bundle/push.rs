@@ -2,8 +2,8 @@
 //! title.
 //!
 //! `conftest pull`, and every other tool that reads titled layers, restores the files of the directory. One more layer,
-//! without a title, is an OPA bundle of them for OPA, which reads nothing else. The same files always result in the
-//! same artifact.
+//! without a title, contains the same files as a bundle for OPA, which reads nothing else. The same files always result
+//! in the same artifact.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -34,7 +34,7 @@ const CONFIG: &str = "application/vnd.unknown.config.v1+json";
 /// A pushed artifact.
 #[derive(Debug)]
 pub struct Pushed {
-    /// The reference by digest.
+    /// Its reference, by digest.
     pub reference: String,
     /// The number of its files.
     pub files: usize,
@@ -43,7 +43,7 @@ pub struct Pushed {
 /// Pushes the policies and data below `paths` as an artifact.
 ///
 /// # Errors
-/// When a path cannot be read, two files have the same name, or the registry refuses; nothing is tagged then.
+/// If a path cannot be read, two files have the same name, or the registry refuses; then nothing is tagged.
 pub async fn push(reference: &str, paths: &[PathBuf], settings: &BundleSettings) -> anyhow::Result<Pushed> {
     let name = reference.strip_prefix(OCI).unwrap_or(reference);
     let name = ArtifactName::parse(name).map_err(|why| anyhow::anyhow!("{reference}: {why}"))?;
@@ -61,7 +61,7 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, File>> {
     let mut named = BTreeMap::new();
     for file in files::below(paths)? {
         let name = file.relative();
-        path_of(&name).map_err(|why| anyhow::anyhow!("the policies: {why}"))?;
+        path_of(&name).map_err(|why| anyhow::anyhow!("a policy file {why}"))?;
         if named.insert(name.clone(), file).is_some() {
             anyhow::bail!("two paths contain {name}: push a directory that contains both");
         }

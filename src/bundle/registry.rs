@@ -1,4 +1,4 @@
-//! A repository of a registry, by the OCI Distribution Specification: reads and writes manifests and blobs.
+//! Reads and writes manifests and blobs of a repository in a registry, by the OCI Distribution Specification.
 //!
 //! Everything that a registry sends is bounded and compared with its digest, and none of it can end the process.
 
@@ -16,9 +16,9 @@ use super::{
     name::ArtifactName,
 };
 
-/// The most bytes of a manifest, as in registries.
+/// The maximum size of a manifest, in bytes; registries have the same limit.
 const MANIFEST_BYTES: u64 = 4 << 20;
-/// The most bytes of other responses: tokens, errors.
+/// The maximum size of other responses (tokens, errors), in bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 /// The media type of a manifest.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -47,7 +47,7 @@ impl Descriptor {
     }
 }
 
-/// A manifest, or an index of several.
+/// A manifest of an artifact, or an index of several.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ArtifactManifest {
     #[serde(default)]
@@ -63,7 +63,7 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(d
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A repository, and its authorization.
+/// A client of one repository, with its authorization.
 pub(super) struct Registry {
     http: Http,
     name: ArtifactName,
@@ -79,7 +79,7 @@ impl Registry {
         Self { http, name, base: None, authorization: None, actions }
     }
 
-    /// Returns the digest of a reference; `None` if the registry does not return it without the content.
+    /// Returns the digest of a manifest; `None` if the registry does not return it without the content.
     pub(super) async fn digest(&mut self, reference: &str) -> Result<Option<String>, FetchError> {
         let answer = self.request(Method::HEAD, &format!("manifests/{reference}"), ANSWER_BYTES).await?;
         match answer.status {
@@ -146,7 +146,7 @@ impl Registry {
         // The limits were checked against the declared sizes.
         if answer.body.len() as u64 != blob.size {
             return Err(FetchError::Unacceptable(format!(
-                "the layer {shown} has {} bytes, and the manifest says {}",
+                "the layer {shown} has {} bytes, but the manifest declares {}",
                 answer.body.len(),
                 blob.size
             )));
@@ -221,7 +221,7 @@ impl Registry {
         }
     }
 
-    /// Returns the authorization for a refused request, if available.
+    /// Returns the authorization that the response to an unauthorized request requires; `None` if there is no credential.
     async fn authorize(&self, refused: &BundleResponse) -> Result<Option<HeaderValue>, FetchError> {
         let challenges = refused.headers.get_all(WWW_AUTHENTICATE);
         let challenges: Vec<&str> = challenges.iter().filter_map(|value| value.to_str().ok()).collect();
@@ -278,7 +278,7 @@ impl Registry {
         if token.is_empty() { Err(unusable("but its token server returned none")) } else { Ok(token) }
     }
 
-    /// Returns the URL of a path in the repository. A registry on this machine may have no TLS.
+    /// Returns the URL of a path in the repository. Only a registry on this machine may be without TLS.
     async fn url(&mut self, path: &str) -> Result<Url, FetchError> {
         if self.base.is_none() {
             let base = |scheme: &str| {
@@ -299,13 +299,13 @@ impl Registry {
     }
 }
 
-/// Returns the parameters of a challenge, if it is of this scheme.
+/// Returns the parameters of an authentication challenge, if it is of this scheme.
 fn scheme<'t>(challenge: &'t str, name: &str) -> Option<&'t str> {
     let (scheme, rest) = challenge.trim().split_once(' ').unwrap_or((challenge.trim(), ""));
     scheme.eq_ignore_ascii_case(name).then_some(rest)
 }
 
-/// Returns a parameter of a challenge.
+/// Returns a parameter of an authentication challenge.
 fn parameter(challenge: &str, name: &str) -> Option<String> {
     let mut rest = challenge;
     while let Some((key, after)) = rest.split_once('=') {

@@ -1,4 +1,4 @@
-//! The cryptography of the Sigstore library: `ring`, which TLS uses, too.
+//! The cryptography of the Sigstore library: `ring`, which TLS uses too.
 
 use std::cell::RefCell;
 
@@ -16,13 +16,13 @@ thread_local! {
     static MESSAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes the library use `ring`. Without this it panics.
+/// Makes the library use `ring`. Without this call, the library panics.
 pub(super) fn install() {
     // An earlier call has installed the same one.
     let _ = install_default_provider(&RingProvider);
 }
 
-/// Runs `verify` with the message set: inside, signatures of its digest can be verified, and of no other.
+/// Runs `verify`, which can verify signatures of this message's digest, and of no other digest.
 pub(super) fn with_message<T>(message: &[u8], verify: impl FnOnce() -> T) -> T {
     MESSAGE.set(message.to_vec());
     let verified = verify();

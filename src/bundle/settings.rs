@@ -7,20 +7,21 @@ pub use super::{
     keyless::{KeylessIdentity, NameMatcher},
 };
 
-/// Settings of bundles.
+/// How bundles are downloaded, verified and cached.
 #[derive(Debug, Clone)]
 pub struct BundleSettings {
-    /// Interval of polling a server for a newer bundle, zero for never; `None` reads bundles once, including files.
+    /// The interval at which servers are polled for newer bundles, or zero for never. `None` reads bundles once, including
+    /// files.
     pub poll: Option<Duration>,
-    /// Timeout of a download.
+    /// The timeout of a download.
     pub timeout: Duration,
     /// The directory in which the last bundle is cached for a restart.
     pub cache: Option<PathBuf>,
-    /// Certificates of authorities to trust in addition to those of the system.
+    /// A file with certificate authorities to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
     /// The required signature, if any.
     pub verification: Option<Arc<Verification>>,
-    /// The repository that a signature in a registry must name; `None` for any.
+    /// The repository that the signature of an artifact must name; `None` for any.
     pub repository: Option<String>,
 }
 

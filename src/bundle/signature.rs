@@ -1,6 +1,7 @@
 //! `.signatures.json`: the signature of an OPA bundle, a JWT over the digests of its files.
 //!
-//! The format is defined in <https://www.openpolicyagent.org/docs/management-bundles#signing>, and otherwise as in OPA.
+//! The format is defined in <https://www.openpolicyagent.org/docs/management-bundles#signing>; where that is silent, this
+//! follows OPA's code.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::rego::{Limits, analysis::yaml};
 const SIGNATURES: &str = ".signatures.json";
 /// Files that are hashed by their values, whatever their white space and the order of their keys.
 const STRUCTURED: [&str; 3] = ["data.json", "data.yaml", MANIFEST];
-/// The deepest nesting of values that are hashed.
+/// The maximum nesting of values that are hashed.
 const DEEPEST: usize = 128;
 
 #[derive(Deserialize)]
@@ -57,10 +58,10 @@ pub(super) fn is_signed(files: &Files) -> bool {
     files.keys().any(|path| is_signature(path))
 }
 
-/// Checks that a bundle is signed by a key, for a scope, completely and without additions.
+/// Checks that a bundle is signed by a key, for a scope, and that it has exactly the signed files.
 ///
 /// # Errors
-/// When it is not.
+/// With the reason, if it is not.
 pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Result<(), String> {
     let mut found = files.iter().filter(|(path, _)| is_signature(path));
     let (Some((_, text)), None) = (found.next(), found.next()) else {
@@ -85,7 +86,7 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
         let name = path.join("/");
         let file = signed.remove(name.as_str()).ok_or_else(|| format!("{name} is not in the signature"))?;
         let structured = path.last().is_some_and(|last| STRUCTURED.contains(&last.as_str()));
-        // Parsing it may take long before its author is verified; larger files would not be read afterwards.
+        // Parsing takes time for content that is not verified yet; larger files would not be read later anyway.
         if structured && content.len() as u64 > limit {
             return Err(format!("{name} has {} bytes, more than the limit of {limit}", content.len()));
         }
@@ -100,7 +101,10 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
     }
 }
 
-/// Returns the payload of a JWT, if it is signed by the key.
+/// Returns the payload of a JWT.
+///
+/// # Errors
+/// If it is invalid, or not signed by the key.
 fn payload(token: &str, key: &VerificationKey) -> Result<Payload, String> {
     let broken = || format!("{SIGNATURES}: the signature is not a JWT");
     let (signed, signature) = token.rsplit_once('.').ok_or_else(broken)?;
@@ -140,6 +144,7 @@ fn canonical(content: &[u8]) -> Result<Vec<u8>, String> {
     Ok(written)
 }
 
+/// Writes JSON in its canonical form.
 fn write(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
     if depth > DEEPEST {
         return Err(format!("is nested deeper than {DEEPEST} levels"));
