@@ -1,5 +1,5 @@
 //! Access to the API server: clients, error messages, delays between attempts, kaudit's own names in the cluster, and
-//! Leases. Also what HTTP clients of other servers have in common.
+//! leader election. Also the common part of HTTP clients for other servers.
 
 pub mod backoff;
 pub mod client;

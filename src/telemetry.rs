@@ -1,11 +1,10 @@
-//! Traces and metrics by OTLP, for collectors that gather them from many programs. Off unless the environment names an
-//! endpoint.
+//! Sends traces and metrics to a collector by OTLP, if the environment names an endpoint.
 //!
-//! The variables are those of the OpenTelemetry specification ([`settings`]). Spans are few ([`trace`]): phases of a
-//! run, changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
+//! The variables are those of the OpenTelemetry specification ([`settings`]). There are spans ([`trace`]) for the phases
+//! of a run, changes of objects and writes. The metrics ([`metrics`]) are those of [`Metrics`].
 //!
-//! Invariant: nothing waits for a collector and nothing fails because of it. Each signal is sent by a thread of its
-//! own, whose requests make no spans, and the end of a run waits for both at most [`FLUSH`] and [`GRACE`].
+//! Invariant: no part of a run waits for a collector or fails because of it. Each signal is sent by a thread of its own,
+//! whose requests have no spans, and the end of a run waits for both at most [`FLUSH`] and [`GRACE`].
 
 mod http;
 mod metrics;
@@ -27,15 +26,15 @@ pub use self::trace::{Span, count};
 use self::{http::Sender, settings::Settings};
 use crate::metrics::Metrics;
 
-/// How long the end of a run waits for what is not sent yet.
+/// How long the end of a run waits until the remaining data is sent.
 const FLUSH: Duration = Duration::from_secs(3);
-/// How long senders have after that to log what they have not sent.
+/// How long it then waits until the senders have logged that they could not send it.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The telemetry of this process. [`Telemetry::finish`] sends the rest.
+/// The telemetry of this process. [`Telemetry::finish`] sends the remaining data.
 #[derive(Debug)]
 pub struct Telemetry {
-    /// What is sent at intervals and at the end, and served as `/metrics`.
+    /// Sent at intervals and at the end, and served as `/metrics`.
     metrics: Arc<Metrics>,
     traces: Option<SdkTracerProvider>,
     sending: Option<Sending>,
@@ -46,15 +45,15 @@ pub struct Telemetry {
 /// The thread that sends metrics.
 #[derive(Debug)]
 struct Sending {
-    /// Dropped to send the metrics a last time.
+    /// Dropped to make the thread send the metrics for the last time.
     stop: mpsc::Sender<()>,
-    /// Closed when that is done.
+    /// Closed when the thread has done so.
     done: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Telemetry {
-    /// Starts to send what the environment configures; must be called once, after logging is set up. Problems with the
-    /// environment are logged, and do not stop a run.
+    /// Starts to send the signals that the environment configures. Must be called once, after logging is set up. Problems
+    /// with the environment are logged, and do not end the run.
     pub fn start() -> Self {
         let settings = Settings::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         settings.warnings.iter().for_each(|warning| warn!("{warning}"));
@@ -84,12 +83,12 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Makes [`Self::finish`] wait for nothing.
+    /// Stops waiting for the collector, so that [`Self::finish`] takes at most [`GRACE`].
     pub fn give_up(&self) {
         self.deadline.send_replace(Some(Instant::now()));
     }
 
-    /// Sends what is not sent yet. Blocks, for at most [`FLUSH`].
+    /// Sends the remaining data. Blocks for at most [`FLUSH`] and [`GRACE`].
     pub fn finish(self) {
         let Self { metrics: _, traces, sending, deadline } = self;
         let until = deadline.borrow().unwrap_or_else(|| Instant::now() + FLUSH);
@@ -98,7 +97,7 @@ impl Telemetry {
             drop(stop);
             done.into_inner().unwrap_or_else(PoisonError::into_inner)
         });
-        // Senders end by the deadline, and have logged what could not be sent.
+        // Senders end by the deadline, and log if they could not send everything.
         let left = || (until + GRACE).saturating_duration_since(Instant::now());
         if let Some(traces) = traces {
             let _result = traces.shutdown_with_timeout(left());

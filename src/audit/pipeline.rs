@@ -311,7 +311,7 @@ fn trace(verdict: &Verdict, queued: Option<Queued>) -> Span {
             ("kaudit.results", count(verdict.results.len())),
         ]
     });
-    span.took("judge", verdict.took);
+    span.add_child("judge", verdict.took);
     span.end();
     span
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 /// Exponential back-off: the delay doubles with each consecutive failure, up to a maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// Delay after the first failure.
+    /// The delay after the first failure.
     pub first: Duration,
     /// The maximum delay.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// From half a second to ten, for failures that end soon after the server is available again.
+    /// From half a second to ten seconds, so that work resumes soon after the server is available again.
     pub const SHORT: Self = Self::between(Duration::from_millis(500), Duration::from_secs(10));
 
-    /// Doubles from `first` up to `longest`.
+    /// Creates a back-off that doubles from `first` up to `longest`.
     pub const fn between(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }
@@ -26,7 +26,7 @@ impl Backoff {
         self.longest.min(self.first.saturating_mul(1 << doublings))
     }
 
-    /// Returns the same delay, longer or shorter by up to a quarter, so that many that failed together do not try again together.
+    /// Returns that delay, changed at random by up to a quarter, so that clients that failed together do not retry together.
     pub fn with_jitter(self, failures: u32) -> Duration {
         self.after(failures).mul_f64(0.75 + fastrand::f64() / 2.0)
     }

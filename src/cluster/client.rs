@@ -1,4 +1,4 @@
-//! Clients of the API server: which cluster, which user, and timeouts.
+//! Creates clients of the API server, for a cluster and a user, with timeouts and retries.
 
 use std::{
     fmt, io,
@@ -34,15 +34,15 @@ use super::{error::reasons, lease::Fence};
 pub struct Access {
     /// A kubeconfig file; otherwise `KUBECONFIG`, `~/.kube/config`, or the Pod's ServiceAccount.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of it; otherwise its current one.
+    /// A context of the kubeconfig; otherwise its current one.
     pub context: Option<String>,
     /// A user to impersonate.
     pub impersonate: Option<String>,
-    /// Carries requests instead of connections to the server of a kubeconfig.
+    /// Replaces the connections to the server of a kubeconfig.
     pub transport: Option<Transport>,
 }
 
-/// Answers requests: the service below a client.
+/// The service that answers the requests of a client.
 pub type ClientService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 /// A connection to an API server without kubeconfig and network, as in a simulation.
@@ -53,7 +53,8 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Creates one from a function that creates a service for each client; `namespace` is that of kaudit's own objects.
+    /// Creates a transport from a function that creates a service for each client. `namespace` is that of kaudit's own
+    /// objects.
     pub fn new(namespace: &str, connect: impl Fn() -> ClientService + Send + Sync + 'static) -> Self {
         Self { connect: Arc::new(connect), namespace: namespace.to_owned() }
     }
@@ -70,34 +71,34 @@ impl fmt::Debug for Transport {
 pub struct Clients {
     /// For lists and watches: retries for some seconds when the server is too busy (429, 503, 504).
     pub reading: Client,
-    /// For discovery and writes, whose callers decide themselves how to handle a missing answer.
+    /// For discovery and writes, whose callers decide how to handle a missing response.
     pub plain: Client,
     /// The URL of the API server, for messages.
     pub url: String,
     /// The configuration of the clients.
     pub config: Config,
-    /// Carries their requests, if they do not use the network.
+    /// Replaces their connections, if they do not use the network.
     pub transport: Option<Transport>,
 }
 
-/// Where the kubelet puts the token of a Pod's service account.
+/// The path at which the kubelet mounts the token of a Pod's ServiceAccount.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be silent while a response is pending; a [`Transport`] must apply it as well. Longer than
-/// the minute between the bookmarks of an idle watch; without it, a list that falls silent waits for ever.
+/// How long a connection may be silent while a response is pending; a [`Transport`] must apply it as well. It is longer
+/// than the minute between the bookmarks of an idle watch. Without it, a list would wait for a silent server for ever.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
-/// All other requests are answered sooner, or their connection has died silently: the pool may contain several dead
+/// The timeout of all other requests. After it, the connection is considered dead; the pool may contain several dead
 /// connections, each of which costs one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest delay between attempts to read: with all attempts, half a minute passes before the caller gets the error
+/// The longest delay between attempts to read. All attempts together take half a minute; then the caller gets the error
 /// that the server is too busy.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 impl Clients {
-    /// Builds clients; sends no requests yet.
+    /// Creates the clients, without sending requests.
     ///
     /// # Errors
-    /// When there is no usable kubeconfig; the message says what to check.
+    /// If there is no usable kubeconfig; the message says what to check.
     pub async fn new(access: &Access) -> anyhow::Result<Self> {
         let mut config = match &access.transport {
             Some(transport) => in_memory(transport),
@@ -129,13 +130,13 @@ impl Clients {
     /// Returns a client with its own connections whose requests pass only while the fence is open.
     ///
     /// # Errors
-    /// When the kubeconfig has become unusable.
+    /// If the kubeconfig has become unusable.
     pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
         let builder = builder(&self.config, self.transport.as_ref())?;
         Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
     }
 
-    /// Whether they use the service account of the Pod that kaudit runs in, and not a kubeconfig.
+    /// Whether they use the ServiceAccount of the Pod that kaudit runs in, and not a kubeconfig.
     pub fn is_in_pod(&self) -> bool {
         self.config.auth_info.token_file.as_deref() == Some(SERVICE_ACCOUNT_TOKEN)
     }
@@ -154,14 +155,14 @@ fn builder(config: &Config, transport: Option<&Transport>) -> anyhow::Result<Cli
     }
 }
 
-/// Returns the configuration of clients over a transport; its address is only displayed.
+/// Returns the configuration of clients with a transport; its URL is only displayed.
 fn in_memory(transport: &Transport) -> Config {
     let mut config = Config::new(http::Uri::from_static("http://in-memory"));
     config.default_namespace.clone_from(&transport.namespace);
     config
 }
 
-/// Shortens the server's `Retry-After`, which kube's retry obeys however long it is.
+/// Shortens a `Retry-After` of the server, because kube's retry would wait for any time.
 fn shorten_retry_after<B>(mut response: Response<B>) -> Response<B> {
     let seconds = |value: &HeaderValue| value.to_str().ok()?.parse::<u64>().ok();
     let longest = LONGEST_RETRY.as_secs();
@@ -171,7 +172,7 @@ fn shorten_retry_after<B>(mut response: Response<B>) -> Response<B> {
     response
 }
 
-/// Whether the API server is so near that compressing its responses takes longer than sending them.
+/// Whether the API server is probably so near that compressing a response takes longer than sending it.
 fn is_near(config: &Config) -> bool {
     let host = config.cluster_url.host().unwrap_or_default();
     let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
@@ -180,8 +181,8 @@ fn is_near(config: &Config) -> bool {
         || address.is_some_and(|address| address.is_loopback())
 }
 
-/// Explains why there is no client. Go accepts client certificates of X.509 version 1, which `openssl x509 -req` issues
-/// if it is given no extensions; rustls accepts only version 3.
+/// Explains why no client can be created. Go accepts client certificates of X.509 version 1, which `openssl x509 -req`
+/// issues without extensions; rustls accepts only version 3.
 fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
     if let kube::Error::Auth(why) = error
         && let Some(message) = plugin_failure(why, config)
@@ -205,7 +206,7 @@ fn unusable(error: &kube::Error, config: &Config) -> anyhow::Error {
     anyhow::anyhow!("the credentials in the kubeconfig cannot be used: {why}")
 }
 
-/// Names the credential plugin that could not be run or failed, with the last line of its output.
+/// Describes the failure of a credential plugin, with the last line of its output; `None` for other errors.
 fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
     let plugin = config.auth_info.exec.as_ref()?;
     let command = plugin.command.as_deref().unwrap_or_default();
@@ -231,7 +232,7 @@ fn plugin_failure(error: &AuthError, config: &Config) -> Option<String> {
 /// Returns the names of the contexts in a kubeconfig, or in those that kubectl would read.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn contexts(kubeconfig: Option<&Path>) -> anyhow::Result<Vec<String>> {
     Ok(read_kubeconfig(kubeconfig)?.contexts.into_iter().map(|context| context.name).collect())
 }
@@ -249,7 +250,7 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
     let Some(kubeconfig) = kubeconfig else {
         let mut config = Config::infer().await.map_err(|error| {
             anyhow::anyhow!(
-                "no cluster is configured ({})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, which \
+                "no cluster is configured ({})\nGive --kubeconfig FILE or set KUBECONFIG; or check files with -f, which \
                  needs no cluster",
                 reasons(&error)
             )
@@ -272,7 +273,7 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Returns the proxy for this cluster; one from the environment only if `NO_PROXY` does not exclude the cluster.
+/// Returns the proxy for this cluster. One from the environment is used only if `NO_PROXY` does not exclude the cluster.
 ///
 /// kube 5.0 compares `NO_PROXY` with the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is kept
 /// as it is, as in kubectl.

@@ -1,4 +1,4 @@
-//! Messages for errors of API requests, in one line.
+//! Describes errors of requests to the API server in one line.
 
 /// Returns an error as one line: the message of the server, or the causes without the repetitions of nested errors.
 pub fn describe(error: &kube::Error) -> String {

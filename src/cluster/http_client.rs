@@ -1,6 +1,7 @@
-//! Clients for servers that are not the API server: receivers of notifications, and collectors.
+//! HTTP clients for servers other than the API server: receivers of notifications, collectors of telemetry, and servers
+//! of bundles.
 //!
-//! Redirects are not followed, as they would receive the credentials, and nothing is retried silently.
+//! They do not follow redirects, whose servers would receive the credentials, and do not retry.
 
 use std::{
     fs,
@@ -17,16 +18,16 @@ use reqwest::{Certificate, Client, ClientBuilder, Proxy, Url, redirect::Policy};
 
 use super::error::reasons;
 
-/// The longest time that a server can make kaudit wait.
+/// The longest time for which a server can make kaudit wait.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// How much of a refusal is shown, in bytes.
+/// The maximum length of a server's error message that is shown, in bytes.
 pub(crate) const REASON_BYTES: usize = 300;
 
-/// Returns the builder of a client with this timeout, which trusts the authorities in a file as well as those of the
-/// system.
+/// Returns the builder of a client with this timeout, which trusts the certificate authorities in a file as well as
+/// those of the system.
 ///
 /// # Errors
-/// When the file cannot be used.
+/// If the file cannot be used.
 pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<ClientBuilder> {
     // Fails if another part of the process has installed one before.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
@@ -47,22 +48,22 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
 /// Why a request failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// Another attempt may succeed, but not before this long.
+    /// Another attempt may succeed, at the earliest after this delay.
     Later(Duration, String),
-    /// No other attempt will succeed.
+    /// The same request will not succeed.
     Refused(String),
 }
 
-/// Finishes a client.
+/// Builds a client.
 ///
 /// # Errors
-/// The reason, if that is not possible.
+/// With the reason why that is not possible.
 pub(crate) fn build(builder: ClientBuilder) -> anyhow::Result<Client> {
     builder.build().map_err(|error| anyhow::anyhow!("cannot create an HTTP client: {}", reasons(&error)))
 }
 
-/// Returns how long a response asks to wait (`Retry-After`, in seconds or as a time of HTTP), at most
-/// [`LONGEST_RETRY_AFTER`]; nothing if it does not.
+/// Returns the delay in the `Retry-After` header of a response, which is in seconds or a time, up to
+/// [`LONGEST_RETRY_AFTER`]; zero without such a header.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Duration {
     let text = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     text.and_then(|text| delay(text.trim(), Timestamp::now())).unwrap_or_default().min(LONGEST_RETRY_AFTER)
@@ -76,7 +77,7 @@ fn delay(text: &str, now: Timestamp) -> Option<Duration> {
     Duration::try_from(at.duration_since(now)).ok()
 }
 
-/// Returns the body of a refusal as one line, without spaces at its ends.
+/// Returns the body of a response as one line, without white space at its ends.
 pub(crate) fn one_line(body: &[u8]) -> String {
     String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -9,7 +9,7 @@ pub const CONTROLLER: &str = "kaudit";
 /// Events.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// API group of kaudit's own kinds; evaluating them would be a loop.
+/// API group of kaudit's own kinds. They are not evaluated, since results that kaudit writes would cause new ones.
 pub const OWN_GROUP: &str = "kaudit.dev";
 
 /// Version of kaudit's kinds.

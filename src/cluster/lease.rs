@@ -1,14 +1,14 @@
 //! Leader election: decides which of several replicas records, with a Lease of `coordination.k8s.io`.
 //!
 //! The protocol is that of client-go's `leaderelection`. A candidate claims the Lease with an update that fails if
-//! another one was faster; the leader renews it; a follower takes over when it has not seen the Lease change for its
-//! whole duration. Only the candidate's own monotonic clock counts: the times in the Lease are informative.
+//! another candidate was faster; the leader renews it; a follower takes over when it has not seen the Lease change for
+//! its whole duration. Only the candidate's own monotonic clock counts; the times in the Lease are informative.
 //!
 //! Invariant: at most one fence is open at a time. A leader's fence shuts some time (`deadline`) after it *sent* the
 //! last renewal that succeeded; a follower claims the Lease a longer time (`duration`) after it *saw* that renewal.
 //!
-//! Each shard has its own Lease. While the shard count changes, a namespace belongs to one shard of the old count and
-//! one of the new, so no candidate starts to lead while a Lease of another shard count is held.
+//! Each shard has its own Lease. While the number of shards changes, a namespace belongs to one shard by the old number
+//! and one by the new, so no candidate becomes leader while a Lease of another shard count is held.
 
 mod fence;
 mod moment;
@@ -34,11 +34,11 @@ use tracing::{debug, info, warn};
 use self::moment::Moment;
 pub use self::{
     fence::Fence,
-    store::{ClusterStore, Store},
+    store::{ClusterStore, LeaseStore},
 };
 use crate::cluster::error::describe;
 
-/// How long releasing the Lease may take.
+/// The timeout of releasing the Lease.
 const RELEASE: Duration = Duration::from_secs(3);
 
 /// The durations of leader election, all derived from that of the Lease.
@@ -54,7 +54,7 @@ impl Times {
         Self { duration }
     }
 
-    /// Returns `RenewDeadline`: a leader stops when it could not renew for this long.
+    /// Returns `RenewDeadline`: a leader stops if it could not renew the Lease for this long.
     fn deadline(self) -> Duration {
         self.duration * 2 / 3
     }
@@ -64,8 +64,7 @@ impl Times {
         self.duration * 2 / 15
     }
 
-    /// Returns how often a follower polls: twice as often as a leader renews, so that it soon notices that the leader
-    /// stopped.
+    /// Returns how often a follower polls: twice as often as a leader renews, so that it soon notices a released Lease.
     fn poll_every(self) -> Duration {
         self.renew_every() / 2
     }
@@ -76,22 +75,22 @@ impl Times {
     }
 }
 
-/// Returns a holder identity that is unique even for a restarted container of the same Pod: it must not take a Lease
-/// held by an earlier process for its own.
+/// Returns a holder identity that is unique even for a restarted container of the same Pod, which must not consider the
+/// Lease of an earlier process its own.
 pub fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let random = RandomState::new().build_hasher().finish();
     format!("{}_{random:016x}", host.as_deref().unwrap_or("local"))
 }
 
-/// A candidate for leader.
+/// A replica that is or may become the leader.
 pub struct Candidate<S> {
     store: S,
     identity: String,
     times: Times,
     /// The last state of the Lease, and when it was first seen.
     seen: Option<(Lease, Instant)>,
-    /// The same for the Leases of other shard counts, by name.
+    /// The Leases of other shard counts, by name: their last state, and when it was first seen.
     rivals: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
     /// When the last successful renewal was sent.
     renewed: Instant,
@@ -100,7 +99,7 @@ pub struct Candidate<S> {
     logged: String,
 }
 
-impl<S: Store> Candidate<S> {
+impl<S: LeaseStore> Candidate<S> {
     /// Creates a follower; `identity` must be unique.
     pub fn new(store: S, identity: String, times: Times) -> Self {
         let now = Instant::now();
@@ -131,7 +130,7 @@ impl<S: Store> Candidate<S> {
                 Ok(Ok(None)) => return,
                 Ok(Ok(Some(wait))) => wait.min(self.times.poll_every()),
                 Ok(Err(error)) => {
-                    self.failed(&error);
+                    self.log_failure(&error);
                     self.times.poll_every()
                 }
                 Err(_) => self.times.poll_every(),
@@ -150,20 +149,21 @@ impl<S: Store> Candidate<S> {
             let until = *self.fence.borrow();
             sleep_until(next.min(until.instant)).await;
             // A process that was frozen wakes up late.
-            if until.has_come() {
+            if until.has_passed() {
                 return self.shut();
             }
             next = Instant::now() + self.times.renew_every();
             match timeout_at(until.instant, timeout(self.times.request(), self.renew())).await {
                 Ok(Ok(Ok(true))) => next = self.renewed + self.times.renew_every(),
                 Ok(Ok(Ok(false))) => return self.shut(),
-                Ok(Ok(Err(error))) => self.failed(&error),
+                Ok(Ok(Err(error))) => self.log_failure(&error),
                 Ok(Err(_)) | Err(_) => debug!("Renewing the Lease timed out"),
             }
         }
     }
 
-    /// Shuts the fence and releases the Lease if this candidate holds it, so that no other has to wait for its end.
+    /// Shuts the fence, and releases the Lease if this candidate holds it, so that the next leader need not wait until it
+    /// expires.
     pub async fn release(&mut self) {
         self.shut();
         if timeout(RELEASE, self.clear_holder()).await.is_err() {
@@ -171,6 +171,7 @@ impl<S: Store> Candidate<S> {
         }
     }
 
+    /// Removes this candidate as the holder of the Lease.
     async fn clear_holder(&mut self) {
         loop {
             let Ok(Some(mut lease)) = self.store.get().await else { return };
@@ -181,9 +182,9 @@ impl<S: Store> Candidate<S> {
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             match self.store.replace(&lease).await {
-                // A renewal that was not waited for has arrived in between.
+                // A renewal that timed out here has succeeded in the meantime.
                 Err(error) if is_conflict(&error) => {}
-                Err(error) => return self.failed(&error),
+                Err(error) => return self.log_failure(&error),
                 Ok(_) => return,
             }
         }
@@ -202,7 +203,7 @@ impl<S: Store> Candidate<S> {
                 self.seen = Some((lease.clone(), now));
             }
             let since = self.seen.as_ref().map_or(now, |(_, since)| *since);
-            // It may contain its own identity after a request that succeeded without a response.
+            // The holder may be this candidate, after a request that succeeded without a response.
             let free = since + self.lasts(lease.spec.as_ref());
             if holder(lease.spec.as_ref()).is_some_and(|holder| *holder != self.identity) && now < free {
                 return Ok(Some(free - now));
@@ -248,8 +249,8 @@ impl<S: Store> Candidate<S> {
         self.times.duration.max(Duration::from_secs(seconds.max(0).unsigned_abs().into()))
     }
 
-    /// Writes this candidate's identity into the Lease as it was read; returns whether the update succeeded, so that no
-    /// other candidate was faster.
+    /// Writes this candidate's identity into the Lease that was read; returns whether that succeeded. If not, another
+    /// candidate was faster.
     async fn take(&mut self, mut lease: Lease) -> kube::Result<bool> {
         let sent = Moment::now();
         let now = MicroTime(Timestamp::now());
@@ -299,6 +300,7 @@ impl<S: Store> Candidate<S> {
         }
     }
 
+    /// Opens the fence after a write of the Lease that was sent at `sent` and succeeded.
     fn won(&mut self, lease: Lease, sent: Moment) {
         self.logged.clear();
         self.renewed = sent.instant;
@@ -306,11 +308,11 @@ impl<S: Store> Candidate<S> {
         self.fence.send_replace(sent + self.times.deadline());
     }
 
-    fn failed(&mut self, error: &kube::Error) {
-        let what = describe(error);
-        if self.logged != what {
-            warn!("The leader election Lease cannot be read or written: {what}");
-            self.logged = what;
+    fn log_failure(&mut self, error: &kube::Error) {
+        let message = describe(error);
+        if self.logged != message {
+            warn!("The leader election Lease cannot be read or written: {message}");
+            self.logged = message;
         }
     }
 }

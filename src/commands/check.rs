@@ -55,7 +55,7 @@ async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<Cancellatio
         return Box::pin(judge(check, telemetry, Span::run("start"), stop)).await;
     }
     let span = Span::run("check");
-    span.embrace();
+    span.make_default_parent();
     let outcome = Box::pin(judge(check, telemetry, span.clone(), stop)).await;
     span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
     if outcome.is_err() {

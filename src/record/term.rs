@@ -22,7 +22,7 @@ use crate::{
     },
     cluster::{
         client::Clients,
-        lease::{Candidate, Store},
+        lease::{Candidate, LeaseStore},
     },
 };
 
@@ -68,7 +68,7 @@ impl Terms {
     ///
     /// # Errors
     /// If the kubeconfig has become unusable.
-    pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
+    pub async fn run(self, candidate: Option<Candidate<impl LeaseStore>>, clients: &Clients) -> anyhow::Result<()> {
         let Some(mut candidate) = candidate else {
             self.settings.metrics.set_leader(true);
             self.serve(self.settings.client.clone()).await;

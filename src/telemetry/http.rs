@@ -1,6 +1,6 @@
-//! Requests to a collector, by OTLP over HTTP: attempts within a time, and how responses are classified.
+//! Sends requests to a collector, by OTLP over HTTP, and retries them for a limited time.
 //!
-//! A failure is logged once, until sending succeeds again. Neither headers nor what may be secret in a URL is ever
+//! A failure is logged once, until sending succeeds again. Headers, and the parts of a URL that may be secret, are never
 //! shown.
 
 use std::{
@@ -33,18 +33,19 @@ use crate::cluster::{
     http_client::{self, RequestError, retry_after},
 };
 
-/// The delays between attempts. The timeout of a signal ends them.
+/// The delays between attempts, which end with the timeout of the signal.
 const BACKOFF: Backoff = Backoff::between(Duration::from_secs(1), Duration::MAX);
 
-/// Sends one signal; blocks while it does.
+/// Sends one signal. Blocks while it sends.
 #[derive(Debug)]
 pub(super) struct Sender {
     target: OtlpTarget,
     client: Client,
-    /// Its own, as it still sends when that of the program has ended.
+    /// A runtime of its own, since it still sends when that of the program has ended.
     runtime: Runtime,
     /// The deadline of the end of the program; `None` before the end has begun.
     ending: watch::Receiver<Option<Instant>>,
+    /// Whether the last request failed.
     fails: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ impl Sender {
     /// Creates a sender for a target.
     ///
     /// # Errors
-    /// When a file with certificates cannot be used.
+    /// If a file with certificates cannot be used.
     pub(super) fn new(target: OtlpTarget, ending: watch::Receiver<Option<Instant>>) -> anyhow::Result<Self> {
         let word = target.signal.word();
         let client = client(&target).with_context(|| format!("no OTLP {word} are sent"))?;
@@ -60,7 +61,7 @@ impl Sender {
         Ok(Self { target, client, runtime, ending, fails: AtomicBool::new(false) })
     }
 
-    /// Sends one request; returns whether it was accepted, and logs once if not.
+    /// Sends one request, and returns whether it was accepted. Logs only the first of consecutive failures.
     pub(super) fn send(&self, request: &impl Message) -> bool {
         let result = self.body(request).and_then(|body| self.runtime.block_on(self.deliver(body)));
         let fails = self.fails.swap(result.is_err(), Ordering::Relaxed);
@@ -73,6 +74,7 @@ impl Sender {
         result.is_ok()
     }
 
+    /// Encodes a request, and compresses it if that is configured.
     fn body(&self, request: &impl Message) -> Result<Bytes, String> {
         let body = request.encode_to_vec();
         if !self.target.gzip {
@@ -83,8 +85,8 @@ impl Sender {
         compressed.map(Bytes::from).map_err(|error| error.to_string())
     }
 
-    /// Retries until an attempt succeeds or there is no time for another. At the end of the program there is time for
-    /// one.
+    /// Sends a body. Retries until an attempt succeeds or there is no time for another; at the end of the program there is
+    /// time for one.
     async fn deliver(&self, body: Bytes) -> Result<(), String> {
         let until = Instant::now() + self.target.timeout;
         let mut attempts = 0;
@@ -119,7 +121,7 @@ impl Sender {
         let deadline = ending.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-            // There will be no deadline: only its own timeout bounds the request.
+            // There will be no deadline: only the timeout of the signal bounds the request.
             None => std::future::pending().await,
         }
     }
@@ -132,7 +134,7 @@ impl Sender {
             request = request.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         match request.send().await {
-            Ok(answer) => judge(answer).await,
+            Ok(response) => classify(response).await,
             Err(error) if error.is_timeout() => {
                 Err(RequestError::Later(Duration::ZERO, "no response in time".to_owned()))
             }
@@ -141,30 +143,30 @@ impl Sender {
     }
 }
 
-/// Classifies a response, as the specification of OTLP does.
-async fn judge(answer: Response) -> Result<(), RequestError> {
-    let status = answer.status();
+/// Classifies a response as the OTLP specification requires.
+async fn classify(response: Response) -> Result<(), RequestError> {
+    let status = response.status();
     if status.is_success() {
-        let body = answer.bytes().await.unwrap_or_default();
+        let body = response.bytes().await.unwrap_or_default();
         // The response for traces has the same fields.
-        let partly = ExportMetricsServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
+        let partly = ExportMetricsServiceResponse::decode(body).ok().and_then(|decoded| decoded.partial_success);
         return match partly.map(|partly| partly.rejected_data_points) {
             Some(rejected @ 1..) => Err(RequestError::Refused(format!("the collector rejected {rejected} items"))),
             _ => Ok(()),
         };
     }
-    // The body of the response may repeat what the collector was sent.
-    let why = format!("the collector responded {status}");
-    let again = [
+    // The body of the response is not shown: it may repeat the request.
+    let why = format!("the collector responded with {status}");
+    let retryable = [
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    if !again.contains(&status) {
+    if !retryable.contains(&status) {
         return Err(RequestError::Refused(why));
     }
-    Err(RequestError::Later(retry_after(answer.headers()), why))
+    Err(RequestError::Later(retry_after(response.headers()), why))
 }
 
 fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
@@ -179,7 +181,7 @@ fn client(target: &OtlpTarget) -> anyhow::Result<Client> {
     http_client::build(builder)
 }
 
-/// Returns a URL without what may be secret in it.
+/// Returns a URL without the parts that may be secret: the user, the password and the query.
 fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }

@@ -1,8 +1,8 @@
-//! The metrics as OTLP, made from what `/metrics` serves, so that a series has one name everywhere.
+//! Converts the text that `/metrics` serves into OTLP, so that a series has the same name everywhere.
 //!
-//! As the OpenTelemetry specification on the compatibility with Prometheus requires: names stay as they are, with
-//! `_total`, `_info` and `_seconds`; a counter is a monotonic sum, an info metric a non-monotonic one, and units are
-//! those of UCUM.
+//! As OpenTelemetry's specification of the compatibility with Prometheus requires, names keep their suffixes `_total`,
+//! `_info` and `_seconds`, a counter becomes a monotonic sum, an info metric a non-monotonic one, and units are UCUM
+//! codes.
 
 use std::{
     sync::Arc,
@@ -25,11 +25,11 @@ use opentelemetry_sdk::Resource;
 
 use crate::metrics::Metrics;
 
-/// The metrics of a process.
+/// Creates requests with the metrics of this process.
 pub(super) struct MetricsSource {
     metrics: Arc<Metrics>,
     resource: v1::Resource,
-    /// When counting began, in nanoseconds of Unix time.
+    /// The time at which counting began, in nanoseconds of Unix time.
     start: u64,
 }
 
@@ -39,7 +39,7 @@ impl MetricsSource {
         Self { metrics, resource: v1::Resource { attributes, ..v1::Resource::default() }, start: now() }
     }
 
-    /// Returns a request with all metrics as they are now.
+    /// Returns a request with the current values of all metrics.
     pub(super) fn request(&self) -> ExportMetricsServiceRequest {
         let scope = InstrumentationScope {
             name: "kaudit".to_owned(),
@@ -54,19 +54,21 @@ impl MetricsSource {
     }
 }
 
-/// Nanoseconds of Unix time.
+/// The time at which counting began, and that of the samples, in nanoseconds of Unix time.
 #[derive(Clone, Copy)]
 struct SampleTimes {
     start: u64,
     now: u64,
 }
 
+/// Returns the current time, in nanoseconds of Unix time.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Parses `OpenMetrics` text as [`Metrics::encode`] writes it: for each family first its description, then its samples.
+/// Parses `OpenMetrics` text in the form in which [`Metrics::encode`] writes it: for each family first its description,
+/// then its samples.
 fn metrics(text: &str, times: SampleTimes) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     let mut help = "";
@@ -131,7 +133,7 @@ fn attribute(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value), ..KeyValue::default() }
 }
 
-/// One line: a name, labels, a value.
+/// A line with a sample: a name, labels and a value.
 struct Sample<'t> {
     name: &'t str,
     labels: Vec<(&'t str, String)>,
@@ -159,14 +161,14 @@ impl<'t> Sample<'t> {
     }
 }
 
-/// Reads the value of a label up to the quote that ends it; returns also what follows.
+/// Parses the value of a label, up to the closing quote; returns it and the text after the quote.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
             '"' => return Some((value, text.get(at + 1..)?)),
-            '\\' => match letters.next()?.1 {
+            '\\' => match characters.next()?.1 {
                 'n' => value.push('\n'),
                 other => value.push(other),
             },
@@ -176,6 +178,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
+/// Adds a sample to its metric.
 fn add(metric: &mut Metric, sample: Sample<'_>, SampleTimes { start, now }: SampleTimes) {
     let point = |sample: Sample<'_>, start| NumberDataPoint {
         attributes: sample.labels.iter().map(|(label, value)| attribute(label, value)).collect(),
@@ -203,7 +206,7 @@ fn add(metric: &mut Metric, sample: Sample<'_>, SampleTimes { start, now }: Samp
     }
 }
 
-/// Adds the count or a bucket. Buckets are cumulative in the text, and are not in OTLP.
+/// Adds the count or a bucket to a histogram. Buckets are cumulative in the text, but not in OTLP.
 fn add_to_histogram(point: &mut HistogramDataPoint, suffix: &str, sample: &Sample<'_>) {
     let Ok(count) = sample.value.parse::<u64>() else { return };
     match (suffix, sample.labels.iter().find(|(label, _)| *label == "le")) {

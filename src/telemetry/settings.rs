@@ -1,9 +1,9 @@
-//! The environment variables that configure what is sent, and where to: those of the OpenTelemetry specification for
-//! SDKs and for the OTLP exporter. Variables that an SDK reads by itself (sampler, limits, batches, resource) are left
-//! to it.
+//! Reads the environment variables that configure the signals and their destinations: those of the OpenTelemetry
+//! specification for SDKs and for the OTLP exporter. Variables that the SDK reads by itself (sampler, limits, batches,
+//! resource) are left to it.
 //!
 //! As that specification requires, invalid or unsupported values cause a warning and do not end a run. No warning shows
-//! a value that may be a secret: headers, or a URL.
+//! headers or a URL, which may contain secrets.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-/// What is sent, and where to.
+/// The destinations of the signals; `None` for those that are not sent.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) traces: Option<OtlpTarget>,
@@ -20,11 +20,11 @@ pub(super) struct Settings {
     pub(super) interval: Duration,
     /// Whether the environment gives the service a name.
     pub(super) is_named: bool,
-    /// What is wrong with the variables, to be logged.
+    /// The problems with the variables, to be logged.
     pub(super) warnings: Vec<String>,
 }
 
-/// A kind of data that is configured and sent on its own.
+/// A kind of data that is configured and sent separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Traces,
@@ -32,6 +32,7 @@ pub(super) enum Signal {
 }
 
 impl Signal {
+    /// Returns its name in URLs, and in upper case in variables.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Traces => "traces",
@@ -40,18 +41,18 @@ impl Signal {
     }
 }
 
-/// Where a signal goes.
+/// The destination of a signal.
 #[derive(Debug, Clone)]
 pub(super) struct OtlpTarget {
     pub(super) signal: Signal,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
-    /// For one batch, with all attempts.
+    /// The timeout of one batch, for all attempts.
     pub(super) timeout: Duration,
     pub(super) gzip: bool,
     /// Certificate authorities that are trusted besides those of the system.
     pub(super) ca_file: Option<PathBuf>,
-    /// What authenticates kaudit: a certificate and its key.
+    /// The client certificate and its key.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
 }
 
@@ -62,7 +63,7 @@ struct EnvironmentReader<E> {
 }
 
 impl Settings {
-    /// Reads everything from an environment, which has no empty values.
+    /// Reads the variables of an environment, which returns `None` for empty values.
     pub(super) fn read(environment: impl Fn(&str) -> Option<String>) -> Self {
         let mut reader = EnvironmentReader { environment, warnings: Vec::new() };
         if reader.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -96,13 +97,13 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         }
     }
 
-    /// Returns the value for a signal, or else the general one, with the name of its variable.
-    fn of(&self, signal: Signal, what: &str) -> Option<(String, String)> {
-        let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.word().to_uppercase());
-        [own, format!("OTEL_EXPORTER_OTLP_{what}")].into_iter().find_map(|name| Some((self.get(&name)?, name)))
+    /// Returns the value of a variable for a signal, or else of the general one, with the name of the variable.
+    fn of(&self, signal: Signal, suffix: &str) -> Option<(String, String)> {
+        let own = format!("OTEL_EXPORTER_OTLP_{}_{suffix}", signal.word().to_uppercase());
+        [own, format!("OTEL_EXPORTER_OTLP_{suffix}")].into_iter().find_map(|name| Some((self.get(&name)?, name)))
     }
 
-    /// Reads where a signal goes; `None` if it is not sent.
+    /// Reads the destination of a signal; `None` if it is not sent.
     fn target(&mut self, signal: Signal) -> Option<OtlpTarget> {
         let endpoint = self.of(signal, "ENDPOINT");
         if !self.exports(signal, endpoint.is_some()) {
@@ -124,11 +125,11 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         }
         if let Some((protocol, name)) = self.of(signal, "PROTOCOL").filter(|(value, _)| value != "http/protobuf") {
             self.warn(format!(
-                "{name}: protocol {protocol:?} is not supported; kaudit sends http/protobuf to the endpoint, which commonly listens on \
-                 port 4318"
+                "{name}: protocol {protocol:?} is not supported; kaudit sends http/protobuf, which collectors commonly \
+                 receive at port 4318"
             ));
         }
-        let file = |reader: &Self, what| reader.of(signal, what).map(|(path, _)| PathBuf::from(path));
+        let file = |reader: &Self, suffix| reader.of(signal, suffix).map(|(path, _)| PathBuf::from(path));
         let identity = (file(self, "CLIENT_CERTIFICATE"), file(self, "CLIENT_KEY"));
         let timeout = [
             format!("OTEL_EXPORTER_OTLP_{}_TIMEOUT", signal.word().to_uppercase()),
@@ -170,7 +171,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         }
     }
 
-    /// Reads `name=value,…`, percent-encoded.
+    /// Reads headers as `name=value,…`, with percent-encoded values.
     fn headers(&mut self, signal: Signal) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let Some((text, variable)) = self.of(signal, "HEADERS") else { return headers };
@@ -197,7 +198,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         value == "gzip"
     }
 
-    /// Returns the first valid value of some variables.
+    /// Returns the first valid value of these variables, or else the default.
     fn milliseconds(&mut self, names: &[&str], default: u64) -> Duration {
         for name in names {
             match self.get(name).map(|value| value.trim().parse::<u64>()) {
@@ -209,6 +210,7 @@ impl<E: Fn(&str) -> Option<String>> EnvironmentReader<E> {
         Duration::from_millis(default)
     }
 
+    /// Warns if a variable has another value than these.
     fn one_of(&mut self, name: &str, known: &[&str]) {
         if let Some(value) = self.get(name).filter(|value| !known.contains(&value.to_lowercase().as_str())) {
             self.warn(format!("{name}: {value:?} is not supported; {} is used", known.join(" or ")));

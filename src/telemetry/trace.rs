@@ -1,7 +1,7 @@
-//! Spans: what a run is doing, for how long, and as a part of what.
+//! Spans: the operations of a run, each with its duration and its parent.
 //!
-//! Where traces are off, a span is empty, and costs an atomic load. Attributes are counts, kinds and names; never a
-//! value of an object, a message, or a URL.
+//! If traces are off, spans are empty, and each costs an atomic load. Attributes are counts, kinds and names; never values
+//! of objects, messages or URLs.
 
 use std::{
     collections::HashMap,
@@ -29,9 +29,9 @@ use opentelemetry_sdk::{
 
 use super::http::Sender;
 
-/// Makes the spans; not set where traces are off.
+/// Creates the spans; not set if traces are off.
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
-/// The parent of all spans that have no nearer one, in a run that ends by itself.
+/// The parent of all spans without another one, in a run that ends by itself.
 static RUN: OnceLock<Span> = OnceLock::new();
 
 /// Starts to send spans.
@@ -43,7 +43,7 @@ pub(super) fn start(sender: Sender, resource: &Resource) -> SdkTracerProvider {
     provider
 }
 
-/// Sends spans.
+/// Sends ended spans in batches.
 #[derive(Debug)]
 struct Exporter {
     sender: Sender,
@@ -62,7 +62,7 @@ impl SpanExporter for Exporter {
     }
 }
 
-/// A span, or nothing where traces are off. It ends with [`Span::end`], or when its last clone is dropped.
+/// A span, which is empty if traces are off. It ends with [`Span::end`], or when its last clone is dropped.
 #[derive(Debug, Clone, Default)]
 pub struct Span(Option<Context>);
 
@@ -78,12 +78,12 @@ impl Span {
         Self::build(|| SpanBuilder::from_name(name), caller)
     }
 
-    /// Makes this span the parent of all spans that have no nearer one.
-    pub fn embrace(&self) {
+    /// Makes this span the parent of all spans without another one.
+    pub fn make_default_parent(&self) {
         let _first = RUN.set(self.clone());
     }
 
-    /// Returns the current span; nothing where traces are off.
+    /// Returns the current span; an empty one if traces are off.
     pub fn current() -> Self {
         if TRACER.get().is_some() { Self(Some(current())) } else { Self::default() }
     }
@@ -93,18 +93,18 @@ impl Span {
         Self::build(|| SpanBuilder::from_name(name), current)
     }
 
-    /// The same for a request to another program.
+    /// Starts such a span for a request to another program.
     pub fn request(name: &'static str) -> Self {
         Self::build(|| SpanBuilder::from_name(name).with_kind(SpanKind::Client), current)
     }
 
-    /// Starts a child of this span; nothing if this is nothing.
+    /// Starts a child of this span; an empty one if this is empty.
     #[must_use]
     pub fn child(&self, name: &'static str) -> Self {
         self.build_child(|| SpanBuilder::from_name(name))
     }
 
-    /// The same for a request to another program.
+    /// Starts such a child for a request to another program.
     #[must_use]
     pub fn child_request(&self, name: &'static str) -> Self {
         self.build_child(|| SpanBuilder::from_name(name).with_kind(SpanKind::Client))
@@ -117,7 +117,7 @@ impl Span {
     }
 
     /// Adds a child that ends now and took this long.
-    pub fn took(&self, name: &'static str, time: Duration) {
+    pub fn add_child(&self, name: &'static str, time: Duration) {
         self.build_child(|| SpanBuilder::from_name(name).with_start_time(SystemTime::now() - time)).end();
     }
 
@@ -171,15 +171,15 @@ impl Span {
         }
     }
 
-    /// Runs a future with this span as the current one, and ends the span with it.
-    pub fn cover<F: Future>(self, future: F) -> impl Future<Output = F::Output> + use<F> {
+    /// Runs a future with this span as the current one, and ends the span when the future ends.
+    pub fn instrument<F: Future>(self, future: F) -> impl Future<Output = F::Output> + use<F> {
         self.within(future).inspect(move |_| self.end())
     }
 }
 
 /// Returns a count as the value of an attribute.
-pub fn count(number: usize) -> Value {
-    i64::try_from(number).unwrap_or(i64::MAX).into()
+pub fn count(count: usize) -> Value {
+    i64::try_from(count).unwrap_or(i64::MAX).into()
 }
 
 /// Returns the parent of a new span.

@@ -1,4 +1,4 @@
-//! A fence in front of the API server: requests pass only while the Lease is held.
+//! A fence in front of the API server, which lets requests pass only while the Lease is held.
 
 use std::{
     future::poll_fn,
@@ -12,11 +12,11 @@ use tower::{BoxError, Layer, Service};
 
 use super::moment::Moment;
 
-/// Open until an instant that each renewal moves forward. As a layer of a client it refuses requests when it is shut,
-/// and cancels those in flight.
+/// Is open until a time that each renewal moves forward. As a layer of a client, it refuses requests after that time, and
+/// cancels those in flight.
 ///
-/// A request that has left this process cannot be cancelled: that is why there is some time between a leader's deadline
-/// and the end of the Lease.
+/// A request that has left this process cannot be cancelled. Therefore a leader's deadline is some time before the end
+/// of the Lease.
 #[derive(Debug, Clone)]
 pub struct Fence {
     until: watch::Receiver<Moment>,
@@ -30,11 +30,11 @@ impl Fence {
     /// Whether requests may pass now. Reads the clocks, because timers may not have fired yet in a process that was
     /// frozen or on a machine that was suspended.
     pub fn is_open(&self) -> bool {
-        !self.until.borrow().has_come()
+        !self.until.borrow().has_passed()
     }
 
-    /// Waits until it has shut.
-    async fn shut(mut self) {
+    /// Waits until the fence is shut.
+    async fn until_shut(mut self) {
         loop {
             let until = self.until.borrow_and_update().instant;
             tokio::select! {
@@ -87,7 +87,7 @@ where
         let response = self.inner.call(request);
         Box::pin(async move {
             let mut response = pin!(response);
-            let mut shut = pin!(Fence::clone(&fence).shut());
+            let mut shut = pin!(Fence::clone(&fence).until_shut());
             poll_fn(|context| {
                 // Checked before each poll, as any poll may send the request.
                 if !fence.is_open() || shut.as_mut().poll(context).is_ready() {

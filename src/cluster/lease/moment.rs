@@ -1,16 +1,16 @@
-//! Points in time on clocks that include the suspension of the machine.
+//! Points in time on a clock that continues while the machine is suspended.
 
 use std::{ops::Add, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// A point in time on two clocks: timers and [`Instant`] stop while a machine is suspended, but a Lease expires.
+/// A point in time on two clocks. Timers and [`Instant`] stop while the machine is suspended, but a Lease expires.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     /// On the clock of timers.
     pub(super) instant: Instant,
-    /// On the clock that includes suspension, since boot.
+    /// On the clock that continues during suspension, since boot.
     pub(super) since_boot: Duration,
 }
 
@@ -21,7 +21,7 @@ impl Moment {
     }
 
     /// Whether it has passed on one of the clocks.
-    pub(super) fn has_come(self) -> bool {
+    pub(super) fn has_passed(self) -> bool {
         Instant::now() >= self.instant || since_boot() >= self.since_boot
     }
 }

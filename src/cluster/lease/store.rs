@@ -1,4 +1,4 @@
-//! Reads and writes Leases at the API server.
+//! Reads and writes Leases in the cluster.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -15,12 +15,12 @@ use crate::{
 const SHARDS: &str = "kaudit.dev/shards";
 
 /// One Lease, and the others that may not be held at the same time.
-pub trait Store: Send + Sync {
-    /// Reads it; `None` if there is none.
+pub trait LeaseStore: Send + Sync {
+    /// Reads the Lease; `None` if there is none.
     fn get(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
-    /// Creates it; fails if there is one.
+    /// Creates the Lease; fails if there is one.
     fn create(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-    /// Replaces it; fails if its `resourceVersion` is not that of `lease`.
+    /// Replaces the Lease; fails if its `resourceVersion` is not that of `lease`.
     fn replace(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
     /// Reads the Leases of other shard counts.
     fn rivals(&self) -> impl Future<Output = kube::Result<Vec<Lease>>> + Send;
@@ -37,6 +37,7 @@ pub struct ClusterStore {
 }
 
 impl ClusterStore {
+    /// Returns the Lease with its name, and with the label and the annotation by which others recognise it.
     fn marked(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         let meta = &mut lease.metadata;
@@ -46,6 +47,7 @@ impl ClusterStore {
         lease
     }
 
+    /// Whether it is the Lease of a shard whose holder is configured with another shard count.
     fn is_rival(&self, lease: &Lease) -> bool {
         let rest = lease.metadata.name.as_ref().and_then(|name| name.strip_prefix(&self.base));
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,7 +57,7 @@ impl ClusterStore {
     }
 }
 
-impl Store for ClusterStore {
+impl LeaseStore for ClusterStore {
     async fn get(&self) -> kube::Result<Option<Lease>> {
         self.api.get_opt(&self.shard.name(&self.base)).await
     }

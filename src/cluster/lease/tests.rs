@@ -13,7 +13,7 @@ const TIMES: Times = Times { duration: Duration::from_secs(15) };
 
 /// A server with one Lease, and the connections to it.
 #[derive(Default)]
-struct Server {
+struct LeaseServer {
     lease: Option<Lease>,
     version: u64,
     connections: BTreeMap<String, LeaseConnection>,
@@ -35,7 +35,7 @@ struct LeaseConnection {
 /// One candidate's connection to a server.
 #[derive(Clone)]
 struct Remote {
-    server: Arc<Mutex<Server>>,
+    server: Arc<Mutex<LeaseServer>>,
     name: String,
 }
 
@@ -48,7 +48,7 @@ fn status(code: u16) -> kube::Error {
 impl Remote {
     async fn request<T: Send + 'static>(
         &self,
-        answer: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
+        answer: impl FnOnce(&mut LeaseServer) -> kube::Result<T> + Send + 'static,
     ) -> kube::Result<T> {
         let connection = self.server.lock().unwrap().connections.get(&self.name).copied().unwrap_or_default();
         let server = self.server.clone();
@@ -63,7 +63,7 @@ impl Remote {
     }
 }
 
-impl Server {
+impl LeaseServer {
     fn write(&mut self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         self.version += 1;
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-impl Store for Remote {
+impl LeaseStore for Remote {
     async fn get(&self) -> kube::Result<Option<Lease>> {
         self.request(|server| Ok(server.lease.clone())).await
     }
@@ -90,7 +90,7 @@ impl Store for Remote {
 
     async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
         let lease = lease.clone();
-        let replace = move |server: &mut Server| match &server.lease {
+        let replace = move |server: &mut LeaseServer| match &server.lease {
             None => Err(status(404)),
             Some(known) if known.metadata.resource_version != lease.metadata.resource_version => Err(status(409)),
             Some(_) => Ok(server.write(&lease)),
@@ -105,7 +105,7 @@ impl Store for Remote {
 
 #[derive(Clone, Default)]
 struct World {
-    server: Arc<Mutex<Server>>,
+    server: Arc<Mutex<LeaseServer>>,
 }
 
 impl World {

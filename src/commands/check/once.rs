@@ -39,7 +39,7 @@ pub(super) async fn run(
     baseline::settle(&mut result, check, &policies, baseline, None)?;
     // Results come first: the last Event may be written much later.
     let printed = super::write_results(check, &result);
-    let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
+    let recorded = Span::begin("record").instrument(recorders.flush(&stop)).await;
     printed?;
     Ok(output::exit_code(&result, check.fail_on, recorded))
 }
@@ -53,7 +53,7 @@ pub(super) async fn audit(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<(AuditResult, Recorders)> {
     let receivers = recording::receivers(check)?;
-    let connecting = stop.run_until_cancelled(Span::begin("connect").cover(connect(cluster, &check.scope)));
+    let connecting = stop.run_until_cancelled(Span::begin("connect").instrument(connect(cluster, &check.scope)));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());

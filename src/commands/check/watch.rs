@@ -80,7 +80,7 @@ pub(super) async fn run(
     let (memory, of_memory) = watch::channel(None);
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
-        connected = span.child("connect").cover(reach(&check.cluster)) => connected?,
+        connected = span.child("connect").instrument(reach(&check.cluster)) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
