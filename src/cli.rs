@@ -1,7 +1,7 @@
-//! The command line: every option once, with its help, its environment variable and its key in `kaudit.yaml`.
+//! The command line. Each option is defined once, with its help, its environment variable and its key in `kaudit.yaml`.
 //!
-//! clap fills these structs. Only [`config::load`] creates them: it adds the settings of the file, which have the
-//! lowest precedence, and rejects invalid combinations, so that every [`CheckArgs`] is valid.
+//! clap fills these structs, and only [`config::load`] calls it: it adds the settings of the file, which have the lowest
+//! precedence, and rejects invalid combinations, so that every [`CheckArgs`] is valid.
 
 use std::io;
 
@@ -31,7 +31,7 @@ use self::{
     rbac::RbacArgs, test::TestArgs,
 };
 
-/// Audit Kubernetes objects of every kind by Rego policies
+/// Audit Kubernetes objects of every kind with Rego policies
 #[derive(Debug, Parser)]
 #[command(name = "kaudit", version)]
 pub struct Cli {

@@ -1,4 +1,4 @@
-//! The options about bundles, and those of `kaudit push`.
+//! The options for bundles, and those of `kaudit push`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, builder::NonEmptyStringValueParser};
 use super::{filter::compile, values};
 use crate::bundle::settings::{BundleSettings, KeylessIdentity, NameMatcher, Verification, VerificationKey};
 
-/// How bundles are trusted and kept.
+/// Verification and caching of bundles.
 #[derive(Debug, Clone, Args)]
 #[command(
     next_help_heading = "Policies",
@@ -41,7 +41,7 @@ pub struct BundleArgs {
     )]
     pub verification_repository: Option<String>,
 
-    /// Refuse bundles that this identity has not signed keylessly by cosign: the email address or URI in the certificate
+    /// Refuse bundles without a keyless cosign signature of this identity: the email address or URI in its certificate
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_IDENTITY",
@@ -50,7 +50,8 @@ pub struct BundleArgs {
     )]
     pub certificate_identity: Option<String>,
 
-    /// The identity as a regular expression of Go, which may match anywhere, as with cosign: anchor it with ^ and $
+    /// The identity as a regular expression in Go's syntax, which may match anywhere, as with cosign: anchor it with ^
+    /// and $
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_IDENTITY_REGEXP",
@@ -68,7 +69,7 @@ pub struct BundleArgs {
     )]
     pub certificate_oidc_issuer: Option<String>,
 
-    /// The issuer as a regular expression, likewise
+    /// The issuer as a regular expression in Go's syntax, which may match anywhere
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_OIDC_ISSUER_REGEXP",
@@ -86,11 +87,11 @@ pub struct BundleArgs {
     pub bundle_cache: Option<PathBuf>,
 }
 
-/// How registries and servers of bundles are reached.
+/// Access to registries and servers of bundles.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct RegistryArgs {
-    /// Trust these authorities (PEM) for registries and servers of bundles, besides those of the system
+    /// Trust these certificate authorities (PEM) for registries and servers of bundles, besides those of the system
     #[arg(long, env = "KAUDIT_BUNDLE_CA", value_name = "FILE")]
     pub bundle_ca: Option<PathBuf>,
 
@@ -114,7 +115,7 @@ impl RegistryArgs {
 }
 
 impl BundleArgs {
-    /// Returns how bundles are read.
+    /// Returns the settings for reading bundles.
     ///
     /// # Errors
     /// If the key or the trusted root cannot be used, or an option is missing.
@@ -183,7 +184,7 @@ pub struct PushArgs {
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// How the registry is reached.
+    /// Access to the registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
 }

@@ -32,8 +32,8 @@ KINDS:
 FORMATS:
   text                        For people: by namespace and object, worst first
   json                        For programs: one document
-  ndjson                      For programs: one line a result
-  csv                         For spreadsheets: one row a result
+  ndjson                      For programs: one line per result
+  csv                         For spreadsheets: one row per result
   sarif                       Code scanning (SARIF 2.1.0)
   junit                       Test reports of a pipeline (JUnit XML)
   github                      Annotations of GitHub
@@ -50,9 +50,9 @@ SETTINGS:
     -n a -n b         KAUDIT_NAMESPACE=a,b   namespace: [a, b]
     --log-level info  KAUDIT_LOG=info        log-level: info
   The command line wins over the environment, the environment over the file
-  Without --config, kaudit.yaml is read from the working directory, or from
-  beside the policies. Such a file may not name clusters, keys or ports, nor
-  files to write
+  Without --config, kaudit.yaml is read from the working directory, or else
+  from the directory that contains the policies' directory. Such a file may
+  not name clusters, keys or ports, nor files to write
 
 EXIT CODES:
   0  Clean
@@ -60,7 +60,7 @@ EXIT CODES:
   2  Usage, configuration, policy or connection error: nothing was checked
   3  Incomplete: no violation found, but a kind could not be read,
      a policy failed while running or was refused, the sync timed out,
-     or a signal came before all of it was recorded
+     or a signal stopped kaudit before it had recorded all results
 
 EXAMPLES:
   Check files and directories, without a cluster
@@ -78,7 +78,7 @@ EXAMPLES:
   Explain a result line by line
     kaudit explain -f manifests Deployment shop/api IMG-01";
 
-/// Whether to apply the fixes that results name.
+/// Options that apply the fixes in results.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub struct FixArgs {
@@ -98,7 +98,7 @@ pub struct FixArgs {
 /// [`CheckArgs::mode`] returns the mode that they select.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Where the objects are.
+    /// The source of the objects.
     #[command(flatten)]
     pub source: SourceArgs,
 
@@ -106,15 +106,15 @@ pub struct CheckArgs {
     #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
     pub paths: Vec<PathBuf>,
 
-    /// Which objects to check.
+    /// The selection of objects.
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// Where the policies are.
+    /// The sources of the policies.
     #[command(flatten)]
     pub policies: PolicyArgs,
 
-    /// How policies are chosen and read.
+    /// Selection of rules, and access to bundles.
     #[command(flatten)]
     pub reading: ReadingArgs,
 
@@ -129,7 +129,7 @@ pub struct CheckArgs {
     )]
     pub poll: Duration,
 
-    /// Which violations are excused.
+    /// Exceptions and baselines.
     #[command(flatten)]
     pub exceptions: ExceptionArgs,
 
@@ -149,7 +149,7 @@ pub struct CheckArgs {
     #[arg(long, env = "KAUDIT_SUMMARY", value_parser = BoolishValueParser::new(), help_heading = "Output")]
     pub summary: bool,
 
-    /// How results are grouped.
+    /// Grouping of results.
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
@@ -164,7 +164,7 @@ pub struct CheckArgs {
     )]
     pub place: Place,
 
-    /// How reports of some formats are named.
+    /// Names in the reports of some formats.
     #[command(flatten)]
     pub naming: NamingArgs,
 
@@ -182,35 +182,35 @@ pub struct CheckArgs {
     )]
     pub fail_on: FailOn,
 
-    /// Whether to apply the fixes that results name.
+    /// Options that apply the fixes in results.
     #[command(flatten)]
     pub fixing: FixArgs,
 
-    /// How to reach the cluster.
+    /// Access to the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Which clusters are checked together.
+    /// Selection of several clusters.
     #[command(flatten)]
     pub contexts: ContextsArgs,
 
-    /// What to write into the cluster.
+    /// Selection of what is written into the cluster.
     #[command(flatten)]
     pub recording: RecordingArgs,
 
-    /// How to write it.
+    /// Limits and layout of what is written.
     #[command(flatten)]
     pub writing: WritingArgs,
 
-    /// When to check.
+    /// Timing of checks.
     #[command(flatten)]
     pub timing: TimingArgs,
 
-    /// How long to wait for the initial sync.
+    /// Limits of the initial sync.
     #[command(flatten)]
     pub sync: SyncArgs,
 
-    /// Do not evaluate an object again after changes that no policy reads; off is for diagnosis
+    /// Do not evaluate an object again after changes of fields that no policy reads; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_UPDATE_FILTER",
@@ -222,11 +222,11 @@ pub struct CheckArgs {
     )]
     pub update_filter: Switch,
 
-    /// Where to serve health, metrics and results.
+    /// Addresses of the HTTP servers.
     #[command(flatten)]
     pub serving: ServingArgs,
 
-    /// Who may see the page.
+    /// Access control of the page.
     #[command(flatten)]
     pub page: UiAuthArgs,
 
@@ -234,12 +234,12 @@ pub struct CheckArgs {
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,
 
-    /// What to log, and how.
+    /// Log level and format.
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// How reports of some formats are named.
+/// Names in the reports of some formats.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct NamingArgs {
@@ -253,7 +253,7 @@ pub struct NamingArgs {
     pub report_name: Option<String>,
 }
 
-/// How to write into a cluster: options that do not affect the rights it takes.
+/// Limits and layout of what is written into the cluster; these do not affect the rights that kaudit needs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct WritingArgs {
@@ -294,7 +294,7 @@ pub struct WritingArgs {
     #[arg(long, env = "KAUDIT_NOTIFY", value_name = "FILE")]
     pub notify: Option<PathBuf>,
 
-    /// Write a report for each namespace, in parts where it has many results, or one for each resource
+    /// Write one report for each namespace, in parts if it has many results, or one for each resource
     #[arg(
         long,
         env = "KAUDIT_REPORT_LAYOUT",
@@ -305,7 +305,7 @@ pub struct WritingArgs {
     pub report_layout: reports::Layout,
 }
 
-/// When objects of a cluster are checked.
+/// Timing of the checks of a cluster.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
@@ -331,7 +331,7 @@ pub struct TimingArgs {
     pub rejudge_every: Duration,
 }
 
-/// Where to serve health, metrics and results over HTTP.
+/// Addresses of the HTTP servers for health, metrics and results.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct ServingArgs {
@@ -422,8 +422,8 @@ impl CheckArgs {
         }
     }
 
-    /// Whether `target` is recorded; by default only when watching in a Pod, so that a trial from a workstation writes
-    /// nothing into the cluster.
+    /// Whether `target` is written into the cluster: by default only when watching in a Pod, so that a trial from a
+    /// workstation writes nothing.
     pub fn records(&self, target: RecordTarget, is_in_pod: bool) -> bool {
         self.recording.wants(target, self.mode() == CheckMode::Watch && is_in_pod)
     }

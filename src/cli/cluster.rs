@@ -1,4 +1,4 @@
-//! How to reach a cluster, and what to write into it.
+//! The options for access to a cluster, and for what is written into it.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::{
     record::{events, reports},
 };
 
-/// How to reach the cluster.
+/// Access to the cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
@@ -21,8 +21,8 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "FILE", env = "KAUDIT_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Use this context of the kubeconfig; with check --once repeatable: one result of several clusters [default: its current
-    /// context]
+    /// Use this context of the kubeconfig; repeatable with check --once, for one result of several clusters [default:
+    /// its current context]
     #[arg(
         long,
         value_name = "NAME",
@@ -36,16 +36,16 @@ pub struct ClusterArgs {
     #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
     pub user: Option<String>,
 
-    /// Sends requests in place of network connections; see [`Transport`].
+    /// Replaces network connections; see [`Transport`].
     #[arg(skip)]
     pub transport: Option<Transport>,
 }
 
-/// Which clusters are checked together.
+/// Selection of several clusters.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ContextsArgs {
-    /// With --once, check the clusters of all contexts of the kubeconfig: one result
+    /// With --once, check the clusters of all contexts of the kubeconfig, for one result of all
     #[arg(
         long,
         env = "KAUDIT_ALL_CONTEXTS",
@@ -55,11 +55,11 @@ pub struct ContextsArgs {
     pub all_contexts: bool,
 }
 
-/// What to write into the cluster.
+/// Selection of what is written into the cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct RecordingArgs {
-    /// Write these into the cluster; repeatable [default: events,reports,status for the long run in a Pod, else none]
+    /// Write these into the cluster; repeatable [default: events,reports,status when watching in a Pod, else none]
     #[arg(long, env = "KAUDIT_RECORD", value_enum, value_name = "WHAT", value_delimiter = ',')]
     pub record: Vec<RecordTarget>,
 
@@ -91,7 +91,7 @@ pub struct RecordingArgs {
     #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 
-    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
+    /// The name of the Lease of --leader-elect, in kaudit's own namespace [default: that of the Audit object]
     #[arg(
         long,
         env = "KAUDIT_LEASE_NAME",
@@ -101,7 +101,7 @@ pub struct RecordingArgs {
     pub lease_name: Option<String>,
 }
 
-/// Who may see the page.
+/// Access control of the page.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct UiAuthArgs {
@@ -110,7 +110,7 @@ pub struct UiAuthArgs {
     pub ui_auth: UiAuth,
 }
 
-/// Who may see the page.
+/// Access control of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UiAuth {
     /// Everyone who can connect; allowed on loopback only
@@ -125,7 +125,7 @@ impl RecordingArgs {
         self.lease_name.as_ref().unwrap_or(&self.audit_name)
     }
 
-    /// Whether `target` is recorded; `by_default` applies if `--record` is not given.
+    /// Whether `target` is written into the cluster; `by_default` applies if `--record` is not given.
     pub fn wants(&self, target: RecordTarget, by_default: bool) -> bool {
         let none = match target {
             RecordTarget::Events => self.events == events::EventFilter::None,
@@ -136,7 +136,7 @@ impl RecordingArgs {
     }
 }
 
-/// What kaudit writes into the cluster.
+/// A kind of record that kaudit writes into the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RecordTarget {
     /// A Kubernetes Event for each violation that is new or resolved

@@ -1,7 +1,7 @@
 //! Merges the command line, the environment and `kaudit.yaml` into a valid [`Subcommand`].
 //!
-//! Each option is defined once, in [`crate::cli`]. Settings of the file that neither the command line nor the
-//! environment gives become arguments, and everything is parsed again: a value has the same meaning and the same
+//! Each option is defined once, in [`crate::cli`]. The settings of the file that are neither on the command line nor in
+//! the environment become arguments, and all arguments are parsed again. So a value has the same meaning and the same
 //! validation wherever it is set.
 
 mod file;
@@ -34,7 +34,7 @@ use crate::{
     output::{Format, Target, note},
 };
 
-/// Parses arguments, the name of the program first, together with the environment and the settings file.
+/// Parses the arguments, which begin with the name of the program, the environment and the settings file.
 ///
 /// # Errors
 ///
@@ -72,6 +72,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
     finish(&command, &matches, &origins.with_file(from_file))
 }
 
+/// Converts the parsed arguments, and rejects incompatible options.
 fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins) -> Result<Subcommand, clap::Error> {
     let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
     let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
@@ -81,24 +82,24 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins)
         Subcommand::Test(test) => split_policies(&mut test.sources),
         Subcommand::Rbac(rbac) => {
             split_policies(&mut rbac.policies);
-            settle_record(&rbac.recording).map_err(|message| conflict(command, "rbac", message))?;
+            validate_record(&rbac.recording).map_err(|message| conflict(command, "rbac", message))?;
         }
         Subcommand::Check(check) => {
             split_policies(&mut check.policies.sources);
             split_environment("filename", &mut check.source.manifests.filename, shown, origins);
             check.source.manifests.filename.append(&mut check.paths);
             split_environment("exceptions", &mut check.exceptions.given.files, shown, origins);
-            settle(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
+            validate_check(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
         }
         Subcommand::Explain(explain) => {
             split_policies(&mut explain.policies.sources);
             split_environment("filename", &mut explain.manifests.filename, shown, origins);
-            settle_explain(explain, matches, origins).map_err(|message| conflict(command, "explain", message))?;
+            validate_explain(explain, matches, origins).map_err(|message| conflict(command, "explain", message))?;
         }
         Subcommand::Diff(diff) => {
             split_environment("filename", &mut diff.source.manifests.filename, shown, origins);
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
-            settle_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
+            validate_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
         Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Version | Subcommand::Completions { .. } => {}
     }
@@ -115,7 +116,8 @@ fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap:
     }
 }
 
-/// Returns the name of the subcommand, its settings file, and whether the file was [found](CONFIG), not given.
+/// Returns the name of the subcommand, its settings file, and whether the file was [found](CONFIG) rather than given by
+/// `--config`.
 fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
     if let Some(path) = matches.try_get_one::<PathBuf>("config").ok()? {
@@ -148,31 +150,31 @@ fn split_environment<T: From<OsString>>(
 
 /// Rejects incompatible options, and sets those that depend on the mode.
 ///
-/// A setting that does not fit the mode is an error only if its origin has at least the precedence of the mode's: a
-/// file or an environment written for watching also works with a `check -f` on the command line.
-fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
+/// A setting that does not fit the mode is an error only if its origin has at least the precedence of the origin of the
+/// mode. So a file or an environment for watching also works with a `check -f` on the command line.
+fn validate_check(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     let mode = check.mode();
-    let too_direct = |id: &str| origins.of(id) >= origins.of("once");
+    let outranks_mode = |id: &str| origins.of(id) >= origins.of("once");
     if mode == CheckMode::Files {
-        settle_manifests(&mut check.scope.part, matches, origins)?;
+        validate_manifests(&mut check.scope.part, matches, origins)?;
         check.recording.record.clear();
         check.timing.initial = Initial::Judge;
     }
     if mode == CheckMode::Once && check.timing.initial == Initial::Skip {
-        if too_direct("initial") {
+        if outranks_mode("initial") {
             return Err("--initial skip makes no sense with --once: nothing would be checked".into());
         }
         check.timing.initial = Initial::Judge;
     }
-    if mode == CheckMode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
+    if mode == CheckMode::Once && std::mem::take(&mut check.recording.leader_elect) && outranks_mode("leader_elect") {
         return Err("--leader-elect makes no sense with --once: a single run needs no leader".into());
     }
     if mode == CheckMode::Watch
-        && let Some(option) = check.exceptions.of_a_whole_result()
+        && let Some(option) = check.exceptions.that_needs_all_results()
     {
         return Err(format!("{option} needs --once or --filename: it needs a complete result, and a watch has none"));
     }
-    if mode == CheckMode::Once && check.serving.listen_ui.is_some() && too_direct("listen_ui") {
+    if mode == CheckMode::Once && check.serving.listen_ui.is_some() && outranks_mode("listen_ui") {
         return Err(
             "--listen-ui makes no sense with --once, which ends after one result; to write a page: -o html=FILE".into(),
         );
@@ -182,16 +184,16 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOrigins) -
         return Err(format!("{option} needs --filename: only manifests can be changed"));
     }
     if check.scope.selector.is_some() {
-        settle_selector(check, mode)?;
+        validate_selector(check, mode)?;
     }
-    settle_page(check)?;
-    settle_record(&check.recording)?;
-    settle_output(check, mode)?;
+    validate_page(check)?;
+    validate_record(&check.recording)?;
+    validate_output(check, mode)?;
     standard_input_once(&[&check.source.manifests.filename[..], &check.exceptions.given.files].concat())
 }
 
 /// Rejects `--selector` where it would report the violations of all other objects as resolved.
-fn settle_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
+fn validate_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
     if mode == CheckMode::Watch {
         return Err("--selector needs --once or --filename: a watch tracks all objects".into());
     }
@@ -203,7 +205,7 @@ fn settle_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
 }
 
 /// Rejects a page without authentication on an address other than loopback, since it shows names and messages.
-fn settle_page(check: &CheckArgs) -> Result<(), String> {
+fn validate_page(check: &CheckArgs) -> Result<(), String> {
     let open = check.serving.listen_ui.as_deref().filter(|address| !values::is_on_loopback(address));
     match (open, check.page.ui_auth) {
         (Some(address), UiAuth::None) => Err(format!(
@@ -214,20 +216,20 @@ fn settle_page(check: &CheckArgs) -> Result<(), String> {
     }
 }
 
-/// Does for `kaudit diff` what [`settle`] does for `kaudit check`.
-fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
+/// Rejects incompatible options of `kaudit diff`; see [`validate_check`].
+fn validate_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !diff.source.manifests.filename.is_empty() {
-        settle_manifests(&mut diff.scope.part, matches, origins)?;
+        validate_manifests(&mut diff.scope.part, matches, origins)?;
     }
-    or_text(&mut diff.output)?;
+    default_to_text(&mut diff.output)?;
     if diff.exceptions.files.iter().any(|file| file.as_os_str() == "-") {
         return Err("--exceptions - cannot be read for both sides of a comparison: name a file".into());
     }
     standard_input_once(&diff.source.manifests.filename)
 }
 
-/// Does for `kaudit explain` what [`settle`] does for `kaudit check`.
-fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
+/// Rejects incompatible options of `kaudit explain`; see [`validate_check`].
+fn validate_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !explain.manifests.filename.is_empty() {
         without_cluster(matches, origins)?;
     }
@@ -235,12 +237,13 @@ fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &ValueOr
 }
 
 /// Rejects options that need a cluster, and resets the shard and the filter of kinds.
-fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
+fn validate_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     without_cluster(matches, origins)?;
     *part = PartArgs::WHOLE;
     Ok(())
 }
 
+/// Rejects options that need a cluster.
 fn without_cluster(matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     match cluster_option(matches, origins) {
         Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are checked without a cluster")),
@@ -288,23 +291,23 @@ fn is_off(id: &str, matches: &ArgMatches) -> bool {
     flag == Some(&false) || record.is_some_and(|mut record| record.all(|target| *target == RecordTarget::None))
 }
 
-fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), String> {
+fn validate_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), String> {
     if record.contains(&RecordTarget::None) && record.iter().any(|what| *what != RecordTarget::None) {
         return Err("--record none can't be combined with other values".into());
     }
     Ok(())
 }
 
-fn settle_output(check: &mut CheckArgs, mode: CheckMode) -> Result<(), String> {
+fn validate_output(check: &mut CheckArgs, mode: CheckMode) -> Result<(), String> {
     let baseline_on_stdout = check.exceptions.write_baseline.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if baseline_on_stdout && let Some(target) = check.output.iter().find(|target| target.file.is_none()) {
         let name = target.format.name();
         return Err(format!("--write-baseline - and --output {name} both go to standard output; write one to a file"));
     }
     if !baseline_on_stdout || !check.output.is_empty() {
-        or_text(&mut check.output)?;
+        default_to_text(&mut check.output)?;
     }
-    keep_inputs(check)?;
+    reject_overwriting(check)?;
     for target in &check.output {
         if mode == CheckMode::Watch && !target.format.streams() {
             let name = target.format.name();
@@ -317,7 +320,7 @@ fn settle_output(check: &mut CheckArgs, mode: CheckMode) -> Result<(), String> {
 }
 
 /// Rejects an output that would overwrite a checked file.
-fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
+fn reject_overwriting(check: &CheckArgs) -> Result<(), String> {
     let given = &check.exceptions;
     let written = given.write_baseline.iter().chain(&given.write_exceptions);
     let outputs = check.output.iter().filter_map(|target| target.file.as_ref()).chain(written);
@@ -332,8 +335,8 @@ fn keep_inputs(check: &CheckArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Defaults to text on standard output, and rejects two formats for one destination.
-fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
+/// Adds text on standard output if there is no output, and rejects two formats for one destination.
+fn default_to_text(output: &mut Vec<Target>) -> Result<(), String> {
     if output.is_empty() {
         output.push(Target { format: Format::Text, file: None });
     }

@@ -34,9 +34,10 @@ OLD AND NEW:
   before.json                 An audit that kaudit check wrote with -o json
 
 WHAT IS COMPARED:
-  The same objects, read once, by both policies; or two audits. A violation
-  is the same if policy, rule, object and evidence are (the id in -o json).
-  Results that one side could not have found are not compared, but listed.
+  The results of both policies for the same objects, which are read once; or
+  two audits. A violation is the same if its policy, rule, object and evidence
+  are (the id in -o json). Results that one side could not have found are not
+  compared, but listed.
 
 EXIT CODES:
   0  No new violation at or above --fail-on
@@ -59,27 +60,27 @@ pub struct DiffArgs {
     #[arg(value_name = "OLD", value_parser = side())]
     pub old: DiffSide,
 
-    /// Compare to these
+    /// Compare to these policies, or to this audit
     #[arg(value_name = "NEW", value_parser = side())]
     pub new: DiffSide,
 
-    /// Where the objects are.
+    /// The source of the objects.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Which objects to check.
+    /// The selection of objects.
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// How the policies are loaded and evaluated.
+    /// Loading and evaluation of policies.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
 
-    /// How policies are chosen and read.
+    /// Selection of rules, and access to bundles.
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// Which violations are excused.
+    /// Exceptions and baselines.
     #[command(flatten)]
     pub exceptions: ExceptionFileArgs,
 
@@ -95,7 +96,7 @@ pub struct DiffArgs {
     )]
     pub output: Vec<Target>,
 
-    /// How results are grouped.
+    /// Grouping of results.
     #[command(flatten)]
     pub grouping: GroupingArgs,
 
@@ -110,11 +111,11 @@ pub struct DiffArgs {
     )]
     pub fail_on: FailOn,
 
-    /// How to reach the cluster.
+    /// Access to the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How long to wait for the initial sync.
+    /// Limits of the initial sync.
     #[command(flatten)]
     pub sync: SyncArgs,
 
@@ -122,7 +123,7 @@ pub struct DiffArgs {
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,
 
-    /// What to log, and how.
+    /// Log level and format.
     #[command(flatten)]
     pub log: LogArgs,
 }

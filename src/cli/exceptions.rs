@@ -1,4 +1,4 @@
-//! Which violations are excused: exceptions and baselines.
+//! The options for exceptions and baselines.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub struct ExceptionFileArgs {
     pub max_exception_duration: Option<SignedDuration>,
 }
 
-/// Which violations are excused.
+/// Exceptions and baselines.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exceptions")]
 pub struct ExceptionArgs {
@@ -40,11 +40,11 @@ pub struct ExceptionArgs {
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_EXCEPTIONS")]
     pub write_exceptions: Option<PathBuf>,
 
-    /// Skip the violations that this file lists, so that only new ones count
+    /// Excuse the violations that this file lists, so that only new ones count
     #[arg(long, value_name = "FILE", env = "KAUDIT_BASELINE")]
     pub baseline: Option<PathBuf>,
 
-    /// Write the present violations to this file, or - for standard output instead of the results, and skip them
+    /// Write the present violations to this file, or - for standard output instead of the results, and excuse them
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_BASELINE", conflicts_with = "baseline")]
     pub write_baseline: Option<PathBuf>,
 
@@ -54,8 +54,8 @@ pub struct ExceptionArgs {
 }
 
 impl ExceptionArgs {
-    /// Returns an option that needs a complete result, if one is given.
-    pub(super) fn of_a_whole_result(&self) -> Option<&'static str> {
+    /// Returns a given option that needs all results of a run; `None` if there is none.
+    pub(super) fn that_needs_all_results(&self) -> Option<&'static str> {
         let given = [
             (self.write_exceptions.is_some(), "--write-exceptions"),
             (self.baseline.is_some(), "--baseline"),

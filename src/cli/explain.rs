@@ -14,11 +14,11 @@ use super::{
 pub(super) const AFTER_HELP: &str = "\
 WHAT TO EXPLAIN:
   KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest_tag
-                   (NAME alone for what is in no namespace, RULE with or
+                   (NAME alone for cluster-scoped objects, RULE with or
                    without its policy; a Constraint is KIND/NAME)
   RULE             A rule by itself: its description and its source
-  ID               A result by its id, as -o json shows it; to find it the
-                   cluster is read completely, otherwise only the one object
+  ID               A result by its id in -o json; to find it, the whole
+                   cluster is read, not just one object
 
 EXIT CODES:
   0  Explained, whatever the result is
@@ -41,15 +41,15 @@ pub struct ExplainArgs {
     #[arg(value_name = "ID | RULE | KIND NAME RULE", required = true, num_args = 1..=3)]
     pub what: Vec<String>,
 
-    /// Manifests, if the object is in one.
+    /// The manifests that contain the object, if it is not in a cluster.
     #[command(flatten)]
     pub manifests: ManifestArgs,
 
-    /// Where the policies are.
+    /// The sources of the policies.
     #[command(flatten)]
     pub policies: PolicyArgs,
 
-    /// How policies are chosen and read.
+    /// Selection of rules, and access to bundles.
     #[command(flatten)]
     pub reading: ReadingArgs,
 
@@ -65,7 +65,7 @@ pub struct ExplainArgs {
     )]
     pub output: ExplainFormat,
 
-    /// How to reach the cluster.
+    /// Access to the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
@@ -73,12 +73,12 @@ pub struct ExplainArgs {
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,
 
-    /// What to log, and how.
+    /// Log level and format.
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// How an explanation is written.
+/// The format of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExplainFormat {
     /// For people

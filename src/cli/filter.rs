@@ -1,10 +1,10 @@
-//! Which tests `kaudit test --run` selects.
+//! Selection of tests by `kaudit test --run`.
 
 use regex::Regex;
 
 use crate::rego::analysis::builtins::regexes;
 
-/// Selects the tests that run: the value of `--run`, with the semantics of `opa test` and `gator verify`.
+/// The value of `--run`, which selects tests as in `opa test` and `gator verify`.
 #[derive(Debug, Clone, Default)]
 pub struct TestFilter {
     parts: Vec<Regex>,
@@ -24,7 +24,7 @@ impl TestFilter {
     }
 
     /// Whether a test of a suite is selected with all of its cases.
-    pub(crate) fn takes_test(&self, test: &str) -> bool {
+    pub(crate) fn selects_test(&self, test: &str) -> bool {
         match &self.parts[..] {
             [] => true,
             [regex] => regex.is_match(test),
@@ -33,7 +33,7 @@ impl TestFilter {
     }
 
     /// Whether a case of a suite is selected.
-    pub(crate) fn takes_case(&self, test: &str, case: &str) -> bool {
+    pub(crate) fn selects_case(&self, test: &str, case: &str) -> bool {
         match &self.parts[..] {
             [] => true,
             [regex] => regex.is_match(test) || regex.is_match(case),
@@ -42,7 +42,7 @@ impl TestFilter {
     }
 
     /// Whether a rule is selected, by its full name.
-    pub(crate) fn takes_rule(&self, name: &str) -> bool {
+    pub(crate) fn selects_rule(&self, name: &str) -> bool {
         match &self.parts[..] {
             [] => true,
             [regex] => regex.is_match(name),
@@ -52,10 +52,10 @@ impl TestFilter {
     }
 }
 
-/// Compiles a regular expression in Go's syntax, as the tools with the same options and files do.
+/// Compiles a regular expression in Go's syntax, which the other tools use for the same options and files.
 ///
 /// # Errors
-/// Returns what is wrong with it, without the pattern.
+/// With the reason why it is invalid, without the pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let reason = |text: &str| text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     regexes::in_go_syntax(pattern).map_err(|why| reason(&why))
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn filters_select_as_in_opa_and_gator() {
-        let takes = |filter: &str, name: &str| TestFilter::parse(filter).unwrap().takes_rule(name);
-        assert!(TestFilter::default().takes_rule("data.a.test_b"));
+        let takes = |filter: &str, name: &str| TestFilter::parse(filter).unwrap().selects_rule(name);
+        assert!(TestFilter::default().selects_rule("data.a.test_b"));
         assert!(takes("a.*b", "data.a.test_b") && !takes("^a", "data.a.test_b") && !takes("a//b", "data.a.test_b"));
         assert!(TestFilter::parse("a//b//c").is_err());
         assert_eq!(TestFilter::parse("(").unwrap_err(), "unclosed group");

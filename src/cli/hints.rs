@@ -1,4 +1,4 @@
-//! Advice for what people type from habit: the commands and options of similar tools.
+//! Advice for users who type commands and options of similar tools.
 
 use clap::{
     Command,
@@ -8,7 +8,7 @@ use clap::{
 
 use crate::model::spelling::nearest;
 
-/// Commands of other tools, and how to do the same here.
+/// Commands of other tools, and the advice for users of each.
 const COMMANDS: [(&str, &str); 12] = [
     ("audit", CHECK),
     ("apply", CHECK),
@@ -25,7 +25,7 @@ const COMMANDS: [(&str, &str); 12] = [
 ];
 const CHECK: &str = "to check files: kaudit check -f FILE; to check a cluster once: kaudit check --once";
 
-/// Options of other tools, and what does the same here.
+/// Options of other tools, and their equivalents in kaudit.
 const OPTIONS: &[(&str, &str)] = &[
     ("--data", "data files go beside the policies, as .json or .yaml: --policies DIR"),
     ("--debug", "for more messages: --verbose, or --log-level debug"),
@@ -67,7 +67,8 @@ const OPTIONS: &[(&str, &str)] = &[
 /// Suggestions by clap that are less similar than this are dropped.
 const SIMILAR: f64 = 0.84;
 
-/// Replaces clap's suggestion by advice for options of other tools, and removes one that is not similar or is hidden.
+/// Replaces clap's suggestion by advice for commands and options of other tools, and removes a suggestion that is not
+/// similar or names a hidden option.
 pub(super) fn advise(mut error: clap::Error, command: &Command) -> clap::Error {
     match error.kind() {
         ErrorKind::InvalidSubcommand => advise_command(&mut error, command),
@@ -111,7 +112,7 @@ fn advise_option(error: &mut clap::Error, command: &Command) {
     }
 }
 
-/// Replaces other suggestions by advice.
+/// Shows advice instead of other suggestions.
 fn tip(error: &mut clap::Error, advice: &str) {
     let styles = Styles::styled();
     let valid = styles.get_valid();
@@ -138,7 +139,7 @@ pub(super) fn unknown_variables(command: &Command, names: impl Iterator<Item = S
     unknown
 }
 
-/// Whether Kubernetes sets this variable in Pods for a Service whose name begins with kaudit, or kaudit's tests do.
+/// Whether Kubernetes sets this variable in Pods, for a Service whose name begins with kaudit, or kaudit's tests set it.
 fn is_of_kubernetes(name: &str) -> bool {
     let of_service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|part| name.contains(part));
     of_service || name.ends_with("_PORT") || name.starts_with("KAUDIT_TEST_")

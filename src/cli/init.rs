@@ -27,7 +27,8 @@ pub struct InitArgs {
     #[arg(value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
 
-    /// Copy the library inside kaudit, or a part of it; with none, the library of each version of kaudit is used; repeatable
+    /// Copy the library inside kaudit, or a part of it; with none, nothing is copied, and checks use the library of the
+    /// kaudit that runs; repeatable
     #[arg(
         long,
         env = "KAUDIT_INIT_FROM",

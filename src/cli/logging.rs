@@ -1,7 +1,7 @@
 //! Logging to standard error, and its options.
 //!
-//! Invariant: the HTTP and Kubernetes clients do not log unless a filter names them. They put whole response bodies
-//! into their warnings, and a body may be a Secret.
+//! Invariant: the HTTP and Kubernetes clients do not log unless a filter names them. Their warnings contain whole
+//! response bodies, and a body may be a Secret.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use tracing_subscriber::{
 use super::values;
 use crate::output::{safe::Escaping, shown_lines, silence};
 
-/// What to log, and how.
+/// Log level and format.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
@@ -54,12 +54,12 @@ pub struct LogArgs {
     pub color: ColorChoice,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -67,7 +67,7 @@ pub enum LogFormat {
 const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
                      reqwest=off,rustls=off,tower=off,tower_http=off,axum=off";
 
-/// Starts logging; to be called once. `watching` is a run that does not end by itself.
+/// Starts logging. Must be called only once. `watching` is whether the run does not end by itself.
 ///
 /// # Errors
 /// If the filter is invalid, or logging was already started.
@@ -81,7 +81,7 @@ pub fn init(log: &LogArgs, watching: bool) -> anyhow::Result<()> {
         LogFormat::Json => registry
             .with(fmt::layer().json().flatten_event(true).with_writer(|| Escaping::json(io::stderr())))
             .try_init(),
-        // The user waits for a short run and sees only a few lines: time and module would not help.
+        // The user waits for a short run, which logs only a few lines: time and module would not help.
         LogFormat::Text if !watching => registry
             .with(
                 fmt::layer()

@@ -1,5 +1,5 @@
-//! kaudit as a plugin of `kubectl`, which finds `kubectl kaudit` by the name of the binary or of a link to it, and runs
-//! it under another name to complete words on the command line.
+//! Makes kaudit a plugin of `kubectl`. For `kubectl kaudit`, `kubectl` runs the binary, or a link to it, with the name
+//! `kubectl-kaudit`; to complete words on the command line, it runs one with another name.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,7 +13,7 @@ use clap::{Arg, Command};
 const PLUGIN: &str = "kubectl-kaudit";
 /// The name under which `kubectl` runs a plugin to get completions.
 const COMPLETER: &str = "kubectl_complete-kaudit";
-/// Directives of Cobra's completion, for the last line: complete file names, or do not.
+/// Directives of Cobra in the last line of completions: complete file names too, or do not.
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 

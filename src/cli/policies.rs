@@ -1,4 +1,4 @@
-//! Where policies are, and the options of `kaudit policies`.
+//! The options for policies, and those of `kaudit policies`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     rego::Limits,
 };
 
-/// Where the policies are.
+/// The sources of the policies.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
@@ -37,12 +37,12 @@ pub struct PolicyArgs {
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub sources: Vec<PolicySource>,
 
-    /// How they are loaded and evaluated.
+    /// Loading and evaluation of policies.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
 }
 
-/// How policies are selected from their sources, and how bundles are read.
+/// Selection of rules from the sources of policies, and access to bundles.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct ReadingArgs {
@@ -71,11 +71,11 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_EXCUSABLE", value_name = "PATTERN", value_delimiter = ',', value_parser = values::excusable_pattern)]
     pub excusable: Vec<ExcusablePattern>,
 
-    /// How bundles are trusted and kept.
+    /// Verification and caching of bundles.
     #[command(flatten)]
     pub bundles: BundleArgs,
 
-    /// How registries and servers of bundles are reached.
+    /// Access to registries and servers of bundles.
     #[command(flatten)]
     pub registry: RegistryArgs,
 }
@@ -92,7 +92,7 @@ impl ReadingArgs {
         sources
     }
 
-    /// Returns how bundles are read.
+    /// Returns the settings for reading bundles.
     ///
     /// # Errors
     /// As [`BundleArgs::settings`].
@@ -101,11 +101,11 @@ impl ReadingArgs {
     }
 }
 
-/// How policies are loaded and evaluated.
+/// Loading and evaluation of policies.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct EvaluationArgs {
-    /// Check with the other policies when files are refused; the result is incomplete then, as it is when watching
+    /// Check with the remaining policies if files are refused, as a watch always does; the result is then incomplete
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
 
@@ -166,7 +166,7 @@ EXIT CODES:
 EXAMPLES:
   The policies that kaudit check would use
     kaudit policies
-  What comes with kaudit, and one part of it
+  The library inside kaudit, and one part of it
     kaudit policies builtin
     kaudit policies builtin:pod_security.baseline
   The names of all rules and their locations
@@ -189,16 +189,16 @@ pub struct PoliciesArgs {
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub color: ColorChoice,
 
-    /// How to reach the cluster, for policies in it.
+    /// Access to the cluster, for policies in it.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How policies are chosen and read.
+    /// Selection of rules, and access to bundles.
     #[command(flatten)]
     pub reading: ReadingArgs,
 }
 
-/// How a list is written.
+/// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ListFormat {
     /// For people

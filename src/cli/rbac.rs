@@ -13,25 +13,26 @@ use super::{
 use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
-A cluster is read only if kinds are named, by --include or --exclude or,
-with --kinds judged, by the policies: roles need the names of their resources.
+Roles contain the names of resources. They are read from a cluster only if
+kinds are selected: by --include or --exclude or, with --kinds judged, by the
+policies.
 
 EXIT CODES:
   0  The roles are on standard output
   2  Usage, configuration, policy or connection error
 
 EXAMPLES:
-  What the chart's defaults need
+  The roles for the chart's defaults
     kaudit rbac
-  What a team needs that checks its own namespace
+  The roles of a team that checks its own namespace
     kaudit rbac -n shop --service-account shop:kaudit
-  What is needed to read only the kinds that the policies check
+  The roles to read only the kinds that the policies check
     kaudit rbac -p policies --kinds judged | kubectl apply -f -";
 
 /// Options of `kaudit rbac`: those of `kaudit check` that affect rights, and the `ServiceAccount` that gets them.
 #[derive(Debug, Args)]
 pub struct RbacArgs {
-    /// Which objects will be checked.
+    /// The selection of objects that will be checked.
     #[command(flatten)]
     pub scope: ScopeArgs,
 
@@ -47,19 +48,19 @@ pub struct RbacArgs {
     )]
     pub policies: Vec<PolicySource>,
 
-    /// How policies are chosen and read.
+    /// Selection of rules, and access to bundles.
     #[command(flatten)]
     pub reading: ReadingArgs,
 
-    /// How to reach the cluster.
+    /// Access to the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// What will be written into the cluster.
+    /// Selection of what will be written into the cluster.
     #[command(flatten)]
     pub recording: RecordingArgs,
 
-    /// Who will see the page.
+    /// Access control of the page.
     #[command(flatten)]
     pub ui_auth: UiAuthArgs,
 

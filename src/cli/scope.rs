@@ -1,4 +1,4 @@
-//! Which objects are checked: manifests, or a part of a cluster.
+//! The options that select objects: manifests, or a part of a cluster.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Where the objects are.
+/// The source of the objects.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct SourceArgs {
@@ -23,7 +23,7 @@ pub struct SourceArgs {
     #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new())]
     pub once: bool,
 
-    /// Manifests.
+    /// The manifests to check.
     #[command(flatten)]
     pub manifests: ManifestArgs,
 
@@ -43,7 +43,7 @@ pub enum Inactive {
     Judge,
 }
 
-/// How results are grouped in output for people.
+/// Grouping of results in output for people.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct GroupingArgs {
@@ -53,7 +53,7 @@ pub struct GroupingArgs {
     pub group_by: GroupBy,
 }
 
-/// What an entry in output for people covers.
+/// The unit that an entry in output for people covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
     /// The topmost owner that violates a rule, and its dependents
@@ -78,7 +78,7 @@ pub struct ManifestArgs {
     pub secrets: Secrets,
 }
 
-/// How long to wait for the initial sync.
+/// Limits of the initial sync.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
 pub struct SyncArgs {
@@ -93,7 +93,7 @@ pub struct SyncArgs {
     pub sync_timeout: Duration,
 }
 
-/// Which objects to check.
+/// The selection of objects.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct ScopeArgs {
@@ -136,12 +136,12 @@ pub struct ScopeArgs {
     #[arg(long, value_name = "KIND", env = "KAUDIT_ALLOW_MISSING", value_delimiter = ',')]
     pub allow_missing: Vec<KindPattern>,
 
-    /// Which shard and kinds are read.
+    /// The shard and the kinds that are read.
     #[command(flatten)]
     pub part: PartArgs,
 }
 
-/// Which shard and kinds are read.
+/// The shard and the kinds that are read.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
@@ -192,7 +192,7 @@ impl ScopeArgs {
     }
 }
 
-/// Which kinds are read.
+/// The kinds that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KindFilter {
     /// Also kinds that no policy checks, so that a policy can be added later

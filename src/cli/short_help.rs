@@ -1,26 +1,26 @@
-//! The help of `kaudit check -h`: one screen. `--help` shows everything.
+//! The help of `kaudit check -h`, which fits on one screen. `--help` shows everything.
 
 use clap::{Arg, Command};
 
-/// The options that most people need: id, name of the value, and what it does, in one line each.
+/// The options that most users need: the id, the name of the value, and one line of help.
 const OPTIONS: [(&str, Option<&str>, &str); 17] = [
     ("filename", Some("PATH"), "Check these files, directories or https URLs; - is standard input"),
     ("once", None, "Check the cluster of the kubeconfig once, instead of watching it"),
-    ("namespace", Some("NS"), "Only this namespace; repeatable"),
-    ("exclude_namespace", Some("GLOB"), "Not these namespaces, such as 'kube-*'; repeatable"),
-    ("exclude", Some("KIND"), "Not this kind, such as secrets or *.example.com; repeatable"),
-    ("policies", Some("PATH"), "Policies: a directory, bundle, or builtin; repeatable"),
-    ("skip_rule", Some("RULE"), "Not this rule, id or glob, such as IMG-01 or 'images/*'; repeatable"),
-    ("output", Some("FORMAT"), "text, json, csv, sarif, junit, github, gitlab, markdown, html, …; FORMAT=FILE"),
+    ("namespace", Some("NS"), "Check only this namespace; repeatable"),
+    ("exclude_namespace", Some("GLOB"), "Skip these namespaces, such as 'kube-*'; repeatable"),
+    ("exclude", Some("KIND"), "Skip this kind, such as secrets or *.example.com; repeatable"),
+    ("policies", Some("PATH"), "Use these policies: a directory, a bundle or builtin; repeatable"),
+    ("skip_rule", Some("RULE"), "Skip this rule, id or glob, such as IMG-01 or 'images/*'; repeatable"),
+    ("output", Some("FORMAT"), "Write text, json, csv, sarif, junit, github, gitlab, markdown, html, …; FORMAT=FILE"),
     ("summary", None, "Show only tables by severity, namespace and rule"),
-    ("fail_on", Some("LEVEL"), "Exit with 1 from critical, high, medium, low, info, fail, warn or none"),
+    ("fail_on", Some("LEVEL"), "Exit with 1 at this level: critical, high, medium, low, info, fail, warn or none"),
     ("min_severity", Some("LEVEL"), "Report only results of this severity and worse"),
     ("exceptions", Some("FILE"), "Apply the PolicyExceptions in this file"),
-    ("baseline", Some("FILE"), "Only violations that this file does not list"),
-    ("context", Some("NAME"), "A context of the kubeconfig"),
+    ("baseline", Some("FILE"), "Excuse the violations that this file lists"),
+    ("context", Some("NAME"), "Use this context of the kubeconfig"),
     ("record", Some("WHAT"), "Write events, reports, status or none of them into the cluster"),
-    ("config", Some("FILE"), "Settings in YAML [default: kaudit.yaml, if it exists]"),
-    ("verbose", None, "Titles and links of rules, and more messages"),
+    ("config", Some("FILE"), "Read settings from this YAML file [default: kaudit.yaml, if it exists]"),
+    ("verbose", None, "Show titles and links of rules, and more messages"),
 ];
 
 const AFTER: &str = "\
@@ -33,7 +33,7 @@ Examples:
 Exit codes: 0 clean, 1 violations, 2 nothing was checked, 3 incomplete
 All options: kaudit check --help";
 
-/// Makes the help of `check` show only the options that most people need.
+/// Makes the help of `check` show only the options that most users need.
 pub(super) fn shorten(command: Command) -> Command {
     command.mut_subcommand("check", |check| {
         check.mut_args(shorten_option).after_help(AFTER).override_usage("kaudit check [OPTIONS] [PATH]...")

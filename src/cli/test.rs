@@ -21,7 +21,8 @@ EXAMPLES:
     kaudit test policies -r main_test
   Run one case of a Gatekeeper suite
     kaudit test policies -r 'required-labels//missing'
-  Write a report for a CI system, and demand that 90 % of all lines are tested
+  Write a report for a CI system, and fail if less than 90 % of all lines are
+  evaluated
     kaudit test policies -o junit --threshold 90 > report.xml";
 
 /// Options of `kaudit test`.
@@ -70,12 +71,12 @@ pub struct TestArgs {
     )]
     pub timeout: Duration,
 
-    /// What to log, and how.
+    /// Log level and format.
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// How test results are written.
+/// The format of test results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TestFormat {
     /// For people, in the words of opa test and gator verify

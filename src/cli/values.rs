@@ -67,7 +67,7 @@ pub(super) fn days(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// Parses the duration of a Lease: long enough that a request can be answered within a tenth of it.
+/// Parses the duration of a Lease, which must be long enough that the API server responds within a tenth of it.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     duration(text)
         .and_then(|time| if time < Duration::from_secs(3) { Err("must be at least 3s".into()) } else { Ok(time) })
@@ -134,21 +134,21 @@ pub(super) fn is_on_loopback(address: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Parses the name of a namespace: an RFC 1123 label.
+/// Parses an RFC 1123 label, such as the name of a namespace.
 pub(super) fn label(text: &str) -> Result<String, String> {
     if is_label(text) && text.len() <= 63 {
         Ok(text.to_owned())
     } else {
-        Err("not a name of a namespace (lower-case letters, digits and -, at most 63)".into())
+        Err("expected a name of at most 63 lower-case letters, digits and -".into())
     }
 }
 
-/// Parses the name of an object: an RFC 1123 subdomain.
+/// Parses an RFC 1123 subdomain, such as the name of most objects.
 pub(super) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         Ok(text.to_owned())
     } else {
-        Err("not a name of an object (lower-case letters, digits, - and .)".into())
+        Err("expected a name of lower-case letters, digits, - and .".into())
     }
 }
 
@@ -176,11 +176,11 @@ fn is_label(text: &str) -> bool {
         && text.bytes().all(|byte| inner(byte) || byte == b'-')
 }
 
-/// Validates a log filter. Rejects a misspelled level, which the library would take for a target.
+/// Validates a log filter, and rejects a misspelled level, which the library would treat as a target.
 ///
 /// # Errors
 ///
-/// Returns what is wrong, for the user.
+/// With the reason why it is invalid.
 pub(crate) fn check_filter(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("expected a level (error, warn, info, debug, trace, off) or a filter such as kaudit=debug".into());

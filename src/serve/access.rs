@@ -1,8 +1,8 @@
-//! Access control of the page. The API server authenticates tokens and authorizes reads (`TokenReview`,
-//! `SubjectAccessReview`), as it does for its aggregated servers.
+//! Access control of the page. The API server authenticates tokens (`TokenReview`) and authorizes reads
+//! (`SubjectAccessReview`), as it does for aggregated API servers.
 //!
-//! Users who may get the `Audit` may see the page. The page names objects and contains the messages of violations, as
-//! the reports do, so readers see the results of the namespaces in which they may list reports.
+//! Users who may get the `Audit` may see the page. Like reports, the page names objects and contains the messages of
+//! violations, so readers see the results of the namespaces in which they may list reports.
 
 use std::{
     fmt::Debug,
@@ -26,10 +26,11 @@ use crate::{
     record::{events::bucket::Bucket, reports},
 };
 
-/// How long an answer of the API server is cached: changes of rights take effect within this time.
-const HOLDS: Duration = Duration::from_mins(1);
-/// Maximum number of cached readers, and of cached namespaces of all readers.
+/// How long a review of the API server is cached; changes of permissions take effect within this time.
+const CACHED: Duration = Duration::from_mins(1);
+/// Maximum number of cached readers.
 const READERS: usize = 256;
+/// Maximum number of cached namespaces of all readers.
 const NAMESPACES: usize = 16_384;
 /// Maximum number of token reviews: the burst, and then the rate per second.
 const REVIEWS: f64 = 10.0;
@@ -51,7 +52,7 @@ pub struct AccessSettings {
     pub reports: reports::Api,
 }
 
-/// Asks the API server for reviews, and caches the answers for [`HOLDS`].
+/// Decides by reviews of the API server who may see the page, and caches the reviews for [`CACHED`].
 pub(super) struct PageAccess {
     settings: AccessSettings,
     began: Instant,
@@ -60,10 +61,11 @@ pub(super) struct PageAccess {
     unknown: Cache<Session, ()>,
     /// Rate limit of token reviews.
     reviews: Mutex<Bucket>,
+    /// Whether the user of a session may list these reports.
     lists: Cache<(Session, Reports), bool>,
 }
 
-/// A token hash and the [`HOLDS`] period in which it was used, so that cached answers expire.
+/// A token hash and the [`CACHED`] period in which it was used, so that cached reviews expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Session {
     token: [u8; 32],
@@ -121,7 +123,7 @@ impl PageAccess {
         if !has_token_form(token) {
             return Err(Denied::Unknown);
         }
-        let span = self.began.elapsed().as_secs() / HOLDS.as_secs();
+        let span = self.began.elapsed().as_secs() / CACHED.as_secs();
         let session = Session { token: Sha256::digest(token).into(), span };
         if self.unknown.get(&session).is_some() {
             return Err(Denied::Unknown);
@@ -151,25 +153,25 @@ impl PageAccess {
         self.readers.get_or_insert_async(&session, admit).await
     }
 
-    /// Returns those of these places in which a reader may see results; `None` if it is all of them. A place is a
-    /// namespace, or `None` for cluster-scoped objects.
-    pub(super) async fn seen(&self, reader: &PageReader, places: &Places) -> Result<Option<Places>, Denied> {
+    /// Returns the places in which a reader may see results; `None` if these are all `places`. A place is a namespace, or
+    /// `None` for cluster-scoped objects.
+    pub(super) async fn visible(&self, reader: &PageReader, places: &Places) -> Result<Option<Places>, Denied> {
         let everywhere = self.may_list(reader, Reports::Everywhere).await?;
-        let seen = stream::iter(places.iter().cloned()).map(|place| async {
+        let visible = stream::iter(places.iter().cloned()).map(|place| async {
             let reports = place.clone().map_or(Reports::Cluster, Reports::Of);
-            let is_seen = everywhere && place.is_some() || self.may_list(reader, reports).await?;
-            Ok(is_seen.then_some(place))
+            let is_visible = everywhere && place.is_some() || self.may_list(reader, reports).await?;
+            Ok(is_visible.then_some(place))
         });
-        let seen: Places =
-            seen.buffer_unordered(AT_ONCE).try_filter_map(|seen| async { Ok(seen) }).try_collect().await?;
-        Ok((seen.len() < places.len()).then_some(seen))
+        let visible: Places =
+            visible.buffer_unordered(AT_ONCE).try_filter_map(|place| async { Ok(place) }).try_collect().await?;
+        Ok((visible.len() < places.len()).then_some(visible))
     }
 
     /// Returns the user of a token for the audience [`AUDIENCE`] or for that of the API server.
     async fn user(&self, token: &str) -> Result<UserInfo, Denied> {
         for audiences in [Some(vec![AUDIENCE.to_owned()]), None] {
             let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
-            let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
+            let review = self.create(&TokenReview { spec, ..TokenReview::default() }).await?;
             let status = review.status.unwrap_or_default();
             if let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) {
                 return Ok(user);
@@ -178,34 +180,36 @@ impl PageAccess {
         Err(Denied::Unknown)
     }
 
+    /// Whether a reader may list reports.
     async fn may_list(&self, reader: &PageReader, reports: Reports) -> Result<bool, Denied> {
         let api = self.settings.reports;
-        let what = ResourceAttributes {
+        let attributes = ResourceAttributes {
             group: Some(api.group().to_owned()),
             resource: Some(api.kind(reports != Reports::Cluster).1.to_owned()),
             verb: Some("list".to_owned()),
             namespace: if let Reports::Of(namespace) = &reports { Some(namespace.to_string()) } else { None },
             ..ResourceAttributes::default()
         };
-        self.lists.get_or_insert_async(&(reader.session, reports), self.may(&reader.user, what)).await
+        self.lists.get_or_insert_async(&(reader.session, reports), self.may(&reader.user, attributes)).await
     }
 
-    async fn may(&self, user: &UserInfo, what: ResourceAttributes) -> Result<bool, Denied> {
+    /// Whether a user may send a request with these attributes.
+    async fn may(&self, user: &UserInfo, attributes: ResourceAttributes) -> Result<bool, Denied> {
         let UserInfo { username, uid, groups, extra } = user.clone();
         let spec = SubjectAccessReviewSpec {
             user: username,
             uid,
             groups,
             extra,
-            resource_attributes: Some(what),
+            resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
         };
-        let review = self.ask(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+        let review = self.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
         Ok(review.status.is_some_and(|status| status.allowed))
     }
 
-    /// Creates a review.
-    async fn ask<R>(&self, review: &R) -> Result<R, Denied>
+    /// Creates a review, which the API server returns with its decision.
+    async fn create<R>(&self, review: &R) -> Result<R, Denied>
     where
         R: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
@@ -254,11 +258,11 @@ mod tests {
         for text in ["", "==", "a b", "a\u{e9}", "<script>"] {
             assert_eq!(access.reader(text).await.unwrap_err(), Denied::Unknown, "{text}");
         }
-        assert_eq!(reviews.load(Ordering::Relaxed), 0, "no token looks like this");
+        assert_eq!(reviews.load(Ordering::Relaxed), 0, "no token has such a form");
         for _ in 0..100 {
             assert_eq!(access.reader("bad.token").await.unwrap_err(), Denied::Unknown);
         }
-        assert_eq!(reviews.load(Ordering::Relaxed), 2, "for both audiences, and then it is known");
+        assert_eq!(reviews.load(Ordering::Relaxed), 2, "for both audiences, and then it is cached");
         let mut busy = 0;
         for number in 0..1_000 {
             busy += usize::from(access.reader(&format!("bad{number}")).await.unwrap_err() == Denied::Busy);

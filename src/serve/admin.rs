@@ -1,8 +1,8 @@
 //! The HTTP server with `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and
 //! people.
 //!
-//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the result from the pipeline via
-//! [`Status`], which may take a while.
+//! It reads readiness from a watch channel, counts from [`Metrics`], and the result from the pipeline via [`Status`],
+//! which may take a while. It changes nothing.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     output::{PolicyList, safe::write_json},
 };
 
-/// Timeout for an answer of the pipeline.
+/// Timeout for a query to the pipeline.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The data sources of the server.
@@ -37,17 +37,17 @@ pub struct Admin {
     pub progress: watch::Receiver<Progress>,
     /// The metrics for `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Answers `/status`.
+    /// The result for `/status`.
     pub status: Arc<Status>,
     /// The policies for `/policies`.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
 }
 
-/// The pages served at one address. The status names objects and contains the messages of violations; the others only
-/// contain counts.
+/// The paths served at one address. `/status` names objects and contains the messages of violations, and `/policies` the
+/// policies; the others contain only counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// All pages, if there is only one address.
+    /// All paths, if there is only one address.
     All,
     /// `/livez`, `/readyz` and `/metrics`.
     Health,
@@ -89,12 +89,12 @@ impl Server {
 
     /// Serves until `shutdown`, then finishes open requests.
     pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) {
-        let what = match pages {
+        let message = match pages {
             Pages::All => "Serving health, metrics and status",
             Pages::Health => "Serving health and metrics",
             Pages::Status => "Serving the status",
         };
-        tracing::info!(address = %self.address, "{what}");
+        tracing::info!(address = %self.address, "{message}");
         let on_loopback = self.address.ip().is_loopback();
         if pages == Pages::All && !on_loopback {
             tracing::warn!(
@@ -151,7 +151,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
 async fn status(State(admin): State<Admin>) -> Response {
     match admin.status.json(STATUS_TIMEOUT).await {
         Some(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not respond\n").into_response(),
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let answering = tokio::spawn(async move {
             let result = AuditResult::sample(0);
             let Some(Command::Result(ResultQuery { answer, .. })) = admin.commands.recv().await else {
-                panic!("not asked")
+                panic!("no query")
             };
             assert!(answer.send(Some(Snapshot { revision: 1, changed: None, result })).is_ok());
         });

@@ -1,8 +1,8 @@
 //! Limits the number of HTTP connections and the duration of each, so that slow or hostile clients cannot block the
 //! probes.
 //!
-//! When the limit is reached, further connections get one answer each, and only to the probes; the others are closed
-//! after their current answer.
+//! When the limit is reached, each further connection gets one response, and only to a probe; the others are closed
+//! after their current response.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -31,13 +31,13 @@ use tracing::debug;
 const CONNECTIONS: usize = 64;
 /// Maximum number of further concurrent connections, for the probes only; more must wait until one ends.
 const PROBES: usize = 448;
-/// Timeout for the head of a request, from the start of the connection or the last answer.
+/// Timeout for the head of a request, from the start of the connection or the last response.
 const HEAD: Duration = Duration::from_secs(5);
-/// The same while the connection limit is reached.
+/// The same timeout while the connection limit is reached.
 const SHORT_HEAD: Duration = Duration::from_secs(1);
 /// Maximum lifetime of a connection, however slowly the client reads. Prometheus and the kubelet reconnect.
 const LIFE: Duration = Duration::from_mins(1);
-/// How long open requests may continue after that, or after a signal.
+/// How long open requests may continue after [`LIFE`], or after a signal.
 const DRAIN: Duration = Duration::from_secs(3);
 /// Pause after accepting a connection failed for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Sessions: the token of a request, from a program or from a user who has signed in.
+//! Sessions, and the token of a request: from a program, or from the session of a user who has signed in.
 //!
 //! A session is the token, encrypted with a key of this process, in a cookie that scripts cannot read. Cookies are not
 //! bound to a port: other servers on the same host, for example one forwarded to localhost, receive the cookie and must
@@ -90,7 +90,7 @@ impl Sessions {
 
 /// Whether a request comes from this page or from no page at all. A form on another site could otherwise sign a user
 /// out, or in with another token.
-fn is_own(headers: &HeaderMap) -> bool {
+fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match (text("sec-fetch-site"), text("origin")) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
@@ -132,8 +132,9 @@ pub(super) fn refuse(denied: &Denied, query: &PageQuery) -> Response {
             (StatusCode::UNAUTHORIZED, challenge, Html(sign_in_page(query, None))).into_response()
         }
         Denied::Forbidden { user, audit } => {
-            let why =
-                format!("{user} may not get audits.kaudit.dev {audit}. Ask for the right to get it to see this page.");
+            let why = format!(
+                "{user} may not get audits.kaudit.dev {audit}. To see this page, you need the permission to get it."
+            );
             (StatusCode::FORBIDDEN, Html(refusal(&why))).into_response()
         }
         Denied::Busy => {
@@ -157,7 +158,7 @@ async fn sign_in(
     Form(SignIn { token }): Form<SignIn>,
 ) -> Response {
     let Some(access) = access else { return StatusCode::NOT_FOUND.into_response() };
-    if !is_own(&headers) {
+    if !is_same_origin(&headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
     let token = token.trim();
@@ -166,7 +167,7 @@ async fn sign_in(
         Ok(_) => {
             let location = format!("./{}", query.url());
             match sessions.seal(token) {
-                Some(value) => go(&location, &sessions, &format!("{value}; Max-Age={COOKIE_SECONDS}"), &headers),
+                Some(value) => redirect(&location, &sessions, &format!("{value}; Max-Age={COOKIE_SECONDS}"), &headers),
                 None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             }
         }
@@ -179,14 +180,14 @@ async fn sign_in(
 }
 
 async fn sign_out(State(SessionState { sessions, .. }): State<SessionState>, headers: HeaderMap) -> Response {
-    if !is_own(&headers) {
+    if !is_same_origin(&headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    go("./", &sessions, "; Max-Age=0", &headers)
+    redirect("./", &sessions, "; Max-Age=0", &headers)
 }
 
-/// Sets the cookie and redirects to a view.
-fn go(location: &str, sessions: &Sessions, value: &str, headers: &HeaderMap) -> Response {
+/// Sets the cookie and redirects to a view of the page.
+fn redirect(location: &str, sessions: &Sessions, value: &str, headers: &HeaderMap) -> Response {
     // Each proxy adds the protocol of its client; on loopback there is no proxy.
     let protocols = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_secure = protocols.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("https"));
@@ -210,7 +211,7 @@ mod tests {
 
     /// Returns the cookie set by a sign-in, and its attributes.
     fn cookie_of(sessions: &Sessions, token: &str, request: &HeaderMap) -> (String, String) {
-        let response = go("./", sessions, &sessions.seal(token).unwrap(), request);
+        let response = redirect("./", sessions, &sessions.seal(token).unwrap(), request);
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
         let (pair, attributes) = cookie.split_once(';').unwrap();
         (pair.to_owned(), attributes.to_owned())
@@ -270,7 +271,7 @@ mod tests {
             (&[("origin", "null"), ("host", "localhost:8082")], false),
             (&[], true),
         ] {
-            assert_eq!(is_own(&headers(request)), own, "{request:?}");
+            assert_eq!(is_same_origin(&headers(request)), own, "{request:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `/status`: the whole result as JSON, cached while nothing changes.
 //!
-//! Only one request at a time queries the pipeline; those that arrive meanwhile get the same answer. So any number of
-//! concurrent requests cost at most two queries, and the pipeline only copies its state: sorting and serializing happen
-//! on a blocking thread.
+//! Only one request at a time queries the pipeline, and requests that arrive in the meantime get the same response. So
+//! any number of concurrent requests cost at most two queries. The pipeline only copies its state; sorting and
+//! serializing happen on a blocking thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,19 +18,19 @@ use crate::{
     output::safe::write_json,
 };
 
-/// How long an answer is cached; a large one takes a considerable part of kaudit's memory.
+/// How long a response is cached after the last request; a large one takes a considerable part of kaudit's memory.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Answers `/status`.
+/// The response to `/status`.
 #[derive(Debug)]
 pub struct Status {
     pipeline: mpsc::Sender<Command>,
-    kept: Arc<Mutex<Option<KeptAnswer>>>,
+    kept: Arc<Mutex<Option<CachedStatus>>>,
 }
 
-/// The cached answer.
+/// The cached response.
 #[derive(Debug)]
-struct KeptAnswer {
+struct CachedStatus {
     revision: u64,
     /// When the pipeline was queried for this revision.
     queried: Instant,
@@ -64,13 +64,13 @@ impl Status {
             (None, Some(known)) => (known.revision, known.json),
             (None, None) => return None,
         };
-        *kept = Some(KeptAnswer { revision, queried, json: json.clone() });
+        *kept = Some(CachedStatus { revision, queried, json: json.clone() });
         self.forget_later(kept, queried);
         Some(json)
     }
 
-    /// Drops the answer if there is no further request for [`KEEP`].
-    fn forget_later(&self, kept: OwnedMutexGuard<Option<KeptAnswer>>, queried: Instant) {
+    /// Drops the cached response if there is no further request for [`KEEP`].
+    fn forget_later(&self, kept: OwnedMutexGuard<Option<CachedStatus>>, queried: Instant) {
         drop(kept);
         let kept = Arc::clone(&self.kept);
         tokio::spawn(async move {

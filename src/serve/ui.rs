@@ -1,8 +1,8 @@
-//! The page over HTTP, from a result that is kept up to date while the page is used.
+//! Serves the page, with a result that is kept up to date while the page is used.
 //!
 //! Requests do not query the pipeline: [`follow`] fetches the result when it has changed, immediately after a quiet
-//! period, less often if it is large, and never while the page is not used. Open pages learn of a newer version by
-//! server-sent events.
+//! period, less often if it is large, and never while the page is not used. Server-sent events announce newer versions
+//! to open pages.
 //!
 //! The page names objects and contains the messages of violations. Readers must [authenticate](PageAccess), or the page
 //! is served on loopback only, to requests that name a loopback host: others could come from a website whose name
@@ -52,7 +52,7 @@ const INTEREST: Duration = Duration::from_mins(1);
 const REST: (Duration, u32) = (Duration::from_millis(50), 4);
 /// How long to wait after a change for related ones, for example when a violation moves from one Pod to another.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// How often the page is updated during the initial sync and while objects wait.
+/// How often the page is updated during the initial sync and while objects wait for evaluation.
 const UNSETTLED: Duration = Duration::from_millis(500);
 /// Timeout for the first result.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -137,10 +137,10 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, header
         Err(denied) => return session::refuse(&denied, &query),
     };
     let Some(page) = ui.latest().await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not respond\n").into_response();
     };
     let seen = match (&ui.access, &reader) {
-        (Some(access), Some(reader)) => access.seen(reader, page.places()).await,
+        (Some(access), Some(reader)) => access.visible(reader, page.places()).await,
         _ => Ok(None),
     };
     let seen = match seen {
@@ -215,19 +215,19 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
     let began = Timestamp::now();
     let mut known = None;
     loop {
-        let looked_at = |viewed: &Option<Instant>| viewed.is_some_and(|at| at.elapsed() < INTEREST);
-        if interest.wait_for(looked_at).await.is_err() {
+        let is_used = |viewed: &Option<Instant>| viewed.is_some_and(|at| at.elapsed() < INTEREST);
+        if interest.wait_for(is_used).await.is_err() {
             return;
         }
         let start = Instant::now();
         let settled = sources.progress.borrow().is_settled();
         sources.overview.mark_unchanged();
         sources.delta_recorded.mark_unchanged();
-        // Before that, the progress changes even if the result does not.
+        // Until the run is settled, the progress changes even if the result does not.
         match ask(&sources.pipeline, known.filter(|_| settled)).await {
             Some(Some(snapshot)) => {
-                let (revision, about) = (snapshot.revision, sources.about(began, snapshot.changed));
-                let page = spawn_blocking(move || Page::new(snapshot.result, about)).await;
+                let (revision, context) = (snapshot.revision, sources.context(began, snapshot.changed));
+                let page = spawn_blocking(move || Page::new(snapshot.result, context)).await;
                 let Ok(page) = page else { return };
                 known = settled.then_some(revision);
                 keep.send_replace(Some((revision, Arc::new(page))));
@@ -255,10 +255,10 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
 }
 
 impl Sources {
-    fn about(&self, began: Timestamp, changed: Option<Timestamp>) -> PageContext {
+    fn context(&self, began: Timestamp, changed: Option<Timestamp>) -> PageContext {
         let Progress { open, scopes_done, scopes, queue, .. } = self.progress.borrow().clone();
         let overview = self.overview.borrow().clone();
-        let mut about = PageContext {
+        let mut context = PageContext {
             at: Timestamp::now(),
             began,
             changed,
@@ -268,12 +268,12 @@ impl Sources {
             problems: Vec::new(),
         };
         if let Some(overview) = overview {
-            about.policies = overview.policies.digest.to_string();
+            context.policies = overview.policies.digest.to_string();
             let error = overview.policy_error.as_ref().map(|error| format!("newer policies are not in force: {error}"));
             let inventory = Some(&overview.inventory_error).filter(|error| !error.is_empty()).cloned();
-            about.problems = error.into_iter().chain(inventory).collect();
+            context.problems = error.into_iter().chain(inventory).collect();
         }
-        about
+        context
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
     };
 
     /// A pipeline whose number of evaluated objects equals its number of queries.
-    struct Pipeline {
+    struct QueriedPipeline {
         progress: watch::Sender<Progress>,
         overview: watch::Sender<Option<Arc<Overview>>>,
         delta_recorded: watch::Sender<()>,
@@ -299,7 +299,7 @@ mod tests {
         _answering: JoinHandle<()>,
     }
 
-    fn pipeline() -> (Pipeline, Sources) {
+    fn pipeline() -> (QueriedPipeline, Sources) {
         let (sender, mut commands) = mpsc::channel(1);
         let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
         let (overview, delta_recorded) = (watch::Sender::new(None), watch::Sender::default());
@@ -322,7 +322,7 @@ mod tests {
             overview: overview_of,
             delta_recorded: delta_recorded_of,
         };
-        (Pipeline { progress, overview, delta_recorded, queries, _answering: answering }, sources)
+        (QueriedPipeline { progress, overview, delta_recorded, queries, _answering: answering }, sources)
     }
 
     /// Starts the page's state and its updates.
@@ -387,7 +387,7 @@ mod tests {
         pipeline.overview.send_replace(None);
         advance(INTEREST).await;
         assert_eq!(*pipeline.queries.borrow(), 4);
-        assert!(ui.latest().await.is_some(), "somebody looks again");
+        assert!(ui.latest().await.is_some(), "the page is used again");
         drop(pipeline);
         drop(ui);
         following.await.unwrap();

@@ -1,4 +1,4 @@
-//! `kaudit.yaml`: its settings, with their lines for messages.
+//! Reads `kaudit.yaml`: its settings, with their lines for messages.
 
 use std::{
     fmt, fs,
@@ -22,13 +22,14 @@ use crate::{
     rego::analysis::yaml,
 };
 
-/// Settings that only a file given by `--config` may have: a change to the checked tree may have added any other.
+/// Further settings that only a file given by `--config` may have. Any other file may come with the files that are
+/// checked, for example from a pull request.
 const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
 
 /// The settings of a file, with their lines for messages.
 pub(super) struct ConfigFile {
     path: PathBuf,
-    /// Whether it was found, and not given by `--config`.
+    /// Whether it was found rather than given by `--config`.
     pub(super) is_found: bool,
     settings: Vec<Setting>,
 }
@@ -54,8 +55,8 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), is_found: false, settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
     }
 
-    /// Returns the id and `--key=value` for every option of this subcommand that neither the command line nor the
-    /// environment gives. Keys of other subcommands are valid and skipped.
+    /// Returns the id and `--key=value` of every option of this subcommand that is neither on the command line nor in the
+    /// environment. Keys of other subcommands are valid and skipped.
     pub(super) fn arguments(
         &self,
         command: &clap::Command,
@@ -105,7 +106,7 @@ impl ConfigFile {
         format!("{}{line}: {key}: {message}", self.path.display())
     }
 
-    /// Rewrites an error about an argument from this file, so that it names the file.
+    /// Returns an error about an argument from this file with the file and the line of the setting.
     pub(super) fn blame(&self, error: &clap::Error) -> clap::Error {
         let long = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(arg)) => arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default(),

@@ -1,10 +1,10 @@
-//! Where the value of an option comes from, and errors about values that do not come from the command line.
+//! The origins of the values of options, and errors about values that are not from the command line.
 
 use std::collections::BTreeMap;
 
 use clap::{ArgMatches, error::ErrorKind, parser::ValueSource};
 
-/// Where the value of an option comes from, by ascending precedence.
+/// The origin of the value of an option, by ascending precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ValueOrigin {
     Default,

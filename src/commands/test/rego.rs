@@ -56,7 +56,7 @@ impl<'a> RegoTests<'a> {
                 }
                 *before += 1;
             }
-            if filter.takes_rule(&format!("{package}.{name}")) {
+            if filter.selects_rule(&format!("{package}.{name}")) {
                 tests.push(RegoTest { test, package, name });
             }
         }

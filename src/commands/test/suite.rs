@@ -70,9 +70,9 @@ impl<'a> SuiteTests<'a> {
         for node in suite.get("tests").items() {
             let test = text(node, "name");
             let cases = node.get("cases").items().iter().enumerate();
-            let wanted = cases.filter(|(_, case)| filter.takes_case(test, text(case, "name")));
+            let wanted = cases.filter(|(_, case)| filter.selects_case(test, text(case, "name")));
             let cases: Vec<usize> = wanted.map(|(index, _)| index).collect();
-            if filter.takes_test(test) || !cases.is_empty() {
+            if filter.selects_test(test) || !cases.is_empty() {
                 let skip = suite.get("skip").is_true() || node.get("skip").is_true();
                 self.tests.push(SuiteTest { file, node: node.clone(), skip, cases });
             }
