@@ -1,7 +1,8 @@
-//! Results for people and programs: one [`AuditResult`](crate::audit::result::AuditResult), many renderers.
+//! Writes results for people and programs: one [`AuditResult`](crate::audit::result::AuditResult), a renderer for each
+//! format.
 //!
 //! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes.
-//! [`write`](mod@write) writes them to their targets; [`exit_code`] is the verdict for a pipeline.
+//! [`write`](mod@write) writes these bytes to their targets, and [`exit_code`] returns the exit code for CI.
 
 mod csv;
 mod diff;

@@ -22,7 +22,7 @@ pub enum Outcome {
     Warn,
     /// The policy could not be evaluated for this object.
     Error,
-    /// Excused by an exception or the baseline.
+    /// Excused by an exception, by the baseline, or by the policy itself (`exception` of conftest).
     Skip,
 }
 

@@ -27,7 +27,7 @@ const HEAD: [&str; 15] = [
     "id",
     "cluster",
 ];
-/// The first characters of formulas.
+/// The characters with which formulas begin.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
 /// Writes all results, the most severe first.

@@ -1,4 +1,4 @@
-//! The comparison of two results, for people, programs and pull requests: one [`AuditDiff`], three renderers.
+//! Writes the comparison of two results for people, programs and pull requests: one [`AuditDiff`], three renderers.
 
 mod markdown;
 mod text;
@@ -24,7 +24,7 @@ use crate::{
     model::verdict::{Outcome, Severity},
 };
 
-/// Number of rules listed by name.
+/// Maximum number of rules listed by name.
 const RULES: usize = 10;
 
 /// Writes `diff` to every target. Formats that a comparison does not support are rejected when the options are parsed.
@@ -61,7 +61,7 @@ pub fn diff_exit_code(diff: &AuditDiff, fail_on: FailOn) -> u8 {
     }
 }
 
-/// Returns the non-empty classes, such as `2 appear (1 fail, 1 warn)`; the unchanged violations are always included.
+/// Returns the counts that are not 0, such as `2 appear (1 fail, 1 warn)`, and always that of unchanged violations.
 fn counts(diff: &AuditDiff) -> Vec<String> {
     let Tally { appears, changes, resolves, stays, incomparable } = diff.summary;
     let verb = |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
@@ -82,10 +82,10 @@ fn counts(diff: &AuditDiff) -> Vec<String> {
     counts
 }
 
-/// Returns the classes that differ, in a few words.
+/// Returns the counts of differences in a few words.
 fn headline(diff: &AuditDiff) -> String {
     let mut counts = counts(diff);
-    // Unchanged violations are not worth a headline.
+    // The headline omits unchanged violations if there are differences.
     if counts.len() > 1 {
         counts.retain(|count| !count.ends_with(" stay") && !count.ends_with(" stays"));
         return counts.join(", ");
@@ -108,7 +108,7 @@ fn sentence(diff: &AuditDiff) -> String {
     format!("{old} to {new}: {}", counts(diff).join(", "))
 }
 
-/// Returns remarks other than violations: added and removed rules, and what was not evaluated.
+/// Returns remarks: added and removed rules, and the gaps of both results.
 fn notes(diff: &AuditDiff, paint: Paint) -> Vec<String> {
     let rules = [("new", &diff.added_rules), ("removed", &diff.removed_rules)];
     let rules = rules.into_iter().filter(|(_, rules)| !rules.is_empty()).map(|(word, rules)| {
@@ -193,7 +193,7 @@ fn by_namespace(diff: &AuditDiff) -> Vec<(String, Tally)> {
     rows(diff.namespaces.iter().map(|one| (name(one.namespace.as_deref()), one.tally)))
 }
 
-/// Returns what changed in a violation, such as `warn → fail`; `None` if only its message changed.
+/// Returns the changes of a violation's outcome and severity, such as `warn → fail`; `None` if only its message changed.
 fn change(changed: &ChangedEntry) -> Option<String> {
     let (before, after) = (&changed.before, &changed.after);
     let word = |severity: Option<Severity>| severity.map_or("no severity", Severity::word);

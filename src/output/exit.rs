@@ -10,15 +10,15 @@ use crate::{
 /// The least severe violation that makes the exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// Fail and warn, if critical
+    /// Fail and warn of severity critical
     Critical,
-    /// The same from high on
+    /// Fail and warn of severity high or worse
     High,
-    /// The same from medium on
+    /// Fail and warn of severity medium or worse
     Medium,
-    /// The same from low on
+    /// Fail and warn of severity low or worse
     Low,
-    /// The same from info on
+    /// Fail and warn of any severity
     Info,
     /// Only fail, whatever the severity
     Fail,

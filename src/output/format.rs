@@ -29,12 +29,12 @@ pub enum Format {
     Markdown,
     /// A self-contained page that needs no network.
     Html,
-    /// The reports that the long run writes.
+    /// The reports that a watch writes into the cluster.
     Openreport,
 }
 
 impl Format {
-    /// Returns the name as the user writes it.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",

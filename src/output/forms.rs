@@ -1,8 +1,8 @@
 //! Results in the formats that CI and cluster tools read.
 //!
 //! Each renderer is a pure function of the [`AuditResult`](crate::audit::result::AuditResult) and respects the limits
-//! of its consumer: the least severe results are cut first, and the output says how many. Each format includes what was
-//! not evaluated.
+//! of its consumer: it omits the least severe results first, and writes how many it omitted. Each format includes the
+//! gaps of the audit.
 
 mod anchor;
 mod github;

@@ -2,8 +2,8 @@
 //!
 //! `ndjson` of a finished audit is one [`Entry`] per line, each complete in itself, and a last line that has `kind:
 //! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. Output without the last
-//! line is truncated. In the long run there is no last line: each line is an `Entry` with `event` (`appeared`,
-//! `resolved` or `happened`) and `time`.
+//! line is truncated. A watch writes no last line: each line is an `Entry` with `event` (`appeared`, `resolved` or
+//! `happened`) and `time`.
 
 use std::io;
 
@@ -64,7 +64,7 @@ struct LastLine<'a> {
     excluded_namespaces: &'a [String],
 }
 
-/// One line of the long run.
+/// One line of a watch.
 #[derive(Serialize)]
 struct Streamed<'a> {
     /// What happened to the violation.

@@ -11,7 +11,7 @@ use crate::{
     model::{object::ObjectRef, text::dependents},
 };
 
-/// Names objects so that kinds with the same name in different groups are distinguished.
+/// Returns names of objects that distinguish kinds with the same name in different groups.
 pub(super) struct ShownNames<'r> {
     /// Kinds that occur in more than one group, so that their names need the group.
     ambiguous: BTreeSet<&'r str>,
@@ -63,8 +63,8 @@ pub(super) fn message(entry: &Entry) -> String {
     message
 }
 
-/// Whether a result is in the baseline, and so is left out: a baseline is used to see new results only.
-pub(super) fn is_known(entry: &Entry) -> bool {
+/// Whether a result is in the baseline. Such results are not listed: a baseline is used to see only new ones.
+pub(super) fn is_in_baseline(entry: &Entry) -> bool {
     entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn urgency(entry: &Entry) -> impl Ord + use<> {
 
 /// Returns the results that are not in the baseline, the most severe first and otherwise in their order.
 pub(super) fn worst_first(entries: &[Entry]) -> Vec<&Entry> {
-    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_known(entry)).collect();
+    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_in_baseline(entry)).collect();
     sorted.sort_by_key(|entry| urgency(entry));
     sorted
 }

@@ -1,9 +1,9 @@
-//! The page: open violations and recent changes, for a browser.
+//! The page, which shows open violations and recent changes in a browser.
 //!
 //! Input: one [`AuditResult`], its [context](PageContext) and a [query](PageQuery). Output: HTML or JSON, or one
 //! self-contained file for the audit of a pipeline. Every view has a URL, works without the script, and escapes text
-//! from policies and objects. The order of the sections follows the reader's questions: can I trust it, what is new,
-//! how severe is it, who owns it, and what is to be done.
+//! from policies and objects. The order of the sections follows the reader's questions: is the result complete, what is
+//! new, how severe are the violations, which objects have them, and how are they fixed.
 
 mod document;
 mod file;
@@ -62,26 +62,26 @@ pub type Places = BTreeSet<Option<Arc<str>>>;
 /// A result prepared for rendering many views.
 #[derive(Debug)]
 pub struct Page {
-    /// Without results covered by an owner, the most severe first.
+    /// The result without entries that an owner covers, the most severe first.
     result: AuditResult,
-    about: PageContext,
+    context: PageContext,
     /// The places of all results, resolved violations and exceptions.
     places: Places,
-    /// Whether results in other places were left out.
-    is_part: bool,
+    /// Whether results in other places were removed.
+    is_restricted: bool,
 }
 
 impl Page {
-    /// Prepares a result; costs a sort of its entries.
-    pub fn new(mut result: AuditResult, about: PageContext) -> Self {
+    /// Prepares a result, and sorts its entries.
+    pub fn new(mut result: AuditResult, context: PageContext) -> Self {
         result.roll_up();
         // Objects that are not evaluated yet must not count as clean.
-        result.complete &= about.syncing.is_none() && about.waiting == 0;
+        result.complete &= context.syncing.is_none() && context.waiting == 0;
         result.results.sort_by(|a, b| (urgency(a), a.order()).cmp(&(urgency(b), b.order())));
         let ended = result.ended.iter().map(|ended| &ended.entry);
         let exceptions = result.exceptions.iter().map(place_of_exception);
         let places = result.results.iter().chain(ended).map(place).chain(exceptions).collect();
-        Self { result, about, places, is_part: false }
+        Self { result, context, places, is_restricted: false }
     }
 
     /// Returns the places of all results, resolved violations and exceptions.
@@ -89,13 +89,13 @@ impl Page {
         &self.places
     }
 
-    /// Returns the page for a reader who may only see these places: their results, and counts of them. The number of
-    /// evaluated objects and the gaps are those of the whole, as in the status of the `Audit`.
+    /// Returns the page for a reader who may only see these places: their results and the counts of these. The number of
+    /// evaluated objects and the gaps remain those of the whole result, as in the status of the `Audit`.
     #[must_use]
-    pub fn part(&self, places: &Places) -> Self {
-        let sees = |entry: &Entry| places.contains(&place(entry));
+    pub fn restricted_to(&self, places: &Places) -> Self {
+        let is_visible = |entry: &Entry| places.contains(&place(entry));
         let AuditResult { results, ended, exceptions, .. } = &self.result;
-        let results: Vec<Entry> = results.iter().filter(|entry| sees(entry)).cloned().collect();
+        let results: Vec<Entry> = results.iter().filter(|entry| is_visible(entry)).cloned().collect();
         let covered = results.iter().map(|entry| entry.dependents).sum();
         let mut summary = Summary { fail: 0, warn: 0, error: 0, skip: 0, covered, ..self.result.summary };
         for entry in &results {
@@ -105,7 +105,7 @@ impl Page {
         let mut result = AuditResult {
             summary,
             results,
-            ended: ended.iter().filter(|ended| sees(&ended.entry)).cloned().collect(),
+            ended: ended.iter().filter(|ended| is_visible(&ended.entry)).cloned().collect(),
             exceptions: exceptions.cloned().collect(),
             coverage: self.result.coverage.clone(),
             policies: self.result.policies.clone(),
@@ -121,7 +121,7 @@ impl Page {
             ..self.result
         };
         result.count_objects();
-        Self { result, about: self.about.clone(), places: places.clone(), is_part: true }
+        Self { result, context: self.context.clone(), places: places.clone(), is_restricted: true }
     }
 
     /// Returns the HTML of the view that the query selects; `reader` is the name of the user who has signed in.
@@ -132,10 +132,10 @@ impl Page {
         }
     }
 
-    /// Returns the JSON of the view that the query selects: the summary of everything, and the selected results.
+    /// Returns the JSON of the view that the query selects: the summary of the whole result, and the selected entries.
     ///
     /// # Errors
-    /// None in practice: it is written to memory.
+    /// None in practice, since it is written to memory.
     pub fn json(&self, query: &PageQuery) -> io::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct SelectedResults<'p> {
@@ -170,7 +170,7 @@ impl Page {
 
     /// Returns the violations first seen within the period for which resolved ones are kept, the newest first.
     fn new_since(&self) -> Vec<&Entry> {
-        let since = self.about.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
+        let since = self.context.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
         let is_new = |entry: &&Entry| {
             entry.result.is_violation() && !entry.is_handed_over && entry.since.is_some_and(|first| first >= since)
         };

@@ -16,7 +16,7 @@ use crate::{
     rego::{LoadError, Problem, Version},
 };
 
-/// All data about the policies; the contract of `kaudit policies -o json` and `/policies`.
+/// The loaded policies, as in the output of `kaudit policies -o json` and `/policies`, whose fields are a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyList {
@@ -28,7 +28,7 @@ pub struct PolicyList {
     pub digest: String,
     /// Whether the current files are in force. If they are invalid as a whole, the last valid version stays in force.
     pub up_to_date: bool,
-    /// Counts.
+    /// The counts.
     pub summary: PolicyCounts,
     /// The policies in force; sorted by name.
     pub policies: Vec<ListedPolicy>,
@@ -106,9 +106,9 @@ pub struct ListedPolicy {
     pub about: About,
     /// Names of the kinds that it applies to; `*` is all.
     pub kinds: Vec<String>,
-    /// What its results depend on besides the object: `inventory`, `namespace`, `clock`, `transition`.
+    /// The inputs of its results besides the object: `inventory`, `namespace`, `clock`, `transition`.
     pub depends_on: Vec<&'static str>,
-    /// The fields it reads of the object; changes of other fields do not change its results.
+    /// The fields of the object that it reads; changes of other fields do not change its results.
     pub reads: Vec<String>,
     /// Whether it iterates over all objects of a kind for each object that it checks.
     pub scans_inventory: bool,

@@ -110,7 +110,7 @@ fn wrapped(words: &str, text: &str, options: &RenderOptions, out: &mut dyn io::W
     Ok(())
 }
 
-/// Groups policies that are not evaluated by the reason.
+/// Groups policies that are not evaluated by their reasons.
 fn by_reason<'l>(policies: &[&'l Unjudged]) -> BTreeMap<&'l str, Vec<&'l Unjudged>> {
     let mut reasons: BTreeMap<&str, Vec<&Unjudged>> = BTreeMap::new();
     for policy in policies {
@@ -119,7 +119,7 @@ fn by_reason<'l>(policies: &[&'l Unjudged]) -> BTreeMap<&'l str, Vec<&'l Unjudge
     reasons
 }
 
-/// Joins names; if there are many, only the first.
+/// Joins names; if there are many, the first ones and the count of the others.
 fn names(policies: &[&Unjudged]) -> String {
     let shown = policies.iter().take(PATHS).map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");
     match policies.len().saturating_sub(PATHS) {
@@ -130,7 +130,7 @@ fn names(policies: &[&Unjudged]) -> String {
 
 /// Up to this many policies that are not evaluated for the same reason get a line each.
 const SEPARATE: usize = 3;
-/// Column at which the text of a detail line begins.
+/// Column at which the text of a line with details begins.
 const DETAIL: usize = 10;
 /// Kinds that are wider than this get a line of their own.
 const KINDS_WIDTH: usize = 24;
@@ -144,13 +144,13 @@ const HEAD: [&str; 9] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERIT
 /// Columns that may be wrapped.
 const WRAPPED: [usize; 5] = [0, 3, 6, 7, 8];
 
-/// One row of the table; wrapped to several lines where a column is too narrow.
+/// One row of the table, which is wrapped to several lines if a column is too narrow.
 struct Row {
     cells: [String; HEAD.len()],
     styles: [Style; HEAD.len()],
 }
 
-/// Returns one row per rule; the cells about the policy are in the first row only.
+/// Returns one row per rule; only the first row has the cells of the policy.
 fn rows(policy: &ListedPolicy) -> Vec<Row> {
     let rego: Vec<String> = policy.rego.iter().map(ToString::to_string).collect();
     let rule = |(index, rule): (usize, &ListedRule)| {
@@ -195,7 +195,7 @@ fn short_kinds(policy: &ListedPolicy) -> Option<String> {
     Some(kinds).filter(|kinds| columns_of(kinds) <= KINDS_WIDTH)
 }
 
-/// Joins paths; if there are too many, only their first segments.
+/// Joins paths, shortened to their first segments if there are too many.
 fn short_paths(paths: &[String]) -> String {
     let cut = |path: &String, parts: usize| {
         let mut quoted = false;
@@ -327,7 +327,7 @@ mod tests {
 
     fn list() -> PolicyList {
         let title =
-            "What may run here, told at such a length that nobody would like to read it all on one line of a screen";
+            "What may run here, text of such a length that humans would hate to read it all on one line of a screen";
         let images = ListedPolicy {
             name: "company.platform.security.images".into(),
             dialect: "conftest".into(),
@@ -339,7 +339,7 @@ mod tests {
             reads: vec!["kind".to_owned(), "spec.containers[].image".to_owned()],
             scans_inventory: true,
             rules: vec![
-                rule("deny_images_that_nobody_has_signed", Outcome::Fail, Some(Severity::Critical)),
+                rule("deny_images_that_cannot_get_signed", Outcome::Fail, Some(Severity::Critical)),
                 rule("warn_\u{1b}[31m", Outcome::Warn, None),
             ],
         };

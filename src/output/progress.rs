@@ -1,4 +1,4 @@
-//! A progress bar for long syncs, on terminals only.
+//! A progress bar for long syncs, on a terminal.
 
 use std::{io::IsTerminal, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The renderers of a result, by format.
+//! Selects the renderer of a format.
 
 use std::io;
 
@@ -42,7 +42,7 @@ pub fn render(
     }
 }
 
-/// Writes one line about one violation of the long run. Formats that do not stream write nothing.
+/// Writes a line about a new or resolved violation of a watch. Formats that do not stream write nothing.
 pub fn stream_line(
     format: Format,
     event: Lifecycle,

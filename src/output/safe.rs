@@ -1,4 +1,4 @@
-//! Untrusted text, escaped for terminals and logs.
+//! Escapes untrusted text for terminals and logs.
 //!
 //! Messages and names come from policies and from everyone who may create objects. Terminals interpret their control
 //! characters, editors their bidirectional marks, and CI runners lines that are commands: GitHub's runner executes
@@ -31,12 +31,12 @@ pub(crate) fn shown(text: &str) -> String {
     safe
 }
 
-/// As [`shown`], with line breaks escaped.
+/// Returns [`shown`] text on one line, with line breaks escaped and without white space at its end.
 pub(crate) fn shown_line(text: &str) -> String {
     shown(text.trim_end()).replace('\n', "\\n")
 }
 
-/// As [`shown`], for standard error: no line is a command to a CI runner.
+/// Returns [`shown`] text for standard error, in which no line is a command to a CI runner.
 pub fn shown_lines(text: &str) -> String {
     // Tabs align kaudit's own text, so they stay.
     let shown = text.split('\t').map(shown).collect::<Vec<_>>().join("\t");
@@ -57,7 +57,7 @@ pub(crate) struct Guarded<W> {
     has_commands: bool,
 }
 
-/// What was written of the current line so far.
+/// The part of the current line that was written so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineStart {
     /// Only characters that a runner skips.

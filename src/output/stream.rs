@@ -1,4 +1,4 @@
-//! The streamed output of the long run: appends lines to its targets and recovers from partial writes.
+//! The output of a watch: appends lines to its targets, and recovers from partial writes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::audit::{ledger::Lifecycle, result::Entry};
 
-/// The targets of the long run: each violation is written when it appears and when it is resolved.
+/// The targets of a watch: each violation is written when it is new and when it is resolved.
 pub struct Streams {
     sinks: Vec<StreamSink>,
 }
@@ -41,7 +41,7 @@ impl Streams {
     /// Returns whether any target is left: a closed pipe is dropped without an error.
     ///
     /// # Errors
-    /// If a target cannot be written; the others have the line.
+    /// If a target cannot be written. The line is still written to the others.
     pub fn line(&mut self, event: Lifecycle, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
         let mut failure = None;
         let mut line = Vec::new();

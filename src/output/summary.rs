@@ -1,4 +1,4 @@
-//! The summary below the results: the counts, what was not evaluated, and how to fix that.
+//! The summary below the results: the counts, the gaps, and advice how to close them.
 
 use std::collections::BTreeSet;
 
@@ -30,9 +30,9 @@ const NAMED: usize = 3;
 /// Maximum number of baseline violations named in the summary.
 const NAMED_OF_BASELINE: usize = 10;
 
-/// Returns the summary, everything that was not evaluated, and how to fix that.
+/// Returns the gaps, the remarks, the advice and the counts.
 pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
-    let mut lines = unjudged(result, paint);
+    let mut lines = gap_lines(result, paint);
     lines.extend(remarks(result, paint));
     lines.extend(advice(result));
     if !lines.is_empty() {
@@ -120,7 +120,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Returns what the user has excluded: rules, namespaces and severities.
+/// Returns the exclusions by the user: of rules, namespaces, labels and severities.
 pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let mut choices = Vec::new();
     let rules = &result.skipped_rules;
@@ -148,8 +148,8 @@ pub(super) fn kinds_with_objects(coverage: &[Coverage]) -> impl Iterator<Item = 
     coverage.iter().filter(|kind| kind.objects > 0 && kind.group != OWN_GROUP)
 }
 
-/// Returns a line for everything that was not evaluated, not in force, or not compared.
-pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
+/// Returns a line for each gap: whatever was not evaluated, not in force, or not compared.
+pub(super) fn gap_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let unread = unread(&result.coverage, &result.refused, paint).into_iter();
     let incomparable = result.baseline.iter().flat_map(|baseline| &baseline.incomparable).map(|known| {
         let IncomparableEntry { entry, reason } = known;

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Maximum number of namespaces and rules in a table; the others are counted.
+/// Maximum number of rows in a table; the others are counted.
 const ROWS: usize = 20;
 /// The label of results without a severity.
 const NO_SEVERITY: &str = "none";

@@ -304,7 +304,7 @@ fn devices_and_links_are_not_replaced() {
 }
 
 #[test]
-fn the_long_run_appends_to_its_files() {
+fn a_watch_appends_to_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("violations.ndjson");
     let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     format::{RenderOptions, shown_time},
-    names::{ShownNames, is_known, message, object_name, rule_name},
+    names::{ShownNames, is_in_baseline, message, object_name, rule_name},
     rules::RuleCatalog,
     safe::shown_line,
     style::{BOLD, DIM, GREEN, Paint, columns_of, severity_style, style_of, wrap},
@@ -30,17 +30,17 @@ use crate::{
     },
 };
 
-/// Rule names longer than this do not push the messages of other rules to the right.
+/// Maximum width of the column of rule names; messages of longer rule names go below the rule.
 const WIDEST_RULE: usize = 40;
-/// If fewer columns than this are left for a message, it goes below its rule.
+/// Minimum width of a message beside its rule; otherwise it goes below the rule.
 const NARROWEST_MESSAGE: usize = 30;
-/// Fewer results than this need no summary tables.
+/// Number of results from which there are summary tables.
 const TABLES_FROM: usize = 30;
 
-/// Writes all results, tables, the summary, and advice about what was not checked.
+/// Writes all results, tables, and the summary with advice.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
-    let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_known(entry)).collect();
+    let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_in_baseline(entry)).collect();
     if !options.summary {
         List::new(result, options).render(&entries, out)?;
     }
@@ -186,7 +186,7 @@ pub(super) fn stream_line(
     )
 }
 
-/// How the lines of all results are aligned.
+/// The widths of the columns of the list.
 struct Columns {
     severity: usize,
     rule: usize,
@@ -241,7 +241,7 @@ impl Columns {
 
 /// Returns a line for each rule that has results and annotations, followed by an empty line.
 fn about_rules(result: &AuditResult) -> Vec<String> {
-    let shown = result.results.iter().filter(|entry| !is_known(entry));
+    let shown = result.results.iter().filter(|entry| !is_in_baseline(entry));
     let violated: BTreeSet<(&str, &str)> = shown.map(|entry| (&*entry.policy, &*entry.rule)).collect();
     let rules = RuleCatalog::of(result);
     let line = |(policy, rule): (&str, &str)| {

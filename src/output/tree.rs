@@ -1,5 +1,5 @@
-//! The work tree that a job runs in: GitHub and GitLab formats need file names relative to the repository, whatever the
-//! working directory.
+//! The work tree that a job runs in: the formats of GitHub and GitLab need file names relative to the repository,
+//! whatever the working directory is.
 
 use std::{
     env,

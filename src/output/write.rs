@@ -94,8 +94,8 @@ fn print_formatted(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> a
     }
 }
 
-/// Fills a temporary file next to `path` and renames it, so that readers never see a partial result and a failure keeps
-/// the old file. Targets that cannot be replaced (devices, pipes, mounted files) are written directly.
+/// Writes a temporary file next to `path` and renames it, so that readers never see a partial result, and the old file
+/// remains after a failure. Targets that cannot be replaced (devices, pipes, mounted files) are written directly.
 pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let known = fs::metadata(path);
     if known.as_ref().is_ok_and(|known| !known.is_file()) {

@@ -149,7 +149,7 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, header
     };
     let answer = spawn_blocking(move || {
         let page = match seen {
-            Some(seen) => Arc::new(page.part(&seen)),
+            Some(seen) => Arc::new(page.restricted_to(&seen)),
             None => page,
         };
         match query.format.as_deref() {

@@ -1,4 +1,4 @@
-//! A comparison for people: the differences by rule with examples, then the counts.
+//! A comparison for people: the differences by rule, with examples, then the counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{
 
 /// Maximum number of violations shown per rule.
 const EXAMPLES: usize = 5;
-/// Maximum number of rows in a table.
+/// Maximum number of rows in a table, and of errors.
 const LINES: usize = 20;
 
 pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
@@ -130,7 +130,7 @@ impl<'d> DiffText<'d> {
         lines
     }
 
-    /// Returns a block for each reason.
+    /// Returns a block for each reason why violations could not be compared.
     fn incomparable(&self) -> Vec<String> {
         let mut reasons: BTreeMap<(Side, String), Vec<&OneSidedEntry>> = BTreeMap::new();
         for one in &self.diff.incomparable {

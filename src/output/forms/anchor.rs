@@ -1,4 +1,4 @@
-//! The file and line of a result, for formats that require them.
+//! Returns a file and a line for each result, for formats that require them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::{
     output::{safe::shown_line, tree::WorkTree},
 };
 
-/// The file name where there is none; consumers reject an empty one.
+/// The file name of results without a file; consumers reject an empty one.
 const NO_FILE: &str = "kaudit";
 /// Characters escaped in a URI: all but unreserved characters and the path separator (RFC 3986, sections 2.3 and 3.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -79,8 +79,8 @@ fn plain(path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// Distinguishes results with the same id: by a counter if they differ only in numbers, and by the file if the object
-/// is in several files. So fixing one does not change the fingerprint of the same result in another file.
+/// Distinguishes results with the same id: by a counter if they differ only in numbers, and by the file if the object is
+/// in several files. So fixing a result does not change the fingerprint of the same result in another file.
 pub(super) struct Occurrences<'r> {
     result: &'r AuditResult,
     /// Objects that are in several files.

@@ -1,4 +1,4 @@
-//! GitHub annotations: workflow commands in the log of a step, with the summary below.
+//! GitHub annotations: workflow commands in the log of a step, followed by the summary.
 //!
 //! GitHub shows ten errors and ten warnings per step and silently drops the rest, so the last annotation counts the
 //! others.
@@ -14,7 +14,7 @@ use crate::{
         names::{ShownNames, message, rule_name, worst_first},
         safe::Guarded,
         style::{Paint, count},
-        summary::{closing_lines, unjudged},
+        summary::{closing_lines, gap_lines},
     },
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
         entries.map(|entry| annotation(level, entry, &Anchor::of(entry, options.tree.as_ref()), &names)).collect()
     };
     let errors = of("error", [Outcome::Fail, Outcome::Error]);
-    let gaps = unjudged(result, Paint(false));
+    let gaps = gap_lines(result, Paint(false));
     let incomplete = (!gaps.is_empty())
         .then(|| command("warning", "title=kaudit", &format!("not everything was checked\n{}", gaps.join("\n"))));
     let warnings = incomplete.into_iter().chain(of("warning", [Outcome::Warn; 2])).collect();

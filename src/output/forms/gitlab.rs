@@ -17,14 +17,14 @@ use crate::{
         names::{ShownNames, message, rule_name, worst_first},
         safe::write_json_pretty,
         style::Paint,
-        summary::unjudged,
+        summary::gap_lines,
     },
 };
 
 /// Maximum length of a description.
 const DESCRIPTION_BYTES: usize = 4_096;
 
-/// Writes all results that are not excused, the most severe first, and what was not evaluated.
+/// Writes the gaps, and all results that are not excused, the most severe first.
 pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let names = ShownNames::of(&result.results);
     let mut occurrences = Occurrences::of(result);
@@ -32,7 +32,7 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);
     // A gap has no file of its own; point to the first policy, which would have been evaluated.
     let file = result.policies.first().map_or("", |policy| &policy.source);
-    let gaps = unjudged(result, Paint(false)).into_iter().map(|gap| {
+    let gaps = gap_lines(result, Paint(false)).into_iter().map(|gap| {
         let fingerprint = format!("{:032x}", Digest::of(&gap).half());
         issue(&gap, "kaudit/coverage", &fingerprint, "major", &Anchor::of_policies(file, tree))
     });

@@ -15,7 +15,7 @@ use crate::{
         names::{ShownNames, message, urgency},
         safe::{Escaping, Guarded, shown_line},
         style::Paint,
-        summary::{sentence, unjudged},
+        summary::{gap_lines, sentence},
     },
 };
 
@@ -25,7 +25,7 @@ const OWN: &str = "kaudit";
 /// Maximum length of a message; a file may have 30 MB.
 const MESSAGE_BYTES: usize = 4_096;
 
-/// Writes all results, and a suite that says what was evaluated and what was not.
+/// Writes all results, and a suite with the counts and the gaps of the audit.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let names = ShownNames::of(&result.results);
     let mut policies: BTreeMap<&str, BTreeMap<(&str, String), Vec<&Entry>>> = BTreeMap::new();
@@ -54,7 +54,7 @@ fn own_suite(result: &AuditResult) -> TestSuite {
     let mut checked = TestCase::new("checked", TestCaseStatus::success());
     checked.set_classname(OWN).set_system_out(legal(&sentence(result, Paint(false))));
     suite.add_test_case(checked);
-    let mut gaps = unjudged(result, Paint(false));
+    let mut gaps = gap_lines(result, Paint(false));
     gaps.sort();
     gaps.dedup();
     for gap in gaps {

@@ -14,14 +14,14 @@ use crate::{
         rules::{RuleCatalog, page},
         safe::shown,
         style::{Paint, count},
-        summary::{headline, remarks, sentence, unjudged},
+        summary::{gap_lines, headline, remarks, sentence},
     },
 };
 
-/// Maximum length of a message; other formats have all of it.
+/// Maximum length of a message, in bytes; other formats have longer ones.
 pub(crate) const MESSAGE_BYTES: usize = 1_024;
-/// Maximum number of lines about what was not evaluated.
-const UNJUDGED: usize = 20;
+/// Maximum number of lines about gaps, exceptions and the baseline.
+const GAPS: usize = 20;
 /// Bytes reserved for the last sentence.
 const LAST_BYTES: usize = 256;
 /// The first line of a comment; a job finds the comment by it and updates it.
@@ -57,19 +57,19 @@ pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     out.write_all(document.as_bytes())
 }
 
-/// Returns the title, the counts, and what was not evaluated.
+/// Returns the title, the counts, the gaps and the remarks.
 fn head(result: &AuditResult) -> String {
     let mut head = format!("### kaudit: {}\n\n{}\n", headline(result), code(&sentence(result, Paint(false))));
-    let mut gaps = unjudged(result, Paint(false));
+    let mut gaps = gap_lines(result, Paint(false));
     if !gaps.is_empty() {
         head.push_str("\nIncomplete: not everything was checked.\n\n");
     }
     gaps.extend(remarks(result, Paint(false)));
-    for gap in gaps.iter().take(UNJUDGED) {
+    for gap in gaps.iter().take(GAPS) {
         let _ = writeln!(head, "- {}", code(shortened(gap, MESSAGE_BYTES).as_ref()));
     }
-    if gaps.len() > UNJUDGED {
-        let _ = writeln!(head, "- and {} more", gaps.len() - UNJUDGED);
+    if gaps.len() > GAPS {
+        let _ = writeln!(head, "- and {} more", gaps.len() - GAPS);
     }
     head
 }

@@ -1,5 +1,5 @@
-//! The reports that the long run writes, as one list for `kubectl apply -f -`. Namespaces without results get a report
-//! as well, which replaces an earlier one.
+//! The reports that a watch writes into the cluster, as one list for `kubectl apply -f -`. A namespace without results
+//! has a report as well, which replaces an earlier one.
 
 use std::io;
 

@@ -30,7 +30,7 @@ use crate::{
         rules::{RuleCatalog, page},
         safe::{shown, shown_line, write_json_pretty},
         style::{Paint, count},
-        summary::{by_choice, unjudged},
+        summary::{by_choice, gap_lines},
     },
 };
 
@@ -139,7 +139,7 @@ impl<'r> SarifRun<'r> {
                 &format!("{left_out} of {violations} results were left out, the least severe first: code scanning keeps {RESULTS}; use -o json for all"),
             ));
         }
-        notifications.extend(limited("error", unjudged(result, Paint(false))));
+        notifications.extend(limited("error", gap_lines(result, Paint(false))));
         notifications.extend(limited("note", by_choice(result)));
         let of = |outcome| result.results.iter().filter(move |entry| entry.result == outcome);
         let notice = |entry: &Entry, what: &str| {

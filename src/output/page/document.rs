@@ -1,4 +1,4 @@
-//! The frame of each view, the sign-in form and the refusal.
+//! The document around each view, the sign-in form, and the page for users without access.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -32,7 +32,7 @@ pub fn refusal(why: &str) -> String {
     document("not allowed", None, &content).into_string()
 }
 
-/// Returns a page with this title; without a header it does not update itself.
+/// Returns a document with this title; without a header, it does not update itself.
 pub(super) fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)

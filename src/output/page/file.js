@@ -8,7 +8,7 @@ const owners = Array.from(document.querySelectorAll("details.owner")).map((owner
 });
 const chosen = (name) => form.elements.namedItem(name).value;
 
-// Shows the results that are asked for, and the objects that have one.
+// Shows the results that match the filter, and the objects that have such results.
 const search = () => {
   const words = chosen("q").toLowerCase().split(/\s+/);
   const [namespace, policy, severity] = ["namespace", "policy", "severity"].map(chosen);
@@ -41,7 +41,7 @@ form.addEventListener("input", search);
 form.hidden = owners.length === 0;
 search();
 
-// On paper nothing can be opened.
+// Opens all details before printing, since they cannot be opened on paper.
 addEventListener("beforeprint", () => {
   document.querySelectorAll("details").forEach((one) => {
     one.open = true;

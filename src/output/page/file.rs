@@ -1,4 +1,4 @@
-//! The page as one file that needs no network, to archive, send, print and search.
+//! The page as a file that needs no network, so that it can be archived, sent, printed and searched.
 //!
 //! Browsers only apply the style and script whose hashes are in the page's policy ([`STYLE`], [`SCRIPT`]).
 
@@ -29,14 +29,13 @@ use crate::{
 };
 
 const SCRIPT: &str = include_str!("file.js");
-/// Maximum number of results: a browser shows and searches this many quickly. 10,000 are about 4 MB.
+/// Maximum number of results, which a browser shows and searches quickly; they take about 4 MB.
 const RESULTS: usize = 10_000;
 
-/// The rules that have results, each with the number of its anchor.
+/// The rules that have results, each with the index in its anchor.
 type RuleAnchors<'r> = BTreeMap<(&'r str, &'r str), usize>;
 
-/// Writes the counts, what was not evaluated, the results by owner, the most severe first, and the annotations of the
-/// rules.
+/// Writes the counts, the gaps, the results by owner, the most severe first, and the annotations of the rules.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let policy = format!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'",

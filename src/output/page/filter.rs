@@ -1,4 +1,4 @@
-//! The query of a page's URL, which selects what a view shows.
+//! The query in the URL of a view, which selects its results.
 
 use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer};
@@ -87,7 +87,7 @@ impl PageQuery {
     }
 }
 
-/// Reads a field; a form sends empty fields as empty strings.
+/// Reads a field; `None` if it is empty, because a form sends empty fields as empty strings.
 fn filled<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
     Ok(Some(String::deserialize(field)?).filter(|text| !text.is_empty()))
 }

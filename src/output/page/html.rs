@@ -1,4 +1,4 @@
-//! The HTML of the views. maud escapes all text; control characters are escaped before.
+//! The HTML of the views. maud escapes markup in all text; control characters are escaped before.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const RESULTS: usize = 50;
 /// Maximum number of violations in each list of changes.
 const CHANGES: usize = 5;
 
-/// Returns the overview: everything, or what a query selects.
+/// Returns the overview of all results, or of those that a query selects.
 pub(super) fn overview(page: &Page, query: &PageQuery, reader: Option<&str>) -> Markup {
     let owners = owners::grouped(page.entries(query));
     document(
@@ -72,7 +72,7 @@ pub(super) fn object(page: &Page, owner: &OwnerResults<'_>, query: &PageQuery, r
                     details { summary { "Source of the rule" } pre tabindex="0" { (lines(text)) } }
                 }
                 @if entry.result.is_violation() && page.result.may_be_excused(entry)
-                    && let Ok(draft) = drafts(&page.result, &[entry], page.about.at) {
+                    && let Ok(draft) = drafts(&page.result, &[entry], page.context.at) {
                     details { summary { "Exception to copy" } pre tabindex="0" { (lines(&draft)) } }
                 }
             }))
@@ -84,7 +84,7 @@ pub(super) fn object(page: &Page, owner: &OwnerResults<'_>, query: &PageQuery, r
 
 /// Returns the state of the result, and the user who has signed in.
 fn header(page: &Page, reader: Option<&str>) -> Markup {
-    let (class, state) = match page.about {
+    let (class, state) = match page.context {
         PageContext { syncing: Some((read, all)), .. } => {
             ("error", format!("not checking yet: {read} of {all} lists read"))
         }
@@ -96,14 +96,14 @@ fn header(page: &Page, reader: Option<&str>) -> Markup {
     };
     html! {
         span class=(class) { (state) }
-        span #live role="status" { "As of " (time(page.about.at)) }
+        span #live role="status" { "As of " (time(page.context.at)) }
         @if let Some(reader) = reader { span { (shown_line(reader)) } (sign_out()) }
     }
 }
 
-/// Returns the section that says whether the results can be trusted.
+/// Returns the section about the completeness and the age of the result.
 fn trust(page: &Page) -> Markup {
-    let PageContext { at, changed, syncing, .. } = page.about;
+    let PageContext { at, changed, syncing, .. } = page.context;
     let more = html! {
         dl {
             dt { "Initial sync" }
@@ -117,10 +117,10 @@ fn trust(page: &Page) -> Markup {
                 None => "none yet",
             } }
         }
-        @if page.is_part { p { "Results in namespaces whose reports you may not list are left out." } }
+        @if page.is_restricted { p { "Results in namespaces whose reports you may not list are left out." } }
     };
-    let problems = page.about.problems.iter().map(String::as_str);
-    parts::trust(&page.result, problems, Some(&page.about.policies), &more)
+    let problems = page.context.problems.iter().map(String::as_str);
+    parts::trust(&page.result, problems, Some(&page.context.policies), &more)
 }
 
 /// Returns the time from `then` to `at` in whole seconds, for example `1m 3s`.
@@ -128,7 +128,7 @@ fn age(at: Timestamp, then: Timestamp) -> String {
     format!("{:#}", SignedDuration::from_secs(at.duration_since(then).as_secs().max(0)))
 }
 
-/// Returns the section with new and resolved violations, and since when they are known.
+/// Returns the section with new and resolved violations, each with its time.
 fn changes(page: &Page) -> Markup {
     let new = page.new_since();
     let ended = &page.result.ended;
@@ -144,7 +144,7 @@ fn changes(page: &Page) -> Markup {
                 div {
                     h3 { (ended.len()) " resolved" }
                     (listed(ended.iter().map(|ended| (Some(ended.at), &ended.entry)), ended.len()))
-                    p.note { "Recorded since this process started, " (time(page.about.began)) "." }
+                    p.note { "Recorded since this process started, " (time(page.context.began)) "." }
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{audit::result::Entry, model::object::ObjectRef, output::names::urgency};
 
-/// An owner with the results of it and its dependents, the most severe first.
+/// An owner with its results and those of its dependents, the most severe first.
 #[derive(Debug)]
 pub(super) struct OwnerResults<'p> {
     /// As returned by [`name`].
@@ -25,19 +25,19 @@ pub(super) fn name(object: &ObjectRef) -> String {
     format!("{}{dot}{group}/{namespace}{}", object.kind, object.name)
 }
 
-/// Groups entries, which are sorted by severity: the owner with the most severe entry comes first, and of equal ones
-/// the one with the most entries.
+/// Groups entries, which must be sorted by severity. The owner with the most severe entry comes first, and of several
+/// such owners the one with the most entries.
 pub(super) fn grouped<'p>(entries: impl Iterator<Item = &'p Entry>) -> Vec<OwnerResults<'p>> {
     let mut owners: Vec<OwnerResults<'p>> = Vec::new();
-    let mut places: HashMap<(&str, &str, Option<&str>, &str), usize> = HashMap::new();
+    let mut indices: HashMap<(&str, &str, Option<&str>, &str), usize> = HashMap::new();
     for entry in entries {
         let owner = of(entry);
         let key = (owner.group(), owner.kind.as_str(), owner.namespace.as_deref(), &*owner.name);
-        let place = *places.entry(key).or_insert_with(|| {
+        let index = *indices.entry(key).or_insert_with(|| {
             owners.push(OwnerResults { name: name(owner), entries: Vec::new() });
             owners.len() - 1
         });
-        owners[place].entries.push(entry);
+        owners[index].entries.push(entry);
     }
     let worst = |owner: &OwnerResults<'_>| owner.entries.first().map(|entry| urgency(entry));
     owners.sort_by(|a, b| (worst(a), b.entries.len(), &a.name).cmp(&(worst(b), a.entries.len(), &b.name)));

@@ -1,5 +1,5 @@
-//! Parts shared by the page over HTTP and the page in a file. maud escapes all text; control characters are escaped
-//! before.
+//! Parts shared by the page over HTTP and the page in a file. maud escapes markup in all text; control characters are
+//! escaped before.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,23 @@ use crate::{
         rules::page,
         safe::{shown, shown_line},
         style::{Paint, count},
-        summary::{kinds_with_objects, remarks, sentence, unjudged},
+        summary::{gap_lines, kinds_with_objects, remarks, sentence},
     },
 };
 
-/// Number of characters shown of the policies' revision: enough to distinguish two.
+/// Number of characters shown of the policies' revision, which distinguish it from others.
 const REVISION: usize = 12;
 
-/// Returns the section that says whether the results can be trusted: a clean result must not look like an incomplete
-/// one. `problems` are gaps that the result does not contain, `revision` is that of the policies, and `more` is further
-/// content of the section.
+/// Returns the section about the completeness of the result: an incomplete result must never look like a clean one.
+/// `problems` are gaps that the result does not contain, `revision` is that of the policies, and `more` is further content
+/// of the section.
 pub(super) fn trust<'p>(
     result: &AuditResult,
     problems: impl Iterator<Item = &'p str>,
     revision: Option<&str>,
     more: &Markup,
 ) -> Markup {
-    let mut gaps = unjudged(result, Paint(false));
+    let mut gaps = gap_lines(result, Paint(false));
     gaps.extend(problems.map(shown_line));
     let kinds = kinds_with_objects(&result.coverage);
     let policies = result.policies.len();
@@ -101,7 +101,7 @@ pub(super) fn search(words: Option<&str>) -> Markup {
 
 /// Returns a drop-down list of these values and "all".
 pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
-    // The chosen value stays, even if it has no results any more.
+    // The chosen value is an option even if there are no results for it any more.
     let lost = chosen.filter(|chosen| !values.contains(chosen));
     html! {
         label {
@@ -153,8 +153,8 @@ pub(super) fn place(source: &Source) -> String {
     shown_line(&format!("{}:{}", source.file, source.line))
 }
 
-/// Shows text with `<br>` between lines, so that no line of it starts a line of the HTML: in the log of a pipeline that
-/// could be a command.
+/// Shows text with `<br>` between its lines, so that none of them is at the beginning of a line of the HTML: in the log of
+/// a pipeline, it could be a command.
 pub(super) fn lines(text: &str) -> Markup {
     let text = shown(text.trim_end());
     html! { @for (number, line) in text.split('\n').enumerate() { @if number > 0 { br; } (line) } }

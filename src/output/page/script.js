@@ -2,7 +2,7 @@
 let wanted = false;
 let busy = false;
 
-// Makes this page what the server shows now; what is being read or typed stays.
+// Updates this page to the current one of the server; opened details, the focus and typed text stay.
 const update = async () => {
   wanted = true;
   if (busy) return;
@@ -11,7 +11,7 @@ const update = async () => {
     wanted = false;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      // Whoever was signed in is asked again.
+      // The session has ended: reloading shows the sign-in form.
       if (answer.status === 401) return location.reload();
       if (!answer.ok) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -30,8 +30,8 @@ const update = async () => {
   busy = false;
 };
 
-// Makes one node what another is, and leaves where it is what is in both: what is moved or made anew loses the focus, what is
-// selected, and a click that has begun.
+// Makes a node equal to another, and leaves the nodes that both contain where they are: a node that is moved or created
+// again loses the focus, the selection, and a click that has begun.
 const become = (here, there) => {
   if (here.isEqualNode(there)) return;
   if (here.nodeType !== Node.ELEMENT_NODE) {
@@ -53,7 +53,7 @@ const become = (here, there) => {
   for (const one of old) one.remove();
 };
 
-// What two nodes have in common that show the same; of an entry of a list it is what that leads to.
+// Returns a key that is the same for two nodes that show the same thing; that of an entry in a list is its link.
 const key = (node) => {
   if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
   const link = node.matches("tr, li") ? node.querySelector("a") : node;
@@ -62,10 +62,10 @@ const key = (node) => {
 
 const lost = () => {
   const live = document.getElementById("live");
-  if (live) live.textContent = "Connection lost: what is here may be old";
+  if (live) live.textContent = "Connection lost: this page may be outdated";
 };
 
-// The server ends each connection after a while, and the browser opens another.
+// The server closes each connection after a while, and the browser opens another.
 let losing;
 const events = new EventSource("events");
 events.addEventListener("open", () => {

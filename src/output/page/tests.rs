@@ -11,7 +11,7 @@ use crate::{
     rego::Problem,
 };
 
-fn about() -> PageContext {
+fn context() -> PageContext {
     PageContext {
         at: "2026-11-23T10:00:00Z".parse().unwrap(),
         began: "2026-11-23T08:00:00Z".parse().unwrap(),
@@ -24,7 +24,7 @@ fn about() -> PageContext {
 }
 
 fn html(result: &AuditResult, query: &PageQuery) -> String {
-    Page::new(result.clone(), about()).html(query, None)
+    Page::new(result.clone(), context()).html(query, None)
 }
 
 /// Returns results for two Pods of a Deployment and for a ConfigMap.
@@ -33,27 +33,27 @@ fn owned() -> AuditResult {
     let mut results: Vec<Entry> = ["web-1", "web-2"]
         .map(|name| {
             let found = entry(resource("v1", "Pod", "shop", name), "image", "deny_latest", Outcome::Fail, "no tag");
-            Entry { owner: Some(Arc::clone(&owner)), since: Some(about().at), ..found }
+            Entry { owner: Some(Arc::clone(&owner)), since: Some(context().at), ..found }
         })
         .into();
     let settings = resource("v1", "ConfigMap", "blog", "settings");
     let mut critical = entry(settings, "image", "warn_size", Outcome::Warn, "large & <b>bold</b>");
     critical.severity = Some(Severity::Critical);
-    critical.since = Some(about().at.saturating_sub(KEPT * 2).unwrap());
+    critical.since = Some(context().at.saturating_sub(KEPT * 2).unwrap());
     results.push(critical);
     audit(results, Vec::new(), 1)
 }
 
 fn names(result: &AuditResult, query: &PageQuery) -> Vec<String> {
-    let page = Page::new(result.clone(), about());
+    let page = Page::new(result.clone(), context());
     page.entries(query).map(|entry| entry.resource.name.to_string()).collect()
 }
 
 #[test]
-fn a_page_says_all() {
+fn a_page_shows_everything() {
     let mut result = owned();
     let fixed = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
-    result.ended = vec![Ended { at: about().at, entry: fixed }];
+    result.ended = vec![Ended { at: context().at, entry: fixed }];
     insta::assert_snapshot!(html(&result, &PageQuery::default()).replace("><", ">\n<"));
 }
 
@@ -107,16 +107,16 @@ fn a_restricted_page_shows_nothing_of_other_places() {
     let mut result = owned();
     result.results.push(entry(resource("v1", "Namespace", "", "blog"), "image", "deny_latest", Outcome::Fail, "bad"));
     let fixed = entry(resource("v1", "Pod", "bank", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
-    result.ended = vec![Ended { at: about().at, entry: fixed }];
-    let page = Page::new(result, about());
+    result.ended = vec![Ended { at: context().at, entry: fixed }];
+    let page = Page::new(result, context());
     let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
-    let part = page.part(&places(&[Some("shop")]));
-    let text = part.html(&PageQuery::default(), Some("reader"));
+    let restricted = page.restricted_to(&places(&[Some("shop")]));
+    let text = restricted.html(&PageQuery::default(), Some("reader"));
     assert!(text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"), "{text}");
     assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
-    assert_eq!(part.entries(&PageQuery::default()).count(), 2);
-    let cluster = page.part(&places(&[None])).html(&PageQuery::default(), None);
+    assert_eq!(restricted.entries(&PageQuery::default()).count(), 2);
+    let cluster = page.restricted_to(&places(&[None])).html(&PageQuery::default(), None);
     assert!(cluster.contains("1 fail") && !cluster.contains("shop"), "{cluster}");
 }
 
@@ -163,8 +163,8 @@ fn clean_and_incomplete_pages_differ() {
     assert!(text.contains("Everything in scope is checked.") && text.contains(">complete<"), "{text}");
     let gaps = html(&cluster_with_gaps(), &PageQuery::default());
     assert!(gaps.contains("Not everything is checked.") && gaps.contains(">incomplete<"), "{gaps}");
-    for about in [PageContext { waiting: 7, ..about() }, PageContext { syncing: Some((2, 9)), ..about() }] {
-        let text = Page::new(clean.clone(), about).html(&PageQuery::default(), None);
+    for context in [PageContext { waiting: 7, ..context() }, PageContext { syncing: Some((2, 9)), ..context() }] {
+        let text = Page::new(clean.clone(), context).html(&PageQuery::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("checking: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }
@@ -175,7 +175,7 @@ fn the_trust_section_shows_gate_changes_and_gaps() {
     let text = html(&clean(), &PageQuery::default());
     assert!(text.contains("<dt>Initial sync</dt><dd>done</dd>") && text.contains(", 1m 3s before this page"), "{text}");
     assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
-    let mut shut = PageContext { syncing: Some((2, 9)), changed: None, ..about() };
+    let mut shut = PageContext { syncing: Some((2, 9)), changed: None, ..context() };
     shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
     let mut gaps = cluster_with_gaps();
     gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
@@ -198,7 +198,7 @@ fn clean() -> AuditResult {
 #[test]
 fn json_contains_the_results_of_the_view() {
     let json = |query: &PageQuery| -> serde_json::Value {
-        serde_json::from_slice(&Page::new(owned(), about()).json(query).unwrap()).unwrap()
+        serde_json::from_slice(&Page::new(owned(), context()).json(query).unwrap()).unwrap()
     };
     let all = json(&PageQuery::default());
     assert_eq!((all["results"].as_array().unwrap().len(), &all["summary"]["fail"]), (3, &2.into()));

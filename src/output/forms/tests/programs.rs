@@ -47,7 +47,7 @@ fn annotations_are_valid_workflow_commands() {
     assert!(size.message.contains("\n  - nginx: 1.2 GB\n"), "{}", size.message);
     let all = "a:b,c=d%0A%25\n::error::e";
     let odd = commands(&with_text(all));
-    assert_eq!(odd.len(), 4, "two errors, a warning and one about what was not judged");
+    assert_eq!(odd.len(), 4, "two errors, a warning, and one about gaps");
     for one in odd.iter().filter(|one| one.properties.contains_key("file")) {
         assert!(one.properties["title"].starts_with("a:b,c=d%0A%25\\n::error::e/"), "{}", one.properties["title"]);
         assert!(one.message.contains(all), "{}", one.message);
