@@ -1,4 +1,4 @@
-{{/* The part of names that is independent of the release. */}}
+{{/* The part of names that does not depend on the release. */}}
 {{- define "kaudit.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 54 | trimSuffix "-" }}
 {{- end }}
@@ -73,7 +73,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "kaudit.fullname" . }}-notify
 {{- end }}
 
-{{/* Not empty if receivers are told. */}}
+{{/* Not empty if there are receivers of notifications. */}}
 {{- define "kaudit.notifies" -}}
 {{- if and .Values.notify.receivers .Values.notify.existingSecret }}
 {{- fail "notify.receivers and notify.existingSecret exclude each other: the Secret has the receivers" }}
@@ -81,7 +81,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if or .Values.notify.receivers .Values.notify.existingSecret }}true{{ end }}
 {{- end }}
 
-{{/* The file of receivers. */}}
+{{/* The content of the file of receivers. */}}
 {{- define "kaudit.notifyFile" -}}
 {{- with include "kaudit.externalURL" . }}
 externalURL: {{ . | quote }}
@@ -112,7 +112,7 @@ receivers:
 {{- toYaml $names }}
 {{- end }}
 
-{{/* Whether bundles have to be signed by an identity; half of what names it is a mistake that nobody would notice. */}}
+{{/* Not empty if bundles have to be signed by an identity. An incomplete identity fails, since it would verify nothing. */}}
 {{- define "kaudit.bundleIdentity" -}}
 {{- with .Values.policies.bundleIdentity }}
 {{- if or .identity .identityRegexp .issuer .issuerRegexp .trustedRoot }}
@@ -167,7 +167,7 @@ true
   verbs: {{ toJson . }}
 {{- end }}
 
-{{/* Whether everything in the cluster may be read; empty if not. */}}
+{{/* Not empty if everything in the cluster may be read. */}}
 {{- define "kaudit.readsEverything" -}}
 {{- if not .Values.namespaces }}
 {{- range .Values.rbac.readRules }}
@@ -176,12 +176,12 @@ true
 {{- end }}
 {{- end }}
 
-{{/* Whether the page is served beyond the pod, to those who say who they are; empty if it is not. */}}
+{{/* Not empty if the page is served beyond the pod, to authenticated users. */}}
 {{- define "kaudit.uiIsServed" -}}
 {{- if and .Values.ui.enabled (ne .Values.ui.auth "none") }}true{{ end }}
 {{- end }}
 
-{{/* Where people reach the page; empty if that is not known. */}}
+{{/* The URL at which users reach the page; empty if it is unknown. */}}
 {{- define "kaudit.externalURL" -}}
 {{- if .Values.notify.externalURL }}
 {{- .Values.notify.externalURL }}
@@ -194,7 +194,7 @@ true
 {{- end }}
 {{- end }}
 
-{{/* How many namespaces are in /metrics by name; empty if the arguments or kaudit's default say so. */}}
+{{/* The number of namespaces with series of their own; empty if the arguments or kaudit's default determine it. */}}
 {{- define "kaudit.metricsNamespaces" -}}
 {{- $given := printf "%s %s" (toJson .Values.extraArgs) (toJson .Values.extraEnv) }}
 {{- if not (or (contains "--metrics-namespaces" $given) (contains "KAUDIT_METRICS_NAMESPACES" $given)) }}
