@@ -1,15 +1,12 @@
 //! The commands of the binary, one file each.
 
 pub mod check;
-mod connect;
 pub mod diff;
-mod document;
 pub mod explain;
 pub mod init;
 pub mod policies;
 pub mod push;
 pub mod rbac;
-mod sources;
 pub mod test;
 
 use std::{num::NonZero, thread};

@@ -22,10 +22,11 @@
 //!  serve          └──▶ health · metrics · /status · /policies · the page
 //! ```
 //!
-//! `check -f`, `check --once` and the continuous run differ only in their source and their recorders; [`commands::check`]
-//! connects the parts. One task owns all state, so it needs no locks. Of several replicas the one that holds the Lease records; of
-//! several shards each evaluates its own namespaces ([`model::shard`]). [`telemetry`] sends traces and metrics of a run to a
-//! collector, and [`bundle`] downloads policies that are published elsewhere.
+//! `check -f`, `check --once` and the continuous run differ only in their source and their recorders; [`run`] makes the
+//! parts of a run from the options, and [`commands::check`] connects them. One task owns all state, so it needs no
+//! locks. Of several replicas the one that holds the Lease records; of several shards each evaluates its own namespaces
+//! ([`model::shard`]). [`telemetry`] sends traces and metrics of a run to a collector, and [`bundle`] downloads policies
+//! that are published elsewhere.
 //!
 //! Other commands use parts of it: [`commands::diff`] sends one source through two pipelines and compares their results,
 //! [`commands::explain`] evaluates one rule again with a trace, [`commands::test`] runs tests of policies, [`commands::init`]
@@ -60,5 +61,7 @@ pub mod output;
 pub mod serve;
 
 pub mod cli;
+
+pub mod run;
 
 pub mod commands;

@@ -3,33 +3,31 @@
 //! Manifests ([`files`]), a cluster [`once`], several [`clusters`], and the long run ([`watch`](mod@watch)) differ only
 //! in the source and the recorders; the pipeline between them is the same.
 
-mod baseline;
-pub(in crate::commands) mod checked;
 mod clusters;
-mod drafts;
-pub(super) mod exceptions;
-pub(in crate::commands) mod files;
+mod files;
 mod fixing;
 mod lines;
 mod once;
-pub(super) mod policies;
-mod recording;
 mod watch;
-pub(super) mod wiring;
 
 use std::{future::pending, sync::Arc};
 
-use anyhow::Context;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::AuditRules};
 use crate::{
     audit::result::AuditResult,
     cli::check::{CheckArgs, CheckMode},
-    commands::sources::PolicySources,
     output,
+    run::{
+        baseline::Baseline,
+        exceptions::{self, ExceptionFiles},
+        policies::{self, SourceState},
+        signals::signals,
+        sources::PolicySources,
+        wiring::AuditRules,
+    },
     telemetry::{Span, Telemetry},
 };
 
@@ -142,21 +140,4 @@ fn write_results(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<()> 
     let written = output::write_all(&check.output, result, check.log.color, &check.rendering());
     writing.end();
     written
-}
-
-/// Cancels `stop` at the first SIGTERM or SIGINT. The returned future completes at the second one: the user does not
-/// want to wait for pending writes.
-pub(super) fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    Ok(async move {
-        for _ in 0..2 {
-            tokio::select! {
-                _ = terminate.recv() => info!("SIGTERM received"),
-                _ = interrupt.recv() => info!("SIGINT received"),
-            }
-            stop.cancel();
-        }
-    })
 }

@@ -10,8 +10,8 @@ mod policies;
 use crate::{
     audit::diff::{AuditDiff, Compared, compare},
     cli::diff::{DiffArgs, DiffSide},
-    commands::check::signals,
     output,
+    run::signals::signals,
 };
 
 /// Runs `kaudit diff`; returns the exit code.

@@ -21,7 +21,6 @@ use self::{
     explanation::Explained,
     objects::{LoadedObjects, Wanted},
 };
-use super::{check::policies, sources::PolicySources};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
@@ -46,6 +45,7 @@ use crate::{
     output::{RenderOptions, print},
     record::reports,
     rego::{File, Limits},
+    run::{policies, sources::PolicySources},
     source::{received::Secrets, selection::KindPattern},
 };
 

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write as _};
 
-use super::sources::PolicySources;
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
     output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
     rego::Limits,
+    run::sources::PolicySources,
 };
 
 /// Runs `kaudit policies`: the list goes to standard output, problems to standard error. Returns the exit code.

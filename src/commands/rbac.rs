@@ -17,7 +17,6 @@ use crate::{
         scope::KindFilter,
     },
     cluster::identity::OWN_GROUP,
-    commands::{connect::connect, sources::PolicySources},
     judge::{
         set::PolicySet,
         sources::{ClusterSource, PolicySource},
@@ -26,6 +25,7 @@ use crate::{
     output::{print, safe::to_yaml},
     record::reports,
     rego::Limits,
+    run::{connect::connect, sources::PolicySources},
     source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
 };
 

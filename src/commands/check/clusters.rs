@@ -6,11 +6,7 @@ use anyhow::{Context as _, ensure};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{
-    baseline::{self, Baseline},
-    once,
-    wiring::{AuditRules, INTERRUPTED},
-};
+use super::once;
 use crate::{
     audit::result::AuditResult,
     cli::{
@@ -20,6 +16,10 @@ use crate::{
     cluster::client,
     metrics::Metrics,
     output::{self, Format},
+    run::{
+        baseline::{self, Baseline},
+        wiring::{AuditRules, INTERRUPTED},
+    },
 };
 
 /// Checks that several clusters are given only with `--once`, and without options for a single cluster.

@@ -6,17 +6,18 @@ use anyhow::Context as _;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    baseline::{self, Baseline},
-    checked, fixing,
-    wiring::{self, AuditRules, Wiring},
-};
+use super::fixing;
 use crate::{
     audit::result::{AuditResult, Entry},
     blocking::spawn_blocking,
     cli::check::CheckArgs,
     metrics::Metrics,
     output::{self, Format},
+    run::{
+        baseline::{self, Baseline},
+        checked,
+        wiring::{self, AuditRules, Wiring},
+    },
     source::{
         manifest::{self, FieldLines, ManifestContent, ManifestFile, is_stdin},
         selection::Selection,

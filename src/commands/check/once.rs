@@ -6,21 +6,22 @@ use anyhow::Context as _;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    baseline::{self, Baseline},
-    checked, recording,
-    wiring::{self, AuditRules, CHANGES, INTERRUPTED, Wiring},
-};
 use crate::{
     audit::result::AuditResult,
     cli::{
         check::CheckArgs,
         cluster::{ClusterArgs, RecordTarget},
     },
-    commands::connect::connect,
     metrics::Metrics,
     output::{self, progress},
     record::{recorders::Recorders, term::Terms},
+    run::{
+        baseline::{self, Baseline},
+        checked,
+        connect::connect,
+        recording,
+        wiring::{self, AuditRules, CHANGES, INTERRUPTED, Wiring},
+    },
     source::informer::{Informer, ReadOptions},
     telemetry::Span,
 };

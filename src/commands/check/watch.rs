@@ -12,14 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    checked,
-    exceptions::{self, ExceptionFiles},
-    lines,
-    policies::{self, SourceState},
-    recording,
-    wiring::{self, AuditRules, CHANGES, Wiring},
-};
+use super::lines;
 use crate::{
     audit::command::Command,
     cli::{check::CheckArgs, cluster::UiAuth},
@@ -27,10 +20,18 @@ use crate::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
     },
-    commands::{connect::reach, sources::PolicySources},
     metrics::Metrics,
     output::Streams,
     record::{memory, reports, term::Terms},
+    run::{
+        checked,
+        connect::reach,
+        exceptions::{self, ExceptionFiles},
+        policies::{self, SourceState},
+        recording,
+        sources::PolicySources,
+        wiring::{self, AuditRules, CHANGES, Wiring},
+    },
     serve::{
         access::AccessSettings,
         admin::{self, Admin, Pages, Status},

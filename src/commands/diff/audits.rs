@@ -9,8 +9,8 @@ use crate::{
     audit::result::{AuditResult, KIND},
     cli::diff::DiffSide,
     cluster::identity::API_VERSION,
-    commands::document::UnpackedFile,
     judge::sources::PolicySource,
+    run::document::UnpackedFile,
 };
 
 /// Reads an audit; `None` if the side is policies.

@@ -16,16 +16,15 @@ use crate::{
         result::AuditResult,
     },
     cli::diff::{DiffArgs, DiffSide},
-    commands::{
-        check::{
-            checked, exceptions, policies,
-            wiring::{AuditRules, CHANGES, INTERRUPTED, Wiring, settings_once},
-        },
-        connect::connect,
-        sources::PolicySources,
-    },
     judge::{set::PolicySet, sources::PolicySource},
     output::progress,
+    run::{
+        checked,
+        connect::connect,
+        exceptions, policies,
+        sources::PolicySources,
+        wiring::{AuditRules, CHANGES, INTERRUPTED, Wiring, settings_once},
+    },
     source::{
         change::Change,
         informer::{Informer, ReadOptions},

@@ -21,7 +21,6 @@ use crate::{
         scope::{PartArgs, ScopeArgs},
     },
     cluster::{client::Clients, error::describe},
-    commands::connect::connect,
     judge::{
         depth,
         evaluate::{Job, with_inventory},
@@ -34,6 +33,7 @@ use crate::{
         spelling::nearest,
     },
     rego::value,
+    run::connect::connect,
     source::{
         change::Change,
         discovery::Served,

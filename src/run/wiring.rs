@@ -29,9 +29,9 @@ use crate::{
 };
 
 /// How many changes are queued between a cluster and the pipeline; the informer waits while the queue is full.
-pub(in crate::commands) const CHANGES: usize = 1_024;
+pub(crate) const CHANGES: usize = 1_024;
 /// The error of a run that was stopped before it had a result.
-pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was checked";
+pub(crate) const INTERRUPTED: &str = "interrupted before everything was checked";
 /// How many commands are queued while the pipeline processes a batch of changes.
 const COMMANDS: usize = 16;
 
@@ -40,20 +40,20 @@ const IN_FLIGHT: u64 = 16;
 
 /// The policies that are evaluated, and the exceptions that excuse violations.
 #[derive(Clone)]
-pub(in crate::commands) struct AuditRules {
-    pub(in crate::commands) policies: Arc<PolicySet>,
-    pub(in crate::commands) exceptions: Exceptions,
+pub(crate) struct AuditRules {
+    pub(crate) policies: Arc<PolicySet>,
+    pub(crate) exceptions: Exceptions,
 }
 
 /// The inputs and outputs of a pipeline that does not run yet.
-pub(in crate::commands) struct Wiring {
+pub(crate) struct Wiring {
     inputs: Inputs,
     outputs: Outputs,
 }
 
 impl Wiring {
     /// Makes the channels, with room for this many changes; also returns the senders into the pipeline.
-    pub(in crate::commands) fn new(
+    pub(crate) fn new(
         changes: usize,
         policies: &Arc<PolicySet>,
         stop: CancellationToken,
@@ -76,46 +76,46 @@ impl Wiring {
     }
 
     /// Sets the selection of objects that are read.
-    pub(in crate::commands) fn select(&mut self, selection: &Selection) {
+    pub(crate) fn select(&mut self, selection: &Selection) {
         self.inputs.selection = Some(selection.clone());
     }
 
     /// Makes deltas include the labels of their objects with these keys.
-    pub(super) fn include_labels(&mut self, keys: BTreeSet<String>) {
+    pub(crate) fn include_labels(&mut self, keys: BTreeSet<String>) {
         self.outputs.labels = keys;
     }
 
-    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.outputs.metrics
     }
 
-    pub(in crate::commands) fn packing(&self) -> Packing {
+    pub(crate) fn packing(&self) -> Packing {
         self.outputs.packing.clone()
     }
 
-    pub(super) fn in_flight(&self) -> InFlight {
+    pub(crate) fn in_flight(&self) -> InFlight {
         self.outputs.in_flight.clone()
     }
 
-    pub(super) fn overview(&self) -> watch::Receiver<Option<Arc<Overview>>> {
+    pub(crate) fn overview(&self) -> watch::Receiver<Option<Arc<Overview>>> {
         self.outputs.overview.subscribe()
     }
 
     /// Returns a receiver that is notified of each recorded delta.
-    pub(super) fn reported(&self) -> watch::Receiver<()> {
+    pub(crate) fn reported(&self) -> watch::Receiver<()> {
         self.outputs.delta_recorded.subscribe()
     }
 
-    pub(super) fn policies(&self) -> watch::Receiver<Arc<PolicySet>> {
+    pub(crate) fn policies(&self) -> watch::Receiver<Arc<PolicySet>> {
         self.outputs.policies.subscribe()
     }
 
-    pub(in crate::commands) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
         self.outputs.progress.subscribe()
     }
 
     /// Evaluates until stopped, or if the run `ends` by itself, until everything is evaluated.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         self,
         settings: PipelineSettings,
         ends: bool,
@@ -128,11 +128,7 @@ impl Wiring {
     ///
     /// # Errors
     /// If interrupted: a partial result would pass for the whole one.
-    pub(in crate::commands) async fn judge_once(
-        self,
-        settings: PipelineSettings,
-        rules: AuditRules,
-    ) -> anyhow::Result<AuditResult> {
+    pub(crate) async fn judge_once(self, settings: PipelineSettings, rules: AuditRules) -> anyhow::Result<AuditResult> {
         let stop = self.inputs.stop.clone();
         let result = self.judge(settings, true, rules).await;
         anyhow::ensure!(!stop.is_cancelled(), INTERRUPTED);
@@ -141,7 +137,7 @@ impl Wiring {
 }
 
 /// Returns the pipeline settings of `kaudit check`.
-pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
+pub(crate) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
     let once = settings_once(&check.source, &check.sync, check.shard(), check.grouping.group_by, policies);
     PipelineSettings {
         initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
@@ -154,7 +150,7 @@ pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSetti
 }
 
 /// Returns the pipeline settings of a run that evaluates everything once.
-pub(in crate::commands) fn settings_once(
+pub(crate) fn settings_once(
     source: &SourceArgs,
     sync: &SyncArgs,
     shard: Shard,

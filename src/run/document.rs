@@ -15,22 +15,22 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The type that a JSON document declares.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DocumentType {
-    pub(super) api_version: String,
-    pub(super) kind: String,
+pub(crate) struct DocumentType {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
 }
 
 /// A file, unpacked.
-pub(super) struct UnpackedFile {
+pub(crate) struct UnpackedFile {
     /// Without a byte order mark.
-    pub(super) content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
     /// Whether the file was compressed with gzip.
-    pub(super) compressed: bool,
+    pub(crate) compressed: bool,
 }
 
 impl UnpackedFile {
     /// Reads a file or a pipe.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Self::unpack(fs::read(path)?)
     }
 
@@ -52,7 +52,7 @@ impl UnpackedFile {
     }
 
     /// Returns the type of the document; `None` if it is not JSON or declares none.
-    pub(super) fn document_type(&self) -> Option<DocumentType> {
+    pub(crate) fn document_type(&self) -> Option<DocumentType> {
         serde_json::from_slice(&self.content).ok()
     }
 
@@ -60,7 +60,7 @@ impl UnpackedFile {
     ///
     /// # Errors
     /// If it declares another one.
-    pub(super) fn expect(&self, kind: &str, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn expect(&self, kind: &str, path: &Path) -> anyhow::Result<()> {
         let Some(declared) = self.document_type() else { return Ok(()) };
         anyhow::ensure!(
             declared.kind == kind && declared.api_version == API_VERSION,

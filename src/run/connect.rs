@@ -30,7 +30,7 @@ pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow:
 ///
 /// # Errors
 /// With a message that says what to check.
-pub(in crate::commands) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
+pub(crate) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
     let context = match &cluster.context[..] {
         [] => None,
         [context] => Some(context.clone()),

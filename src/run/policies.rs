@@ -6,11 +6,11 @@ use anyhow::Context as _;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{error, warn};
 
+use super::sources::PolicySources;
 use crate::{
     audit::command::Command,
     blocking::spawn_blocking,
     cli::policies::EvaluationArgs,
-    commands::sources::PolicySources,
     judge::{
         files::{self, Fingerprint},
         last_good::LastGood,
@@ -27,7 +27,7 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Loads policies for one result. Refused files are an error unless `--allow-refused` is given; the outer error is not about
 /// the policies.
-pub(in crate::commands) async fn load(
+pub(crate) async fn load(
     sources: &[PolicySource],
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
@@ -36,7 +36,7 @@ pub(in crate::commands) async fn load(
 }
 
 /// Loads policies for a watch, without the files that are refused: these may be corrected later.
-pub(super) async fn load_followed(
+pub(crate) async fn load_followed(
     sources: &[PolicySource],
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
@@ -67,7 +67,7 @@ async fn loaded(
 }
 
 /// Logs the problems of the policies, and that their lookups are limited to a shard.
-pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
+pub(crate) fn log_problems(policies: &PolicySet, shard: Shard) {
     for problem in &policies.problems {
         if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
     }
@@ -77,7 +77,7 @@ pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
 }
 
 /// Loads the policies again when they have changed and then stayed the same for one poll.
-pub(super) struct Reloader {
+pub(crate) struct Reloader {
     sources: PolicySources,
     evaluation: EvaluationArgs,
     shard: Shard,
@@ -90,15 +90,15 @@ pub(super) struct Reloader {
 /// Sources of policies, and the state of their files. It is taken before they are read, so that a change in the
 /// meantime differs from the loaded state.
 #[derive(Clone, PartialEq)]
-pub(super) struct SourceState {
-    pub(super) sources: Vec<PolicySource>,
+pub(crate) struct SourceState {
+    pub(crate) sources: Vec<PolicySource>,
     /// `None` if it is unknown.
     files: Option<Fingerprint>,
 }
 
 impl SourceState {
     /// Returns the present state.
-    pub(super) async fn of(sources: &PolicySources) -> Self {
+    pub(crate) async fn of(sources: &PolicySources) -> Self {
         let sources = sources.now();
         let files = fingerprint(&sources).await;
         Self { sources, files }
@@ -107,7 +107,7 @@ impl SourceState {
 
 impl Reloader {
     /// Makes a reloader for the policies in force and the state that they were loaded from.
-    pub(super) fn new(
+    pub(crate) fn new(
         (sources, loaded): (PolicySources, SourceState),
         evaluation: &EvaluationArgs,
         shard: Shard,
@@ -119,7 +119,7 @@ impl Reloader {
     }
 
     /// Sends reloaded policies to the pipeline, until it has ended.
-    pub(super) async fn run(mut self, pipeline: mpsc::Sender<Command>) {
+    pub(crate) async fn run(mut self, pipeline: mpsc::Sender<Command>) {
         let mut failed = false;
         let mut before = self.loaded.clone();
         while !pipeline.is_closed() {

@@ -22,7 +22,7 @@ use crate::{
 ///
 /// # Errors
 /// When a file cannot be read, with file and line.
-pub(in crate::commands) async fn load(given: &ExceptionFileArgs) -> anyhow::Result<Exceptions> {
+pub(crate) async fn load(given: &ExceptionFileArgs) -> anyhow::Result<Exceptions> {
     Ok(load_files(&given.files).await?.limited(given.max_exception_duration))
 }
 
@@ -32,7 +32,7 @@ async fn load_files(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
 }
 
 /// Files of exceptions, with the state that they had before they were read.
-pub(super) struct ExceptionFiles {
+pub(crate) struct ExceptionFiles {
     paths: Vec<PathBuf>,
     sources: Vec<PolicySource>,
     loaded: Option<Fingerprint>,
@@ -40,7 +40,7 @@ pub(super) struct ExceptionFiles {
 
 impl ExceptionFiles {
     /// Captures the present state of files that are about to be read.
-    pub(super) async fn new(paths: &[PathBuf]) -> Self {
+    pub(crate) async fn new(paths: &[PathBuf]) -> Self {
         let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::from).collect();
         let loaded = fingerprint(&sources).await;
         Self { paths: paths.to_vec(), sources, loaded }
@@ -48,7 +48,7 @@ impl ExceptionFiles {
 
     /// Reads the files again when they have changed and then stayed the same for one poll, until the pipeline has
     /// ended. If standard input is one of them, nothing is read again, since it can be read only once.
-    pub(super) async fn follow(mut self, pipeline: mpsc::Sender<Command>) {
+    pub(crate) async fn follow(mut self, pipeline: mpsc::Sender<Command>) {
         let mut before = self.loaded;
         let is_followed = !self.paths.is_empty() && self.paths.iter().all(|path| path.as_os_str() != "-");
         while is_followed && !pipeline.is_closed() {
@@ -66,7 +66,7 @@ impl ExceptionFiles {
 }
 
 /// Logs once that an exception is invalid, has ended or is about to end, until the pipeline has ended.
-pub(super) async fn warn_of(mut overview: watch::Receiver<Option<Arc<Overview>>>) {
+pub(crate) async fn warn_of(mut overview: watch::Receiver<Option<Arc<Overview>>>) {
     use ExceptionState::{Expired, Expiring, Invalid};
     let mut logged: BTreeMap<String, ExceptionState> = BTreeMap::new();
     while overview.changed().await.is_ok() {

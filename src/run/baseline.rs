@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use self::matching::BaselineComparison;
-use super::drafts;
+use super::{document::UnpackedFile, drafts};
 use crate::{
     audit::{
         reach::Reach,
@@ -26,7 +26,6 @@ use crate::{
     },
     cli::check::CheckArgs,
     cluster::identity::API_VERSION,
-    commands::document::UnpackedFile,
     model::{
         exception::Excuse,
         object::{ObjectName, ObjectRef},
@@ -44,7 +43,7 @@ const FORM: u32 = 2;
 /// A file of violations.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Baseline {
+pub(crate) struct Baseline {
     api_version: String,
     kind: String,
     #[serde(default = "first_form")]
@@ -65,7 +64,7 @@ impl Baseline {
     ///
     /// # Errors
     /// If the file cannot be read or is not a baseline, with the line.
-    pub(super) fn read(path: &Path, prune: bool) -> anyhow::Result<Self> {
+    pub(crate) fn read(path: &Path, prune: bool) -> anyhow::Result<Self> {
         let shown = || format!("reading the baseline {}", path.display());
         let document = UnpackedFile::read(path).with_context(shown)?;
         anyhow::ensure!(
@@ -192,11 +191,11 @@ enum BaselineState {
 
 /// The manifests of a run.
 #[derive(Clone, Copy)]
-pub(super) struct GivenManifests<'g> {
+pub(crate) struct GivenManifests<'g> {
     /// What they contain; `None` if the run is of a cluster.
-    pub(super) content: Option<&'g ManifestContent>,
+    pub(crate) content: Option<&'g ManifestContent>,
     /// Files and directories that were given.
-    pub(super) paths: &'g [PathBuf],
+    pub(crate) paths: &'g [PathBuf],
 }
 
 impl GivenManifests<'_> {
@@ -228,7 +227,7 @@ fn plain(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn settle(
+pub(crate) fn settle(
     result: &mut AuditResult,
     check: &CheckArgs,
     policies: &str,

@@ -30,7 +30,7 @@ const SHOWN_PATHS: usize = 3;
 ///
 /// # Errors
 /// If there was none, with the reason.
-pub(in crate::commands) fn of_manifests(
+pub(crate) fn of_manifests(
     result: &AuditResult,
     scope: &ScopeArgs,
     paths: &[PathBuf],
@@ -95,7 +95,7 @@ fn no_object(paths: &[PathBuf]) -> String {
 ///
 /// # Errors
 /// If there was none, with the reason.
-pub(in crate::commands) async fn of_cluster(result: &AuditResult, client: &Client) -> anyhow::Result<()> {
+pub(crate) async fn of_cluster(result: &AuditResult, client: &Client) -> anyhow::Result<()> {
     let is_whole = result.scope.as_ref().is_none_or(|scope| scope.shard.is_whole());
     // Other shards may have the objects.
     if !is_whole || result.coverage.iter().any(Coverage::is_gap) {
@@ -116,7 +116,7 @@ pub(in crate::commands) async fn of_cluster(result: &AuditResult, client: &Clien
 }
 
 /// Warns whenever the long run has no object to check, in all or in one of the namespaces, until the pipeline ends.
-pub(super) async fn warn_of_nothing(
+pub(crate) async fn warn_of_nothing(
     mut overview: watch::Receiver<Option<Arc<Overview>>>,
     client: Client,
     namespaces: Vec<String>,

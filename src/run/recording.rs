@@ -27,12 +27,12 @@ use crate::{
 ///
 /// # Errors
 /// If their file is invalid, with file, line and column.
-pub(super) fn receivers(check: &CheckArgs) -> anyhow::Result<Option<Arc<NotifyConfig>>> {
+pub(crate) fn receivers(check: &CheckArgs) -> anyhow::Result<Option<Arc<NotifyConfig>>> {
     check.writing.notify.as_deref().map(|path| NotifyConfig::load(path).map(Arc::new)).transpose()
 }
 
 /// Returns the first report API that may be written and is served.
-pub(super) fn report_api(check: &CheckArgs, served: &Served) -> Option<reports::Api> {
+pub(crate) fn report_api(check: &CheckArgs, served: &Served) -> Option<reports::Api> {
     let is_served = |api: &reports::Api| {
         served.kinds.iter().any(|kind| (&*kind.group, &*kind.plural) == (api.group(), api.kind(true).1))
     };
@@ -40,7 +40,7 @@ pub(super) fn report_api(check: &CheckArgs, served: &Served) -> Option<reports::
 }
 
 /// Logs what is recorded, and where.
-pub(super) fn announce(settings: &recorders::RecorderSettings, api: Option<reports::Api>) {
+pub(crate) fn announce(settings: &recorders::RecorderSettings, api: Option<reports::Api>) {
     info!("{}", announcement(settings, api));
 }
 
@@ -61,7 +61,7 @@ fn announcement(settings: &recorders::RecorderSettings, api: Option<reports::Api
 }
 
 /// Warns if standard input is a pipe, which only `-f -` reads.
-pub(super) fn warn_of_unread_input() {
+pub(crate) fn warn_of_unread_input() {
     let input = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
     if input.and_then(|file| file.metadata()).is_ok_and(|input| input.file_type().is_fifo()) {
         warn!("Standard input is a pipe, but this run watches a cluster: use -f - to check manifests from it");
@@ -69,7 +69,7 @@ pub(super) fn warn_of_unread_input() {
 }
 
 /// Returns the settings of all enabled recorders; `pipeline` returns the open violations for notifications.
-pub(super) fn settings(
+pub(crate) fn settings(
     check: &CheckArgs,
     clients: &Clients,
     receivers: Option<Arc<NotifyConfig>>,

@@ -38,7 +38,7 @@ fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
 }
 
 /// Sources of policies. Those in clusters and bundles are followed until this is dropped.
-pub(super) struct PolicySources(Vec<FollowedSource>);
+pub(crate) struct PolicySources(Vec<FollowedSource>);
 
 enum FollowedSource {
     Local(PolicySource),
@@ -51,7 +51,7 @@ impl PolicySources {
     ///
     /// # Errors
     /// As [`Self::follow`].
-    pub(super) async fn chosen(
+    pub(crate) async fn chosen(
         named: &[PolicySource],
         reading: &ReadingArgs,
         cluster: &ClusterArgs,
@@ -66,7 +66,7 @@ impl PolicySources {
     ///
     /// # Errors
     /// If a source cannot be read completely. The message says what to do.
-    pub(super) async fn follow(
+    pub(crate) async fn follow(
         sources: Vec<PolicySource>,
         cluster: &ClusterArgs,
         bundles: &BundleSettings,
@@ -86,7 +86,7 @@ impl PolicySources {
     }
 
     /// Returns the current version of all sources.
-    pub(super) fn now(&self) -> Vec<PolicySource> {
+    pub(crate) fn now(&self) -> Vec<PolicySource> {
         let sources = self.0.iter().map(|source| match source {
             FollowedSource::Local(source) => vec![source.clone()],
             FollowedSource::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
