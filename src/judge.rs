@@ -26,6 +26,7 @@ pub(crate) mod last_good;
 pub(crate) mod links;
 mod lint;
 mod load;
+pub mod load_options;
 pub mod metadata;
 pub(crate) mod modules;
 mod ownership;

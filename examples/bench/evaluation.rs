@@ -163,7 +163,7 @@ fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
 /// Loads policies, whose verdicts are shared between objects or not.
 fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
     let limits = Limits { share_verdicts, ..Limits::default() };
-    Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits)?))
+    Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits.into())?))
 }
 
 fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {

@@ -16,6 +16,7 @@ use super::{
     values,
 };
 use crate::{
+    judge::load_options::LoadOptions,
     model::shard::Shard,
     output::{FailOn, Place, RenderOptions, Target, WorkTree},
     record::reports,
@@ -431,5 +432,10 @@ impl CheckArgs {
     /// Returns the shard that is checked.
     pub fn shard(&self) -> Shard {
         self.scope.shard()
+    }
+
+    /// Returns how the policies are loaded.
+    pub fn load_options(&self) -> LoadOptions {
+        self.policies.evaluation.load_options(&self.reading)
     }
 }

@@ -1,6 +1,6 @@
 //! The options for policies, and those of `kaudit policies`.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
@@ -12,7 +12,8 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
+        excusable::ExcusablePattern, load_options::LoadOptions, rule_pattern::RulePattern, rule_settings::RuleSettings,
+        sources::PolicySource,
     },
     model::verdict::Severity,
     rego::Limits,
@@ -81,15 +82,11 @@ pub struct ReadingArgs {
 }
 
 impl ReadingArgs {
-    /// Adds the selected frameworks and the settings of rules to `sources`.
-    pub fn chosen(&self, mut sources: Vec<PolicySource>) -> Vec<PolicySource> {
-        sources.extend(self.framework.iter().cloned().map(PolicySource::Framework));
+    /// Returns how policies are loaded, with the default limits; refused files are an error.
+    pub fn load_options(&self) -> LoadOptions {
         let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
         rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()).with_excusable(self.excusable.clone()));
-        if !rules.is_empty() {
-            sources.push(PolicySource::Rules(Arc::new(rules)));
-        }
-        sources
+        LoadOptions { frameworks: self.framework.clone(), rules, ..LoadOptions::default() }
     }
 
     /// Returns the settings for reading bundles.
@@ -145,8 +142,12 @@ pub enum ShareVerdicts {
 }
 
 impl EvaluationArgs {
-    /// Returns the limits of evaluation.
-    pub fn limits(&self) -> Limits {
+    /// Returns how policies are loaded for an evaluation.
+    pub fn load_options(&self, reading: &ReadingArgs) -> LoadOptions {
+        LoadOptions { limits: self.limits(), allow_refused: self.allow_refused, ..reading.load_options() }
+    }
+
+    fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
         Limits {
             evaluation,

@@ -111,11 +111,11 @@ async fn judge(
 
 /// Loads the policies and exceptions.
 async fn rules(check: &CheckArgs, state: &SourceState, span: &Span) -> anyhow::Result<AuditRules> {
-    let (watching, evaluation) = (check.mode() == CheckMode::Watch, &check.policies.evaluation);
+    let (watching, options) = (check.mode() == CheckMode::Watch, check.load_options());
     let loaded = if watching {
-        span.within(policies::load_followed(&state.sources, evaluation)).await?
+        span.within(policies::load_followed(&state.sources, &options)).await?
     } else {
-        span.within(policies::load(&state.sources, evaluation)).await?
+        span.within(policies::load(&state.sources, &options)).await?
     };
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());

@@ -76,7 +76,8 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let target = ExplainTarget::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
     let sources = PolicySources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
-    let policies = Arc::new(policies::load(&sources, &options.policies.evaluation).await??);
+    let load_options = options.policies.evaluation.load_options(reading);
+    let policies = Arc::new(policies::load(&sources, &load_options).await??);
     let (jobs, rule, client) = match target {
         ExplainTarget::OnlyRule(wanted) => {
             let rule = find_rule(&policies, &wanted).with_context(|| {
@@ -108,7 +109,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let mut all = Vec::new();
     for (job, owner) in jobs {
         let created = job.object.body.created();
-        let given = (sources.clone(), options.policies.evaluation.limits(), options.manifests.secrets);
+        let given = (sources.clone(), load_options.limits, options.manifests.secrets);
         let mut explained = explain(job, owner, rule.clone(), given).await?;
         explained.since = match &client {
             Some(client) if !explained.results.is_empty() => since(client, &explained, created).await,

@@ -4,9 +4,8 @@ use std::io::{self, Write as _};
 
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
-    judge::set::PolicySet,
+    judge::{load_options::LoadOptions, set::PolicySet},
     output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
-    rego::Limits,
     run::sources::PolicySources,
 };
 
@@ -17,7 +16,8 @@ use crate::{
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let PoliciesArgs { sources, reading, cluster, .. } = options;
     let sources = PolicySources::chosen(sources, reading, cluster, None, crate::output::note).await?.now();
-    let list = match PolicySet::load_partly(&sources, &Limits::default()) {
+    let load_options = LoadOptions { allow_refused: true, ..reading.load_options() };
+    let list = match PolicySet::load_with(&sources, &load_options) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),
     };

@@ -24,7 +24,6 @@ use crate::{
     model::object::Kind,
     output::{print, safe::to_yaml},
     record::reports,
-    rego::Limits,
     run::{connect::connect, sources::PolicySources},
     source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
 };
@@ -136,7 +135,7 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::Judged => {
             let RbacArgs { policies, reading, cluster, .. } = options;
             let sources = PolicySources::chosen(policies, reading, cluster, None, crate::output::note).await?.now();
-            Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
+            Some(Arc::new(PolicySet::load_with(&sources, &reading.load_options())?))
         }
     };
     let (_, served) = connect(&options.cluster, scope).await?;

@@ -159,12 +159,10 @@ pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone))
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        judge::{
-            set::PolicySet,
-            sources::{PolicySource, TreeFile},
-        },
-        rego::Limits,
+    use crate::judge::{
+        load_options::LoadOptions,
+        set::PolicySet,
+        sources::{PolicySource, TreeFile},
     };
 
     fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {
@@ -223,7 +221,7 @@ mod tests {
         ] {
             older.problem = Some(problem.clone());
             let source = PolicySource::Unpacked(Arc::new(older.clone()));
-            let set = PolicySet::load_partly(&[source], &Limits::default()).unwrap();
+            let set = PolicySet::load_with(&[source], &LoadOptions::allowing_refused()).unwrap();
             assert_eq!((set.policies.len(), set.is_partial(), &set.problems[..]), (1, partial, &[problem][..]));
             assert_eq!(set.bundles, std::slice::from_ref(&older.edition));
         }

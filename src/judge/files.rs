@@ -72,7 +72,6 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 problems.push(problem.help("use the directory that the bundle was built from"));
                 continue;
             }
-            PolicySource::Framework(_) | PolicySource::Rules(_) => continue,
             PolicySource::Cluster(_) => {
                 problems.push(Problem::refused(&source.shown(), "this command does not read policies from a cluster"));
                 continue;

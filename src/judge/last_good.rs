@@ -8,10 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     bundle::{Bundle, Edition},
+    load_options::LoadOptions,
     set::PolicySet,
     sources::{FileTree, PolicySource, TreeFile},
 };
-use crate::rego::{Limits, LoadError, Problem};
+use crate::rego::{LoadError, Problem};
 
 /// How often loading is tried with older files: an older file may conflict with new ones and be refused as well.
 const ATTEMPTS: usize = 4;
@@ -56,12 +57,12 @@ impl LastGood {
     pub(crate) fn load(
         &self,
         sources: &[PolicySource],
-        limits: &Limits,
+        options: &LoadOptions,
         before: &PolicySet,
     ) -> Result<PolicySet, LoadError> {
         let (mut sources, mut replaced) = (sources.to_vec(), Vec::new());
         for _ in 0..ATTEMPTS {
-            let loaded = PolicySet::load_after(&sources, limits, &before.package_owners);
+            let loaded = PolicySet::load_after(&sources, options, &before.package_owners);
             let problems = match &loaded {
                 Ok(policies) => &policies.problems,
                 Err(error) => &error.problems,
@@ -74,7 +75,7 @@ impl LastGood {
                 return Ok(policies);
             }
         }
-        PolicySet::load_after(&sources, limits, &before.package_owners)?.after(before)
+        PolicySet::load_after(&sources, options, &before.package_owners)?.after(before)
     }
 
     /// Replaces refused files by their last valid version; returns whether any was replaced.
@@ -161,14 +162,14 @@ mod tests {
 
     #[test]
     fn the_last_valid_version_of_each_file_stays_in_force() {
-        let limits = Limits::default();
+        let options = LoadOptions::allowing_refused();
         let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
         let mut last_good = LastGood::default();
-        let mut in_force = PolicySet::load_partly(&tree(&[("a.rego", a), ("b.rego", b)]), &limits).unwrap();
+        let mut in_force = PolicySet::load_with(&tree(&[("a.rego", a), ("b.rego", b)]), &options).unwrap();
         last_good.learn(&tree(&[("a.rego", a), ("b.rego", b)]), &in_force);
         let mut reload = |files: &[(&str, &str)]| {
             let sources = tree(files);
-            in_force = last_good.load(&sources, &limits, &in_force)?;
+            in_force = last_good.load(&sources, &options, &in_force)?;
             last_good.learn(&sources, &in_force);
             let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
             Ok::<_, LoadError>((names(&in_force).join(" "), refused.join("\n")))
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_change_cannot_claim_a_package_that_is_in_force() {
-        let limits = Limits::default();
+        let options = LoadOptions::allowing_refused();
         let module = |package: &str, word: &str| format!("package {package}\n\ndeny contains \"{word}\"\n");
         // Ordered by age.
         let sources = |maps: &[(&str, &[(&str, String)])]| -> Vec<PolicySource> {
@@ -221,14 +222,14 @@ mod tests {
             vec![older.clone(), ("more.rego", module("b", "claimed"))],
         ] {
             let mut last_good = LastGood::default();
-            let mut in_force = PolicySet::load_partly(&before, &limits).unwrap();
+            let mut in_force = PolicySet::load_with(&before, &options).unwrap();
             last_good.learn(&before, &in_force);
             // Other changes take effect.
             let third: &[_] = &[("main.rego", module("c", "third"))];
             let after = sources(&[("older", &claim), ("younger", std::slice::from_ref(&younger)), ("third", third)]);
             // Twice: the last valid version of a refused file is kept.
             for _ in 0..2 {
-                in_force = last_good.load(&after, &limits, &in_force).unwrap();
+                in_force = last_good.load(&after, &options, &in_force).unwrap();
                 last_good.learn(&after, &in_force);
                 let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
                 assert!(refused.iter().all(|problem| problem.contains("/policies/older/")), "{refused:?}");
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn a_directory_without_a_rule_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        let loaded = PolicySet::load_followed(&[directory.path().to_owned()], &Limits::default());
+        let loaded = PolicySet::load_followed(&[directory.path().to_owned()], &LoadOptions::default());
         assert!(loaded.unwrap_err().to_string().contains("no rule"));
     }
 
@@ -259,14 +260,14 @@ mod tests {
 
     #[test]
     fn a_refused_bundle_is_replaced_as_a_whole() {
-        let limits = Limits::default();
+        let options = LoadOptions::allowing_refused();
         let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
         let mut last_good = LastGood::default();
-        let mut in_force = PolicySet::load_partly(&bundle("1", &[("a.rego", a)]), &limits).unwrap();
+        let mut in_force = PolicySet::load_with(&bundle("1", &[("a.rego", a)]), &options).unwrap();
         last_good.learn(&bundle("1", &[("a.rego", a)]), &in_force);
         let mut reload = |digest: &str, files: &[(&str, &str)]| {
             let sources = bundle(digest, files);
-            in_force = last_good.load(&sources, &limits, &in_force).unwrap();
+            in_force = last_good.load(&sources, &options, &in_force).unwrap();
             last_good.learn(&sources, &in_force);
             let stale = in_force.bundles[0].stale.clone();
             (names(&in_force).join(" "), in_force.bundles[0].digest.clone(), stale)

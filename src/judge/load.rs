@@ -22,6 +22,7 @@ use super::{
     entrypoints::CompilePurpose,
     kinds::KindIndex,
     lint,
+    load_options::LoadOptions,
     ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
     policy::Policy,
     reads::TOKEN_VOLUME,
@@ -44,38 +45,35 @@ impl PolicySet {
     /// # Errors
     /// Returns every problem of every file if one of them is refused, or if there is no rule.
     pub fn load<S: Clone + Into<PolicySource>>(sources: &[S]) -> Result<Self, LoadError> {
-        Self::load_with(sources, &Limits::default())
+        Self::load_with(sources, &LoadOptions::default())
     }
 
-    /// Loads all policies of `sources` with other limits.
+    /// Loads policies of `sources`: all, or if refused files are allowed, the valid ones; [`Self::refused`] returns why
+    /// others were refused.
     ///
     /// # Errors
-    /// See [`Self::load`].
-    pub fn load_with<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
-        Self::load_partly(sources, limits)?.whole()
-    }
-
-    /// Loads the valid policies of `sources`; [`Self::refused`] returns why others were refused.
-    ///
-    /// # Errors
-    /// Returns every problem if one of the sources cannot be read, or if no rule is left.
-    pub fn load_partly<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
+    /// Returns every problem if one of the sources cannot be read, if no rule is left, or if a file is refused and that is
+    /// not allowed.
+    pub fn load_with<S: Clone + Into<PolicySource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
         let sources = owned(sources);
-        let set = load(&sources, limits, (EnforcementPoint::Audit, &PackageOwners::new()))?;
-        if !set.policies.is_empty() {
-            return Ok(set);
+        let set = load(&sources, options, (EnforcementPoint::Audit, &PackageOwners::new()))?;
+        if set.policies.is_empty() {
+            let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(&sources, options, &set));
+            return Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()));
         }
-        let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(&sources, &set));
-        Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()))
+        if options.allow_refused { Ok(set) } else { set.whole() }
     }
 
-    /// Loads the valid policies of `sources` for a run that reloads them when they change. Sources that are cluster
-    /// objects may be empty at times: such a set is partial.
+    /// Loads the valid policies of `sources` for a run that reloads them when they change, so refused files are always
+    /// allowed. Sources that are cluster objects may be empty at times: such a set is partial.
     ///
     /// # Errors
-    /// See [`Self::load_partly`], except that sources in a cluster may have no rule.
-    pub fn load_followed<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
-        Self::load_after(&owned(sources), limits, &PackageOwners::new())
+    /// See [`Self::load_with`], except that sources in a cluster may have no rule.
+    pub fn load_followed<S: Clone + Into<PolicySource>>(
+        sources: &[S],
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
+        Self::load_after(&owned(sources), options, &PackageOwners::new())
     }
 
     /// Like [`Self::load_followed`], but packages keep their previous owners.
@@ -84,19 +82,19 @@ impl PolicySet {
     /// See [`Self::load_followed`].
     pub(super) fn load_after(
         sources: &[PolicySource],
-        limits: &Limits,
+        options: &LoadOptions,
         before: &PackageOwners,
     ) -> Result<Self, LoadError> {
-        let mut set = load(sources, limits, (EnforcementPoint::Audit, before))?;
+        let mut set = load(sources, options, (EnforcementPoint::Audit, before))?;
         if !set.policies.is_empty() {
             return Ok(set);
         }
         if !sources.iter().any(|source| matches!(source, PolicySource::Tree(_))) {
-            let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(sources, &set));
+            let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(sources, options, &set));
             return Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()));
         }
         if !set.is_partial() {
-            let nothing = nothing_to_judge_by(sources, &set);
+            let nothing = nothing_to_judge_by(sources, options, &set);
             set.problems.push(nothing);
             set.problems.sort();
         }
@@ -109,7 +107,7 @@ impl PolicySet {
     /// See [`Self::load`]; also if a Constraint does not match the schema of its template.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
         let sources = [template, constraint].map(|path| path.to_owned().into());
-        load(&sources, limits, (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
+        load(&sources, &(*limits).into(), (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
     }
 }
 
@@ -120,19 +118,17 @@ fn owned<S: Clone + Into<PolicySource>>(sources: &[S]) -> Vec<PolicySource> {
 /// Loads everything valid, possibly nothing; the set's problems contain what was refused.
 fn load(
     sources: &[PolicySource],
-    limits: &Limits,
+    options: &LoadOptions,
     (point, before): (EnforcementPoint, &PackageOwners),
 ) -> Result<PolicySet, LoadError> {
-    let mut problems = Vec::new();
+    let (mut problems, limits) = (Vec::new(), &options.limits);
     let mut owners = ownership::read(sources, limits, &mut problems);
     if owners.iter().any(|owner| owner.unreadable) {
         return Err(LoadError { problems });
     }
-    let frameworks = || sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
-    let choices = sources.iter().filter(|source| matches!(source, PolicySource::Framework(_) | PolicySource::Rules(_)));
     let tests = owners.iter_mut().flat_map(|owner| owner.files.extract_if(.., |file| file.is_test()));
     let tests: Vec<File> = tests.collect();
-    let digest = digest(owners.iter().flat_map(|owner| &owner.files), choices.map(PolicySource::shown));
+    let digest = digest(owners.iter().flat_map(|owner| &owner.files), options);
     let sources_of_files: BTreeMap<Arc<str>, usize> = (owners.iter().enumerate())
         .flat_map(|(source, owner)| owner.files.iter().map(move |file| (Arc::clone(&file.shown), source)))
         .collect();
@@ -140,9 +136,9 @@ fn load(
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let selection = RuleSelection::new(PolicySource::rule_settings(sources));
-    let compiled = compile_all(sources, &owners, missing, (limits, point, &selection), &mut problems);
-    if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
+    let selection = RuleSelection::new(options.rules.clone());
+    let compiled = compile_all(&owners, missing, (options, point, &selection), &mut problems);
+    if problems.iter().any(kubescape::is_unknown_framework) {
         return Err(LoadError::new(problems));
     }
     let CompiledSources { units, mut policies, unjudged, left_out, config } = compiled;
@@ -199,12 +195,12 @@ struct SortedSource<'f> {
 /// Compiles each source separately. Templates and Constraints of all sources are joined: each template is its own unit
 /// anyway.
 fn compile_all(
-    sources: &[PolicySource],
     owners: &SourcePackages<'_>,
     missing: Vec<Missing>,
-    (limits, point, selection): (&Limits, EnforcementPoint, &RuleSelection),
+    (options, point, selection): (&LoadOptions, EnforcementPoint, &RuleSelection),
     problems: &mut Vec<Problem>,
 ) -> CompiledSources {
+    let limits = &options.limits;
     let mut gatekeeper = gatekeeper::TemplateLibrary::default();
     let mut compiled = CompiledSources::default();
     let shared = owners.shared_inputs();
@@ -239,7 +235,7 @@ fn compile_all(
             policy.is_builtin = owners.all[number].is_builtin();
         }
         let found = &mut Vec::new();
-        let mut of_kubescape = controls::load(&kubescape, sources, limits, found);
+        let mut of_kubescape = controls::load(&kubescape, &options.frameworks, limits, found);
         retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);
         problems.extend(frameworks.take(found));
         compiled.add(policies, units);
@@ -411,9 +407,9 @@ fn without_sources(
 }
 
 /// Returns the problem of sources without an entrypoint rule.
-fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
-    let places = sources.iter().filter(|source| !matches!(source, PolicySource::Rules(_)));
-    let shown: Vec<String> = places.map(ToString::to_string).collect();
+fn nothing_to_judge_by(sources: &[PolicySource], options: &LoadOptions, set: &PolicySet) -> Problem {
+    let frameworks = options.frameworks.iter().map(|name| kubescape::framework_option(name).to_string());
+    let shown: Vec<String> = sources.iter().map(ToString::to_string).chain(frameworks).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let skipped = set.rule_changes.skipped.len();
@@ -436,9 +432,11 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     Problem::refused(&shown, message).help(help)
 }
 
-fn digest<'f>(files: impl Iterator<Item = &'f File>, choices: impl Iterator<Item = Arc<str>>) -> Digest {
+/// Returns the digest of files and of the options that select rules.
+fn digest<'f>(files: impl Iterator<Item = &'f File>, options: &LoadOptions) -> Digest {
     let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), &*file.text)).collect();
-    names.extend(choices.map(|shown| (shown.to_string(), "")));
+    names.extend(options.frameworks.iter().map(|name| (kubescape::framework_option(name).to_string(), "")));
+    names.extend((!options.rules.is_empty()).then(|| (options.rules.to_string(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

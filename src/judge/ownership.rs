@@ -66,7 +66,7 @@ pub(super) struct OwnedFiles {
 pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
     let mut owners: Vec<(SourceOrigin, Vec<PolicySource>)> = Vec::new();
     for source in sources {
-        let Some(origin) = SourceOrigin::of(source) else { continue };
+        let origin = SourceOrigin::of(source);
         let shared = matches!(origin, SourceOrigin::Local | SourceOrigin::Builtin);
         match owners.iter_mut().find(|(known, _)| shared && *known == origin) {
             Some((_, sources)) => sources.push(source.clone()),
@@ -101,15 +101,13 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
 }
 
 impl SourceOrigin {
-    /// Returns the origin of a source; `None` if it has no files.
-    fn of(source: &PolicySource) -> Option<Self> {
-        Some(match source {
-            PolicySource::Framework(_) | PolicySource::Rules(_) => return None,
+    fn of(source: &PolicySource) -> Self {
+        match source {
             PolicySource::Builtin(_) => Self::Builtin,
             PolicySource::Unpacked(_) | PolicySource::Bundle(_) => Self::Bundle,
             PolicySource::Tree(tree) => Self::of_tree(tree),
             PolicySource::Path(_) | PolicySource::Cluster(_) => Self::Local,
-        })
+        }
     }
 
     fn of_tree(tree: &FileTree) -> Self {

@@ -12,10 +12,9 @@ pub use super::tree::{FileTree, TreeFile};
 use super::{
     builtin,
     bundle::{Bundle, BundleReference},
-    rule_settings::RuleSettings,
 };
 
-/// A source of policies or of settings for them.
+/// A source of policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicySource {
     /// A file or directory.
@@ -26,10 +25,6 @@ pub enum PolicySource {
     Tree(Arc<FileTree>),
     /// Cluster objects, which have to be read first, as [`FileTree`]s.
     Cluster(ClusterSource),
-    /// Not a source of files: selects the rules of this framework, in Kubescape's layout.
-    Framework(String),
-    /// Not a source of files: the user's rule settings, for rules of all sources.
-    Rules(Arc<RuleSettings>),
     /// A published bundle, which has to be read first, as [`PolicySource::Unpacked`].
     Bundle(BundleReference),
     /// A bundle that has been read.
@@ -64,22 +59,6 @@ impl PolicySource {
         }
     }
 
-    /// Returns the rule settings, if it contains them.
-    fn rules(&self) -> Option<&RuleSettings> {
-        match self {
-            Self::Rules(settings) => Some(settings),
-            _ => None,
-        }
-    }
-
-    /// Merges the rule settings of `sources`; later ones take precedence.
-    pub(super) fn rule_settings(sources: &[Self]) -> RuleSettings {
-        sources.iter().filter_map(Self::rules).fold(RuleSettings::default(), |mut all, later| {
-            all.extend(later.clone());
-            all
-        })
-    }
-
     /// Returns the source as shown in messages, which is how a user would write it.
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
@@ -104,8 +83,6 @@ impl fmt::Display for PolicySource {
             Self::Builtin(part) => write!(f, "{}:{part}", builtin::NAME),
             Self::Tree(tree) => f.write_str(&tree.name),
             Self::Cluster(source) => source.fmt(f),
-            Self::Framework(name) => write!(f, "--framework {name}"),
-            Self::Rules(settings) => settings.fmt(f),
             Self::Bundle(reference) => reference.fmt(f),
             Self::Unpacked(bundle) => f.write_str(&bundle.edition.source),
         }

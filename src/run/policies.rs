@@ -10,46 +10,44 @@ use super::sources::PolicySources;
 use crate::{
     audit::command::Command,
     blocking::spawn_blocking,
-    cli::policies::EvaluationArgs,
     judge::{
         files::{self, Fingerprint},
         last_good::LastGood,
+        load_options::LoadOptions,
         set::PolicySet,
         sources::PolicySource,
     },
     model::shard::Shard,
-    rego::{Limits, LoadError},
+    rego::LoadError,
     telemetry::{Span, count},
 };
 
 /// How often files are polled, which also detects changes on network and overlay file systems and of `ConfigMap`s.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// Loads policies for one result. Refused files are an error unless `--allow-refused` is given; the outer error is not about
-/// the policies.
+/// Loads policies for one result. The outer error is not about the policies.
 pub(crate) async fn load(
     sources: &[PolicySource],
-    evaluation: &EvaluationArgs,
+    options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
-    let loaded = load_with(PolicySet::load_partly, sources, evaluation).await?;
-    Ok(if evaluation.allow_refused { loaded } else { loaded.and_then(PolicySet::whole) })
+    load_with(PolicySet::load_with, sources, options).await
 }
 
 /// Loads policies for a watch, without the files that are refused: these may be corrected later.
 pub(crate) async fn load_followed(
     sources: &[PolicySource],
-    evaluation: &EvaluationArgs,
+    options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
-    load_with(PolicySet::load_followed, sources, evaluation).await
+    load_with(PolicySet::load_followed, sources, options).await
 }
 
 async fn load_with(
-    load: fn(&[PolicySource], &Limits) -> Result<PolicySet, LoadError>,
+    load: fn(&[PolicySource], &LoadOptions) -> Result<PolicySet, LoadError>,
     sources: &[PolicySource],
-    evaluation: &EvaluationArgs,
+    options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
-    let (sources, limits) = (sources.to_vec(), evaluation.limits());
-    loaded(move || load(&sources, &limits)).await
+    let (sources, options) = (sources.to_vec(), options.clone());
+    loaded(move || load(&sources, &options)).await
 }
 
 /// Loads policies on a blocking thread, in a span of its own.
@@ -79,7 +77,7 @@ pub(crate) fn log_problems(policies: &PolicySet, shard: Shard) {
 /// Loads the policies again when they have changed and then stayed the same for one poll.
 pub(crate) struct Reloader {
     sources: PolicySources,
-    evaluation: EvaluationArgs,
+    options: LoadOptions,
     shard: Shard,
     /// The state that `in_force` was loaded from.
     loaded: SourceState,
@@ -109,13 +107,13 @@ impl Reloader {
     /// Makes a reloader for the policies in force and the state that they were loaded from.
     pub(crate) fn new(
         (sources, loaded): (PolicySources, SourceState),
-        evaluation: &EvaluationArgs,
+        options: LoadOptions,
         shard: Shard,
         in_force: &Arc<PolicySet>,
     ) -> Self {
         let mut last_good = LastGood::default();
         last_good.learn(&loaded.sources, in_force);
-        Self { sources, evaluation: evaluation.clone(), shard, loaded, in_force: Arc::clone(in_force), last_good }
+        Self { sources, options, shard, loaded, in_force: Arc::clone(in_force), last_good }
     }
 
     /// Sends reloaded policies to the pipeline, until it has ended.
@@ -159,9 +157,9 @@ impl Reloader {
 
     /// Loads what can be loaded. The outer error is not about the policies.
     async fn load(&mut self, sources: Vec<PolicySource>) -> anyhow::Result<Result<Arc<PolicySet>, LoadError>> {
-        let (limits, last_good) = (self.evaluation.limits(), self.last_good.clone());
+        let (options, last_good) = (self.options.clone(), self.last_good.clone());
         let (in_force, to_load) = (Arc::clone(&self.in_force), sources.clone());
-        let loaded = loaded(move || last_good.load(&to_load, &limits, &in_force)).await?;
+        let loaded = loaded(move || last_good.load(&to_load, &options, &in_force)).await?;
         if let Ok(policies) = &loaded {
             self.last_good.learn(&sources, policies);
         }

@@ -59,7 +59,7 @@ impl PolicySources {
         say: impl FnOnce(&str),
     ) -> anyhow::Result<Self> {
         let bundles = BundleSettings { poll, ..reading.settings()? };
-        Self::follow(reading.chosen(chosen(named, say)), cluster, &bundles).await
+        Self::follow(chosen(named, say), cluster, &bundles).await
     }
 
     /// Reads policies in clusters and bundles, and follows them.

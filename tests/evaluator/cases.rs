@@ -12,10 +12,10 @@ use std::{
 use kaudit::{
     judge::{
         evaluate::{Job, evaluate},
+        load_options::LoadOptions,
         set::PolicySet,
     },
     model::verdict::Verdict,
-    rego::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -112,10 +112,8 @@ fn run(case: &Case) -> Vec<String> {
         }
     };
     let paths = [root.path().to_owned()];
-    let loaded = match case.want.refused {
-        Some(_) => PolicySet::load_partly(&paths, &Limits::default()),
-        None => PolicySet::load_with(&paths, &Limits::default()),
-    };
+    let options = LoadOptions { allow_refused: case.want.refused.is_some(), ..LoadOptions::default() };
+    let loaded = PolicySet::load_with(&paths, &options);
     let policies = match (loaded, &case.want.load_error) {
         (Err(why), want) => {
             compare("load error", here(why.to_string()), want.as_deref().unwrap_or("no error"));

@@ -18,7 +18,7 @@ use crate::{judge, object, shown};
 fn load_with(text: &str, limits: &Limits) -> Result<Arc<PolicySet>, String> {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("main.rego"), text).unwrap();
-    let set = PolicySet::load_with(&[root.path().to_owned()], limits);
+    let set = PolicySet::load_with(&[root.path().to_owned()], &(*limits).into());
     set.map(Arc::new).map_err(|why| why.to_string())
 }
 

@@ -13,13 +13,12 @@ use kaudit::{
     judge::{
         evaluate::{Job, evaluate, with_inventory},
         inventory::Inventory,
+        load_options::LoadOptions,
         metadata::Metadata,
         policy::Policy,
         set::PolicySet,
-        sources::PolicySource,
     },
     model::verdict::{Finding, Outcome, RuleDescriptor, Severity, Source},
-    rego::Limits,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
@@ -303,9 +302,10 @@ fn results_equal_those_of_opa_for_kubescape_arrays() {
 
 /// Loads the test library, optionally with a framework.
 fn library(framework: Option<&str>, more: &[PathBuf]) -> Result<PolicySet, String> {
-    let sources = [own("library")].into_iter().chain(more.iter().cloned()).map(PolicySource::from);
-    let framework = framework.map(|name| PolicySource::Framework(name.to_owned()));
-    PolicySet::load(&sources.chain(framework).collect::<Vec<_>>()).map_err(|why| why.to_string())
+    let paths: Vec<PathBuf> = [own("library")].into_iter().chain(more.iter().cloned()).collect();
+    let frameworks = framework.map(str::to_owned).into_iter().collect();
+    let options = LoadOptions { frameworks, ..LoadOptions::default() };
+    PolicySet::load_with(&paths, &options).map_err(|why| why.to_string())
 }
 
 fn names(policies: &PolicySet) -> Vec<String> {
@@ -412,7 +412,7 @@ fn a_broken_rule_does_not_stop_the_others() {
     rule("syntax", &metadata("syntax"), "package armo_builtins\ndeny contains {\n");
     rule("nothing", &metadata("nothing"), "package armo_builtins\nimport rego.v1\nother := 1\n");
     rule("json", "{", good);
-    let policies = PolicySet::load_partly(&[folder.path().to_owned()], &Limits::default()).unwrap();
+    let policies = PolicySet::load_with(&[folder.path().to_owned()], &LoadOptions::allowing_refused()).unwrap();
     assert_eq!(names(&policies), ["good/deny - "]);
     let refused: Vec<String> = policies.refused().map(|problem| problem.message.clone()).collect();
     assert_eq!(refused.len(), 3, "{refused:?}");

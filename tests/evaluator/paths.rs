@@ -6,10 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use kaudit::{
-    judge::{files::fingerprint, set::PolicySet},
-    rego::Limits,
-};
+use kaudit::judge::{files::fingerprint, load_options::LoadOptions, set::PolicySet};
 use kaudit_test_support::files::folder;
 
 const DENY: &str = "package main\n\ndeny contains \"x\"\n";
@@ -130,7 +127,7 @@ fn edits_additions_and_deletions_change_the_fingerprint() {
 fn a_set_replaces_another_unless_a_valid_file_becomes_invalid() {
     let root = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
-    let load = || PolicySet::load_partly(&[root.path().to_owned()], &Limits::default()).unwrap();
+    let load = || PolicySet::load_with(&[root.path().to_owned()], &LoadOptions::allowing_refused()).unwrap();
     write("a.rego", "package a\n\ndeny contains 1\n");
     write("b.rego", "package b\n\ndeny contains\n");
     let first = load();

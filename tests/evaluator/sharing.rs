@@ -9,6 +9,7 @@ use std::{fs, path::Path, sync::Arc};
 use kaudit::{
     judge::{
         evaluate::{Job, evaluate_shared},
+        load_options::LoadOptions,
         set::PolicySet,
         sharing::SharedVerdicts,
     },
@@ -305,7 +306,8 @@ const TEMPLATES: &[(&str, &str, &str)] = &[
 fn both(path: &Path) -> Option<[Arc<PolicySet>; 2]> {
     let load = |share_verdicts| {
         let limits = Limits { share_verdicts, ..Limits::default() };
-        PolicySet::load_partly(&[path.to_owned()], &limits).map(Arc::new)
+        let options = LoadOptions { limits, ..LoadOptions::allowing_refused() };
+        PolicySet::load_with(&[path.to_owned()], &options).map(Arc::new)
     };
     Some([load(true).ok()?, load(false).ok()?])
 }

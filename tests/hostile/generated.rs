@@ -9,6 +9,7 @@ use std::{
 use kaudit::{
     judge::{
         evaluate::{Job, evaluate},
+        load_options::LoadOptions,
         set::PolicySet,
     },
     model::{
@@ -178,7 +179,8 @@ fn evaluated(files: &[(&str, &str)], objects: Vec<Object>) -> Vec<Vec<String>> {
     let work = move || {
         let limits =
             Limits { evaluation: Duration::from_millis(50), input: Duration::from_millis(200), ..Limits::default() };
-        let set = Arc::new(PolicySet::load_partly(&[folder.path().to_owned()], &limits).unwrap());
+        let options = LoadOptions { limits, ..LoadOptions::allowing_refused() };
+        let set = Arc::new(PolicySet::load_with(&[folder.path().to_owned()], &options).unwrap());
         let judge = |object| {
             let began = Instant::now();
             let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(&set) };

@@ -109,7 +109,7 @@ pub(super) async fn run(
     let namespaces = check.scope.namespace.clone();
     helpers.spawn(checked::warn_of_nothing(wiring.overview(), clients.plain.clone(), namespaces));
     helpers.spawn(exception_files.follow(commands.clone()));
-    let reloader = policies::Reloader::new(sources, &check.policies.evaluation, check.shard(), &rules.policies);
+    let reloader = policies::Reloader::new(sources, check.load_options(), check.shard(), &rules.policies);
     helpers.spawn(reloader.run(commands));
     let selection = check.scope.selection(Some(&rules.policies));
     wiring.select(&selection);

@@ -73,9 +73,9 @@ impl NamedPolicies {
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
-        let sources = options.reading.chosen(vec![source.clone()]);
+        let sources = vec![source.clone()];
         let sources = PolicySources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
-        let loaded = policies::load(&sources, &options.evaluation).await?;
+        let loaded = policies::load(&sources, &options.evaluation.load_options(&options.reading)).await?;
         let policies = loaded.with_context(|| format!("loading the policies of {source}"))?;
         policies::log_problems(&policies, options.scope.shard());
         Ok(Self { name: source.to_string(), policies: Arc::new(policies) })

@@ -27,10 +27,7 @@ use self::{
 };
 use super::conftest;
 use crate::{
-    judge::{
-        dialect::{Dialect, DialectDescription, InputForm, SingleRule},
-        sources::PolicySource,
-    },
+    judge::dialect::{Dialect, DialectDescription, InputForm, SingleRule},
     model::spelling::nearest,
     rego::{File, Form, Problem, analysis::data::Data},
 };
@@ -94,6 +91,11 @@ impl RuleFiles<'_> {
 /// Returns the directories of rules in Kubescape's layout. Their modules share one package but are compiled separately.
 pub(crate) fn rule_directories(files: &[File]) -> BTreeSet<&Path> {
     files.iter().filter(|file| is_called(file, METADATA)).map(directory).collect()
+}
+
+/// Returns the option that chooses a framework, as written on the command line.
+pub(crate) fn framework_option(name: &str) -> Arc<str> {
+    format!("--framework {name}").into()
 }
 
 /// Whether the problem is that of an unknown framework.
@@ -197,7 +199,7 @@ impl<'f> ControlLibrary<'f> {
 
     /// Returns the controls of the given frameworks, with their texts. Without a framework, returns all controls that
     /// are not specific to one cloud.
-    pub(crate) fn chosen(&self, names: &[&str], problems: &mut Vec<Problem>) -> Vec<Control> {
+    pub(crate) fn chosen(&self, names: &[String], problems: &mut Vec<Problem>) -> Vec<Control> {
         if names.is_empty() {
             return self.controls.iter().filter(|control| control.is_for_any_cluster()).cloned().collect();
         }
@@ -234,7 +236,6 @@ impl<'f> ControlLibrary<'f> {
     }
 
     fn unknown_framework(&self, name: &str) -> Problem {
-        let shown: Arc<str> = PolicySource::Framework(name.to_owned()).shown();
         let mut known: Vec<&str> = self.frameworks.iter().map(|(framework, _)| framework.name.as_str()).collect();
         known.sort_unstable();
         let help = match nearest(name, known.iter().copied()) {
@@ -244,7 +245,7 @@ impl<'f> ControlLibrary<'f> {
             Some(near) => format!("did you mean {near}? Known frameworks: {}", known.join(", ")),
             None => format!("known frameworks: {}", known.join(", ")),
         };
-        Problem::refused(&shown, UNKNOWN_FRAMEWORK).help(help)
+        Problem::refused(&framework_option(name), UNKNOWN_FRAMEWORK).help(help)
     }
 
     pub(crate) fn rule_names(&self) -> HashSet<&str> {

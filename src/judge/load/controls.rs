@@ -22,7 +22,6 @@ use crate::{
         policy::Policy,
         reads::Matches,
         rule::{Rule, RuleDescriptors},
-        sources::PolicySource,
         unit::{Unit, UnitForm},
         unjudged::Unjudged,
     },
@@ -41,22 +40,15 @@ pub(crate) struct LoadedControls {
     pub(crate) left_out: Vec<Unjudged>,
 }
 
-/// Compiles the rules of the frameworks among `sources`, or all if there is none.
+/// Compiles the rules of these frameworks, or all if there is none.
 pub(crate) fn load(
     library: &ControlLibrary<'_>,
-    sources: &[PolicySource],
+    frameworks: &[String],
     limits: &Limits,
     problems: &mut Vec<Problem>,
 ) -> LoadedControls {
     let mut loaded = LoadedControls::default();
-    let frameworks: Vec<&str> = sources
-        .iter()
-        .filter_map(|source| match source {
-            PolicySource::Framework(name) => Some(name.as_str()),
-            _ => None,
-        })
-        .collect();
-    let controls = library.chosen(&frameworks, problems);
+    let controls = library.chosen(frameworks, problems);
     library.unknown_rules(problems);
     let chosen = frameworks.iter().filter_map(|name| library.framework(name));
     loaded.unjudged.extend(chosen.flat_map(|framework| missing_controls(framework, &library.controls)));

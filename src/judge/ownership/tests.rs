@@ -4,11 +4,12 @@ use crate::{
     judge::{
         bundle::{Bundle, Edition},
         evaluate::{Job, evaluate},
+        load_options::LoadOptions,
         set::PolicySet,
         sources::{FileTree, PolicySource, TreeFile},
     },
     model::object::{Kind as ObjectKind, Object, ObjectKey},
-    rego::{Limits, analysis::cpu_time::CpuTimer},
+    rego::analysis::cpu_time::CpuTimer,
 };
 
 /// The kind of a source on a command line.
@@ -47,7 +48,7 @@ fn object(plural: &str, kind: &str, body: &str) -> Object {
 }
 
 fn load(sources: &[PolicySource]) -> PolicySet {
-    PolicySet::load_partly(sources, &Limits::default()).unwrap()
+    PolicySet::load_with(sources, &LoadOptions::allowing_refused()).unwrap()
 }
 
 /// Returns the results for a privileged Pod, without those of the source `attacker`.

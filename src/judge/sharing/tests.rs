@@ -81,7 +81,7 @@ fn a_rule_that_times_out_disables_sharing_for_its_siblings() {
         .unwrap();
     // Enough computation to reach the limit even on an idle machine.
     let limits = Limits { evaluation: Duration::from_millis(200), ..Limits::default() };
-    let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap());
+    let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits.into()).unwrap());
     let (verdicts, a) = (SharedVerdicts::default(), object("a"));
     assert!(verdicts.plan(&set.sharing, &a).is_none() && verdicts.plan(&set.sharing, &a).is_some());
     let verdict = judge(&set, &verdicts, object("a"));

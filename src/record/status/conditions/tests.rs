@@ -4,11 +4,12 @@ use super::*;
 use crate::{
     audit::result::Summary,
     judge::{
+        load_options::LoadOptions,
         set::PolicySet,
         sources::{FileTree, PolicySource},
     },
     record::memory::MemoryUse,
-    rego::{Limits, LoadError},
+    rego::LoadError,
 };
 
 const GOOD: &str = "package good\n\ndeny contains \"no\" if input.spec.bad\n";
@@ -26,7 +27,7 @@ fn load(files: &[(&str, &str)]) -> Result<PolicySet, LoadError> {
             problem.file = name.into();
         }
     };
-    let mut loaded = PolicySet::load_partly(&[directory.path().to_owned()], &Limits::default());
+    let mut loaded = PolicySet::load_with(&[directory.path().to_owned()], &LoadOptions::allowing_refused());
     match &mut loaded {
         Ok(policies) => relative(&mut policies.problems),
         Err(error) => relative(&mut error.problems),
@@ -89,7 +90,7 @@ fn each_condition_in_each_state() {
     let errors = Summary { error: 3, ..Summary::default() };
     let none = PolicySet::load_followed(
         &[PolicySource::Tree(Arc::new(FileTree { name: "cluster".into(), files: Vec::new() }))],
-        &Limits::default(),
+        &LoadOptions::default(),
     );
     let states: [(&str, Overview, Health); 13] = [
         ("all is well", well(), Health::default()),

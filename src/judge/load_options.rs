@@ -1,0 +1,50 @@
+//! The options of loading policies.
+
+use super::rule_settings::RuleSettings;
+use crate::rego::Limits;
+
+/// How policies are loaded from their sources.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// The limits of loading and evaluation.
+    pub limits: Limits,
+    /// Whether refused files are left out; otherwise they are an error.
+    pub allow_refused: bool,
+    /// The frameworks whose controls are used from libraries in Kubescape's layout; if empty, all controls are used that
+    /// are not specific to one cloud.
+    pub frameworks: Vec<String>,
+    /// The user's rule settings, for rules of all sources.
+    pub rules: RuleSettings,
+}
+
+impl LoadOptions {
+    /// Returns options with which refused files are left out.
+    pub fn allowing_refused() -> Self {
+        Self { allow_refused: true, ..Self::default() }
+    }
+}
+
+/// Options with these limits.
+impl From<Limits> for LoadOptions {
+    fn from(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::set::PolicySet;
+
+    #[test]
+    fn rule_settings_are_part_of_the_digest_and_limits_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("main.rego"), "package main\n\ndeny contains \"x\"\n").unwrap();
+        let digest = |options: &LoadOptions| PolicySet::load_with(&[folder.path().to_owned()], options).unwrap().digest;
+        let plain = digest(&LoadOptions::default());
+        assert_eq!(digest(&LoadOptions::allowing_refused()), plain);
+        assert_eq!(digest(&Limits { share_verdicts: false, ..Limits::default() }.into()), plain);
+        let rules = RuleSettings::parse("{main: {severity: low}}").unwrap();
+        assert_ne!(digest(&LoadOptions { rules, ..LoadOptions::default() }), plain);
+    }
+}
