@@ -36,7 +36,7 @@ use crate::{
         policy::Policy,
         rule::Rule,
         set::PolicySet,
-        sources::PolicySource,
+        sources::FileSource,
     },
     model::{
         object::{MOST_OWNERS, Object, ObjectRef},
@@ -247,7 +247,7 @@ async fn explain(
     job: Job,
     owner: Option<Arc<ObjectRef>>,
     rule: (Arc<str>, Arc<str>),
-    (sources, limits, secrets): (Vec<PolicySource>, Limits, Secrets),
+    (sources, limits, secrets): (Vec<FileSource>, Limits, Secrets),
 ) -> anyhow::Result<Explained> {
     let explaining = spawn_blocking(move || {
         let (texts, _) = files::read(&sources, &limits);

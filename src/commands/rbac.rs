@@ -159,8 +159,8 @@ fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> 
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
                 rules.insert(Some(namespace), vec![read("", ["configmaps"])]);
             }
-            // Other sources are not read from the API server.
-            _ => {}
+            // These are not read from the API server.
+            PolicySource::Path(_) | PolicySource::Builtin(_) | PolicySource::Bundle(_) => {}
         }
     }
     rules

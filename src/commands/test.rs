@@ -25,7 +25,10 @@ use self::{
 use crate::{
     blocking::in_parallel,
     cli::test::TestArgs,
-    judge::{sources::PolicySource, tested},
+    judge::{
+        sources::{FileSource, PolicySource},
+        tested,
+    },
     rego::{Limits, LoadError, Problem},
 };
 
@@ -35,7 +38,7 @@ use crate::{
 /// If no test could run. The message says what to do; the exit code is 2.
 pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
-    let tested = tested::load(&options.sources, &limits)?;
+    let tested = tested::load(&files(&options.sources)?, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
     let mut problems = tested.problems.clone();
     let suites = SuiteTests::find(&tested.others, &filter, &mut problems);
@@ -73,6 +76,27 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     Ok(run.exit_code())
 }
 
+/// Returns the sources if all of them are local.
+///
+/// # Errors
+/// Returns a problem for each bundle and each source in a cluster.
+fn files(sources: &[PolicySource]) -> Result<Vec<FileSource>, LoadError> {
+    let (mut local, mut problems) = (Vec::new(), Vec::new());
+    for source in sources {
+        let refused = |message| Problem::refused(&source.to_string().into(), message);
+        match source {
+            PolicySource::Path(path) => local.push(FileSource::Path(path.clone())),
+            PolicySource::Builtin(part) => local.push(FileSource::Builtin(part.clone())),
+            PolicySource::Cluster(_) => problems.push(refused("this command does not read policies from a cluster")),
+            PolicySource::Bundle(_) => {
+                let problem = refused("this command does not read bundles");
+                problems.push(problem.help("use the directory that the bundle was built from"));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(local) } else { Err(LoadError::new(problems)) }
+}
+
 fn nothing_to_run(options: &TestArgs) -> String {
     let paths: Vec<String> = options.sources.iter().map(ToString::to_string).collect();
     let paths = paths.join(", ");
@@ -84,5 +108,19 @@ fn nothing_to_run(options: &TestArgs) -> String {
     match options.run {
         Some(_) => format!("no test in {paths} has a name that --run matches"),
         None => format!("no test in {paths}: looked for rules named test_… in .rego files and for Gatekeeper suites"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_and_cluster_objects_are_refused() {
+        let local = files(&["policies", "builtin:rbac"].map(PolicySource::from)).unwrap();
+        assert_eq!(local, [FileSource::Path("policies".into()), FileSource::Builtin("rbac".to_owned())]);
+        let error = files(&["policies", "cluster:gatekeeper", "oci://r/a:1"].map(PolicySource::from)).unwrap_err();
+        let refused: Vec<&str> = error.problems.iter().map(|problem| &*problem.file).collect();
+        assert_eq!(refused, ["cluster:gatekeeper", "oci://r/a:1"]);
     }
 }

@@ -96,6 +96,11 @@ pub(crate) fn parts() -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// Returns a part, or the library if the name is empty, as written on the command line.
+pub(crate) fn named(part: &str) -> String {
+    if part.is_empty() { NAME.to_owned() } else { format!("{NAME}:{part}") }
+}
+
 /// Returns a hint for an unknown part name: the nearest part, and all parts.
 pub(crate) fn suggestion(name: &str) -> String {
     let (parts, end) = (parts(), format!(".{name}"));
@@ -110,7 +115,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::judge::{set::PolicySet, sources::PolicySource};
+    use crate::judge::{set::PolicySet, sources::FileSource};
 
     fn paths(part: &str) -> Vec<&'static str> {
         super::part(part).iter().map(|file| file.path).collect()
@@ -138,7 +143,7 @@ mod tests {
         }
         // The embedded policies equal those in the folder.
         let read = PolicySet::load(&[root]).unwrap();
-        assert_eq!(PolicySet::load(&[PolicySource::from("builtin")]).unwrap().digest, read.digest);
+        assert_eq!(PolicySet::load(&[FileSource::builtin()]).unwrap().digest, read.digest);
     }
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn every_part_is_complete() {
         for part in parts() {
-            let set = PolicySet::load(&[PolicySource::from(format!("builtin:{part}").as_str())]).unwrap();
+            let set = PolicySet::load(&[FileSource::Builtin(part.clone())]).unwrap();
             assert!(set.problems.is_empty(), "{part}: {:?}", set.problems);
             let other =
                 set.policies.iter().find(|policy| !format!("{}.", policy.name).starts_with(&format!("{part}.")));

@@ -146,7 +146,7 @@ fn from(threshold: Severity, metadata: &Metadata) -> Excusability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{load_options::LoadOptions, rule_settings::RuleSettings, set::PolicySet, sources::PolicySource};
+    use crate::judge::{load_options::LoadOptions, rule_settings::RuleSettings, set::PolicySet, sources::FileSource};
 
     const OWN: &str = "package own\n\nimport rego.v1\n\n# METADATA\n# custom: {id: OWN-1, severity: low}\n\
                        deny_a contains \"a\" if input.a\n\n# METADATA\n# custom: {id: OWN-2, severity: high, excusable: true}\n\
@@ -160,8 +160,8 @@ mod tests {
         let patterns: Vec<_> = patterns.iter().map(|text| ExcusablePattern::parse(text).unwrap()).collect();
         let mut rules = RuleSettings::parse(settings).unwrap();
         rules.extend(RuleSettings::default().with_excusable(patterns));
-        let sources: [PolicySource; 3] =
-            [folder.path().to_owned().into(), "builtin:images".into(), "builtin:rbac".into()];
+        let library = ["images", "rbac"].map(|part| FileSource::Builtin(part.to_owned()));
+        let sources: Vec<FileSource> = library.into_iter().chain([folder.path().to_owned().into()]).collect();
         let set = PolicySet::load_with(&sources, &LoadOptions { rules, ..LoadOptions::default() }).unwrap();
         let rules = set.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
         let excusable = rules.filter(|(_, rule)| rule.excusable.is_possible());

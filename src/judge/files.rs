@@ -10,6 +10,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -20,7 +21,7 @@ use super::{
     bundle::{self, Bundle},
     data,
     links::LinkBoundary,
-    sources::{FileTree, PolicySource, TreeFile, shown},
+    sources::{FileSource, FileTree, TreeFile, shown},
 };
 use crate::{
     model::spelling::nearest,
@@ -42,44 +43,27 @@ struct FoundFile {
 /// Reads every policy and data file of `sources`, in the order of their names.
 ///
 /// Unreadable files become problems; the other files are still read.
-pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
+pub(crate) fn read(sources: &[FileSource], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut files = Vec::new();
     let mut modules = HashSet::new();
     let mut parts = BTreeSet::new();
-    let links = boundary(sources);
+    let links = LinkBoundary::of(sources.iter().filter_map(FileSource::path));
     for source in sources {
-        let root = match source {
-            PolicySource::Path(root) => root,
-            PolicySource::Builtin(part) => {
+        match source {
+            FileSource::Path(root) => read_below(root, &links, (limits, &mut modules), &mut files, &mut problems),
+            FileSource::Builtin(part) => {
                 let named = builtin::part(part);
                 if named.is_empty() {
                     problems.push(unknown_part(source, part));
                 }
                 parts.extend(named);
-                continue;
             }
-            PolicySource::Tree(tree) => {
-                from_memory(tree, None, limits, &mut files, &mut problems);
-                continue;
-            }
-            PolicySource::Unpacked(bundle) => {
-                from_memory(&bundle.tree, Some(bundle), limits, &mut files, &mut problems);
-                continue;
-            }
-            PolicySource::Bundle(_) => {
-                let problem = Problem::refused(&source.shown(), "this command does not read bundles");
-                problems.push(problem.help("use the directory that the bundle was built from"));
-                continue;
-            }
-            PolicySource::Cluster(_) => {
-                problems.push(Problem::refused(&source.shown(), "this command does not read policies from a cluster"));
-                continue;
-            }
-        };
-        read_below(root, &links, (limits, &mut modules), &mut files, &mut problems);
+            FileSource::Tree(tree) => from_memory(tree, None, limits, &mut files, &mut problems),
+            FileSource::Bundle(bundle) => from_memory(&bundle.tree, Some(bundle), limits, &mut files, &mut problems),
+        }
     }
-    problems.extend(bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle)));
+    problems.extend(bundle::overlaps(&sources.iter().filter_map(FileSource::bundle).map(Arc::as_ref)));
     for part in parts {
         // Skipped if the paths contain a copy of the library: the module would be loaded twice.
         if !files.iter().any(|file| *file.text == *part.text) {
@@ -118,7 +102,7 @@ fn read_below(
 /// # Errors
 /// Returns the first problem.
 pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
-    let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::Path).collect();
+    let sources: Vec<FileSource> = paths.iter().cloned().map(FileSource::Path).collect();
     let (files, problems) = read(&sources, &Limits::default());
     match problems.first() {
         Some(problem) => anyhow::bail!("{problem}"),
@@ -190,16 +174,8 @@ fn embedded(file: &BuiltinFile) -> File {
     File { directories: file.directories(), ..File::new(shown.into(), Form::Rego, file.text.to_owned()) }
 }
 
-fn unknown_part(source: &PolicySource, part: &str) -> Problem {
+fn unknown_part(source: &FileSource, part: &str) -> Problem {
     Problem::refused(&source.shown(), "the builtin library has no part of this name").help(builtin::suggestion(part))
-}
-
-/// Returns the boundary of links below the paths of sources.
-fn boundary(sources: &[PolicySource]) -> LinkBoundary {
-    LinkBoundary::of(sources.iter().filter_map(|source| match source {
-        PolicySource::Path(path) => Some(path.as_path()),
-        _ => None,
-    }))
 }
 
 /// Finds the files below one path given by the user.
@@ -209,7 +185,7 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
         Err(why) => {
             let message = match why.kind() {
                 io::ErrorKind::NotFound => {
-                    let parts = builtin::parts().into_iter().map(|part| format!("{}:{part}", builtin::NAME));
+                    let parts = builtin::parts().into_iter().map(|part| builtin::named(&part));
                     let known: Vec<String> = parts.chain([builtin::NAME.to_owned()]).collect();
                     let written = root.to_string_lossy();
                     let part = known.iter().find(|known| known.strip_prefix("builtin:") == Some(&*written));
@@ -348,19 +324,17 @@ fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The state of all policy sources at one time; equal until a file is edited, added, removed or linked elsewhere.
+/// The state of files and directories at one time; equal until a file is edited, added, removed or linked elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
-/// Returns the fingerprint of the files of `sources`, from their names, lengths, times and link targets alone: cheap
-/// enough to compute every few seconds. Unreadable files are part of it, so the removal of a directory is a change,
-/// too; the builtin library never changes.
-pub fn fingerprint<S: Clone + Into<PolicySource>>(sources: &[S]) -> Fingerprint {
+/// Returns the fingerprint of the policy and data files below `paths`, from their names, lengths, times and link targets
+/// alone: cheap enough to compute every few seconds. Unreadable files are part of it, so the removal of a directory is a
+/// change, too.
+pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
     let mut hasher = DefaultHasher::new();
-    let sources: Vec<PolicySource> = sources.iter().cloned().map(Into::into).collect();
-    let links = boundary(&sources);
-    for source in &sources {
-        let PolicySource::Path(root) = source else { continue };
+    let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path));
+    for root in paths {
         stamp(root, &mut hasher);
         if root.is_dir() {
             let mut walk = Walk::new(&links);
@@ -413,13 +387,13 @@ mod tests {
         for (depth, links, is_refused) in [(1, 1, false), (2, 20, false), (9, 10, true), (30, 2, true)] {
             let directory = tempfile::tempdir().unwrap();
             nested(directory.path(), depth, links);
-            let sources = [PolicySource::Path(directory.path().to_owned())];
-            let (files, problems) = read(&sources, &Limits::default());
+            let paths = [directory.path().to_owned()];
+            let (files, problems) = read(&paths.clone().map(FileSource::Path), &Limits::default());
             let is_reported = problems.iter().any(|problem| problem.message.contains("lead repeatedly to more than"));
             assert_eq!((is_reported, problems.is_empty()), (is_refused, !is_refused), "{depth} {links}");
             assert!(problems.len() <= depth * (links + 1), "{depth} {links}: {} problems", problems.len());
             assert!(!files.is_empty() && files.len() <= REPEATED, "{depth} {links}: {} files", files.len());
-            assert_eq!(fingerprint(&sources), fingerprint(&sources));
+            assert_eq!(fingerprint(&paths), fingerprint(&paths));
         }
     }
 }

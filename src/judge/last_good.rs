@@ -10,7 +10,7 @@ use super::{
     bundle::{Bundle, Edition},
     load_options::LoadOptions,
     set::PolicySet,
-    sources::{FileTree, PolicySource, TreeFile},
+    sources::{FileSource, FileTree, TreeFile},
 };
 use crate::rego::{LoadError, Problem};
 
@@ -29,10 +29,10 @@ pub(crate) struct LastGood {
 impl LastGood {
     /// Stores the valid files and bundles of `sources`, as the problems of the loaded `policies` show, and removes
     /// deleted ones.
-    pub(crate) fn learn(&mut self, sources: &[PolicySource], policies: &PolicySet) {
+    pub(crate) fn learn(&mut self, sources: &[FileSource], policies: &PolicySet) {
         let refused = policies.refused_files();
         let mut known = std::mem::take(&mut self.bundles);
-        for bundle in sources.iter().filter_map(unpacked) {
+        for bundle in sources.iter().filter_map(FileSource::bundle) {
             let source = &bundle.edition.source;
             let broken = bundle.tree.files.iter().any(|file| refused.contains_key(&bundle.tree.shown(file)));
             let good = if broken { known.remove(source) } else { Some(Arc::clone(bundle)) };
@@ -56,7 +56,7 @@ impl LastGood {
     /// See [`PolicySet::after`].
     pub(crate) fn load(
         &self,
-        sources: &[PolicySource],
+        sources: &[FileSource],
         options: &LoadOptions,
         before: &PolicySet,
     ) -> Result<PolicySet, LoadError> {
@@ -79,15 +79,15 @@ impl LastGood {
     }
 
     /// Replaces refused files by their last valid version; returns whether any was replaced.
-    fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
+    fn replace(&self, sources: &mut [FileSource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
         let count = replaced.len();
         for source in sources.iter_mut() {
-            if let Some((older, problem)) = unpacked(source).and_then(|bundle| self.older(bundle, problems)) {
+            if let Some((older, problem)) = source.bundle().and_then(|bundle| self.older(bundle, problems)) {
                 replaced.push(problem);
-                *source = PolicySource::Unpacked(Arc::new(older));
+                *source = FileSource::Bundle(Arc::new(older));
                 continue;
             }
-            let PolicySource::Tree(tree) = source else { continue };
+            let Some(tree) = source.tree() else { continue };
             let repair = |(number, file): (usize, &TreeFile)| {
                 let shown = tree.shown(file);
                 let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
@@ -104,7 +104,7 @@ impl LastGood {
                 let message = format!("{}; its last valid version stays in force", problem.message);
                 replaced.push(Problem { message, ..problem.clone() });
             }
-            *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
+            *source = FileSource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
         }
         replaced.len() > count
     }
@@ -127,19 +127,9 @@ impl LastGood {
     }
 }
 
-fn unpacked(source: &PolicySource) -> Option<&Arc<Bundle>> {
-    match source {
-        PolicySource::Unpacked(bundle) => Some(bundle),
-        _ => None,
-    }
-}
-
-fn files(sources: &[PolicySource]) -> impl Iterator<Item = (&FileTree, &TreeFile)> {
-    let trees = sources.iter().filter_map(|source| match source {
-        PolicySource::Tree(tree) => Some(&**tree),
-        _ => None,
-    });
-    trees.flat_map(|tree| tree.files.iter().map(move |file| (tree, file)))
+fn files(sources: &[FileSource]) -> impl Iterator<Item = (&FileTree, &TreeFile)> {
+    let trees = sources.iter().filter_map(FileSource::tree);
+    trees.flat_map(|tree| tree.files.iter().map(move |file| (&**tree, file)))
 }
 
 #[cfg(test)]
@@ -147,13 +137,13 @@ mod tests {
     use super::*;
     use crate::judge::sources::CONFIG_MAPS;
 
-    fn tree(files: &[(&str, &str)]) -> Vec<PolicySource> {
+    fn tree(files: &[(&str, &str)]) -> Vec<FileSource> {
         let file = |(name, text): &(&str, &str)| TreeFile {
             path: vec![(*name).to_owned()],
             content: Ok(text.as_bytes().to_vec()),
         };
         let files = files.iter().map(file).collect();
-        vec![PolicySource::Tree(Arc::new(FileTree { name: "cluster".into(), files }))]
+        vec![FileSource::Tree(Arc::new(FileTree { name: "cluster".into(), files }))]
     }
 
     fn names(policies: &PolicySet) -> Vec<&str> {
@@ -205,12 +195,12 @@ mod tests {
         let options = LoadOptions::allowing_refused();
         let module = |package: &str, word: &str| format!("package {package}\n\ndeny contains \"{word}\"\n");
         // Ordered by age.
-        let sources = |maps: &[(&str, &[(&str, String)])]| -> Vec<PolicySource> {
+        let sources = |maps: &[(&str, &[(&str, String)])]| -> Vec<FileSource> {
             let source = |(map, files): &(&str, &[(&str, String)])| {
                 let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
-                let [PolicySource::Tree(tree)] = &tree(&files)[..] else { unreachable!() };
+                let [FileSource::Tree(tree)] = &tree(&files)[..] else { unreachable!() };
                 let name = format!("{CONFIG_MAPS}/policies/{map}").into();
-                PolicySource::Tree(Arc::new(FileTree { name, ..FileTree::clone(tree) }))
+                FileSource::Tree(Arc::new(FileTree { name, ..FileTree::clone(tree) }))
             };
             maps.iter().map(source).collect()
         };
@@ -251,11 +241,11 @@ mod tests {
         assert!(loaded.unwrap_err().to_string().contains("no rule"));
     }
 
-    fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {
-        let [PolicySource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
+    fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<FileSource> {
+        let [FileSource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
         let edition = Edition { digest: digest.to_owned(), ..Edition::sample("cluster") };
         let (tree, versions) = (FileTree::clone(tree), BTreeMap::new());
-        vec![PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))]
+        vec![FileSource::Bundle(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))]
     }
 
     #[test]

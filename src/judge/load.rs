@@ -30,7 +30,7 @@ use super::{
     rule_settings::RuleSelection,
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
-    sources::PolicySource,
+    sources::FileSource,
     unit::{Unit, UnitForm},
     unjudged::Unjudged,
 };
@@ -44,7 +44,7 @@ impl PolicySet {
     ///
     /// # Errors
     /// Returns every problem of every file if one of them is refused, or if there is no rule.
-    pub fn load<S: Clone + Into<PolicySource>>(sources: &[S]) -> Result<Self, LoadError> {
+    pub fn load<S: Clone + Into<FileSource>>(sources: &[S]) -> Result<Self, LoadError> {
         Self::load_with(sources, &LoadOptions::default())
     }
 
@@ -54,7 +54,7 @@ impl PolicySet {
     /// # Errors
     /// Returns every problem if one of the sources cannot be read, if no rule is left, or if a file is refused and that is
     /// not allowed.
-    pub fn load_with<S: Clone + Into<PolicySource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
+    pub fn load_with<S: Clone + Into<FileSource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
         let sources = owned(sources);
         let set = load(&sources, options, (EnforcementPoint::Audit, &PackageOwners::new()))?;
         if set.policies.is_empty() {
@@ -69,10 +69,7 @@ impl PolicySet {
     ///
     /// # Errors
     /// See [`Self::load_with`], except that sources in a cluster may have no rule.
-    pub fn load_followed<S: Clone + Into<PolicySource>>(
-        sources: &[S],
-        options: &LoadOptions,
-    ) -> Result<Self, LoadError> {
+    pub fn load_followed<S: Clone + Into<FileSource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
         Self::load_after(&owned(sources), options, &PackageOwners::new())
     }
 
@@ -81,7 +78,7 @@ impl PolicySet {
     /// # Errors
     /// See [`Self::load_followed`].
     pub(super) fn load_after(
-        sources: &[PolicySource],
+        sources: &[FileSource],
         options: &LoadOptions,
         before: &PackageOwners,
     ) -> Result<Self, LoadError> {
@@ -89,7 +86,7 @@ impl PolicySet {
         if !set.policies.is_empty() {
             return Ok(set);
         }
-        if !sources.iter().any(|source| matches!(source, PolicySource::Tree(_))) {
+        if !sources.iter().any(|source| matches!(source, FileSource::Tree(_))) {
             let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(sources, options, &set));
             return Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()));
         }
@@ -111,13 +108,13 @@ impl PolicySet {
     }
 }
 
-fn owned<S: Clone + Into<PolicySource>>(sources: &[S]) -> Vec<PolicySource> {
+fn owned<S: Clone + Into<FileSource>>(sources: &[S]) -> Vec<FileSource> {
     sources.iter().cloned().map(Into::into).collect()
 }
 
 /// Loads everything valid, possibly nothing; the set's problems contain what was refused.
 fn load(
-    sources: &[PolicySource],
+    sources: &[FileSource],
     options: &LoadOptions,
     (point, before): (EnforcementPoint, &PackageOwners),
 ) -> Result<PolicySet, LoadError> {
@@ -144,7 +141,7 @@ fn load(
     let CompiledSources { units, mut policies, unjudged, left_out, config } = compiled;
     let rule_changes = selection.finish(&mut policies);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
-    let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
+    let bundles: Vec<&Arc<Bundle>> = sources.iter().filter_map(FileSource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
     problems.extend(lint::without_kinds(&policies, &files()));
     problems.sort();
@@ -407,7 +404,7 @@ fn without_sources(
 }
 
 /// Returns the problem of sources without an entrypoint rule.
-fn nothing_to_judge_by(sources: &[PolicySource], options: &LoadOptions, set: &PolicySet) -> Problem {
+fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &PolicySet) -> Problem {
     let frameworks = options.frameworks.iter().map(|name| kubescape::framework_option(name).to_string());
     let shown: Vec<String> = sources.iter().map(ToString::to_string).chain(frameworks).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };

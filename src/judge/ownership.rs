@@ -24,7 +24,7 @@ use super::{
     bundle, data,
     dialects::{kubescape, trivy},
     files,
-    sources::{FileTree, PolicySource},
+    sources::{FileSource, FileTree},
 };
 use crate::rego::{
     File, Form, Limits, Problem,
@@ -63,8 +63,8 @@ pub(super) struct OwnedFiles {
 }
 
 /// Reads the files of `sources`, by owner, in the order of the sources.
-pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
-    let mut owners: Vec<(SourceOrigin, Vec<PolicySource>)> = Vec::new();
+pub(super) fn read(sources: &[FileSource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
+    let mut owners: Vec<(SourceOrigin, Vec<FileSource>)> = Vec::new();
     for source in sources {
         let origin = SourceOrigin::of(source);
         let shared = matches!(origin, SourceOrigin::Local | SourceOrigin::Builtin);
@@ -73,8 +73,8 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
             None => owners.push((origin, vec![source.clone()])),
         }
     }
-    let overlaps = bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle));
-    let read = |(origin, sources): (SourceOrigin, Vec<PolicySource>)| {
+    let overlaps = bundle::overlaps(&sources.iter().filter_map(FileSource::bundle).map(Arc::as_ref));
+    let read = |(origin, sources): (SourceOrigin, Vec<FileSource>)| {
         let (files, found) = files::read(&sources, limits);
         let named = |problem: &Problem| sources.iter().any(|source| source.shown() == problem.file);
         let mut owned = OwnedFiles {
@@ -101,12 +101,12 @@ pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec
 }
 
 impl SourceOrigin {
-    fn of(source: &PolicySource) -> Self {
+    fn of(source: &FileSource) -> Self {
         match source {
-            PolicySource::Builtin(_) => Self::Builtin,
-            PolicySource::Unpacked(_) | PolicySource::Bundle(_) => Self::Bundle,
-            PolicySource::Tree(tree) => Self::of_tree(tree),
-            PolicySource::Path(_) | PolicySource::Cluster(_) => Self::Local,
+            FileSource::Builtin(_) => Self::Builtin,
+            FileSource::Bundle(_) => Self::Bundle,
+            FileSource::Tree(tree) => Self::of_tree(tree),
+            FileSource::Path(_) => Self::Local,
         }
     }
 

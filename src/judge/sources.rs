@@ -1,4 +1,7 @@
 //! Policy sources: paths, the builtin library, cluster objects, and bundles.
+//!
+//! A [`PolicySource`] is what a user names; a [`FileSource`] has files that can be read. Cluster objects and bundles
+//! become sources of files by being read from the API server or downloaded, which is done elsewhere.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -14,21 +17,30 @@ use super::{
     bundle::{Bundle, BundleReference},
 };
 
-/// A source of policies.
+/// A source of policies, as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicySource {
     /// A file or directory.
     Path(PathBuf),
     /// The builtin library, or the part with this name; empty means the whole library.
     Builtin(String),
-    /// Files that are already in memory.
-    Tree(Arc<FileTree>),
-    /// Cluster objects, which have to be read first, as [`FileTree`]s.
+    /// Cluster objects.
     Cluster(ClusterSource),
-    /// A published bundle, which has to be read first, as [`PolicySource::Unpacked`].
+    /// A published bundle.
     Bundle(BundleReference),
-    /// A bundle that has been read.
-    Unpacked(Arc<Bundle>),
+}
+
+/// A source whose policy and data files can be read without a cluster or registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileSource {
+    /// A file or directory.
+    Path(PathBuf),
+    /// The builtin library, or the part with this name; empty means the whole library.
+    Builtin(String),
+    /// Files in memory: those of cluster objects or of a commit.
+    Tree(Arc<FileTree>),
+    /// The files of a bundle, in memory.
+    Bundle(Arc<Bundle>),
 }
 
 /// Policies that are cluster objects.
@@ -50,11 +62,32 @@ impl PolicySource {
     pub fn builtin() -> Self {
         Self::Builtin(String::new())
     }
+}
 
-    /// Returns the bundle, if it is one that has been read.
-    pub(crate) fn bundle(&self) -> Option<&Bundle> {
+impl FileSource {
+    /// Returns the whole builtin library.
+    pub fn builtin() -> Self {
+        Self::Builtin(String::new())
+    }
+
+    /// Returns the path of a file or directory.
+    pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Self::Unpacked(bundle) => Some(bundle),
+            Self::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    pub(super) fn tree(&self) -> Option<&Arc<FileTree>> {
+        match self {
+            Self::Tree(tree) => Some(tree),
+            _ => None,
+        }
+    }
+
+    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        match self {
+            Self::Bundle(bundle) => Some(bundle),
             _ => None,
         }
     }
@@ -79,12 +112,21 @@ impl fmt::Display for PolicySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => path.display().fmt(f),
-            Self::Builtin(part) if part.is_empty() => f.write_str(builtin::NAME),
-            Self::Builtin(part) => write!(f, "{}:{part}", builtin::NAME),
-            Self::Tree(tree) => f.write_str(&tree.name),
+            Self::Builtin(part) => f.write_str(&builtin::named(part)),
             Self::Cluster(source) => source.fmt(f),
             Self::Bundle(reference) => reference.fmt(f),
-            Self::Unpacked(bundle) => f.write_str(&bundle.edition.source),
+        }
+    }
+}
+
+/// Shows the source as written on the command line.
+impl fmt::Display for FileSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Builtin(part) => f.write_str(&builtin::named(part)),
+            Self::Tree(tree) => f.write_str(&tree.name),
+            Self::Bundle(bundle) => f.write_str(&bundle.edition.source),
         }
     }
 }
@@ -127,7 +169,7 @@ impl fmt::Display for ClusterSource {
 }
 
 /// Returns a path source, whatever the file name.
-impl From<PathBuf> for PolicySource {
+impl From<PathBuf> for FileSource {
     fn from(path: PathBuf) -> Self {
         Self::Path(path)
     }

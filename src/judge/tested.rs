@@ -15,7 +15,7 @@ use super::{
     },
     entrypoints::CompilePurpose,
     files, modules,
-    sources::PolicySource,
+    sources::FileSource,
     unit::Unit,
 };
 use crate::rego::{
@@ -61,7 +61,7 @@ pub(crate) struct PlannedTest {
 ///
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
-pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
+pub(crate) fn load(sources: &[FileSource], limits: &Limits) -> Result<Tested, LoadError> {
     let (mut files, mut problems) = files::read(sources, limits);
     // Each rule in Kubescape's layout is its own unit; the test cases next to it are for Kubescape's own runner.
     let library = kubescape::ControlLibrary::read(&files, &[], &mut Vec::new());

@@ -14,7 +14,7 @@ use crate::{
     audit::{command::Command, exceptions::Exceptions, overview::Overview},
     blocking::spawn_blocking,
     cli::exceptions::ExceptionFileArgs,
-    judge::{files::Fingerprint, sources::PolicySource},
+    judge::files::Fingerprint,
     model::exception::ExceptionState,
 };
 
@@ -34,16 +34,13 @@ async fn load_files(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
 /// Files of exceptions, with the state that they had before they were read.
 pub(crate) struct ExceptionFiles {
     paths: Vec<PathBuf>,
-    sources: Vec<PolicySource>,
     loaded: Option<Fingerprint>,
 }
 
 impl ExceptionFiles {
     /// Captures the present state of files that are about to be read.
     pub(crate) async fn new(paths: &[PathBuf]) -> Self {
-        let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::from).collect();
-        let loaded = fingerprint(&sources).await;
-        Self { paths: paths.to_vec(), sources, loaded }
+        Self { paths: paths.to_vec(), loaded: fingerprint(paths.to_vec()).await }
     }
 
     /// Reads the files again when they have changed and then stayed the same for one poll, until the pipeline has
@@ -53,7 +50,7 @@ impl ExceptionFiles {
         let is_followed = !self.paths.is_empty() && self.paths.iter().all(|path| path.as_os_str() != "-");
         while is_followed && !pipeline.is_closed() {
             sleep(POLL).await;
-            let now = fingerprint(&self.sources).await;
+            let now = fingerprint(self.paths.clone()).await;
             let at_rest = std::mem::replace(&mut before, now) == now;
             if now == self.loaded || !at_rest {
                 continue;

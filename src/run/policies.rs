@@ -1,6 +1,10 @@
 //! Loads the policies at the start, and again whenever their sources change.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use tokio::{sync::mpsc, time::sleep};
@@ -15,7 +19,7 @@ use crate::{
         last_good::LastGood,
         load_options::LoadOptions,
         set::PolicySet,
-        sources::PolicySource,
+        sources::FileSource,
     },
     model::shard::Shard,
     rego::LoadError,
@@ -27,7 +31,7 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Loads policies for one result. The outer error is not about the policies.
 pub(crate) async fn load(
-    sources: &[PolicySource],
+    sources: &[FileSource],
     options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     load_with(PolicySet::load_with, sources, options).await
@@ -35,15 +39,15 @@ pub(crate) async fn load(
 
 /// Loads policies for a watch, without the files that are refused: these may be corrected later.
 pub(crate) async fn load_followed(
-    sources: &[PolicySource],
+    sources: &[FileSource],
     options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     load_with(PolicySet::load_followed, sources, options).await
 }
 
 async fn load_with(
-    load: fn(&[PolicySource], &LoadOptions) -> Result<PolicySet, LoadError>,
-    sources: &[PolicySource],
+    load: fn(&[FileSource], &LoadOptions) -> Result<PolicySet, LoadError>,
+    sources: &[FileSource],
     options: &LoadOptions,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     let (sources, options) = (sources.to_vec(), options.clone());
@@ -89,7 +93,7 @@ pub(crate) struct Reloader {
 /// meantime differs from the loaded state.
 #[derive(Clone, PartialEq)]
 pub(crate) struct SourceState {
-    pub(crate) sources: Vec<PolicySource>,
+    pub(crate) sources: Vec<FileSource>,
     /// `None` if it is unknown.
     files: Option<Fingerprint>,
 }
@@ -98,7 +102,8 @@ impl SourceState {
     /// Returns the present state.
     pub(crate) async fn of(sources: &PolicySources) -> Self {
         let sources = sources.now();
-        let files = fingerprint(&sources).await;
+        let paths = sources.iter().filter_map(FileSource::path).map(Path::to_owned).collect();
+        let files = fingerprint(paths).await;
         Self { sources, files }
     }
 }
@@ -156,7 +161,7 @@ impl Reloader {
     }
 
     /// Loads what can be loaded. The outer error is not about the policies.
-    async fn load(&mut self, sources: Vec<PolicySource>) -> anyhow::Result<Result<Arc<PolicySet>, LoadError>> {
+    async fn load(&mut self, sources: Vec<FileSource>) -> anyhow::Result<Result<Arc<PolicySet>, LoadError>> {
         let (options, last_good) = (self.options.clone(), self.last_good.clone());
         let (in_force, to_load) = (Arc::clone(&self.in_force), sources.clone());
         let loaded = loaded(move || last_good.load(&to_load, &options, &in_force)).await?;
@@ -167,8 +172,7 @@ impl Reloader {
     }
 }
 
-/// Returns a fingerprint of the files of `sources`; `None` if it cannot be computed.
-pub(super) async fn fingerprint(sources: &[PolicySource]) -> Option<Fingerprint> {
-    let sources = sources.to_vec();
-    spawn_blocking(move || files::fingerprint(&sources)).await.ok()
+/// Returns a fingerprint of the files below `paths`; `None` if it cannot be computed.
+pub(super) async fn fingerprint(paths: Vec<PathBuf>) -> Option<Fingerprint> {
+    spawn_blocking(move || files::fingerprint(&paths)).await.ok()
 }

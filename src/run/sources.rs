@@ -9,7 +9,7 @@ use crate::{
         settings::BundleSettings,
     },
     cli::{cluster::ClusterArgs, policies::ReadingArgs},
-    judge::sources::PolicySource,
+    judge::sources::{FileSource, PolicySource},
     source::policies::{self, FollowedPolicies},
 };
 
@@ -41,7 +41,7 @@ fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
 pub(crate) struct PolicySources(Vec<FollowedSource>);
 
 enum FollowedSource {
-    Local(PolicySource),
+    Local(FileSource),
     Cluster(FollowedPolicies),
     Bundle(FollowedBundle),
 }
@@ -74,24 +74,25 @@ impl PolicySources {
         let mut followed = Vec::new();
         for source in sources {
             followed.push(match source {
+                PolicySource::Path(path) => FollowedSource::Local(FileSource::Path(path)),
+                PolicySource::Builtin(part) => FollowedSource::Local(FileSource::Builtin(part)),
                 PolicySource::Cluster(source) => {
                     let (clients, served) = reach(cluster).await?;
                     FollowedSource::Cluster(policies::follow(&source, &clients, served).await?)
                 }
                 PolicySource::Bundle(reference) => FollowedSource::Bundle(follower::follow(&reference, bundles).await?),
-                source => FollowedSource::Local(source),
             });
         }
         Ok(Self(followed))
     }
 
     /// Returns the current version of all sources.
-    pub(crate) fn now(&self) -> Vec<PolicySource> {
+    pub(crate) fn now(&self) -> Vec<FileSource> {
         let sources = self.0.iter().map(|source| match source {
             FollowedSource::Local(source) => vec![source.clone()],
-            FollowedSource::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
+            FollowedSource::Bundle(followed) => vec![FileSource::Bundle(Arc::clone(&followed.bundle.borrow()))],
             FollowedSource::Cluster(followed) => {
-                followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect()
+                followed.trees.borrow().iter().cloned().map(FileSource::Tree).collect()
             }
         });
         sources.flatten().collect()

@@ -16,7 +16,10 @@ use crate::{
         result::AuditResult,
     },
     cli::diff::{DiffArgs, DiffSide},
-    judge::{set::PolicySet, sources::PolicySource},
+    judge::{
+        set::PolicySet,
+        sources::{FileSource, PolicySource},
+    },
     output::progress,
     run::{
         checked,
@@ -64,21 +67,24 @@ struct NamedPolicies {
 impl NamedPolicies {
     /// Loads the policies of one side. A commit without a path takes that of the `other` side.
     async fn load(options: &DiffArgs, side: &DiffSide, other: &DiffSide) -> anyhow::Result<Self> {
-        let source = match side {
-            DiffSide::Source(source) => source.clone(),
+        let bundles = options.reading.settings()?;
+        let (name, sources) = match side {
+            DiffSide::Source(source) => {
+                let followed = PolicySources::follow(vec![source.clone()], &options.cluster, &bundles).await?;
+                (source.to_string(), followed.now())
+            }
             DiffSide::Commit { revision, path } => {
                 let place = path.clone().map_or_else(|| place_of(other), CommitPath::Named);
                 let revision = revision.clone();
                 let read = spawn_blocking(move || commit::read(&revision, &place));
-                PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
+                let tree = read.await.context("reading the commit")??;
+                (tree.name.to_string(), vec![FileSource::Tree(Arc::new(tree))])
             }
         };
-        let sources = vec![source.clone()];
-        let sources = PolicySources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
         let loaded = policies::load(&sources, &options.evaluation.load_options(&options.reading)).await?;
-        let policies = loaded.with_context(|| format!("loading the policies of {source}"))?;
+        let policies = loaded.with_context(|| format!("loading the policies of {name}"))?;
         policies::log_problems(&policies, options.scope.shard());
-        Ok(Self { name: source.to_string(), policies: Arc::new(policies) })
+        Ok(Self { name, policies: Arc::new(policies) })
     }
 }
 

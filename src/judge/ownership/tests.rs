@@ -6,7 +6,7 @@ use crate::{
         evaluate::{Job, evaluate},
         load_options::LoadOptions,
         set::PolicySet,
-        sources::{FileTree, PolicySource, TreeFile},
+        sources::{FileSource, FileTree, TreeFile},
     },
     model::object::{Kind as ObjectKind, Object, ObjectKey},
     rego::analysis::cpu_time::CpuTimer,
@@ -29,15 +29,15 @@ fn tree(name: &str, files: &[(&str, &[u8])]) -> FileTree {
     FileTree { name: name.into(), files: files.iter().map(file).collect() }
 }
 
-fn source(kind: SourceKind, name: &str, files: &[(&str, &[u8])]) -> PolicySource {
+fn source(kind: SourceKind, name: &str, files: &[(&str, &[u8])]) -> FileSource {
     match kind {
-        SourceKind::Builtin => PolicySource::Builtin("pod_security".to_owned()),
-        SourceKind::ConfigMap => PolicySource::Tree(Arc::new(tree(&format!("cluster:configmaps/pol/{name}"), files))),
-        SourceKind::Local => PolicySource::Tree(Arc::new(tree(name, files))),
+        SourceKind::Builtin => FileSource::Builtin("pod_security".to_owned()),
+        SourceKind::ConfigMap => FileSource::Tree(Arc::new(tree(&format!("cluster:configmaps/pol/{name}"), files))),
+        SourceKind::Local => FileSource::Tree(Arc::new(tree(name, files))),
         SourceKind::Bundle => {
             let edition = Edition::sample(name);
             let (tree, versions) = (tree(name, files), BTreeMap::new());
-            PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))
+            FileSource::Bundle(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))
         }
     }
 }
@@ -47,7 +47,7 @@ fn object(plural: &str, kind: &str, body: &str) -> Object {
     Object::sample(ObjectKey { kind, namespace: Some("d".into()), name: "evil".into(), copy: 0 }, body.as_bytes())
 }
 
-fn load(sources: &[PolicySource]) -> PolicySet {
+fn load(sources: &[FileSource]) -> PolicySet {
     PolicySet::load_with(sources, &LoadOptions::allowing_refused()).unwrap()
 }
 
@@ -163,7 +163,7 @@ fn no_source_changes_the_results_of_an_earlier_one() {
 fn of_two_sources_with_one_package_the_later_is_refused_and_says_so() {
     let one = source(SourceKind::Bundle, "oci://r/one:1", &[("a.rego", b"package p\n\ndeny contains \"one\"\n")]);
     let other = source(SourceKind::ConfigMap, "other", &[("b.rego", b"\n\npackage p\n\ndeny contains \"other\"\n")]);
-    let refused = |sources: &[PolicySource]| load(sources).refused().map(ToString::to_string).collect::<String>();
+    let refused = |sources: &[FileSource]| load(sources).refused().map(ToString::to_string).collect::<String>();
     let second = refused(&[one.clone(), other.clone()]);
     let want = "cluster:configmaps/pol/other/b.rego:3:1: package p belongs to oci://r/one:1, which defined it first: \
                 oci://r/one:1/a.rego";
@@ -195,7 +195,7 @@ fn a_source_sees_earlier_sources_and_local_files() {
         "own",
         &[("a.rego", b"package own\n\ndeny contains \"x\" if count(data.lib.workload.containers) > 0\n")],
     );
-    let set = load(&[PolicySource::builtin(), own]);
+    let set = load(&[FileSource::builtin(), own]);
     assert!(
         !set.is_partial() && results(&set).iter().any(|result| result.starts_with("own deny")),
         "{:?}",
@@ -204,7 +204,7 @@ fn a_source_sees_earlier_sources_and_local_files() {
     // Local data sets the Kubernetes release.
     let release = source(SourceKind::Local, "own", &[("r.json", b"{\"kaudit\": {\"kubernetes_version\": \"1.20\"}}")]);
     let budget = r#"{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"i"}}"#;
-    let violated_rules = |sources: &[PolicySource]| {
+    let violated_rules = |sources: &[FileSource]| {
         let policies = Arc::new(load(sources));
         let object = object("poddisruptionbudgets", "PodDisruptionBudget", budget);
         evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies })
@@ -213,7 +213,7 @@ fn a_source_sees_earlier_sources_and_local_files() {
             .map(|finding| finding.rule.name.to_string())
             .collect::<Vec<_>>()
     };
-    assert_ne!(violated_rules(&[PolicySource::builtin(), release]), violated_rules(&[PolicySource::builtin()]));
+    assert_ne!(violated_rules(&[FileSource::builtin(), release]), violated_rules(&[FileSource::builtin()]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::{
         reads::{LookupReach, VISITS},
         set::PolicySet,
         sharing::{SharedVerdicts, kept::KeptFindings},
-        sources::PolicySource,
+        sources::FileSource,
     },
     model::{
         body::Body,
@@ -171,7 +171,7 @@ fn the_size_of_cached_results_is_limited() {
 /// there changes.
 #[test]
 fn few_builtin_rules_have_lookups_for_pods_and_only_in_their_namespace() {
-    let set = PolicySet::load(&[PolicySource::from("builtin")]).unwrap();
+    let set = PolicySet::load(&[FileSource::builtin()]).unwrap();
     let groups = set.units.iter().flat_map(|unit| &unit.groups);
     let mut rules: Vec<String> = groups
         .flat_map(|group| {

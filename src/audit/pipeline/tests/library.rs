@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::judge::sources::PolicySource;
+use crate::judge::sources::FileSource;
 
 /// A pod that violates each rule about pods. The API server injects more into a real one.
 const POD: &str = r#"
@@ -124,7 +124,7 @@ fn trees(pod: &Value) -> Vec<Vec<Object>> {
 
 #[tokio::test]
 async fn violations_of_a_workload_and_its_pods_are_one_for_every_shipped_rule() {
-    let policies = Arc::new(PolicySet::load(&[PolicySource::Builtin(String::new())]).unwrap());
+    let policies = Arc::new(PolicySet::load(&[FileSource::builtin()]).unwrap());
     let mut rules: BTreeSet<String> = BTreeSet::new();
     for policy in policies.policies.iter().filter(|policy| PACKAGES.contains(&&*policy.name)) {
         rules.extend(policy.rules.iter().map(|rule| format!("{}/{}", policy.name, rule.name)));

@@ -6,7 +6,7 @@ use crate::{
     judge::{
         load_options::LoadOptions,
         set::PolicySet,
-        sources::{FileTree, PolicySource},
+        sources::{FileSource, FileTree},
     },
     record::memory::MemoryUse,
     rego::LoadError,
@@ -89,7 +89,7 @@ fn each_condition_in_each_state() {
     let refused = load(&[("broken.rego", BROKEN)]).unwrap_err();
     let errors = Summary { error: 3, ..Summary::default() };
     let none = PolicySet::load_followed(
-        &[PolicySource::Tree(Arc::new(FileTree { name: "cluster".into(), files: Vec::new() }))],
+        &[FileSource::Tree(Arc::new(FileTree { name: "cluster".into(), files: Vec::new() }))],
         &LoadOptions::default(),
     );
     let states: [(&str, Overview, Health); 13] = [
