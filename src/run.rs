@@ -1,5 +1,5 @@
 //! The parts of a run, which the commands that evaluate policies put together: `kaudit check`, `kaudit diff` and
-//! `kaudit explain`.
+//! `kaudit explain`. Commands that only load policies, `kaudit policies` and `kaudit rbac`, use some of them.
 //!
 //! In: the options of the command line. Out: [`sources`], [`policies`] and [`exceptions`] that are loaded, and followed
 //! while a run lasts; a pipeline with its channels and settings ([`wiring`]) and its recorders ([`recording`]). At the

@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
-    judge::{load_options::LoadOptions, set::PolicySet},
+    judge::load_options::LoadOptions,
     output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
-    run::sources::PolicySources,
+    run::{policies, sources::PolicySources},
 };
 
 /// Runs `kaudit policies`: the list goes to standard output, problems to standard error. Returns the exit code.
@@ -17,7 +17,7 @@ pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let PoliciesArgs { sources, reading, cluster, .. } = options;
     let sources = PolicySources::chosen(sources, reading, cluster, None, crate::output::note).await?.now();
     let load_options = LoadOptions { allow_refused: true, ..reading.load_options() };
-    let list = match PolicySet::load_with(&sources, &load_options) {
+    let list = match policies::load(&sources, &load_options).await? {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),
     };

@@ -17,14 +17,11 @@ use crate::{
         scope::KindFilter,
     },
     cluster::identity::OWN_GROUP,
-    judge::{
-        set::PolicySet,
-        sources::{ClusterSource, PolicySource},
-    },
+    judge::sources::{ClusterSource, PolicySource},
     model::object::Kind,
     output::{print, safe::to_yaml},
     record::reports,
-    run::{connect::connect, sources::PolicySources},
+    run::{connect::connect, policies, sources::PolicySources},
     source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
 };
 
@@ -135,7 +132,7 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::Judged => {
             let RbacArgs { policies, reading, cluster, .. } = options;
             let sources = PolicySources::chosen(policies, reading, cluster, None, crate::output::note).await?.now();
-            Some(Arc::new(PolicySet::load_with(&sources, &reading.load_options())?))
+            Some(Arc::new(policies::load(&sources, &reading.load_options()).await??))
         }
     };
     let (_, served) = connect(&options.cluster, scope).await?;
@@ -251,6 +248,7 @@ fn binding(options: &RbacArgs, scope: &str, role: &str, metadata: &Value) -> Val
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::set::PolicySet;
 
     fn policies(text: &str) -> Arc<PolicySet> {
         let folder = tempfile::tempdir().unwrap();
