@@ -10,7 +10,6 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read as _},
     path::{Path, PathBuf},
-    sync::Arc,
     time::SystemTime,
 };
 
@@ -18,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::{
     builtin::{self, BuiltinFile},
-    bundle::{self, Bundle},
+    bundle::Bundle,
     data,
     links::LinkBoundary,
     sources::{FileSource, FileTree, TreeFile, shown},
@@ -63,7 +62,6 @@ pub(crate) fn read(sources: &[FileSource], limits: &Limits) -> (Vec<File>, Vec<P
             FileSource::Bundle(bundle) => from_memory(&bundle.tree, Some(bundle), limits, &mut files, &mut problems),
         }
     }
-    problems.extend(bundle::overlaps(&sources.iter().filter_map(FileSource::bundle).map(Arc::as_ref)));
     for part in parts {
         // Skipped if the paths contain a copy of the library: the module would be loaded twice.
         if !files.iter().any(|file| *file.text == *part.text) {
