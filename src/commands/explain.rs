@@ -36,7 +36,6 @@ use crate::{
         policy::Policy,
         rule::Rule,
         set::PolicySet,
-        sources::FileSource,
     },
     model::{
         object::{MOST_OWNERS, Object, ObjectRef},
@@ -44,7 +43,7 @@ use crate::{
     },
     output::{RenderOptions, print},
     record::reports,
-    rego::{File, Limits},
+    rego::File,
     run::{policies, sources::PolicySources},
     source::{received::Secrets, selection::KindPattern},
 };
@@ -106,10 +105,12 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
             objects::shown(&first.object.key)
         ));
     }
+    let read = spawn_blocking(move || files::read(&sources, &load_options.limits).0);
+    let texts: Arc<[File]> = read.await.context("reading the policies")?.into();
     let mut all = Vec::new();
     for (job, owner) in jobs {
         let created = job.object.body.created();
-        let given = (sources.clone(), load_options.limits, options.manifests.secrets);
+        let given = (Arc::clone(&texts), options.manifests.secrets);
         let mut explained = explain(job, owner, rule.clone(), given).await?;
         explained.since = match &client {
             Some(client) if !explained.results.is_empty() => since(client, &explained, created).await,
@@ -247,12 +248,9 @@ async fn explain(
     job: Job,
     owner: Option<Arc<ObjectRef>>,
     rule: (Arc<str>, Arc<str>),
-    (sources, limits, secrets): (Vec<FileSource>, Limits, Secrets),
+    (texts, secrets): (Arc<[File]>, Secrets),
 ) -> anyhow::Result<Explained> {
-    let explaining = spawn_blocking(move || {
-        let (texts, _) = files::read(&sources, &limits);
-        explained(&job, owner.as_ref(), rule, &texts, secrets)
-    });
+    let explaining = spawn_blocking(move || explained(&job, owner.as_ref(), rule, &texts, secrets));
     explaining.await.context("explaining failed, which is a bug")?
 }
 
