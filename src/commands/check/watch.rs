@@ -73,11 +73,7 @@ pub(super) async fn run(
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let mut helpers = JoinSet::new();
-    serve(check, &wiring, &commands, &stop, &mut helpers).await?;
-    let page = match &check.serving.listen_ui {
-        Some(address) => Some(admin::bind(address).await?),
-        None => None,
-    };
+    let page = serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let (memory, of_memory) = watch::channel(None);
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
@@ -85,10 +81,7 @@ pub(super) async fn run(
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    // Start even if a kind is missing: it may be added later, or one discovery response may lack it.
-    if let Err(why) = check.scope.selection(None).check(&served) {
-        warn!("{why}; the option takes effect when the kind is served");
-    }
+    start_warnings(check, &wiring, (&clients, &served), &mut helpers);
     if let Some(server) = page {
         let access = access(check, &clients, &served);
         helpers.spawn(ui::serve(server, page_sources(&wiring, &commands), access, stop.clone()));
@@ -105,9 +98,6 @@ pub(super) async fn run(
     };
     let over = terms.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
-    helpers.spawn(exceptions::warn_of(wiring.overview()));
-    let namespaces = check.scope.namespace.clone();
-    helpers.spawn(checked::warn_of_nothing(wiring.overview(), clients.plain.clone(), namespaces));
     helpers.spawn(exception_files.follow(commands.clone()));
     let reloader = policies::Reloader::new(sources, check.load_options(), check.shard(), &rules.policies);
     helpers.spawn(reloader.run(commands));
@@ -154,14 +144,14 @@ fn read_options(check: &CheckArgs, wiring: &Wiring) -> ReadOptions {
 }
 
 /// Serves health, metrics and status before connecting to the cluster, so that a probe finds a process that is not
-/// ready instead of none.
+/// ready instead of none. Returns the server of the page, which is served once the cluster is connected.
 async fn serve(
     check: &CheckArgs,
     wiring: &Wiring,
     commands: &mpsc::Sender<Command>,
     stop: &CancellationToken,
     helpers: &mut JoinSet<()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<admin::Server>> {
     let admin = Admin {
         progress: wiring.progress(),
         metrics: Arc::clone(wiring.metrics()),
@@ -174,7 +164,26 @@ async fn serve(
     {
         helpers.spawn(admin::bind(address).await?.serve(admin.clone(), pages, stop.clone()));
     }
-    Ok(())
+    Ok(match &check.serving.listen_ui {
+        Some(address) => Some(admin::bind(address).await?),
+        None => None,
+    })
+}
+
+/// Warns of kinds that are not served, and starts the tasks that warn of exceptions and of a scope without objects.
+fn start_warnings(
+    check: &CheckArgs,
+    wiring: &Wiring,
+    (clients, served): (&Clients, &Served),
+    helpers: &mut JoinSet<()>,
+) {
+    // Start even if a kind is missing: it may be added later, or one discovery response may lack it.
+    if let Err(why) = check.scope.selection(None).check(served) {
+        warn!("{why}; the option takes effect when the kind is served");
+    }
+    helpers.spawn(exceptions::warn_of(wiring.overview()));
+    let namespaces = check.scope.namespace.clone();
+    helpers.spawn(checked::warn_of_nothing(wiring.overview(), clients.plain.clone(), namespaces));
 }
 
 /// Returns the access checks of the page; `None` if everyone may see it.
