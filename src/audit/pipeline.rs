@@ -24,6 +24,7 @@ use tracing::{error, info};
 use super::{
     command::{Command, Reload, ResultQuery, Snapshot},
     exceptions::Exceptions,
+    inventory::Updated,
     judges::Evaluated,
     publisher::Publisher,
     queue::{QueuePriority, Queued},
@@ -95,8 +96,7 @@ impl Pipeline {
 
     /// Runs until stopped; with `once` until everything that existed at the start has been evaluated. Returns the whole result.
     pub async fn run(mut self, mut inputs: Inputs, once: bool) -> AuditResult {
-        let selection = inputs.selection.take();
-        self.objects.selection = selection.or(self.objects.selection.take());
+        self.objects.selection = inputs.selection.take().or(self.objects.selection.take());
         let mut changes = Vec::with_capacity(CHANGES);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -125,11 +125,7 @@ impl Pipeline {
                     // Panics are caught for each object; what comes here is the runtime shutting down.
                     Err(failed) => error!(%failed, "An evaluation thread died"),
                 },
-                Some(updated) = self.schedule.inventory.updated(), if !busy => {
-                    self.publisher.outputs.metrics.inventory_updated(updated.took);
-                    self.publisher.note_changed();
-                    self.schedule.inventory_updated(updated, &mut self.agenda, Instant::now());
-                }
+                Some(updated) = self.schedule.inventory.updated(), if !busy => self.inventory_updated(updated),
                 Some(key) = self.schedule.retries.next(), if !busy => {
                     self.schedule.evaluate_soon(&self.objects, key, QueuePriority::Bulk, Instant::now());
                 }
@@ -137,11 +133,7 @@ impl Pipeline {
                     self.agenda.received.extend(changes.drain(..));
                     // The sources are done (files): only running evaluations are waited for.
                     changes_open = count > 0;
-                    if !changes_open {
-                        self.objects.sources_ended = true;
-                        self.schedule.note_lookups_changed();
-                    }
-                    if count == 0 && !self.objects.gate.is_open() && !self.try_open(Instant::now()) {
+                    if !changes_open && !self.end_sources() {
                         error!("The sources ended before everything was read");
                         break;
                     }
@@ -162,6 +154,20 @@ impl Pipeline {
         let mut result = self.result();
         result.sort();
         result
+    }
+
+    /// Notes that the sources have ended; returns whether the gate is open, so that everything was read.
+    fn end_sources(&mut self) -> bool {
+        self.objects.sources_ended = true;
+        self.schedule.note_lookups_changed();
+        self.objects.gate.is_open() || self.try_open(Instant::now())
+    }
+
+    /// Continues with a new state of the inventory.
+    fn inventory_updated(&mut self, updated: Updated) {
+        self.publisher.outputs.metrics.inventory_updated(updated.took);
+        self.publisher.note_changed();
+        self.schedule.inventory_updated(updated, &mut self.agenda, Instant::now());
     }
 
     /// Opens the gate if it is time, and publishes in any case.
