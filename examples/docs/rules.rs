@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use kaudit::judge::{policy::Policy, reads::Matches, rule::Rule, set::PolicySet, sources::PolicySource};
+use kaudit::judge::{policy::Policy, reads::Matches, rule::Rule, set::PolicySet, sources::FileSource};
 use serde_json::Value as Json;
 
 use super::{
@@ -25,7 +25,7 @@ struct LibraryRule<'l> {
 
 /// Returns the pages of all rules, and their overview.
 pub(crate) fn documents(root: &Path) -> Result<Documents> {
-    let library = PolicySet::load(&[PolicySource::from("builtin")])?;
+    let library = PolicySet::load(&[FileSource::Builtin(String::new())])?;
     let tested = TestedLibrary::load(&root.join(LIBRARY), &library)?;
     let mut documents = Documents::new();
     let mut overview = Page::new("Rules of the library");
