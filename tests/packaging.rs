@@ -1,4 +1,4 @@
-//! Consistency of the shipped files: the Dockerfile, the Docker context, the chart, its CRD, and the binary.
+//! Consistency of the shipped files: the Dockerfile, the release scripts, the chart, its CRD, and the binary.
 //!
 //! Only reads files; nothing is built.
 
@@ -34,82 +34,12 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
-/// One stage of the Dockerfile: its base image and instructions, each as words.
-struct Stage {
-    from: String,
-    instructions: Vec<Vec<String>>,
-}
-
-impl Stage {
-    fn all(instruction: &str) -> impl Fn(&&Vec<String>) -> bool {
-        move |words| words[0] == instruction
-    }
-
-    /// Returns the words of the only instruction with a name.
-    fn only(&self, instruction: &str) -> &[String] {
-        let found: Vec<_> = self.instructions.iter().filter(Self::all(instruction)).collect();
-        let [one] = found[..] else { panic!("{instruction}: {found:?}") };
-        &one[1..]
-    }
-
-    /// Returns the sources and targets of copies from the context.
-    fn copied(&self) -> impl Iterator<Item = (&str, &str)> {
-        let copies = self.instructions.iter().filter(Self::all("COPY")).filter(|words| !words[1].starts_with("--from"));
-        copies.flat_map(|words| {
-            let (to, from) = words[1..].split_last().unwrap();
-            from.iter().map(|from| (from.as_str(), to.as_str()))
-        })
-    }
-}
-
-fn stages() -> Vec<Stage> {
-    let text = DOCKERFILE.replace("\\\n", " ");
-    let mut stages: Vec<Stage> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        if words[0] == "FROM" {
-            stages.push(Stage { from: words[1].clone(), instructions: Vec::new() });
-        } else {
-            stages.last_mut().unwrap().instructions.push(words);
-        }
-    }
-    let [_, _] = stages[..] else { panic!("not a stage that builds and one that runs") };
-    stages
-}
-
-/// Whether a pattern of `.dockerignore` matches a path or a folder above it.
-fn matches(pattern: &str, path: &str) -> bool {
-    fn parts(pattern: &[&str], path: &[&str]) -> bool {
-        match (pattern, path) {
-            ([], _) => true,
-            (["**", rest @ ..], _) => (0..=path.len()).any(|skipped| parts(rest, &path[skipped..])),
-            ([first, rest @ ..], [name, below @ ..]) => glob(first, name) && parts(rest, below),
-            (_, []) => false,
-        }
-    }
-    fn glob(pattern: &str, name: &str) -> bool {
-        match pattern.split_once('*') {
-            None => pattern == name,
-            Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-                let starts = rest.char_indices().map(|(start, _)| start).chain([rest.len()]);
-                starts.into_iter().any(|start| glob(tail, &rest[start..]))
-            }),
-        }
-    }
-    parts(&pattern.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
-}
-
-/// Whether a file is in the Docker context: the last matching pattern decides.
-fn in_context(path: &str) -> bool {
-    let patterns = include_str!("../.dockerignore").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut seen = true;
-    for pattern in patterns {
-        let (shown, pattern) = pattern.strip_prefix('!').map_or((false, pattern), |pattern| (true, pattern));
-        if matches(pattern, path) {
-            seen = shown;
-        }
-    }
-    seen
+/// Returns the words after the only instruction with a name in the Dockerfile.
+fn instruction(name: &str) -> Vec<&'static str> {
+    let lines = DOCKERFILE.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let found: Vec<_> = lines.collect();
+    let [one] = found[..] else { panic!("{name}: {found:?}") };
+    one.split_whitespace().collect()
 }
 
 /// Returns the files at or below a path of the repository, as paths in it.
@@ -124,130 +54,36 @@ fn files(path: &str) -> Vec<String> {
     names.iter().flat_map(|name| files(&format!("{path}/{name}"))).collect()
 }
 
+/// What the image contains is tested by `tests/cluster/image.rs`, if it has been built.
 #[test]
-fn ignore_patterns_match_as_in_docker() {
-    for (pattern, path, want) in [
-        ("*", "a", true),
-        ("*", "a/b", true),
-        ("src", "src/a.rs", true),
-        ("src", "tests/src", false),
-        ("a/b.toml", "a/b.toml", true),
-        ("a/b.toml", "a", false),
-        ("p/**/*_test.rego", "p/a_test.rego", true),
-        ("p/**/*_test.rego", "p/q/r/a_test.rego", true),
-        ("p/**/*_test.rego", "p/q/a.rego", false),
-    ] {
-        assert_eq!(matches(pattern, path), want, "{pattern} {path}");
-    }
+fn the_image_has_the_user_of_the_chart_and_the_builtin_library() {
+    assert_eq!(instruction("FROM"), ["scratch"]);
+    assert_eq!(instruction("ENTRYPOINT"), ["[\"/kaudit\"]"]);
+    assert_eq!(instruction("CMD"), ["[\"check\"]"]);
+    let [user] = instruction("USER")[..] else { panic!() };
+    let (user, group) = user.split_once(':').unwrap();
+    let [user, group] = [user, group].map(|id| id.parse::<u64>().unwrap());
+    assert!(user > 0 && group > 0);
+    let context = &yaml(VALUES)["podSecurityContext"];
+    assert_eq!((&context["runAsUser"], &context["runAsGroup"]), (&user.into(), &group.into()));
+    // The chart names it, and without `--policies` the binary uses it in an empty directory.
+    assert!(WORKLOAD.contains("- --policies=builtin{{"));
+    assert!(arguments().find("policies").get_default_values().is_empty());
 }
 
 #[test]
-fn the_docker_context_contains_exactly_the_copied_files() {
-    let stages = stages();
-    let copied: Vec<&str> = stages.iter().flat_map(Stage::copied).map(|(from, _)| from).collect();
-    for path in &copied {
-        let files = files(path);
-        assert!(!files.is_empty(), "{path} is empty");
-        for file in files {
-            // Tests are not needed in the image.
-            let wanted = !(file.starts_with("policies/") && file.ends_with("_test.rego"));
-            assert_eq!(in_context(&file), wanted, "{file}");
-        }
-    }
-    for entry in fs::read_dir(root()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let used = copied.iter().any(|path| path.split('/').next() == Some(&name));
-        assert!(used || !in_context(&name), "{name} is sent to Docker, but not copied");
-    }
-    assert!(!in_context("tests/controlplane/src/lib.rs") && !in_context("tests/tools/opa/go.mod"));
-}
-
-#[test]
-fn the_build_stage_contains_all_inputs_of_cargo() {
-    let stages = stages();
-    let build = &stages[0];
-    let version = |text: &str| {
-        let mut numbers = text.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
-        (numbers.next().unwrap(), numbers.next().unwrap())
-    };
-    let oldest = CARGO_TOML.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap();
-    assert!(version(build.from.strip_prefix("rust:").unwrap()) >= version(oldest.trim_end_matches('"')));
-
-    let copied: BTreeSet<&str> = build.copied().map(|(from, _)| from).collect();
-    for path in ["Cargo.toml", "Cargo.lock", "src"] {
-        assert!(copied.contains(path), "{path}");
-    }
-    let members = CARGO_TOML.lines().find_map(|line| line.strip_prefix("members = [")?.strip_suffix(']')).unwrap();
-    for member in members.split(',').map(|member| member.trim().trim_matches('"')) {
-        assert!(copied.contains(&*format!("{member}/Cargo.toml")), "{member}");
-        // Its code is not copied, so an empty crate replaces it.
-        let touched = build.instructions.iter().flatten().any(|word| *word == format!("{member}/src/lib.rs"));
-        assert!(touched, "{member}");
-    }
-    // cargo requires the other paths in a manifest to exist.
-    for path in CARGO_TOML.split("path = \"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
-        let there = copied.contains(&*format!("{path}/Cargo.toml")) || copied.iter().any(|copy| path.starts_with(copy));
-        assert!(there, "{path}");
-    }
-    assert!(!root().join("build.rs").exists() || copied.contains("build.rs"));
-    for file in files("src") {
-        let text = fs::read_to_string(root().join(&file)).unwrap();
-        for include in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
-            for target in text.split(include).skip(1).map(|rest| rest.split('"').next().unwrap()) {
-                let path = Path::new(&file).parent().unwrap().join(target);
-                assert!(!target.contains("../") && root().join(path).exists(), "{file} includes {target}");
-            }
-        }
-    }
-}
-
-#[test]
-fn the_image_contains_the_optimized_build() {
-    let stages = stages();
-    let builds: Vec<_> =
-        stages[0].instructions.iter().filter(|words| words.join(" ").contains("cargo build")).collect();
-    assert!(!builds.is_empty());
-    for words in builds {
-        assert!(words.join(" ").contains("cargo build --profile dist --locked --bin kaudit "), "{words:?}");
-    }
-    let copied = stages[1].instructions.iter().any(|words| words.join(" ").contains("/src/target/dist/kaudit /kaudit"));
-    assert!(copied, "the image holds another build");
+fn releases_are_the_optimized_build() {
+    assert!(include_str!("../.ci/release/binary").contains("profile=${PROFILE:-dist}\n"));
     let (_, dist) = CARGO_TOML.split_once("[profile.dist]\n").unwrap();
     let dist: Vec<_> = dist.split("\n\n").next().unwrap().lines().collect();
     assert!(dist.contains(&"lto = \"fat\"") && dist.contains(&"codegen-units = 1"), "{dist:?}");
 }
 
 #[test]
-fn the_image_contains_only_kaudit_with_the_builtin_library() {
-    let stages = stages();
-    let image = &stages[1];
-    assert!(image.from == "scratch" || image.from.contains("distroless"), "{}", image.from);
-    assert!(!image.instructions.iter().any(|words| words[0] == "RUN"), "there is nothing to run it with");
-    assert!(
-        stages[0].copied().any(|(from, _)| from == "policies") && !image.copied().any(|(from, _)| from == "policies")
-    );
-    // The chart names it, and without `--policies` the binary uses it in an empty directory.
-    assert!(WORKLOAD.contains("- --policies=builtin{{"));
-    assert!(arguments().find("policies").get_default_values().is_empty());
-    assert!(!image.instructions.iter().any(|words| words[0] == "WORKDIR"));
-
-    let from_build = image.instructions.iter().filter(|words| words[0] == "COPY" && words[1].starts_with("--from"));
-    let binary = from_build.map(|words| words.last().unwrap()).find(|to| to.ends_with("kaudit")).unwrap();
-    assert_eq!(image.only("ENTRYPOINT"), [format!("[\"{binary}\"]")]);
-    assert_eq!(image.only("CMD"), ["[\"check\"]"]);
-    let [user] = image.only("USER") else { panic!() };
-    let (user, group) = user.split_once(':').unwrap();
-    let [user, group] = [user, group].map(|id| id.parse::<u64>().unwrap());
-    assert!(user > 0 && group > 0);
-    let context = &yaml(VALUES)["podSecurityContext"];
-    assert_eq!((&context["runAsUser"], &context["runAsGroup"]), (&user.into(), &group.into()));
-}
-
-#[test]
 fn there_is_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(yaml(include_str!("../charts/kaudit/Chart.yaml"))["appVersion"], version);
-    assert!(stages()[1].instructions.contains(&vec!["ARG".to_owned(), format!("VERSION={version}")]));
+    assert_eq!(yaml(include_str!("../action.yml"))["inputs"]["version"]["default"], version);
     let own = format!("version = \"{version}\"");
     assert!(include_str!("../src/rego/Cargo.toml").lines().any(|line| line == own));
     assert!(CARGO_TOML.contains(&format!("kaudit-rego = {{ path = \"src/rego\", {own} }}")));

@@ -26,6 +26,7 @@ mod exception_status;
 mod exceptions;
 mod explain;
 mod faults;
+mod image;
 mod kubectl;
 mod namespaced;
 mod notify;

@@ -1,14 +1,20 @@
-//! Integrations: the krew manifest, and the examples for CI.
+//! What is made for a release besides the binary, and integrations: archives, manifests of package managers, the GitHub
+//! action, and the examples for CI.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+
+mod action;
+mod release;
+
+use std::{fs, path::Path};
 
 use clap::ValueEnum;
 use kaudit::{cli::config, output::Format};
 use serde_json::Value;
 
-const KREW: &str = include_str!("../examples/krew.yaml");
-const GITHUB: &str = include_str!("../examples/ci/github.yml");
-const GITLAB: &str = include_str!("../examples/ci/gitlab.yml");
+const KREW: &str = include_str!("../../examples/krew.yaml");
+const GITHUB: &str = include_str!("../../examples/ci/github.yml");
+const GITLAB: &str = include_str!("../../examples/ci/gitlab.yml");
 /// The formats for tools that review pull requests.
 const FORMATS: [&str; 5] = ["github", "gitlab", "junit", "markdown", "sarif"];
 /// The release archive for Linux, which all of them reference.
@@ -84,8 +90,6 @@ fn the_github_example_is_a_valid_workflow() {
         assert!(job["runs-on"].is_string());
         assert!(job["env"]["KAUDIT_RELEASE"].as_str().unwrap().ends_with(ARCHIVE));
         for step in job["steps"].as_array().unwrap() {
-            assert!(step["uses"].is_string() != step["run"].is_string(), "{step}");
-            assert!(step["uses"].as_str().is_none_or(|action| action.contains("@v")), "{step}");
             for command in step["run"].as_str().map(|script| commands(&[script])).unwrap_or_default() {
                 assert_understood(&command);
                 understood += 1;
@@ -97,10 +101,22 @@ fn the_github_example_is_a_valid_workflow() {
     assert!(GITHUB.contains(upload) && GITHUB.contains("-o sarif=kaudit.sarif "));
 }
 
+/// Returns the job of the GitLab component with the default inputs.
+fn gitlab_job() -> Value {
+    let (header, job) = GITLAB.split_once("\n---\n").unwrap();
+    let mut job = job.to_owned();
+    for (name, input) in yaml(header)["spec"]["inputs"].as_object().unwrap() {
+        let used = format!("$[[ inputs.{name} ]]");
+        assert!(job.contains(&used), "{name} is not used");
+        job = job.replace(&used, input["default"].as_str().unwrap());
+    }
+    assert!(!job.contains("$[["), "an input is not declared: {job}");
+    yaml(&job)["kaudit"].clone()
+}
+
 #[test]
-fn the_gitlab_example_is_a_valid_job() {
-    let jobs = yaml(GITLAB);
-    let job = &jobs["kaudit"];
+fn the_gitlab_component_is_a_valid_job() {
+    let job = gitlab_job();
     assert!(job["variables"]["KAUDIT_RELEASE"].as_str().unwrap().ends_with(ARCHIVE));
     assert!(job["image"].is_string() && texts(&job["before_script"]).len() > 2);
     let commands = commands(&texts(&job["script"]));
@@ -110,6 +126,27 @@ fn the_gitlab_example_is_a_valid_job() {
         let file = report.as_str().unwrap();
         assert!(commands[0].iter().any(|word| word.ends_with(&format!("={file}"))), "{file}");
     }
+}
+
+/// A tag can be moved to other code, a commit cannot.
+#[test]
+fn actions_are_named_by_commit() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workflows = fs::read_dir(root.join(".github/workflows")).unwrap().map(|entry| entry.unwrap().path());
+    let files = workflows.chain(["action.yml", "examples/ci/github.yml"].map(|name| root.join(name)));
+    let mut found = 0;
+    for file in files {
+        for line in fs::read_to_string(&file).unwrap().lines() {
+            let Some((_, action)) = line.split_once("uses: ").filter(|(_, action)| !action.starts_with("./")) else {
+                continue;
+            };
+            let commit = action.split_once('@').map(|(_, rest)| rest.split(' ').next().unwrap()).unwrap_or_default();
+            let is_commit = commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit());
+            assert!(is_commit && action.contains(" # v"), "{}: {action}", file.display());
+            found += 1;
+        }
+    }
+    assert!(found > 10, "only {found} actions were found");
 }
 
 #[test]
