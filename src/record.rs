@@ -3,6 +3,7 @@
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
 //! server costs records, which are counted, but never delays evaluation.
 
+mod delaying_queue;
 mod earlier;
 mod event_reasons;
 mod exception_notice;

@@ -11,7 +11,7 @@
 //! of them. So are Events about the same rule and message with another outcome: the last one shows the current state.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Instant,
 };
@@ -24,7 +24,8 @@ use crate::{
         ledger::{Lifecycle, Violation},
         recording::MOST_TRANSITIONS,
     },
-    model::object::ObjectKey,
+    model::{digest::Digest, object::ObjectKey, verdict::Finding},
+    record::delaying_queue::{DelayingQueue, QueueEntry},
     telemetry::Span,
 };
 
@@ -41,6 +42,14 @@ pub(super) struct ViolationChange {
     pub(super) at: Timestamp,
 }
 
+impl ViolationChange {
+    /// Returns the key of Events about the same object, rule and message, whatever the outcome.
+    fn key(&self) -> Digest {
+        let Finding { rule, message, .. } = &self.violation.finding;
+        Digest::of_parts(u64::to_be_bytes, [&*self.uid, &*rule.policy, &*rule.name, &**message])
+    }
+}
+
 /// What an Event is about.
 #[derive(Debug)]
 pub(super) enum EventContent {
@@ -48,16 +57,6 @@ pub(super) enum EventContent {
     Violation(Box<ViolationChange>),
     /// An Event about kaudit itself or an exception; it replaces a waiting one with the same subject.
     Own(String, Box<Event>),
-}
-
-/// The uid of an object, and the policy, rule and message of a violation, without the outcome.
-type EventStatement = [Arc<str>; 4];
-
-impl ViolationChange {
-    fn statement(&self) -> EventStatement {
-        let finding = &self.violation.finding;
-        [&self.uid, &finding.rule.policy, &finding.rule.name, &finding.message].map(Arc::clone)
-    }
 }
 
 impl EventContent {
@@ -99,9 +98,6 @@ pub(super) struct PendingEvent {
     pub(super) span: Span,
 }
 
-/// The sequence number of an Event, which it keeps when it is put back.
-pub(super) type Sequence = u64;
-
 /// The turn of an Event among those of its priority: the turn that was current when it was queued, and one more for
 /// each waiting Event of its namespace.
 type NamespaceTurn = u64;
@@ -131,32 +127,16 @@ impl NamespaceTurns {
     }
 }
 
-#[derive(Debug)]
-struct QueuedEvent {
-    event: PendingEvent,
-    turn: NamespaceTurn,
-    /// The earliest time to write it.
-    due: Option<Instant>,
-    /// Whether an earlier Event with the same statement is not finished.
-    behind: bool,
-}
+/// An Event that was taken from the queue.
+pub(super) type TakenEvent = QueueEntry<Digest, (Priority, NamespaceTurn), PendingEvent>;
 
 /// Events to write, by priority, turn and time.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
-    waiting: BTreeMap<Sequence, QueuedEvent>,
-    ready: BTreeSet<(Priority, NamespaceTurn, Sequence)>,
-    delayed: BTreeSet<(Instant, Sequence)>,
-    /// The unfinished Events with each statement; the first waits or is being written, the others wait behind it.
-    statements: HashMap<EventStatement, VecDeque<Sequence>>,
-    /// The waiting Events about kaudit itself, by subject.
-    own: HashMap<String, Sequence>,
-    transient: usize,
-    last: Sequence,
+    events: DelayingQueue<Digest, (Priority, NamespaceTurn), PendingEvent>,
     turns: BTreeMap<Priority, NamespaceTurns>,
-    /// The turns of the Events that were taken. A turn counts once its Event is finished: one that is put back has used
-    /// none.
-    taken: HashMap<Sequence, (Priority, NamespaceTurn)>,
+    /// How many Events about transitions wait.
+    transient: usize,
 }
 
 impl EventQueue {
@@ -165,123 +145,82 @@ impl EventQueue {
         if event.content.is_transient() && self.transient == MOST_TRANSITIONS {
             return false;
         }
-        self.last += 1;
-        let behind = match &event.content {
-            EventContent::Violation(change) => {
-                let unfinished = self.statements.entry(change.statement()).or_default();
-                unfinished.push_back(self.last);
-                unfinished.len() > 1
-            }
+        self.transient += usize::from(event.content.is_transient());
+        let key = match &event.content {
+            EventContent::Violation(change) => change.key(),
             EventContent::Own(subject, _) => {
-                if let Some(older) = self.own.get(subject).copied() {
-                    self.remove(older);
-                }
-                false
+                let key = Digest::of(subject);
+                self.events.remove_last(&key, |_| true);
+                key
             }
         };
-        let due = Some(event.queued).filter(|due| *due > Instant::now());
         let turn = self.turns.entry(event.priority).or_default().next(event.content.namespace());
-        self.put(self.last, QueuedEvent { event, turn, due, behind });
+        let (priority, queued) = (event.priority, event.queued);
+        self.events.push(key, (priority, turn), event, queued);
         true
     }
 
     /// Removes the Event about the appearance of a violation that is resolved, and returns whether it did. Events that
     /// were tried stay: the server may have them, so the resolution needs an Event, too.
     pub(super) fn supersede(&mut self, end: &ViolationChange) -> bool {
-        let Some(unfinished) = self.statements.get(&end.statement()) else { return false };
-        let about = |sequence: &Sequence| match &self.waiting.get(sequence)?.event.content {
-            EventContent::Violation(change) if change.violation.id == end.violation.id => Some((*sequence, change)),
-            _ => None,
+        let appearance = (end.violation.id, end.violation.since, Lifecycle::Appeared);
+        let is_appearance = |event: &PendingEvent| match &event.content {
+            EventContent::Violation(change) => {
+                !event.tried && (change.violation.id, change.violation.since, change.lifecycle) == appearance
+            }
+            EventContent::Own(..) => false,
         };
-        let Some((last, change)) = unfinished.iter().rev().find_map(about) else { return false };
-        let is_appearance = change.lifecycle == Lifecycle::Appeared && change.violation.since == end.violation.since;
-        let is_untried = self.waiting.get(&last).is_some_and(|waiting| !waiting.event.tried);
-        if is_appearance
-            && is_untried
-            && let Some(event) = self.remove(last)
-        {
-            self.finish(last, &event.content);
-            return true;
-        }
-        false
+        self.events.remove_last(&end.key(), is_appearance).is_some()
     }
 
     /// Returns when the next Event may be written, and its priority; `None` if none waits.
     pub(super) fn next(&mut self, now: Instant) -> Option<(Instant, Priority)> {
-        self.wake(|due| due <= now);
-        let delayed = || self.delayed.first().and_then(|(due, sequence)| Some((*due, self.waiting.get(sequence)?)));
-        let ready = self.ready.first().map(|(priority, ..)| (now, *priority));
-        ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
+        self.events.next(now).map(|(due, (priority, _))| (due, priority))
     }
 
     /// Takes the next Event, which must then be put back or finished.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(Sequence, PendingEvent)> {
-        self.wake(|due| due <= now);
-        let (priority, turn, sequence) = self.ready.first().copied()?;
-        let event = self.remove(sequence)?;
-        self.taken.insert(sequence, (priority, turn));
-        Some((sequence, event))
+    pub(super) fn pop(&mut self, now: Instant) -> Option<TakenEvent> {
+        loop {
+            let mut event = self.events.pop(now)?;
+            let (priority, turn) = event.rank;
+            let turns = self.turns.entry(priority).or_default();
+            if turn >= turns.now {
+                self.transient -= usize::from(event.value.content.is_transient());
+                return Some(event);
+            }
+            // Its turn has passed while it waited. It gets a new one, so that many such Events do not delay others.
+            event.rank = (priority, turns.next(event.value.content.namespace()));
+            self.events.put_back(event, now);
+        }
     }
 
-    /// Puts an Event back, to wait until `due`.
-    pub(super) fn put_back(&mut self, sequence: Sequence, event: PendingEvent, due: Instant) {
-        let turn = self.taken.remove(&sequence).map_or(0, |(_, turn)| turn);
-        self.put(sequence, QueuedEvent { event, turn, due: Some(due), behind: false });
+    /// Puts an Event back, to wait until `due`. It keeps its turn, which counts only once the Event is finished.
+    pub(super) fn put_back(&mut self, event: TakenEvent, due: Instant) {
+        self.transient += usize::from(event.value.content.is_transient());
+        self.events.put_back(event, due);
     }
 
     /// Notes that an Event that was taken is written, or never will be.
-    pub(super) fn finish(&mut self, sequence: Sequence, content: &EventContent) {
-        if let Some((priority, turn)) = self.taken.remove(&sequence) {
-            self.turns.entry(priority).or_default().reach(turn);
-        }
-        let EventContent::Violation(change) = content else { return };
-        let statement = change.statement();
-        let Some(unfinished) = self.statements.get_mut(&statement) else { return };
-        unfinished.retain(|known| *known != sequence);
-        let next = unfinished.front().copied();
-        if next.is_none() {
-            self.statements.remove(&statement);
-        }
-        if let Some(next) = next
-            && let Some(QueuedEvent { event, turn, due, behind }) = self.waiting.get_mut(&next)
-            && std::mem::replace(behind, false)
-        {
-            let (due, priority, turn) = (*due, event.priority, *turn);
-            self.line_up(next, due, (priority, turn));
-        }
+    pub(super) fn finish(&mut self, event: &TakenEvent) {
+        let (priority, turn) = event.rank;
+        self.turns.entry(priority).or_default().reach(turn);
+        self.events.done(&event.key);
     }
 
-    /// Makes every delayed Event ready now.
-    pub(super) fn expedite(&mut self) {
-        self.wake(|_| true);
-        self.waiting.values_mut().for_each(|waiting| waiting.due = None);
-    }
-
-    fn wake(&mut self, is_due: impl Fn(Instant) -> bool) {
-        while self.delayed.first().is_some_and(|(due, _)| is_due(*due)) {
-            let Some((_, sequence)) = self.delayed.pop_first() else { return };
-            if let Some(waiting) = self.waiting.get_mut(&sequence) {
-                waiting.due = None;
-                let turns = self.turns.entry(waiting.event.priority).or_default();
-                if waiting.turn < turns.now {
-                    // Its turn has passed while it waited. It gets a new one, so that many such Events do not delay
-                    // others.
-                    waiting.turn = turns.next(waiting.event.content.namespace());
-                }
-                self.ready.insert((waiting.event.priority, waiting.turn, sequence));
-            }
-        }
+    /// Makes every delayed Event ready.
+    pub(super) fn expedite(&mut self, now: Instant) {
+        self.events.expedite(now);
     }
 
     /// Returns how many Events wait.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.events.len()
     }
 
     /// Counts the Events about violations that have waited since before `queued`, by namespace.
     pub(super) fn waiting_since(&self, queued: Instant) -> BTreeMap<Option<Arc<str>>, usize> {
         let mut counts = BTreeMap::new();
-        for QueuedEvent { event, .. } in self.waiting.values() {
+        for event in self.events.values() {
             if let EventContent::Violation(change) = &event.content
                 && event.queued < queued
             {
@@ -290,51 +229,20 @@ impl EventQueue {
         }
         counts
     }
-
-    fn put(&mut self, sequence: Sequence, queued: QueuedEvent) {
-        self.transient += usize::from(queued.event.content.is_transient());
-        if let EventContent::Own(subject, _) = &queued.event.content {
-            self.own.insert(subject.clone(), sequence);
-        }
-        if !queued.behind {
-            self.line_up(sequence, queued.due, (queued.event.priority, queued.turn));
-        }
-        self.waiting.insert(sequence, queued);
-    }
-
-    fn line_up(&mut self, sequence: Sequence, due: Option<Instant>, (priority, turn): (Priority, NamespaceTurn)) {
-        match due {
-            Some(due) => self.delayed.insert((due, sequence)),
-            None => self.ready.insert((priority, turn, sequence)),
-        };
-    }
-
-    fn remove(&mut self, sequence: Sequence) -> Option<PendingEvent> {
-        let QueuedEvent { event, turn, due, .. } = self.waiting.remove(&sequence)?;
-        self.transient -= usize::from(event.content.is_transient());
-        if let EventContent::Own(subject, _) = &event.content {
-            self.own.remove(subject);
-        }
-        match due {
-            Some(due) => self.delayed.remove(&(due, sequence)),
-            None => self.ready.remove(&(event.priority, turn, sequence)),
-        };
-        Some(event)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::LazyLock, time::Duration};
 
     use super::*;
     use crate::{
         audit::ledger::Subject,
-        model::{
-            object::Kind,
-            verdict::{Finding, Outcome},
-        },
+        model::{object::Kind, verdict::Outcome},
     };
+
+    /// When the Events are queued.
+    static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     fn violation(message: &str, since: i64) -> Violation {
         Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::from_second(since).unwrap())
@@ -356,7 +264,7 @@ mod tests {
         PendingEvent {
             content: EventContent::Violation(Box::new(change(message, since, lifecycle))),
             priority,
-            queued: Instant::now(),
+            queued: *NOW,
             tried: false,
             span: Span::default(),
         }
@@ -365,7 +273,7 @@ mod tests {
     fn own(subject: &str, note: &str) -> PendingEvent {
         let event = Event { note: Some(note.to_owned()), ..Event::default() };
         let content = EventContent::Own(subject.to_owned(), Box::new(event));
-        PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false, span: Span::default() }
+        PendingEvent { content, priority: Priority::Own, queued: *NOW, tried: false, span: Span::default() }
     }
 
     fn text(event: &PendingEvent) -> String {
@@ -375,27 +283,24 @@ mod tests {
         }
     }
 
+    /// Takes and finishes the next Event.
+    fn next(queue: &mut EventQueue, now: Instant) -> Option<String> {
+        let event = queue.pop(now)?;
+        queue.finish(&event);
+        Some(text(&event.value))
+    }
+
     fn drain(queue: &mut EventQueue, now: Instant) -> Vec<String> {
-        let mut next = || {
-            let (sequence, event) = queue.pop(now)?;
-            queue.finish(sequence, &event.content);
-            Some(text(&event))
-        };
-        std::iter::from_fn(&mut next).collect()
+        std::iter::from_fn(|| next(queue, now)).collect()
     }
 
     fn is_empty(queue: &EventQueue) -> bool {
-        queue.len() == 0
-            && queue.ready.is_empty()
-            && queue.delayed.is_empty()
-            && queue.own.is_empty()
-            && queue.statements.is_empty()
-            && queue.taken.is_empty()
+        queue.events.is_empty() && queue.transient == 0
     }
 
     #[test]
     fn changes_go_before_the_backlog_and_events_about_kaudit_between() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         for message in ["a", "b"] {
             queue.push(event(message, 0, Lifecycle::Appeared, Priority::Backlog));
         }
@@ -409,7 +314,7 @@ mod tests {
 
     #[test]
     fn namespaces_take_turns_and_the_events_of_one_keep_their_order() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         let in_namespace = |name: &str, number: u32| {
             let mut event = event(&format!("{name}{number}"), 0, Lifecycle::Appeared, Priority::Backlog);
             let EventContent::Violation(change) = &mut event.content else { panic!() };
@@ -418,24 +323,17 @@ mod tests {
         };
         (0..1_000).for_each(|number| assert!(queue.push(in_namespace("loud", number))));
         (0..3).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
-        let pop = |queue: &mut EventQueue| {
-            let (sequence, event) = queue.pop(now).unwrap();
-            queue.finish(sequence, &event.content);
-            text(&event)
-        };
-        let first: Vec<_> = (0..7).map(|_| pop(&mut queue)).collect();
+        let first: Vec<_> = (0..7).map(|_| next(&mut queue, now).unwrap()).collect();
         assert_eq!(first, ["loud0", "quiet0", "loud1", "quiet1", "loud2", "quiet2", "loud3"]);
         // A namespace that comes later does not catch up on past turns, and does not wait for the Events that are
         // queued.
         (0..2).for_each(|number| assert!(queue.push(in_namespace("late", number))));
-        let next: Vec<_> = (0..4).map(|_| pop(&mut queue)).collect();
-        assert_eq!(next, ["late0", "loud4", "late1", "loud5"]);
+        let second: Vec<_> = (0..4).map(|_| next(&mut queue, now).unwrap()).collect();
+        assert_eq!(second, ["late0", "loud4", "late1", "loud5"]);
         // Nor do Events that were put back catch up on the turns that have passed.
         let later = now + Duration::from_secs(1);
         let taken: Vec<_> = (0..900).map(|_| queue.pop(now).unwrap()).collect();
-        for (sequence, event) in taken {
-            queue.put_back(sequence, event, later);
-        }
+        taken.into_iter().for_each(|event| queue.put_back(event, later));
         (3..50).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
         let before_wait = drain(&mut queue, now);
         assert_eq!(before_wait.len(), 994 - 900 + 47);
@@ -448,61 +346,62 @@ mod tests {
 
     #[test]
     fn a_violation_resolved_before_its_event_is_written_gets_no_event() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
         assert!(!queue.supersede(&end("a", 2)) && !queue.supersede(&end("b", 1)), "another appearance");
         assert!(queue.supersede(&end("a", 1)) && !queue.supersede(&end("a", 1)));
         assert!(is_empty(&queue));
         // Also while it waits for a token of its object, but not when the server may have it.
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
-        let (sequence, waits) = queue.pop(now).unwrap();
+        let event_of_a = queue.pop(now).unwrap();
         assert!(!queue.supersede(&end("a", 1)), "it is on its way");
-        queue.put_back(sequence, waits, now + Duration::from_secs(1));
+        queue.put_back(event_of_a, now + Duration::from_secs(1));
         assert!(queue.supersede(&end("a", 1)) && is_empty(&queue));
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Backlog));
-        let (sequence, waits) = queue.pop(now).unwrap();
-        queue.put_back(sequence, PendingEvent { tried: true, ..waits }, now);
+        let mut event_of_a = queue.pop(now).unwrap();
+        event_of_a.value.tried = true;
+        queue.put_back(event_of_a, now);
         assert!(!queue.supersede(&end("a", 1)));
         assert_eq!(drain(&mut queue, now), ["a"]);
     }
 
     #[test]
     fn events_about_one_violation_are_written_one_after_the_other() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         let later = now + Duration::from_secs(1);
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
-        let (first, resolved) = queue.pop(now).unwrap();
+        let resolved = queue.pop(now).unwrap();
         // The violation appears again, and another one of the object appears, while the resolution is being written.
         queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
         queue.push(event("b", 2, Lifecycle::Appeared, Priority::Backlog));
         assert_eq!(drain(&mut queue, now), ["b"]);
-        queue.put_back(first, resolved, later);
+        queue.put_back(resolved, later);
         assert_eq!((drain(&mut queue, now).len(), queue.next(now)), (0, Some((later, Priority::Change))));
-        let (first, resolved) = queue.pop(later).unwrap();
+        let resolved = queue.pop(later).unwrap();
         assert!(queue.pop(later).is_none());
-        queue.finish(first, &resolved.content);
+        queue.finish(&resolved);
         assert_eq!(drain(&mut queue, later), ["a"]);
         assert!(is_empty(&queue));
         // An Event that waits behind another is superseded as usual, without releasing those behind the first one.
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
-        let (first, resolved) = queue.pop(now).unwrap();
+        let resolved = queue.pop(now).unwrap();
         queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
         assert!(queue.supersede(&end("a", 2)) && queue.pop(now).is_none());
         let mut delayed = event("a", 3, Lifecycle::Appeared, Priority::Change);
         delayed.queued = later;
         queue.push(delayed);
-        queue.finish(first, &resolved.content);
+        queue.finish(&resolved);
         assert_eq!(queue.next(now), Some((later, Priority::Change)));
-        queue.expedite();
+        queue.expedite(now);
         assert_eq!(drain(&mut queue, now), ["a"]);
         assert!(is_empty(&queue));
     }
 
     #[test]
     fn an_event_with_another_outcome_waits_for_the_first_one() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         queue.push(event("a", 1, Lifecycle::Appeared, Priority::Change));
-        let (first, appeared) = queue.pop(now).unwrap();
+        let appeared = queue.pop(now).unwrap();
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
         let mut other = change("a", 2, Lifecycle::Appeared);
         let finding = Finding { outcome: Outcome::Warn, ..Finding::sample("a") };
@@ -511,39 +410,31 @@ mod tests {
         let content = EventContent::Violation(Box::new(other));
         queue.push(PendingEvent { content, ..event("a", 2, Lifecycle::Appeared, Priority::Change) });
         assert!(queue.pop(now).is_none(), "the first may be at the server");
-        queue.finish(first, &appeared.content);
-        let (second, resolved) = queue.pop(now).unwrap();
+        queue.finish(&appeared);
+        let resolved = queue.pop(now).unwrap();
         assert!(queue.pop(now).is_none());
         // Only an Event about the same violation is superseded.
         assert!(!queue.supersede(&end("a", 1)) && queue.supersede(&end_of_other));
-        queue.finish(second, &resolved.content);
+        queue.finish(&resolved);
         assert!(is_empty(&queue));
     }
 
     #[test]
     fn events_that_are_put_back_keep_their_order() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         for message in ["a", "b", "c"] {
             queue.push(event(message, 0, Lifecycle::Happened, Priority::Change));
         }
-        let (sequence, first) = queue.pop(now).unwrap();
+        let first = queue.pop(now).unwrap();
         let later = now + Duration::from_secs(1);
-        queue.put_back(sequence, first, later);
-        assert_eq!(text(&queue.pop(now).unwrap().1), "b");
+        queue.put_back(first, later);
+        assert_eq!(text(&queue.pop(now).unwrap().value), "b");
         assert_eq!(drain(&mut queue, later), ["a", "c"]);
-        let (_, first) = {
-            queue.push(event("d", 0, Lifecycle::Happened, Priority::Change));
-            queue.pop(now).unwrap()
-        };
-        queue.put_back(9, first, later);
-        assert_eq!((queue.next(now), drain(&mut queue, now).len()), (Some((later, Priority::Change)), 0));
-        queue.expedite();
-        assert_eq!(drain(&mut queue, now), ["d"]);
     }
 
     #[test]
     fn queued_events_about_transitions_are_bounded() {
-        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let (mut queue, now) = (EventQueue::default(), *NOW);
         let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Happened, Priority::Change));
         assert!((0..MOST_TRANSITIONS).all(|_| more(&mut queue)) && !more(&mut queue));
         assert!(queue.pop(now).is_some() && more(&mut queue) && !more(&mut queue));
@@ -555,7 +446,7 @@ mod tests {
 
     #[test]
     fn events_that_wait_long_are_counted_by_namespace() {
-        let (mut queue, later) = (EventQueue::default(), Instant::now() + Duration::from_secs(1));
+        let (mut queue, later) = (EventQueue::default(), *NOW + Duration::from_secs(1));
         queue.push(event("a", 0, Lifecycle::Appeared, Priority::Backlog));
         queue.push(own("x", "x"));
         assert_eq!(Vec::from_iter(queue.waiting_since(later)), [(Some("n".into()), 1)]);

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::{
     bucket::ObjectBuckets,
     pauses::Pauses,
-    queue::{CLUSTER_SCOPED, EventContent, EventQueue, PendingEvent, Priority, Sequence},
+    queue::{CLUSTER_SCOPED, EventContent, EventQueue, PendingEvent, Priority, TakenEvent},
     rates::Rates,
     settings::{EventFilter, EventSettings},
     sink::Incoming,
@@ -44,8 +44,7 @@ const PANICKED: &str = "kaudit failed while writing it, which is a bug";
 
 /// An attempt to write an Event, and its result.
 struct WriteAttempt {
-    sequence: Sequence,
-    pending: PendingEvent,
+    event: TakenEvent,
     result: Result<(), PostError>,
     took: Duration,
 }
@@ -105,7 +104,7 @@ impl EventRecorder {
                     received.drain(..).for_each(|incoming| self.receive(incoming));
                     if count == 0 {
                         self.ending = true;
-                        self.queue.expedite();
+                        self.queue.expedite(Instant::now());
                     }
                 }
                 Some(Ok(attempt)) = self.writes.join_next() => self.written(attempt, Instant::now()),
@@ -175,9 +174,10 @@ impl EventRecorder {
             if self.rates.ready(priority, now) > now {
                 return;
             }
-            let Some((sequence, mut pending)) = self.queue.pop(now) else { return };
+            let Some(mut event) = self.queue.pop(now) else { return };
+            let pending = &mut event.value;
             if let Some(until) = self.pauses.namespace_until(pending.content.namespace(), now) {
-                self.wait_on(sequence, pending, until);
+                self.wait_on(event, until);
                 continue;
             }
             // An Event that was tried has taken its token already.
@@ -185,22 +185,22 @@ impl EventRecorder {
                 && !pending.tried
                 && let Err(until) = self.objects.take(&change.uid, now)
             {
-                self.wait_for_object(sequence, pending, until);
+                self.wait_for_object(event, until);
                 continue;
             }
             self.rates.take(priority, now);
             pending.tried = true;
-            let (writer, event) = (self.writer.clone(), self.writer.event(&pending.content));
+            let (writer, posting) = (self.writer.clone(), self.writer.event(&pending.content));
             let span = pending.span.child_request("write event");
             self.writes.spawn(async move {
                 let began = Instant::now();
-                let posted = AssertUnwindSafe(writer.post(&event)).catch_unwind().await;
+                let posted = AssertUnwindSafe(writer.post(&posting)).catch_unwind().await;
                 let result = posted.unwrap_or_else(|_| Err(PostError::Never("panic", PANICKED.to_owned())));
                 if result.is_err() {
                     span.fail("not_written");
                 }
                 span.end();
-                WriteAttempt { sequence, pending, result, took: began.elapsed() }
+                WriteAttempt { event, result, took: began.elapsed() }
             });
             return;
         }
@@ -208,73 +208,73 @@ impl EventRecorder {
 
     /// Puts an Event back until its object has a token. Events about transitions, which nothing else bounds, are
     /// dropped instead; at the end all are, as there is no time left to wait.
-    fn wait_for_object(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
-        match &pending.content {
+    fn wait_for_object(&mut self, event: TakenEvent, until: Instant) {
+        match &event.value.content {
             EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Happened => {
                 *self.dropped.entry(change.object.namespace.clone()).or_default() += 1;
                 self.metrics.recorder_dropped("events", "object_rate", 1);
-                self.queue.finish(sequence, &pending.content);
+                self.queue.finish(&event);
             }
-            _ => self.queue.put_back(sequence, pending, until),
+            _ => self.queue.put_back(event, until),
         }
     }
 
     fn written(&mut self, attempt: WriteAttempt, now: Instant) {
-        let WriteAttempt { sequence, pending, result, took } = attempt;
+        let WriteAttempt { event, result, took } = attempt;
         match &result {
             Err(PostError::Server(..)) => self.rates.overloaded(now),
             _ => self.rates.answered(took, now),
         }
-        let namespace = pending.content.namespace().to_owned();
+        let namespace = event.value.content.namespace().to_owned();
         match result {
             Err(PostError::Namespace(at_least, why)) => {
                 self.pauses.namespace_failed(&namespace, at_least, why, now);
                 self.metrics.recorder_retries("events");
-                self.wait_on(sequence, pending, now);
+                self.wait_on(event, now);
             }
             Err(PostError::Server(at_least, why)) => {
                 self.pauses.server_failed(at_least, why, now);
                 self.metrics.recorder_retries("events");
-                self.wait_on(sequence, pending, now);
+                self.wait_on(event, now);
             }
             Ok(()) => {
                 self.metrics.recorder_wrote("events");
-                if matches!(pending.content, EventContent::Violation(_)) {
-                    self.metrics.event_after(pending.queued.elapsed());
+                if matches!(event.value.content, EventContent::Violation(_)) {
+                    self.metrics.event_after(event.value.queued.elapsed());
                 }
-                self.finished(sequence, &pending.content);
+                self.finished(&event);
             }
             Err(PostError::Normal(reason)) => {
                 debug!(namespace, reason, "Event not written");
                 if reason != "already_exists" {
                     self.metrics.recorder_dropped("events", reason, 1);
                 }
-                self.finished(sequence, &pending.content);
+                self.finished(&event);
             }
             Err(PostError::Never(reason, why)) => {
                 warn!(namespace, "An Event cannot be written: {why}");
                 self.metrics.recorder_dropped("events", reason, 1);
                 self.lose(why);
-                self.finished(sequence, &pending.content);
+                self.finished(&event);
             }
         }
         self.report_health();
     }
 
     /// Notes that an Event is written, or never will be.
-    fn finished(&mut self, sequence: Sequence, content: &EventContent) {
-        self.pauses.succeeded(content.namespace());
-        self.queue.finish(sequence, content);
+    fn finished(&mut self, event: &TakenEvent) {
+        self.pauses.succeeded(event.value.content.namespace());
+        self.queue.finish(event);
     }
 
     /// Puts an Event back until its namespace accepts Events; drops it if that is hopeless at the end.
-    fn wait_on(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
-        if self.ending && self.pauses.is_hopeless(pending.content.namespace()) {
+    fn wait_on(&mut self, event: TakenEvent, until: Instant) {
+        if self.ending && self.pauses.is_hopeless(event.value.content.namespace()) {
             self.metrics.recorder_dropped("events", "unavailable", 1);
             self.lose(self.pauses.trouble());
-            self.queue.finish(sequence, &pending.content);
+            self.queue.finish(&event);
         } else {
-            self.queue.put_back(sequence, pending, until);
+            self.queue.put_back(event, until);
         }
     }
 
