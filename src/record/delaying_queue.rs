@@ -102,10 +102,20 @@ impl<K: Ord + Clone, R: Ord + Copy, V> DelayingQueue<K, R, V> {
         self.len
     }
 
-    /// Whether no entry waits and none is in flight.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.in_flight.is_empty() && self.delayed.is_empty() && self.ready.is_empty()
+    /// Returns when the last waiting entry with this key is due.
+    pub(super) fn due(&self, key: &K) -> Option<Instant> {
+        Some(self.waiting.get(key)?.back()?.due)
+    }
+
+    /// Returns the keys of the entries that were taken and are not done.
+    pub(super) fn in_flight(&self) -> &BTreeSet<K> {
+        &self.in_flight
+    }
+
+    /// Returns the first key, not before `from`, of an entry that waits or is in flight.
+    pub(super) fn first_from(&self, from: &K) -> Option<&K> {
+        let waiting = self.waiting.range(from..).next().map(|(key, _)| key);
+        waiting.into_iter().chain(self.in_flight.range(from..).next()).min()
     }
 
     /// Returns the entries that wait.
@@ -281,8 +291,13 @@ mod tests {
                     }
                     Operation::Wait(delay) => now = after(now, delay),
                 }
+                let keys: BTreeSet<u8> = list.waiting.iter().map(|entry| entry.key).chain(list.in_flight.clone()).collect();
+                for key in 0..4 {
+                    let due = list.waiting.iter().rfind(|entry| entry.key == key).map(|entry| entry.due);
+                    prop_assert_eq!((queue.due(&key), queue.first_from(&key)), (due, keys.range(key..).next()));
+                }
                 prop_assert_eq!((queue.next(now), queue.len()), (list.next(now), list.waiting.len()));
-                prop_assert_eq!(queue.is_empty(), list.waiting.is_empty() && list.in_flight.is_empty());
+                prop_assert!(queue.in_flight().iter().eq(&BTreeSet::from_iter(list.in_flight.clone())));
             }
         }
     }

@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn is_empty(queue: &EventQueue) -> bool {
-        queue.events.is_empty() && queue.transient == 0
+        queue.len() == 0 && queue.events.in_flight().is_empty() && queue.transient == 0
     }
 
     #[test]

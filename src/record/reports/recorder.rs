@@ -1,5 +1,5 @@
-//! Decides when which reports are written, and what happens when that fails: a delaying work queue of reports, each
-//! written by one job at a time.
+//! Decides when which reports are written, and what happens when that fails. Each report is written by one job at a
+//! time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     audit::queue::Lane,
     cluster::{backoff::Backoff, error::describe},
-    record::{failure::WriteFailure, health::Health},
+    record::{delaying_queue::DelayingQueue, failure::WriteFailure, health::Health},
 };
 
 /// How long a change waits for others, so that changes that are applied together are written together.
@@ -71,11 +71,8 @@ pub(super) struct ReportRecorder {
     next_api: Option<Api>,
     reports: ReportSet,
     obsolete: Obsolete,
-    /// When each report that changed is to be written.
-    waiting: BTreeMap<ReportKey, Instant>,
-    /// Those of them that are not in flight.
-    due: BTreeSet<(Instant, ReportKey)>,
-    in_flight: BTreeSet<ReportKey>,
+    /// The reports that changed, each once: when they are to be written.
+    queue: DelayingQueue<ReportKey, (), ()>,
     /// Reports written since the last resync began: its list may be older.
     written_since: BTreeSet<ReportKey>,
     failing: BTreeMap<ReportKey, Failing>,
@@ -108,9 +105,7 @@ impl ReportRecorder {
             next_api: None,
             reports,
             obsolete,
-            waiting: BTreeMap::new(),
-            due: BTreeSet::new(),
-            in_flight: BTreeSet::new(),
+            queue: DelayingQueue::default(),
             written_since: BTreeSet::new(),
             failing: BTreeMap::new(),
             incomplete: BTreeMap::new(),
@@ -168,15 +163,12 @@ impl ReportRecorder {
     fn close(&mut self, now: Instant) {
         self.closing = true;
         self.reports.reports.values_mut().for_each(Report::cancel_rest);
-        let keys: Vec<ReportKey> = self.waiting.keys().cloned().collect();
-        for key in keys {
-            self.enqueue_at(&key, now);
-        }
+        self.queue.expedite(now);
     }
 
     fn is_done(&self) -> bool {
-        let written = self.waiting.is_empty() && self.obsolete.is_empty();
-        self.in_flight.is_empty() && !self.pruning && (written || self.api.is_none())
+        let written = self.queue.len() == 0 && self.obsolete.is_empty();
+        self.queue.in_flight().is_empty() && !self.pruning && (written || self.api.is_none())
     }
 
     fn enqueue_all(&mut self, now: Instant) {
@@ -189,7 +181,7 @@ impl ReportRecorder {
     /// Enqueues a report that changed: to be written at once after a change in the cluster, unless it was written
     /// recently; for a snapshot later, so that many results come in one write.
     fn enqueue(&mut self, key: &ReportKey, lane: Lane, now: Instant) {
-        let waiting = self.waiting.get(key).copied();
+        let waiting = self.queue.due(key);
         // Other changes do not shorten the delay after a failure.
         if self.failing.contains_key(key) && waiting.is_some() {
             return;
@@ -204,26 +196,21 @@ impl ReportRecorder {
     }
 
     fn enqueue_at(&mut self, key: &ReportKey, due: Instant) {
-        if let Some(before) = self.waiting.insert(key.clone(), due) {
-            self.due.remove(&(before, key.clone()));
-        }
-        if !self.in_flight.contains(key) {
-            self.due.insert((due, key.clone()));
-        }
+        self.queue.remove_last(key, |()| true);
+        self.queue.push(key.clone(), (), (), due);
     }
 
     /// Removes a report that has nothing left to write from the queue.
     fn forget(&mut self, key: &ReportKey) {
-        if let Some(due) = self.waiting.remove(key) {
-            self.due.remove(&(due, key.clone()));
-        }
+        self.queue.remove_last(key, |()| true);
+        self.queue.done(key);
         self.failing.remove(key);
         self.reports.remove_blank(key);
     }
 
     /// Returns when the next work is due if nothing happens before.
-    fn next(&self, now: Instant) -> Instant {
-        let write = self.due.first().map(|(due, _)| *due).filter(|_| self.api.is_some() && self.has_room());
+    fn next(&mut self, now: Instant) -> Instant {
+        let write = self.queue.next(now).filter(|_| self.api.is_some() && self.has_room()).map(|(due, ())| due);
         let resync = (!self.resyncing && !self.closing).then_some(self.next_resync);
         let prune = (!self.obsolete.is_empty() && !self.pruning && self.has_room()).then_some(self.next_prune);
         let soon = [write, resync, prune].into_iter().flatten().min().unwrap_or(now + RESYNC_EVERY);
@@ -232,7 +219,7 @@ impl ReportRecorder {
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight.len() < WRITES_AT_A_TIME
+        self.queue.in_flight().len() < WRITES_AT_A_TIME
     }
 
     fn dispatch(&mut self, now: Instant) {
@@ -241,26 +228,23 @@ impl ReportRecorder {
         }
         let Some(api) = self.api else { return };
         while self.has_room() {
-            let Some((_, key)) = self.due.first().filter(|(due, _)| *due <= now).cloned() else { break };
-            let ReportSet { format, reports } = &mut self.reports;
-            let Some(report) = reports.get_mut(&key) else {
-                self.forget(&key);
+            let Some(entry) = self.queue.pop(now) else { break };
+            let (key, ReportSet { format, reports }) = (&entry.key, &mut self.reports);
+            let Some(report) = reports.get_mut(key) else {
+                self.forget(key);
                 continue;
             };
-            let plan = report.plan(&key, format, api, now);
-            note_incomplete(&mut self.incomplete, &key, report, None);
+            let plan = report.plan(key, format, api, now);
+            note_incomplete(&mut self.incomplete, key, report, None);
             if plan.is_empty() {
                 match report.is_dirty().then(|| report.due(now)) {
-                    Some(rested) => self.enqueue_at(&key, rested),
-                    None => self.forget(&key),
+                    Some(rested) => self.queue.put_back(entry, rested),
+                    None => self.forget(key),
                 }
                 continue;
             }
             debug!(?key, writes = plan.writes.len(), deletes = plan.deletes.len(), "Reports are written");
-            self.due.pop_first();
-            self.waiting.remove(&key);
-            self.in_flight.insert(key.clone());
-            self.written_since.insert(key);
+            self.written_since.insert(entry.key);
             let writer = self.writer(api);
             self.jobs.spawn(async move { Done::Written(writer.execute(plan).await) });
         }
@@ -278,10 +262,8 @@ impl ReportRecorder {
         }
         self.next_prune = now + PRUNE_EVERY;
         let settled = |namespace: &Option<Arc<str>>| {
-            let before = ReportKey::before(namespace.as_ref());
-            let of_namespace = |key: &&ReportKey| key.namespace == *namespace;
-            self.waiting.range(before..).next().is_none_or(|(key, _)| !of_namespace(&key))
-                && !self.in_flight.iter().any(|key| of_namespace(&key))
+            let unfinished = self.queue.first_from(&ReportKey::before(namespace.as_ref()));
+            unfinished.is_none_or(|key| key.namespace != *namespace)
         };
         let Some(namespace) = self.obsolete.keys().find(|namespace| settled(namespace)).cloned() else { return };
         let obsolete = self.obsolete.remove(&namespace).unwrap_or_default();
@@ -315,7 +297,7 @@ impl ReportRecorder {
         self.resyncing = true;
         let settings = self.settings.clone();
         if let Some(api) = self.api {
-            self.written_since = self.in_flight.clone();
+            self.written_since = self.queue.in_flight().clone();
             self.jobs.spawn(async move {
                 let began = Instant::now();
                 let listed = versions(&settings, api).await;
@@ -361,7 +343,7 @@ impl ReportRecorder {
 
     fn written(&mut self, result: PlanResult, now: Instant) {
         let PlanResult { key, written, deleted, left, refused, why_refused, error } = result;
-        self.in_flight.remove(&key);
+        self.queue.done(&key);
         let Some(report) = self.reports.reports.get_mut(&key) else { return };
         report.stored.extend(written);
         report.stored.retain(|name, _| !deleted.contains(name));
@@ -470,7 +452,7 @@ impl ReportRecorder {
     /// has just started may serve only one of them yet.
     fn discovered(&mut self, api: Option<Api>, now: Instant) {
         let earlier = std::mem::replace(&mut self.next_api, api);
-        let Some(api) = api.filter(|_| self.in_flight.is_empty()) else { return };
+        let Some(api) = api.filter(|_| self.queue.in_flight().is_empty()) else { return };
         let former = self.former_api.filter(|former| *former != api);
         if former.is_some() && earlier != Some(api) {
             return;
@@ -553,8 +535,8 @@ fn note_incomplete(
 /// Logs how many reports were not written, also when the recorder is aborted.
 impl Drop for ReportRecorder {
     fn drop(&mut self) {
-        let in_flight = self.in_flight.iter().filter(|key| !self.waiting.contains_key(*key));
-        let reports = self.waiting.len() + in_flight.count();
+        let in_flight = self.queue.in_flight().iter().filter(|key| self.queue.due(key).is_none());
+        let reports = self.queue.len() + in_flight.count();
         if reports > 0 && self.api.is_some() {
             warn!(reports, "Reports were not written before shutdown; the next run writes the current results");
         }
