@@ -11,8 +11,8 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// Why an object is evaluated, as far as recorders and metrics distinguish it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why an object is evaluated, as far as recorders and metrics distinguish it; the more urgent reason first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// The object changed just now.
     Change,

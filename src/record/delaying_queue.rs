@@ -89,6 +89,13 @@ impl<K: Ord + Clone, R: Ord + Copy, V> DelayingQueue<K, R, V> {
         self.remove(key, index).map(|entry| entry.value)
     }
 
+    /// Makes room: of the entries that are due, removes the newest one with the key that would be taken last.
+    pub(super) fn pop_last(&mut self, now: Instant) -> Option<V> {
+        self.wake(now);
+        let key = self.ready.last_key_value()?.1.clone();
+        self.remove_last(&key, |_| true)
+    }
+
     /// Makes all waiting entries due.
     pub(super) fn expedite(&mut self, now: Instant) {
         self.wake(now);
@@ -175,12 +182,13 @@ mod tests {
         PutBack { taken: Index, delay: u8 },
         Done { taken: Index },
         RemoveLast { key: u8, parity: u64 },
+        PopLast,
         Expedite,
         Wait(u8),
     }
 
     fn operations() -> impl Strategy<Value = Vec<Operation>> {
-        use Operation::{Done, Expedite, Pop, Push, PutBack, RemoveLast, Wait};
+        use Operation::{Done, Expedite, Pop, PopLast, Push, PutBack, RemoveLast, Wait};
         let (key, rank, delay) = (0..4_u8, 0..3_u8, 0..5_u8);
         let operation = prop_oneof![
             6 => (key.clone(), rank, delay.clone()).prop_map(|(key, rank, delay)| Push { key, rank, delay }),
@@ -188,6 +196,7 @@ mod tests {
             3 => (any::<Index>(), delay.clone()).prop_map(|(taken, delay)| PutBack { taken, delay }),
             3 => any::<Index>().prop_map(|taken| Done { taken }),
             2 => (key, 0..2_u64).prop_map(|(key, parity)| RemoveLast { key, parity }),
+            1 => Just(PopLast),
             1 => Just(Expedite),
             3 => delay.prop_map(Wait),
         ];
@@ -219,14 +228,21 @@ mod tests {
             })
         }
 
-        /// Returns the entry that is taken next.
-        fn ready(&self, now: Instant) -> Option<&ListedEntry> {
-            self.first().filter(|entry| entry.due <= now).min_by_key(|entry| (entry.rank, entry.due, entry.value))
+        /// Returns the entries that can be taken, in order.
+        fn ready(&self, now: Instant) -> Vec<ListedEntry> {
+            let mut ready: Vec<_> = self.first().filter(|entry| entry.due <= now).cloned().collect();
+            ready.sort_by_key(|entry| (entry.rank, entry.due, entry.value));
+            ready
+        }
+
+        /// Returns the last waiting entry with this key that matches.
+        fn last(&self, key: u8, matches: impl Fn(&u64) -> bool) -> Option<&ListedEntry> {
+            self.waiting.iter().rfind(|entry| entry.key == key && matches(&entry.value))
         }
 
         fn next(&self, now: Instant) -> Option<(Instant, u8)> {
             let delayed = || self.first().min_by_key(|entry| (entry.due, entry.value));
-            let ready = self.ready(now).map(|entry| (now, entry.rank));
+            let ready = self.ready(now).first().map(|entry| (now, entry.rank));
             ready.or_else(|| delayed().map(|entry| (entry.due, entry.rank)))
         }
 
@@ -254,7 +270,7 @@ mod tests {
                         queue.push(key, rank, last, due);
                     }
                     Operation::Pop => {
-                        let (expected, entry) = (list.ready(now).cloned(), queue.pop(now));
+                        let (expected, entry) = (list.ready(now).first().cloned(), queue.pop(now));
                         let listed = |entry: &QueueEntry<u8, u8, u64>| {
                             ListedEntry { key: entry.key, rank: entry.rank, due: entry.due, value: entry.value }
                         };
@@ -280,10 +296,15 @@ mod tests {
                     }
                     Operation::RemoveLast { key, parity } => {
                         let matches = |value: &u64| value % 2 == parity;
-                        let last = list.waiting.iter().rfind(|entry| entry.key == key && matches(&entry.value));
-                        let last = last.map(|entry| entry.value);
-                        last.into_iter().for_each(|value| list.remove(value));
-                        prop_assert_eq!(queue.remove_last(&key, matches), last);
+                        let removed = list.last(key, matches).map(|entry| entry.value);
+                        removed.into_iter().for_each(|value| list.remove(value));
+                        prop_assert_eq!(queue.remove_last(&key, matches), removed);
+                    }
+                    Operation::PopLast => {
+                        let last = list.ready(now).last().map(|entry| entry.key);
+                        let removed = last.and_then(|key| list.last(key, |_| true)).map(|entry| entry.value);
+                        removed.into_iter().for_each(|value| list.remove(value));
+                        prop_assert_eq!(queue.pop_last(now), removed);
                     }
                     Operation::Expedite => {
                         list.waiting.iter_mut().for_each(|entry| entry.due = entry.due.min(now));
@@ -293,7 +314,7 @@ mod tests {
                 }
                 let keys: BTreeSet<u8> = list.waiting.iter().map(|entry| entry.key).chain(list.in_flight.clone()).collect();
                 for key in 0..4 {
-                    let due = list.waiting.iter().rfind(|entry| entry.key == key).map(|entry| entry.due);
+                    let due = list.last(key, |_| true).map(|entry| entry.due);
                     prop_assert_eq!((queue.due(&key), queue.first_from(&key)), (due, keys.range(key..).next()));
                 }
                 prop_assert_eq!((queue.next(now), queue.len()), (list.next(now), list.waiting.len()));

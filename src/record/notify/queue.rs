@@ -5,13 +5,15 @@
 //! no notification, as with Events.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::notification::{Batch, Notification};
-use crate::audit::{ledger::Lifecycle, queue::Lane};
+use crate::{
+    audit::{ledger::Lifecycle, queue::Lane},
+    record::delaying_queue::DelayingQueue,
+};
 
 /// How notifications are batched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,55 +26,57 @@ pub(super) struct Batching {
     pub(super) queued: usize,
 }
 
-/// The position of a notification: whether it belongs to a snapshot, which is sent after the changes, and its sequence
-/// number.
-type NotificationPosition = (bool, u64);
-
 #[derive(Debug)]
 pub(super) struct NotificationQueue {
     batching: Batching,
-    waiting: BTreeMap<NotificationPosition, Arc<Notification>>,
-    /// The positions in `waiting` of the notifications about each violation, in order.
-    violations: HashMap<String, VecDeque<NotificationPosition>>,
-    /// When the first notification of the next batch was queued.
+    /// By violation. All are due: a batch waits, not a notification.
+    waiting: DelayingQueue<String, Lane, Arc<Notification>>,
+    /// When the first notification since the queue was empty came.
     opened: Option<Instant>,
     left_out: u64,
-    last: u64,
 }
 
 impl NotificationQueue {
     pub(super) fn new(batching: Batching) -> Self {
-        Self { batching, waiting: BTreeMap::new(), violations: HashMap::new(), opened: None, left_out: 0, last: 0 }
+        Self { batching, waiting: DelayingQueue::default(), opened: None, left_out: 0 }
     }
 
     /// Adds a notification; returns how many were left out because of it.
     pub(super) fn push(&mut self, notification: Arc<Notification>, now: Instant) -> u64 {
-        self.line_up(notification, now);
-        self.leave_out()
+        let (violation, lane) = (notification.violation.clone(), notification.lane);
+        if self.len() == 0 {
+            self.opened = Some(now);
+        }
+        self.waiting.push(violation, lane, notification, now);
+        let is_full = self.len() > self.batching.queued;
+        let left_out = u64::from(is_full && self.waiting.pop_last(now).is_some());
+        self.left_out += left_out;
+        left_out
     }
 
     /// Removes the notification that a violation appeared, if it was not sent before the violation was resolved;
     /// returns whether it was there.
     pub(super) fn supersede(&mut self, resolved: &Notification) -> bool {
-        let is_it = |waiting: &Notification| {
-            let known = (&waiting.violation, waiting.since, waiting.event);
-            known == (&resolved.violation, resolved.since, Lifecycle::Appeared)
-        };
-        let last = self.violations.get(&resolved.violation).and_then(|positions| positions.back().copied());
-        let superseded = last.filter(|position| self.waiting.get(position).is_some_and(|waiting| is_it(waiting)));
-        superseded.is_some_and(|position| self.remove(position).is_some())
+        let is_it =
+            |waiting: &Arc<Notification>| (waiting.since, waiting.event) == (resolved.since, Lifecycle::Appeared);
+        self.waiting.remove_last(&resolved.violation, is_it).is_some()
     }
 
     /// Returns when the next batch may be taken; `None` if the queue is empty.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let whole = self.waiting.len() >= self.batching.items;
-        self.opened.map(|opened| if whole { now } else { opened + self.batching.wait })
+        let opened = self.opened.filter(|_| self.len() > 0);
+        opened.map(|opened| if whole { now } else { opened + self.batching.wait })
     }
 
     /// Takes the next batch, with the count of the notifications left out since the last one.
-    pub(super) fn take(&mut self) -> Batch {
-        let positions: Vec<NotificationPosition> = self.waiting.keys().take(self.batching.items).copied().collect();
-        let notifications = positions.into_iter().filter_map(|position| self.remove(position)).collect();
+    pub(super) fn take(&mut self, now: Instant) -> Batch {
+        let next = || {
+            let taken = self.waiting.pop(now)?;
+            self.waiting.done(&taken.key);
+            Some(taken.value)
+        };
+        let notifications = std::iter::from_fn(next).take(self.batching.items).collect();
         Batch { notifications, left_out: std::mem::take(&mut self.left_out) }
     }
 
@@ -84,44 +88,6 @@ impl NotificationQueue {
     /// Returns how many notifications wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    fn line_up(&mut self, notification: Arc<Notification>, now: Instant) {
-        self.last += 1;
-        let positions = self.violations.entry(notification.violation.clone()).or_default();
-        // Never before an earlier notification about the same violation.
-        let backlog = notification.lane == Lane::Snapshot || positions.back().is_some_and(|(backlog, _)| *backlog);
-        positions.push_back((backlog, self.last));
-        self.waiting.insert((backlog, self.last), notification);
-        self.opened.get_or_insert(now);
-    }
-
-    fn remove(&mut self, position: NotificationPosition) -> Option<Arc<Notification>> {
-        let notification = self.waiting.remove(&position)?;
-        if let Some(positions) = self.violations.get_mut(&notification.violation) {
-            positions.retain(|known| *known != position);
-            if positions.is_empty() {
-                self.violations.remove(&notification.violation);
-            }
-        }
-        if self.waiting.is_empty() {
-            self.opened = None;
-        }
-        Some(notification)
-    }
-
-    fn leave_out(&mut self) -> u64 {
-        let mut number = 0;
-        while self.len() > self.batching.queued {
-            let last = self.waiting.last_key_value().map(|(position, _)| *position);
-            let removed = last.and_then(|position| self.remove(position));
-            if removed.is_none() {
-                break;
-            }
-            number += 1;
-        }
-        self.left_out += number;
-        number
     }
 }
 
@@ -137,9 +103,9 @@ mod tests {
         NotificationQueue::new(Batching { items, wait: Duration::from_secs(5), queued })
     }
 
-    fn drain(queue: &mut NotificationQueue) -> Vec<String> {
+    fn drain(queue: &mut NotificationQueue, now: Instant) -> Vec<String> {
         let text = |notification: Arc<Notification>| format!("{} {}", notification.message, notification.event.word());
-        queue.take().notifications.into_iter().map(text).collect()
+        queue.take(now).notifications.into_iter().map(text).collect()
     }
 
     use Lane::{Change, Snapshot};
@@ -155,10 +121,9 @@ mod tests {
         queue.push(notification("b", Appeared, Change), later);
         queue.push(notification("c", Appeared, Change), later);
         assert_eq!(queue.due(later), Some(later));
-        assert_eq!(drain(&mut queue), ["a appeared", "b appeared"]);
+        assert_eq!(drain(&mut queue, later), ["a appeared", "b appeared"]);
         assert_eq!(queue.due(later), Some(now + Duration::from_secs(5)), "it has waited as long as the others");
-        assert_eq!((drain(&mut queue), queue.due(later)), (vec!["c appeared".to_owned()], None));
-        assert!(queue.violations.is_empty());
+        assert_eq!((drain(&mut queue, later), queue.due(later)), (vec!["c appeared".to_owned()], None));
     }
 
     #[test]
@@ -168,7 +133,7 @@ mod tests {
         queue.push(notification("b", Appeared, Snapshot), now);
         queue.push(notification("c", Happened, Change), now);
         queue.push(notification("a", Appeared, Change), now);
-        assert_eq!(drain(&mut queue), ["c happened", "a resolved", "b appeared", "a appeared"]);
+        assert_eq!(drain(&mut queue, now), ["c happened", "a resolved", "a appeared", "b appeared"]);
     }
 
     #[test]
@@ -193,10 +158,10 @@ mod tests {
             ["a", "b", "c", "d"].iter().map(|message| queue.push(notification(message, Appeared, Snapshot), now)).sum();
         assert_eq!(left_out, 1);
         assert_eq!(queue.push(notification("e", Appeared, Change), now), 1);
-        let batch = queue.take();
+        let batch = queue.take(now);
         let messages: Vec<_> = batch.notifications.iter().map(|notification| notification.message.as_str()).collect();
         assert_eq!((messages, batch.left_out), (vec!["e", "a", "b"], 2));
         queue.push(notification("f", Appeared, Change), now);
-        assert_eq!(queue.take().left_out, 0, "it is counted once");
+        assert_eq!(queue.take(now).left_out, 0, "it is counted once");
     }
 }

@@ -182,7 +182,7 @@ impl Worker {
         if self.unsent.is_empty() {
             self.is_resent = false;
             let batch =
-                if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take() } else { Batch::default() };
+                if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take(now) } else { Batch::default() };
             if !batch.notifications.is_empty() {
                 self.queue_messages(&batch);
             } else if self.resend.is_some_and(|due| due <= now) {
