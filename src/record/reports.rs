@@ -13,6 +13,7 @@ mod format;
 mod load;
 mod partitions;
 mod pending;
+mod problems;
 mod recorder;
 mod report_set;
 mod settings;

@@ -2,7 +2,7 @@
 //! time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,10 +15,11 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    format::{Api, Choice},
+    format::Api,
     load::{LoadedReports, Obsolete, Versions, choose, is_served, versions},
     pending::{ChangedResults, PendingChanges},
-    report_set::{EVERY, MOST_WRITTEN, Report, ReportKey, ReportSet, Stored},
+    problems::{Failing, ReportProblems, of_namespace},
+    report_set::{EVERY, Report, ReportKey, ReportSet, Stored},
     settings::ReportSettings,
     write::{ApplyError, PlanResult, ReportWriter},
 };
@@ -44,13 +45,6 @@ const RETRY_REFUSED: Backoff = Backoff::between(Duration::from_secs(5), Duration
 /// Attempts at the end of a run.
 const LAST_ATTEMPTS: u32 = 5;
 
-/// A report that could not be written.
-#[derive(Debug)]
-struct Failing {
-    attempts: u32,
-    why: String,
-}
-
 /// What a job returns.
 enum Done {
     Written(PlanResult),
@@ -75,23 +69,13 @@ pub(super) struct ReportRecorder {
     queue: DelayingQueue<ReportKey, (), ()>,
     /// Reports written since the last resync began: its list may be older.
     written_since: BTreeSet<ReportKey>,
-    failing: BTreeMap<ReportKey, Failing>,
-    /// Reports without some results: how many are not listed, and why.
-    incomplete: BTreeMap<ReportKey, (usize, String)>,
     jobs: JoinSet<Done>,
     next_resync: Instant,
     resyncing: bool,
     next_prune: Instant,
     pruning: bool,
     closing: bool,
-    /// Why reports cannot be read, and why obsolete ones cannot be deleted; empty if they can.
-    read_error: String,
-    prune_error: String,
-    health: watch::Sender<Health>,
-    /// Which reports were given up on at the end, and why.
-    lost: String,
-    /// The health as it was logged last.
-    logged: String,
+    problems: ReportProblems,
 }
 
 impl ReportRecorder {
@@ -107,26 +91,20 @@ impl ReportRecorder {
             obsolete,
             queue: DelayingQueue::default(),
             written_since: BTreeSet::new(),
-            failing: BTreeMap::new(),
-            incomplete: BTreeMap::new(),
             jobs: JoinSet::new(),
             next_resync: now + if api.is_some() { RESYNC_EVERY } else { DISCOVER_EVERY },
             resyncing: false,
             next_prune: now,
             pruning: false,
             closing: false,
-            read_error,
-            prune_error: String::new(),
-            health,
-            lost: String::new(),
-            logged: String::new(),
+            problems: ReportProblems::new(read_error, health),
         };
         recorder.enqueue_all(now);
         recorder
     }
 
     pub(super) async fn run(mut self, mut pending: PendingChanges) {
-        self.report_health();
+        self.problems.report(self.api, self.settings.choice);
         loop {
             // First, as it may find that nothing is left to do.
             self.dispatch(Instant::now());
@@ -183,7 +161,7 @@ impl ReportRecorder {
     fn enqueue(&mut self, key: &ReportKey, lane: Lane, now: Instant) {
         let waiting = self.queue.due(key);
         // Other changes do not shorten the delay after a failure.
-        if self.failing.contains_key(key) && waiting.is_some() {
+        if self.problems.failing.contains_key(key) && waiting.is_some() {
             return;
         }
         let pause = match lane {
@@ -204,7 +182,7 @@ impl ReportRecorder {
     fn forget(&mut self, key: &ReportKey) {
         self.queue.remove_last(key, |()| true);
         self.queue.done(key);
-        self.failing.remove(key);
+        self.problems.failing.remove(key);
         self.reports.remove_blank(key);
     }
 
@@ -235,7 +213,7 @@ impl ReportRecorder {
                 continue;
             };
             let plan = report.plan(key, format, api, now);
-            note_incomplete(&mut self.incomplete, key, report, None);
+            self.problems.note_incomplete(key, report, None);
             if plan.is_empty() {
                 match report.is_dirty().then(|| report.due(now)) {
                     Some(rested) => self.queue.put_back(entry, rested),
@@ -323,14 +301,14 @@ impl ReportRecorder {
                 (self.resyncing, self.next_resync) = (false, now + RESYNC_EVERY.max(took * 20));
                 match listed {
                     Ok(versions) => {
-                        self.read_error.clear();
+                        self.problems.read_error.clear();
                         self.compare(&versions, now);
                     }
                     Err(kube::Error::Api(status)) if status.code == 404 => self.api_lost(now),
                     Err(error) if WriteFailure::of(&error) == WriteFailure::Later => {
                         debug!("Reports cannot be listed: {}", describe(&error));
                     }
-                    Err(error) => self.read_error = describe(&error),
+                    Err(error) => self.problems.read_error = describe(&error),
                 }
             }
             Done::Discovered(api) => {
@@ -338,7 +316,7 @@ impl ReportRecorder {
                 self.discovered(api, now);
             }
         }
-        self.report_health();
+        self.problems.report(self.api, self.settings.choice);
     }
 
     fn written(&mut self, result: PlanResult, now: Instant) {
@@ -354,12 +332,12 @@ impl ReportRecorder {
             for (prefix, ids) in &refused {
                 report.leave_out(*prefix, ids);
             }
-            note_incomplete(&mut self.incomplete, &key, report, Some(why_refused));
+            self.problems.note_incomplete(&key, report, Some(why_refused));
         }
         let due = report.due(now);
         let (backoff, why) = match error {
             None => {
-                self.failing.remove(&key);
+                self.problems.failing.remove(&key);
                 // Not all is written in one go; when nothing is left, the next plan is empty.
                 return self.enqueue_at(&key, due);
             }
@@ -372,13 +350,13 @@ impl ReportRecorder {
             Some(ApplyError::Later(why)) => (RETRY, why),
             Some(ApplyError::Refused(why) | ApplyError::Invalid(why)) => (RETRY_REFUSED, why),
         };
-        let attempts = self.failing.get(&key).map_or(0, |failing| failing.attempts) + 1;
+        let attempts = self.problems.failing.get(&key).map_or(0, |failing| failing.attempts) + 1;
         if self.closing && (attempts >= LAST_ATTEMPTS || backoff == RETRY_REFUSED) {
-            self.lost = format!("reports{} were not written: {why}", of(key.namespace.as_ref()));
-            warn!("Not retried at shutdown: {}", self.lost);
+            self.problems.lost = format!("reports{} were not written: {why}", of_namespace(key.namespace.as_ref()));
+            warn!("Not retried at shutdown: {}", self.problems.lost);
             return self.forget(&key);
         }
-        self.failing.insert(key.clone(), Failing { attempts, why });
+        self.problems.failing.insert(key.clone(), Failing { attempts, why });
         self.enqueue_at(&key, now + backoff.after(attempts));
     }
 
@@ -390,12 +368,12 @@ impl ReportRecorder {
         now: Instant,
     ) {
         self.pruning = false;
-        self.prune_error = match error {
+        self.problems.prune_error = match error {
             None => String::new(),
             Some(ApplyError::Normal | ApplyError::NoApi) => return,
             Some(ApplyError::Later(why) | ApplyError::Refused(why) | ApplyError::Invalid(why)) => {
                 self.next_prune = now + RETRY_REFUSED.longest;
-                let of = of(namespace.as_ref());
+                let of = of_namespace(namespace.as_ref());
                 if !self.closing {
                     self.obsolete.entry(namespace).or_default().extend(left);
                 }
@@ -416,7 +394,11 @@ impl ReportRecorder {
                 if fresh || version.as_ref() == Some(&stored.resource_version) {
                     report.stored.insert(name, stored);
                 } else {
-                    debug!(report = name, "A report{} was changed or deleted by others", of(key.namespace.as_ref()));
+                    debug!(
+                        report = name,
+                        "A report{} was changed or deleted by others",
+                        of_namespace(key.namespace.as_ref())
+                    );
                     report.mark_dirty(key, &name);
                     let stored = version.map(|resource_version| Stored { content: None, resource_version });
                     report.stored.extend(stored.map(|stored| (name, stored)));
@@ -472,64 +454,6 @@ impl ReportRecorder {
             self.enqueue_all(now);
         }
     }
-
-    /// Reports what is wrong, if anything is, in the status and, once, in the log.
-    fn report_health(&mut self) {
-        let mut health = Health::default();
-        let wanted: Vec<&str> = self.settings.choice.apis().iter().map(|api| api.api_version()).collect();
-        let absent = || format!("no reports are written: the cluster does not serve {}", wanted.join(" or "));
-        let mut why = "";
-        self.incomplete.retain(|_, (number, _)| *number > 0);
-        let left_out: usize = self.incomplete.values().map(|(number, _)| *number).sum();
-        match self.failing.first_key_value() {
-            _ if self.api.is_none() && self.settings.choice == Choice::Auto => health.note = absent(),
-            _ if self.api.is_none() => health.trouble = absent(),
-            Some((key, failing)) => {
-                let more = self.failing.len() - 1;
-                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-                why = &failing.why;
-                health.trouble = format!("reports{}{more} cannot be written: {why}", of(key.namespace.as_ref()));
-            }
-            None if !self.read_error.is_empty() => {
-                health.trouble = format!("reports cannot be read: {}", self.read_error);
-            }
-            None => health.trouble.clone_from(&self.prune_error),
-        }
-        if let Some((key, (_, why))) = self.incomplete.first_key_value() {
-            let of = of(key.namespace.as_ref());
-            let noun = if left_out == 1 { "result" } else { "results" };
-            let incomplete = format!("{left_out} {noun} not listed in reports{of}: {why}");
-            let separator = if health.trouble.is_empty() { "" } else { "; " };
-            health.trouble = format!("{}{separator}{incomplete}", health.trouble);
-        }
-        // The count of failing reports changes all the time, which is not worth a line in the log.
-        let line = if why.is_empty() { format!("{}{}", health.trouble, health.note) } else { why.to_owned() };
-        if line != self.logged && !line.is_empty() {
-            if health.trouble.is_empty() { info!("{}", health.note) } else { warn!("{}", health.trouble) }
-        }
-        self.logged = line;
-        let is_absent = self.api.is_none() && self.settings.choice != Choice::Auto;
-        health.lost.clone_from(if is_absent { &health.trouble } else { &self.lost });
-        self.health.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
-    }
-}
-
-/// Notes how many results of a report are not listed, and why; `refused` is why the server refuses some, if that is
-/// new.
-fn note_incomplete(
-    incomplete: &mut BTreeMap<ReportKey, (usize, String)>,
-    key: &ReportKey,
-    report: &Report,
-    refused: Option<String>,
-) {
-    let without_room = report.without_room();
-    let number = report.left_out() + without_room;
-    let why = match (refused, without_room) {
-        (Some(refused), _) => format!("the server refuses them: {refused}"),
-        (None, 0) => return incomplete.get_mut(key).map_or((), |(known, _)| *known = number),
-        (None, _) => format!("a namespace may have at most {MOST_WRITTEN} report objects"),
-    };
-    incomplete.insert(key.clone(), (number, why));
 }
 
 /// Logs how many reports were not written, also when the recorder is aborted.
@@ -541,10 +465,6 @@ impl Drop for ReportRecorder {
             warn!(reports, "Reports were not written before shutdown; the next run writes the current results");
         }
     }
-}
-
-fn of(namespace: Option<&Arc<str>>) -> String {
-    namespace.map_or(" on cluster-scoped objects".to_owned(), |namespace| format!(" in namespace {namespace}"))
 }
 
 #[cfg(test)]

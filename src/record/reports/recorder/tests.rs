@@ -9,7 +9,7 @@ use crate::{
     metrics::Metrics,
     model::object::ObjectRef,
     record::reports::{
-        format::{Instance, Layout, ReportFormat},
+        format::{Choice, Instance, Layout, ReportFormat},
         settings::Ownership,
     },
 };
