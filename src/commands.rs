@@ -1,8 +1,9 @@
-//! The commands of the binary, one file each.
+//! The commands of the binary, one file each, and the [`explainer`] of traces that two of them use.
 
 pub mod check;
 pub mod diff;
 pub mod explain;
+pub mod explainer;
 pub mod init;
 pub mod policies;
 pub mod push;

@@ -5,12 +5,9 @@
 
 mod cases;
 pub mod coverage;
-pub(super) mod explain;
-pub(super) mod masking;
 pub mod output;
 mod rego;
 pub mod result;
-pub(super) mod show;
 mod suite;
 
 use anyhow::bail;

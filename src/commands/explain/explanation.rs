@@ -10,7 +10,7 @@ use super::trace::{self, ShownBody};
 use crate::{
     audit::result::{About, Entry},
     cluster::identity::API_VERSION,
-    commands::test::{explain::Explainer, masking::SecretMask},
+    commands::explainer::{Explainer, masking::SecretMask},
     judge::{
         evaluate::{Job, RuleApplicability, rule_input},
         modules,

@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    commands::test::{
-        explain::Explainer,
-        result::{Explanation, NamedValue},
-    },
+    commands::explainer::{Explainer, Explanation, NamedValue},
     rego::trace::{TracedBody, TracedBranch},
 };
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::{
-    result::{Case, Explanation, TestOutcome},
-    show,
+use super::result::{Case, TestOutcome};
+use crate::{
+    commands::explainer::{Explanation, show},
+    rego::{trace::TracedCase, value},
 };
-use crate::rego::{trace::TracedCase, value};
 
 /// Returns the cases of a table: those with a value, and those tried without one; `explain` explains a failed case.
 pub(super) fn cases(

@@ -11,12 +11,11 @@ use regorus::Value;
 use super::{
     cases::cases,
     coverage::Covered,
-    explain::Explainer,
     result::{TestKind, TestOutcome, TestResult},
-    show,
 };
 use crate::{
     cli::filter::TestFilter,
+    commands::explainer::{Explainer, show},
     judge::tested::{PlannedTest, Tested},
     rego::{
         SourceLocation,

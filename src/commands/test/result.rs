@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::coverage::LineCoverage;
+use crate::commands::explainer::Explanation;
 
 /// How a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -81,31 +82,6 @@ pub struct Case {
     /// Cases below it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Self>,
-}
-
-/// The first statement of a test that did not hold, and the values in it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Explanation {
-    /// The file that it is in.
-    pub file: String,
-    /// Its first line.
-    pub line: u32,
-    /// What is wrong with it: `is false`, `is undefined`.
-    pub reason: String,
-    /// The statement, on one line.
-    pub code: String,
-    /// The values of its parts.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<NamedValue>,
-}
-
-/// A part of a statement and its value, as Rego.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct NamedValue {
-    /// The part as it is written.
-    pub name: String,
-    /// Its value, cut if it is long; `undefined` if it has none.
-    pub value: String,
 }
 
 /// The number of tests by outcome. Of a test with cases, the cases are counted.

@@ -6,7 +6,10 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::text;
 use crate::{
-    commands::test::result::{Case, Explanation, TestOutcome, TestResult, TestRun},
+    commands::{
+        explainer::Explanation,
+        test::result::{Case, TestOutcome, TestResult, TestRun},
+    },
     output::write_junit,
 };
 

@@ -2,9 +2,12 @@
 
 use std::{io, time::Duration};
 
-use crate::commands::test::{
-    coverage::{FileCoverage, LineCoverage},
-    result::{Case, Explanation, TestKind, TestOutcome, TestResult, TestRun},
+use crate::commands::{
+    explainer::Explanation,
+    test::{
+        coverage::{FileCoverage, LineCoverage},
+        result::{Case, TestKind, TestOutcome, TestResult, TestRun},
+    },
 };
 
 const LINE: &str = "--------------------------------------------------------------------------------";

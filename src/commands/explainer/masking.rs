@@ -24,7 +24,7 @@ const LISTS: [&str; 2] = ["env", "httpHeaders"];
 
 /// The strings of one object that are hidden.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct SecretMask {
+pub(crate) struct SecretMask {
     secrets: BTreeSet<String>,
     /// The other strings of the object.
     public: BTreeSet<String>,
@@ -32,7 +32,7 @@ pub(in crate::commands) struct SecretMask {
 
 impl SecretMask {
     /// Finds the secrets in the input of a rule.
-    pub(in crate::commands) fn of(input: &Value) -> Self {
+    pub(crate) fn of(input: &Value) -> Self {
         let (mut secrets, mut public) = (BTreeSet::new(), BTreeSet::new());
         collect(input, false, &mut secrets, &mut public);
         secrets.retain(|secret| !secret.is_empty() && !public.contains(secret));
@@ -40,7 +40,7 @@ impl SecretMask {
     }
 
     /// Returns the input with other secrets of the same length and the same kinds of characters; `None` if there are none.
-    pub(in crate::commands) fn with_other_secrets(&self, input: &Value) -> Option<Value> {
+    pub(crate) fn with_other_secrets(&self, input: &Value) -> Option<Value> {
         (!self.secrets.is_empty()).then(|| self.replaced(input))
     }
 
@@ -57,7 +57,7 @@ impl SecretMask {
     }
 
     /// Adds the strings in the values of an evaluation that the same evaluation with other secrets does not have.
-    pub(in crate::commands) fn add_derived(&mut self, traced: &[Option<TracedBranch>], other: &[Option<TracedBranch>]) {
+    pub(crate) fn add_derived(&mut self, traced: &[Option<TracedBranch>], other: &[Option<TracedBranch>]) {
         let strings = |branches: &[Option<TracedBranch>]| {
             let mut found = BTreeSet::new();
             for branch in branches.iter().flatten() {
@@ -71,7 +71,7 @@ impl SecretMask {
     }
 
     /// Hides the secrets in a string.
-    pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(crate) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.secrets.contains(text) {
             return MASK.into();
         }
@@ -110,7 +110,7 @@ fn strings_in(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Whether a string in a field is hidden, by the name of the field or, for a field `value`, by the `name` beside it.
-pub(super) fn is_secret(fields: &Object, key: &Value) -> bool {
+pub(crate) fn is_secret(fields: &Object, key: &Value) -> bool {
     let Some(key) = value::text(key) else { return false };
     let is_variable = |name: &str| {
         is_secret_name(name)
@@ -156,7 +156,7 @@ fn collect(value: &Value, in_list: bool, secrets: &mut BTreeSet<String>, public:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::test::show;
+    use crate::commands::explainer::show;
 
     #[test]
     fn secrets_are_hidden_wherever_they_are() {

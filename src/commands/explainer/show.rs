@@ -12,21 +12,21 @@ const VALUE: usize = 160;
 const CODE: usize = 100;
 
 /// Writes a value as Rego, uncut.
-pub(super) fn literal(value: &Value) -> String {
+pub(crate) fn literal(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text, usize::MAX, None);
     text
 }
 
 /// Writes a value as Rego, without secrets if there is a mask, and cut after [`VALUE`] characters.
-pub(super) fn value(value: &Value, mask: Option<&SecretMask>) -> String {
+pub(crate) fn value(value: &Value, mask: Option<&SecretMask>) -> String {
     let mut text = String::new();
     write(value, &mut text, VALUE, mask);
     cut(text, VALUE)
 }
 
 /// Writes source on one line, cut after [`CODE`] characters.
-pub(super) fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     cut(text.split_whitespace().collect::<Vec<_>>().join(" "), CODE)
 }
 

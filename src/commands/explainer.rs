@@ -1,24 +1,51 @@
-//! Why a test failed: the first statement that did not hold, and the values of its parts.
+//! Why a definition is not true: the first statement that did not hold, and the values of its parts. `kaudit test` explains
+//! failed tests with it, `kaudit explain` the rules of policies.
 
-use super::{
-    masking::SecretMask,
-    result::{Explanation, NamedValue},
-    show,
-};
+pub(super) mod masking;
+pub(super) mod show;
+
+use serde::Serialize;
+
+use self::masking::SecretMask;
 use crate::rego::{
     File,
     trace::{StatementKind, TracedBody, TracedBranch, TracedPart, TracedStatement, TracedValue},
 };
 
+/// The first statement of a definition that did not hold, and the values in it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The file that it is in.
+    pub file: String,
+    /// Its first line.
+    pub line: u32,
+    /// What is wrong with it: `is false`, `is undefined`.
+    pub reason: String,
+    /// The statement, on one line.
+    pub code: String,
+    /// The values of its parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<NamedValue>,
+}
+
+/// A part of a statement and its value, as Rego.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedValue {
+    /// The part as it is written.
+    pub name: String,
+    /// Its value, cut if it is long; `undefined` if it has none.
+    pub value: String,
+}
+
 /// Explains traces of definitions in one file.
 #[derive(Clone, Copy)]
-pub(in crate::commands) struct Explainer<'e> {
+pub(crate) struct Explainer<'e> {
     /// The name of the file, as results show it.
-    pub(in crate::commands) file: &'e str,
+    pub(crate) file: &'e str,
     /// Its source.
-    pub(in crate::commands) text: &'e str,
+    pub(crate) text: &'e str,
     /// The strings that are hidden.
-    pub(in crate::commands) mask: Option<&'e SecretMask>,
+    pub(crate) mask: Option<&'e SecretMask>,
 }
 
 impl<'e> From<&'e File> for Explainer<'e> {
@@ -29,7 +56,7 @@ impl<'e> From<&'e File> for Explainer<'e> {
 
 impl Explainer<'_> {
     /// Explains why a definition is not true; `None` if nothing is found.
-    pub(super) fn explain(&self, branches: &[Option<TracedBranch>]) -> Option<Explanation> {
+    pub(crate) fn explain(&self, branches: &[Option<TracedBranch>]) -> Option<Explanation> {
         let mut first = None;
         for branch in branches.iter().flatten() {
             if branch.body.solutions > 0 {
@@ -42,7 +69,7 @@ impl Explainer<'_> {
     }
 
     /// Explains the first statement after which no solution is left; `None` if there is none.
-    pub(in crate::commands) fn failed(&self, body: &TracedBody) -> Option<Explanation> {
+    pub(crate) fn failed(&self, body: &TracedBody) -> Option<Explanation> {
         let statement = body.statements.get(body.passed())?;
         let inside = statement.inside.as_ref().and_then(|(element, body)| {
             let mut found = self.failed(body)?;
@@ -84,7 +111,7 @@ impl Explainer<'_> {
     }
 
     /// Adds the values of parts.
-    pub(in crate::commands) fn add(&self, parts: &[TracedPart], values: &mut Vec<NamedValue>) {
+    pub(crate) fn add(&self, parts: &[TracedPart], values: &mut Vec<NamedValue>) {
         for part in parts {
             let name = show::code(&part.text);
             if values.iter().all(|known| known.name != name) {
