@@ -17,4 +17,5 @@ pub mod objects;
 pub mod opa;
 pub mod otlp;
 pub mod registry;
+pub mod secrets;
 pub mod settings;
