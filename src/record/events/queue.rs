@@ -156,7 +156,7 @@ impl EventQueue {
         };
         let turn = self.turns.entry(event.priority).or_default().next(event.content.namespace());
         let (priority, queued) = (event.priority, event.queued);
-        self.events.push(key, (priority, turn), event, queued);
+        self.events.push(&key, (priority, turn), event, queued);
         true
     }
 
@@ -333,7 +333,9 @@ mod tests {
         // Nor do Events that were put back catch up on the turns that have passed.
         let later = now + Duration::from_secs(1);
         let taken: Vec<_> = (0..900).map(|_| queue.pop(now).unwrap()).collect();
-        taken.into_iter().for_each(|event| queue.put_back(event, later));
+        for event in taken {
+            queue.put_back(event, later);
+        }
         (3..50).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
         let before_wait = drain(&mut queue, now);
         assert_eq!(before_wait.len(), 994 - 900 + 47);

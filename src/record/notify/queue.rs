@@ -47,7 +47,7 @@ impl NotificationQueue {
         if self.len() == 0 {
             self.opened = Some(now);
         }
-        self.waiting.push(violation, lane, notification, now);
+        self.waiting.push(&violation, lane, notification, now);
         let is_full = self.len() > self.batching.queued;
         let left_out = u64::from(is_full && self.waiting.pop_last(now).is_some());
         self.left_out += left_out;

@@ -175,7 +175,7 @@ impl ReportRecorder {
 
     fn enqueue_at(&mut self, key: &ReportKey, due: Instant) {
         self.queue.remove_last(key, |()| true);
-        self.queue.push(key.clone(), (), (), due);
+        self.queue.push(key, (), (), due);
     }
 
     /// Removes a report that has nothing left to write from the queue.
