@@ -112,6 +112,7 @@ pub mod memory;
 pub mod missing;
 mod order;
 mod policies;
+mod position;
 pub mod problem;
 #[doc(hidden)]
 pub mod program;

@@ -6,18 +6,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::constant::Constant;
 pub(crate) use crate::limits::Version;
+pub use crate::position::Position;
 
 /// A name in the source.
 pub(crate) type Name = Arc<str>;
-
-/// A start position: line and column from 1, the column in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, in characters, from 1.
-    pub column: u32,
-}
 
 /// A byte range in a module, after a byte-order mark; empty for generated parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
