@@ -16,7 +16,6 @@ mod kinds;
 mod open_list;
 mod parse;
 mod pool;
-mod scalar;
 mod yaml;
 
 use std::{

@@ -137,6 +137,7 @@ pub use self::{
     limits::{Limits, SourceLimits, Version},
     machine::Answer,
     policies::{Policies, Query},
+    position::Position,
     problem::{LoadError, Problem, ProblemSeverity},
     program::{RuleId, SourceLocation},
 };

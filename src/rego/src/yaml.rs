@@ -1,6 +1,97 @@
-//! YAML options of kubectl and of OPA, with limits, and errors on one line.
+//! YAML documents as trees of values with positions, as kubectl or OPA reads them.
+//!
+//! The parser is a port of libyaml, as those of Go are.
 
+mod compose;
+mod decode;
+mod error;
+mod node;
+mod scalar;
+mod typed;
+
+use std::panic::catch_unwind;
+
+use serde::de::DeserializeOwned;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, budget::BudgetBreach};
+
+use self::compose::Composer;
+pub use self::{
+    decode::{MOST_DUPLICATES, YamlDocument},
+    error::YamlError,
+    node::{YamlContent, YamlField, YamlNode},
+    scalar::{YamlDialect, YamlScalar},
+};
+use crate::position::Position;
+
+/// The start of a text.
+const START: Position = Position { line: 1, column: 1 };
+
+/// Reads the first document of a text; `None` if there is none. The text after it may be invalid.
+///
+/// # Errors
+/// If the document is invalid, or exceeds a limit: of depth, or of what its aliases expand to.
+pub fn first(text: &str, dialect: YamlDialect) -> Result<Option<YamlDocument>, YamlError> {
+    Ok(read(text, dialect, 1)?.pop())
+}
+
+/// Reads all documents of a text.
+///
+/// # Errors
+/// As [`first`], for any document.
+pub fn documents(text: &str, dialect: YamlDialect) -> Result<Vec<YamlDocument>, YamlError> {
+    read(text, dialect, usize::MAX)
+}
+
+/// Reads the only document of a text, apart from empty ones; null if there is none.
+///
+/// # Errors
+/// As [`first`], and if there is another document, or a key occurs again in its mapping.
+pub fn single(text: &str, dialect: YamlDialect) -> Result<YamlNode, YamlError> {
+    let mut documents = documents(text, dialect)?;
+    documents.retain(|document| !document.root.is_null());
+    if documents.len() > 1 {
+        return Err(YamlError::new(documents[1].root.at, "more than one document"));
+    }
+    let empty = || Ok(YamlNode::new(YamlContent::Null, START));
+    documents.pop().map_or_else(empty, YamlDocument::without_duplicates)
+}
+
+/// Deserializes the only document of a text, which is read as by kubectl. Numbers and booleans can be strings, as they
+/// are written.
+///
+/// # Errors
+/// As [`single`], and if the document does not fit the type.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    typed(&single(text, YamlDialect::Kubectl)?)
+}
+
+/// Deserializes the documents of a text as [`from_str`] does, without empty ones.
+///
+/// # Errors
+/// As [`from_str`], for any document.
+pub fn from_multiple<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
+    let documents = documents(text, YamlDialect::Kubectl)?.into_iter();
+    let documents = documents.filter(|document| !document.root.is_null());
+    documents.map(|document| typed(&document.without_duplicates()?)).collect()
+}
+
+fn typed<T: DeserializeOwned>(node: &YamlNode) -> Result<T, YamlError> {
+    T::deserialize(node).map_err(|error| error.or_at(node.at))
+}
+
+fn read(text: &str, dialect: YamlDialect, most: usize) -> Result<Vec<YamlDocument>, YamlError> {
+    // The parser panics on some input: a comma after a tag.
+    let read = catch_unwind(|| {
+        let (mut composer, mut documents) = (Composer::new(text), Vec::new());
+        while documents.len() < most
+            && let Some(root) = composer.document()?
+        {
+            documents.push(YamlDocument::decode(&composer.nodes, root, dialect)?);
+        }
+        Ok(documents)
+    });
+    read.unwrap_or_else(|_| Err(YamlError::new(START, "the YAML parser failed on this document")))
+}
 
 /// The same depth as for JSON.
 const DEEPEST: usize = 127;
@@ -105,3 +196,6 @@ pub fn forgiving<T>(
         moved = Some(format!("{}{MOVED}{}", &text[..offset], &text[offset..]));
     }
 }
+
+#[cfg(test)]
+mod tests;

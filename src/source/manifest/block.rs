@@ -8,7 +8,7 @@
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::scalar::YamlScalar;
+use crate::rego::analysis::yaml::{YamlDialect, YamlScalar};
 
 /// Deeper documents are left to the full parser and its own limits.
 const DEPTH: usize = 64;
@@ -23,6 +23,8 @@ pub(super) struct Converted {
     pub(super) json: String,
     /// Where the items of lists begin: offset in the JSON, and line in the document, from 0.
     pub(super) items: Vec<(usize, usize)>,
+    /// The keys that occur again in their mapping, with their lines; documents with any are left to the full parser.
+    pub(super) duplicates: Vec<(usize, String)>,
 }
 
 /// Converts a document; `None` if it is invalid or needs the full parser.
@@ -47,7 +49,7 @@ pub(super) fn convert(document: &str) -> Option<Converted> {
         items: Vec::new(),
     };
     reader.document()?;
-    Some(Converted { json: String::from_utf8(reader.out).ok()?, items: reader.items })
+    Some(Converted { json: String::from_utf8(reader.out).ok()?, items: reader.items, duplicates: Vec::new() })
 }
 
 const ODD: u8 = 1;
@@ -359,7 +361,9 @@ impl<'t> BlockReader<'t> {
                 if text.starts_with("--") || text.starts_with("..") {
                     return None;
                 }
-                self.out.extend_from_slice(YamlScalar::plain(text).into_json()?.to_string().as_bytes());
+                self.out.extend_from_slice(
+                    YamlScalar::plain(text, YamlDialect::Kubectl).into_json()?.to_string().as_bytes(),
+                );
             }
             _ => return None,
         }

@@ -8,12 +8,9 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::source::json::JsonKey;
+use crate::{rego::analysis::yaml::MOST_DUPLICATES, source::json::JsonKey};
 
-/// The most duplicate keys of one document that are reported.
-pub(super) const NAMED: usize = 10;
-
-/// Returns the first [`NAMED`] keys that occur again in their object, each as a slice of the text. Keys with an escape
+/// Returns the first [`MOST_DUPLICATES`] keys that occur again in their object, each as a slice of the text. Keys with an escape
 /// are not found.
 pub(super) fn duplicates(json: &str) -> Vec<&str> {
     let mut keys = Keys::default();
@@ -64,7 +61,7 @@ impl<'de> Visitor<'de> for KeySearch<'_, 'de> {
                     keys.duplicates.push(key);
                 }
             }
-            if keys.duplicates.len() == NAMED {
+            if keys.duplicates.len() == MOST_DUPLICATES {
                 return Err(A::Error::custom("enough"));
             }
             map.next_value_seed(KeySearch(keys))?;

@@ -5,10 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::{
-    field_lines::{FieldLines, LocatedChild, LocatedNode, ObjectPlace, keys},
-    yaml,
-};
+use super::field_lines::{FieldLines, LocatedChild, LocatedNode, ObjectPlace, keys};
+use crate::rego::analysis::yaml::{self, YamlDialect};
 
 /// The indentation of a nested mapping.
 const INDENT: usize = 2;
@@ -184,7 +182,7 @@ fn is_json(text: &str) -> bool {
 
 fn parse(text: &str) -> Option<Value> {
     let text = if text.ends_with('\n') { Cow::Borrowed(text) } else { format!("{text}\n").into() };
-    serde_json::from_str(&yaml::read(&text).ok()??.converted.json).ok()
+    Some(yaml::first(&text, YamlDialect::Kubectl).ok()??.root.json()).filter(|value| !value.is_null())
 }
 
 /// Returns a value with a field set; `None` if its parent cannot have such a field.

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use crate::rego::analysis::yaml::{self, YamlDialect};
+
 /// The comment that Helm writes before the path of a template.
 const SOURCE: &str = "# Source: ";
 /// Levels of directories below the working directory that are searched for charts.
@@ -91,9 +93,8 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
 
 /// Returns the name that a `Chart.yaml` gives.
 fn chart_name(text: &str) -> Option<String> {
-    let chart: serde_json::Value =
-        super::yaml::read(text).ok()?.and_then(|document| serde_json::from_str(&document.converted.json).ok())?;
-    Some(chart.get("name")?.as_str()?.to_owned())
+    let chart = yaml::first(text, YamlDialect::Kubectl).ok()??.root;
+    Some(chart.get("name").text()?.to_owned())
 }
 
 #[cfg(test)]

@@ -21,11 +21,12 @@ use super::{
     files::{is_local, is_stdin, result_file},
     helm::Templates,
     kinds::unknown,
-    yaml::{self, Refusal, YamlDocument},
+    yaml,
 };
 use crate::{
     cluster::identity::is_exception,
     model::object::{Kind, Location, Object},
+    rego::analysis::yaml::YamlError,
     source::{
         json::ValueEnd,
         received::{ObjectFields, Received, Secrets, fields},
@@ -150,7 +151,10 @@ impl Documents<'_> {
 
     /// Reads a document that was converted to JSON.
     fn converted(&mut self, document: &str, line: usize, converted: &Converted) {
-        let Converted { json, items } = converted;
+        let Converted { json, items, duplicates } = converted;
+        for (row, key) in duplicates {
+            self.duplicate(line + row, key);
+        }
         self.value(
             Received::read(json),
             json,
@@ -165,15 +169,14 @@ impl Documents<'_> {
 
     /// Reads any document with the full parser.
     fn document(&mut self, document: &str, line: usize) {
-        match yaml::read(document) {
-            Ok(None) => {}
-            Ok(Some(YamlDocument { converted, duplicates })) => {
-                for (row, key) in duplicates {
-                    self.duplicate(line + row, &key);
+        match yaml::convert(document) {
+            Ok(converted) => {
+                if let Some(converted) = converted {
+                    self.converted(document, line, &converted);
                 }
-                self.converted(document, line, &converted);
             }
-            Err(Refusal { line: mut row, mut column, mut why }) => {
+            Err(YamlError { at, mut why, .. }) => {
+                let (mut row, mut column) = (at.line as usize, at.column as usize);
                 let text = document.lines().nth(row - 1).unwrap_or_default();
                 let indent = &text[..text.len() - text.trim_start().len()];
                 if document.starts_with(['{', '['])

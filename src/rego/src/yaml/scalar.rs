@@ -1,5 +1,5 @@
-//! The value of a plain or tagged scalar in YAML, as in Go's parser (`resolve` of go.yaml.in/yaml/v2): YAML 1.1 and a
-//! little of 1.2, without sexagesimals. A number that overflows is a string.
+//! The value of a plain or tagged scalar in YAML, as in Go's parsers (`resolve` of go.yaml.in/yaml/v2 and v3): YAML 1.1
+//! and a little of 1.2, without sexagesimals. A number that overflows is a string.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,30 @@ use serde_json::Value;
 /// The prefix of YAML's own tags, which are written with `!!`.
 const TAGS: &str = "tag:yaml.org,2002:";
 
+/// Whose parser is followed where two differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum YamlDialect {
+    /// sigs.k8s.io/yaml on go-yaml v2: `yes`, `no`, `on`, `off`, `y` and `n` are booleans, and a merged mapping replaces
+    /// the keys before it.
+    Kubectl,
+    /// OPA's package on go-yaml v3: these are strings, and a mapping's own keys replace merged ones.
+    Opa,
+}
+
 /// The value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum YamlScalar<'t> {
+pub enum YamlScalar<'t> {
+    /// Null, or nothing.
     Null,
+    /// A boolean.
     Bool(bool),
+    /// A whole number.
     Int(i64),
     /// Greater than any [`YamlScalar::Int`].
     Unsigned(u64),
+    /// A number with a fraction or an exponent, or one that is too large for the others.
     Float(f64),
+    /// A string.
     Text(Cow<'t, str>),
 }
 
@@ -26,9 +41,9 @@ impl<'t> YamlScalar<'t> {
     ///
     /// # Errors
     /// When the text is not a value of its tag.
-    pub(super) fn read(text: &'t str, tag: Option<&str>) -> Result<Self, String> {
-        let Some(tag) = tag else { return Ok(Self::plain(text)) };
-        let scalar = match (tag.strip_prefix(TAGS), Self::plain(text)) {
+    pub(super) fn read(text: &'t str, tag: Option<&str>, dialect: YamlDialect) -> Result<Self, String> {
+        let Some(tag) = tag else { return Ok(Self::plain(text, dialect)) };
+        let scalar = match (tag.strip_prefix(TAGS), Self::plain(text, dialect)) {
             (Some("null"), scalar @ Self::Null)
             | (Some("bool"), scalar @ Self::Bool(_))
             | (Some("int"), scalar @ (Self::Int(_) | Self::Unsigned(_)))
@@ -48,11 +63,14 @@ impl<'t> YamlScalar<'t> {
     }
 
     /// Reads a scalar without tag and quotes.
-    pub(super) fn plain(text: &'t str) -> Self {
+    pub fn plain(text: &'t str, dialect: YamlDialect) -> Self {
+        let is_v2 = dialect == YamlDialect::Kubectl;
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
-            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Self::Bool(true),
-            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Self::Bool(false),
+            "true" | "True" | "TRUE" => Self::Bool(true),
+            "false" | "False" | "FALSE" => Self::Bool(false),
+            "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if is_v2 => Self::Bool(true),
+            "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if is_v2 => Self::Bool(false),
             ".nan" | ".NaN" | ".NAN" => Self::Float(f64::NAN),
             ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Self::Float(f64::INFINITY),
             "-.inf" | "-.Inf" | "-.INF" => Self::Float(f64::NEG_INFINITY),
@@ -61,7 +79,7 @@ impl<'t> YamlScalar<'t> {
     }
 
     /// Returns its JSON value; `None` if JSON has no such number.
-    pub(super) fn into_json(self) -> Option<Value> {
+    pub fn into_json(self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
             Self::Bool(value) => value.into(),
