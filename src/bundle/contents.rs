@@ -16,7 +16,10 @@ use crate::{
         files::is_read,
         sources::{FileTree, TreeFile},
     },
-    rego::{Form, Limits, Version, analysis::yaml},
+    rego::{
+        Form, Limits, Version,
+        analysis::yaml::{self, YamlDialect},
+    },
 };
 
 /// Data files of an OPA bundle.
@@ -177,7 +180,7 @@ fn file_use(path: &[String], name: &str, content: &[u8], manifest: &Manifest) ->
     let value = if last == DATA[0] {
         serde_json::from_str(text).ok()
     } else {
-        serde_saphyr::from_str_with_options(text, yaml::as_opa()).ok()
+        yaml::single(text, YamlDialect::Opa).ok().map(|node| node.json())
     };
     if let Some(value) = value {
         let above = path.split_last().map_or(String::new(), |(_, above)| above.join("/"));

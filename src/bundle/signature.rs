@@ -11,7 +11,10 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 
 use super::{archive::Files, key::VerificationKey, manifest::MANIFEST};
-use crate::rego::{Limits, analysis::yaml};
+use crate::rego::{
+    Limits,
+    analysis::yaml::{self, YamlDialect},
+};
 
 /// The name of the file.
 const SIGNATURES: &str = ".signatures.json";
@@ -138,8 +141,7 @@ fn canonical(content: &[u8]) -> Result<Vec<u8>, String> {
         return Ok(written);
     }
     let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
-    let value: serde_json::Value =
-        serde_saphyr::from_str_with_options(text, yaml::as_opa()).map_err(|error| yaml::reason(&error))?;
+    let value = yaml::single(text, YamlDialect::Opa).map_err(|error| error.why)?.json();
     write(&value.to_string(), 0, &mut written)?;
     Ok(written)
 }

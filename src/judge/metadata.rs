@@ -11,7 +11,11 @@ use crate::{
     model::verdict::{RuleInfo, Severity},
     rego::{
         File, Problem,
-        analysis::{missing::package_line, syntax::Module, yaml},
+        analysis::{
+            missing::package_line,
+            syntax::Module,
+            yaml::{self, YamlDialect, YamlError},
+        },
     },
 };
 
@@ -92,7 +96,7 @@ pub(crate) enum AnnotationScope {
 pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) -> Vec<(AnnotationScope, Metadata)> {
     let mut annotations = Vec::new();
     for block in blocks(&file.text, &module.inside_texts) {
-        let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
+        let value = match block.value() {
             Ok(Value::Object(value)) => value,
             Ok(_) => {
                 problems.push(Problem::warning(&file.shown, "METADATA must be a YAML mapping").at(
@@ -102,10 +106,9 @@ pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) ->
                 ));
                 continue;
             }
-            Err(why) => {
-                let line = why.location().and_then(|place| u32::try_from(place.line()).ok()).unwrap_or(0);
-                let message = format!("METADATA is not valid YAML: {}", yaml::reason(&why));
-                problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + line, 1));
+            Err(error) => {
+                let message = format!("METADATA is not valid YAML: {}", error.why);
+                problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + error.at.line, 1));
                 continue;
             }
         };
@@ -133,10 +136,7 @@ pub(crate) fn of_package(text: &str) -> Option<Metadata> {
     let is_above = |block: &CommentBlock| usize::try_from(block.last).is_ok_and(|last| last <= package);
     // Only comments precede a package.
     let blocks = blocks(text, &BTreeSet::new()).into_iter().filter(is_above);
-    let mut values = blocks.filter_map(|block| {
-        let value = serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()).ok()?;
-        value.as_object().cloned()
-    });
+    let mut values = blocks.filter_map(|block| block.value().ok()?.as_object().cloned());
     let scope = |value: &Map<String, Value>| value.get("scope").and_then(Value::as_str).map(str::to_owned);
     let value = values.find(|value| scope(value).is_none_or(|scope| scope == "package"))?;
     Some(of_annotation(&value).0)
@@ -149,6 +149,12 @@ struct CommentBlock {
     /// The block's last line.
     last: u32,
     yaml: String,
+}
+
+impl CommentBlock {
+    fn value(&self) -> Result<Value, YamlError> {
+        yaml::single(&self.yaml, YamlDialect::Opa).map(|node| node.json())
+    }
 }
 
 fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {

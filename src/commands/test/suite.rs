@@ -14,7 +14,6 @@ use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
     cli::filter::TestFilter,
     judge::{
-        dialects::gatekeeper::node::{At, YamlNode},
         evaluate::{Job, evaluate, evaluate_review, with_inventory},
         inventory::Inventory,
         set::PolicySet,
@@ -23,7 +22,13 @@ use crate::{
         spelling::nearest,
         verdict::{Finding, Outcome},
     },
-    rego::{File, Limits, Problem, analysis::yaml},
+    rego::{
+        File, Limits, Position, Problem,
+        analysis::{
+            data::yaml_problem,
+            yaml::{self, YamlDialect, YamlField, YamlNode},
+        },
+    },
 };
 
 const GROUP: &str = "test.gatekeeper.sh";
@@ -49,14 +54,12 @@ impl<'a> SuiteTests<'a> {
     pub(super) fn find(files: &'a [File], filter: &TestFilter, problems: &mut Vec<Problem>) -> Self {
         let mut suites = Self::default();
         for file in files.iter().filter(|file| file.text.contains(GROUP)) {
-            match serde_saphyr::from_multiple_with_options::<YamlNode>(&file.text, yaml::as_opa()) {
-                Ok(documents) => {
-                    documents.iter().filter(|node| is_suite(node)).for_each(|suite| {
-                        check(file, suite, problems);
-                        suites.add(file, suite, filter);
-                    });
-                }
-                Err(_) => problems.extend(YamlNode::read(file).err()),
+            match yaml::documents(&file.text, YamlDialect::Opa) {
+                Ok(documents) => documents.iter().filter(|node| is_suite(node)).for_each(|suite| {
+                    check(file, suite, problems);
+                    suites.add(file, suite, filter);
+                }),
+                Err(why) => problems.push(yaml_problem(file, &why)),
             }
         }
         suites
@@ -281,12 +284,12 @@ fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
 }
 
 fn level(file: &File, node: &YamlNode, what: &str, known: SuiteFields, problems: &mut Vec<Problem>) {
-    let at = |problem: Problem, At { line, column }: At| problem.at(&file.text, line, column);
+    let at = |problem: Problem, Position { line, column }: Position| problem.at(&file.text, line, column);
     if node.kind() != "object" {
         problems
             .push(at(Problem::refused(&file.shown, format!("{what} must be an object, not {}", node.kind())), node.at));
     }
-    for (name, value) in node.fields() {
+    for YamlField { key: name, value, .. } in node.fields() {
         match known.iter().find(|(known, _)| known == name) {
             Some((_, kinds)) if value.is_null() || kinds.contains(&value.kind()) => {}
             Some((_, kinds)) => {

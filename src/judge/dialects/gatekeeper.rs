@@ -10,7 +10,6 @@ mod config;
 pub(crate) mod constraint;
 pub(crate) mod document;
 pub(crate) mod matching;
-pub(crate) mod node;
 pub(crate) mod results;
 mod schema;
 pub(crate) mod template;
@@ -20,7 +19,6 @@ use std::{collections::BTreeSet, path::Path};
 pub(crate) use self::{config::Config, constraint::EnforcementPoint};
 use self::{
     document::{GatekeeperDocument, warning},
-    node::YamlNode,
     template::ENTRY,
 };
 use super::conftest;
@@ -62,7 +60,7 @@ impl<'f> TemplateLibrary<'f> {
         if !file.text.contains("gatekeeper.sh/") {
             return false;
         }
-        let documents = match YamlNode::read(file) {
+        let documents = match document::read(file) {
             Ok(documents) => documents,
             Err(problem) => {
                 problems.push(problem);

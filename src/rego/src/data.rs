@@ -9,7 +9,7 @@ use super::{
     file::{File, Form},
     problem::{Problem, number},
 };
-use crate::yaml;
+use crate::yaml::{self, YamlDialect, YamlError, YamlNode};
 
 /// The data of all files, merged.
 #[derive(Debug, Default)]
@@ -134,18 +134,17 @@ pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
                 number(column),
             )
         })?],
-        _ => serde_saphyr::from_multiple_with_options::<Value>(&file.text, yaml::as_opa())
-            .map_err(|why| yaml_problem(file, &why))?,
+        _ => {
+            let documents = yaml::documents(&file.text, YamlDialect::Opa).map_err(|why| yaml_problem(file, &why))?;
+            documents.iter().map(YamlNode::json).collect()
+        }
     };
     documents.retain(|document| !document.is_null());
     Ok(documents)
 }
 
 /// Converts an error of the YAML parser into a problem with its location.
-pub fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
-    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml::reason(why)));
-    match why.location() {
-        Some(place) => problem.at(&file.text, number(place.line()), number(place.column())),
-        None => problem,
-    }
+pub fn yaml_problem(file: &File, error: &YamlError) -> Problem {
+    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", error.why));
+    problem.at(&file.text, error.at.line, error.at.column)
 }

@@ -38,22 +38,29 @@ pub fn first(text: &str, dialect: YamlDialect) -> Result<Option<YamlDocument>, Y
 ///
 /// # Errors
 /// As [`first`], for any document.
-pub fn documents(text: &str, dialect: YamlDialect) -> Result<Vec<YamlDocument>, YamlError> {
+pub fn stream(text: &str, dialect: YamlDialect) -> Result<Vec<YamlDocument>, YamlError> {
     read(text, dialect, usize::MAX)
+}
+
+/// Reads all documents of a text, apart from empty ones.
+///
+/// # Errors
+/// As [`stream`], and if a key occurs again in its mapping.
+pub fn documents(text: &str, dialect: YamlDialect) -> Result<Vec<YamlNode>, YamlError> {
+    let documents = stream(text, dialect)?.into_iter().filter(|document| !document.root.is_null());
+    documents.map(YamlDocument::without_duplicates).collect()
 }
 
 /// Reads the only document of a text, apart from empty ones; null if there is none.
 ///
 /// # Errors
-/// As [`first`], and if there is another document, or a key occurs again in its mapping.
+/// As [`documents`], and if there is another one.
 pub fn single(text: &str, dialect: YamlDialect) -> Result<YamlNode, YamlError> {
     let mut documents = documents(text, dialect)?;
-    documents.retain(|document| !document.root.is_null());
-    if documents.len() > 1 {
-        return Err(YamlError::new(documents[1].root.at, "more than one document"));
+    match documents.get(1) {
+        Some(other) => Err(YamlError::new(other.at, "more than one document")),
+        None => Ok(documents.pop().unwrap_or(YamlNode::new(YamlContent::Null, START))),
     }
-    let empty = || Ok(YamlNode::new(YamlContent::Null, START));
-    documents.pop().map_or_else(empty, YamlDocument::without_duplicates)
 }
 
 /// Deserializes the only document of a text, which is read as by kubectl. Numbers and booleans can be strings, as they
@@ -62,7 +69,7 @@ pub fn single(text: &str, dialect: YamlDialect) -> Result<YamlNode, YamlError> {
 /// # Errors
 /// As [`single`], and if the document does not fit the type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
-    typed(&single(text, YamlDialect::Kubectl)?)
+    single(text, YamlDialect::Kubectl)?.deserialize()
 }
 
 /// Deserializes the documents of a text as [`from_str`] does, without empty ones.
@@ -70,13 +77,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
 /// # Errors
 /// As [`from_str`], for any document.
 pub fn from_multiple<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
-    let documents = documents(text, YamlDialect::Kubectl)?.into_iter();
-    let documents = documents.filter(|document| !document.root.is_null());
-    documents.map(|document| typed(&document.without_duplicates()?)).collect()
-}
-
-fn typed<T: DeserializeOwned>(node: &YamlNode) -> Result<T, YamlError> {
-    T::deserialize(node).map_err(|error| error.or_at(node.at))
+    documents(text, YamlDialect::Kubectl)?.iter().map(YamlNode::deserialize).collect()
 }
 
 fn read(text: &str, dialect: YamlDialect, most: usize) -> Result<Vec<YamlDocument>, YamlError> {

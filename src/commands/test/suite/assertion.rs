@@ -4,7 +4,7 @@ use regex::Regex;
 
 use crate::{
     cli::filter::compile,
-    judge::dialects::gatekeeper::node::{Content, YamlNode},
+    rego::analysis::yaml::{YamlContent, YamlNode},
 };
 
 /// One entry of `assertions`.
@@ -27,10 +27,10 @@ impl Assertion {
     /// Returns what is wrong with it.
     pub(super) fn read(node: &YamlNode) -> Result<Self, String> {
         let count = match &node.get("violations").content {
-            Content::Null => Some(ViolationCount::Some),
-            Content::Text(text) if text == "yes" => Some(ViolationCount::Some),
-            Content::Text(text) if text == "no" => Some(ViolationCount::None),
-            Content::Number(number) => number.as_u64().map(ViolationCount::Exactly),
+            YamlContent::Null => Some(ViolationCount::Some),
+            YamlContent::Text(text) if text == "yes" => Some(ViolationCount::Some),
+            YamlContent::Text(text) if text == "no" => Some(ViolationCount::None),
+            YamlContent::Number(number) => number.as_u64().map(ViolationCount::Exactly),
             _ => None,
         };
         let count = count.ok_or("violations of an assertion must be yes, no or an integer of at least 0")?;
@@ -65,10 +65,10 @@ impl Assertion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rego::analysis::yaml;
+    use crate::rego::analysis::yaml::{self, YamlDialect};
 
     fn read(yaml: &str) -> Result<Assertion, String> {
-        Assertion::read(&serde_saphyr::from_str_with_options(yaml, yaml::as_opa()).unwrap())
+        Assertion::read(&yaml::single(yaml, YamlDialect::Opa).unwrap())
     }
 
     #[test]

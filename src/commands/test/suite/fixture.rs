@@ -9,9 +9,9 @@ use std::{
 use regorus::Value;
 
 use crate::{
-    judge::dialects::gatekeeper::node::YamlNode,
+    judge::dialects::gatekeeper::document,
     model::object::Object,
-    rego::{File, Form, value},
+    rego::{File, Form, analysis::yaml::YamlNode, value},
     source::{
         manifest,
         received::{Received, Secrets},
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<YamlNode>, String> {
     let text = fs::read_to_string(path).map_err(|why| format!("{}: cannot be read: {why}", path.display()))?;
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let file = File::new(path.to_string_lossy().into(), Form::Yaml, text);
-    YamlNode::read(&file).map_err(|problem| problem.to_string())
+    document::read(&file).map_err(|problem| problem.to_string())
 }
 
 /// Reads the only document of a file.
@@ -114,7 +114,7 @@ pub(super) fn is_review(node: &YamlNode) -> bool {
 /// Checks that a review has only fields that the API server would send.
 pub(super) fn check_review(node: &YamlNode) -> Result<(), String> {
     let unknown = |node: &YamlNode, known: &[&str]| {
-        node.fields().iter().map(|(name, _)| name.clone()).find(|name| !known.contains(&name.as_str()))
+        node.fields().iter().map(|field| field.key.clone()).find(|name| !known.contains(&name.as_str()))
     };
     let request = node.get("request");
     let wrong = unknown(node, &["apiVersion", "kind", "request", "response"])

@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Map;
 
-use super::{
-    document::{GatekeeperDocument, warning},
-    node::YamlNode,
-};
+use super::document::{GatekeeperDocument, warning};
 use crate::{
     judge::metadata::{Metadata, RelatedResource},
     model::verdict::{RuleInfo, Severity},
-    rego::Problem,
+    rego::{Problem, analysis::yaml::YamlNode},
 };
 
 /// Prefix of our own annotations.

@@ -2,8 +2,11 @@
 
 use regorus::Value;
 
-use super::{matching::Wildcard, node::YamlNode};
-use crate::{model::object::ObjectKey, rego::value};
+use super::matching::Wildcard;
+use crate::{
+    model::object::ObjectKey,
+    rego::{analysis::yaml::YamlNode, value},
+};
 
 /// The merged content of every `Config` of `config.gatekeeper.sh` among the policies.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,6 @@ use super::{
     annotations,
     document::{GatekeeperDocument, warning},
     matching::{ConstraintMatch, is_subdomain},
-    node::YamlNode,
     template::{BlockScalar, Template},
 };
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
         rule_numbers::RuleNumber,
         verdict::{Outcome, Source},
     },
-    rego::Problem,
+    rego::{Problem, analysis::yaml::YamlNode},
 };
 
 /// The enforcement points of Gatekeeper: the names that `scopedEnforcementActions` uses.

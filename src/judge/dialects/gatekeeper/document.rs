@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use super::node::{At, YamlNode};
 use crate::{
     judge::unjudged::Unjudged,
     model::verdict::Source,
-    rego::{File, Problem, ProblemSeverity},
+    rego::{
+        File, Form, Position, Problem, ProblemSeverity,
+        analysis::{
+            data::yaml_problem,
+            yaml::{self, YamlContent, YamlDialect, YamlNode},
+        },
+    },
 };
 
 /// One document of a file.
@@ -40,7 +45,7 @@ impl GatekeeperDocument<'_> {
         self.problem_at(node.at, message)
     }
 
-    pub(crate) fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem_at(&self, at: Position, message: impl Into<String>) -> Problem {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
     }
 
@@ -69,7 +74,67 @@ impl GatekeeperDocument<'_> {
     }
 }
 
+/// Reads all documents of a file, and the items of `List`s separately. Empty documents are skipped.
+///
+/// # Errors
+/// Returns the syntax error of the text.
+pub(crate) fn read(file: &File) -> Result<Vec<YamlNode>, Problem> {
+    let documents = match yaml::documents(&file.text, YamlDialect::Kubectl) {
+        Ok(documents) => documents,
+        // Not all JSON is YAML: surrogate pairs in strings are not. Such a file is read without positions.
+        Err(why) if file.form == Form::Json => {
+            let json = serde_json::from_str::<serde_json::Value>(&file.text);
+            vec![json.map_err(|_| yaml_problem(file, &why))?.into()]
+        }
+        Err(why) => return Err(yaml_problem(file, &why)),
+    };
+    let mut flat = Vec::new();
+    for document in documents {
+        flatten(document, &mut flat);
+    }
+    Ok(flat)
+}
+
+fn flatten(mut document: YamlNode, into: &mut Vec<YamlNode>) {
+    let list = document.get("kind").text().is_some_and(|kind| kind.ends_with("List"));
+    if list
+        && let YamlContent::Map(fields) = &mut document.content
+        && let Some(field) = fields.iter_mut().find(|field| field.key == "items")
+        && let YamlContent::List(items) = &mut field.value.content
+    {
+        for item in std::mem::take(items) {
+            flatten(item, into);
+        }
+    } else if !document.is_null() {
+        into.push(document);
+    }
+}
+
 /// Turns a problem into a warning.
 pub(crate) fn warning(problem: Problem) -> Problem {
     Problem { severity: ProblemSeverity::Warning, ..problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(form: Form, text: &str) -> Vec<YamlNode> {
+        super::read(&File::new("f".into(), form, text.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn documents_and_items_of_lists_are_read_with_their_positions() {
+        let text = "kind: A\nb: 1\n---\n---\nkind: XList\nitems:\n- {a: 1}\n- {a: \"2\"}\n";
+        let nodes = read(Form::Yaml, text);
+        assert_eq!(nodes.len(), 3);
+        assert_eq!(nodes[1].get("a").at, Position { line: 7, column: 7 });
+        assert_eq!(nodes[2].get("a").text(), Some("2"));
+    }
+
+    #[test]
+    fn json_that_is_not_yaml_is_read() {
+        let nodes = read(Form::Json, "{\"a\": \"\\ud83d\\ude00\", \"b\": [1, 2.5]}");
+        assert_eq!(nodes[0].json(), serde_json::json!({"a": "😀", "b": [1, 2.5]}));
+    }
 }

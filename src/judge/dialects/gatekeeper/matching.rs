@@ -5,8 +5,10 @@
 
 use regorus::Value;
 
-use super::node::YamlNode;
-use crate::rego::value;
+use crate::rego::{
+    analysis::yaml::{YamlField, YamlNode},
+    value,
+};
 
 /// A text with `*` at its start, its end or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +96,7 @@ impl ConstraintSelector {
     /// Returns the invalid value and the reason.
     pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
         let mut requirements = Vec::new();
-        for (key, value) in node.get("matchLabels").fields() {
+        for YamlField { key, value, .. } in node.get("matchLabels").fields() {
             let values = vec![value.text().unwrap_or_default().to_owned()];
             legal(value, key, &values)?;
             requirements.push(Requirement { key: key.clone(), operator: Operator::In, values });

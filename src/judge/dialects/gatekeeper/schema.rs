@@ -7,19 +7,22 @@ use std::{fmt::Write as _, sync::LazyLock};
 
 use regex::Regex;
 
-use super::node::{At, Content, YamlNode};
+use crate::rego::{
+    Position,
+    analysis::yaml::{self, YamlContent, YamlDialect, YamlField, YamlNode},
+};
 
 /// The schema of every Constraint; the schema of `parameters` comes from its template.
 static CONSTRAINT: LazyLock<YamlNode> = LazyLock::new(|| {
     // An unreadable schema would accept everything; a test parses it.
-    serde_saphyr::from_str(include_str!("constraint.yaml"))
-        .unwrap_or(YamlNode { content: Content::Null, at: At::default() })
+    yaml::single(include_str!("constraint.yaml"), YamlDialect::Kubectl)
+        .unwrap_or_else(|_| serde_json::Value::Null.into())
 });
 
 /// One violation of a schema.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SchemaError {
-    pub(crate) at: At,
+    pub(crate) at: Position,
     pub(crate) message: String,
     pub(crate) help: String,
 }
@@ -35,23 +38,24 @@ impl Schema {
     /// true in templates before v1.
     pub(crate) fn new(validation: &YamlNode, legacy: bool) -> Self {
         let legacy = match validation.get("legacySchema").content {
-            Content::Bool(legacy) => legacy,
+            YamlContent::Bool(legacy) => legacy,
             _ => legacy,
         };
         let mut root = CONSTRAINT.clone();
         let mut parameters = validation.get("openAPIV3Schema").clone();
         if parameters.is_null() && legacy {
-            parameters.content = Content::Map(Vec::new());
+            parameters.content = YamlContent::Map(Vec::new());
         }
         if !parameters.is_null() {
             if legacy {
                 preserve(&mut parameters);
             }
-            if let Some(YamlNode { content: Content::Map(properties), .. }) = field(&mut root, "properties")
+            if let Some(YamlNode { content: YamlContent::Map(properties), .. }) = field(&mut root, "properties")
                 .and_then(|node| field(node, "spec"))
                 .and_then(|node| field(node, "properties"))
             {
-                properties.push(("parameters".to_owned(), parameters));
+                let at = parameters.at;
+                properties.push(YamlField { key: "parameters".to_owned(), at, value: parameters });
             }
         }
         Self { root }
@@ -67,7 +71,7 @@ impl Schema {
     /// Whether a Constraint gets no defaults for its parameters because it has no `parameters`.
     pub(crate) fn loses_defaults(&self, constraint: &YamlNode) -> bool {
         let parameters = self.root.at(&["properties", "spec", "properties", "parameters"]);
-        let defaults = parameters.get("properties").fields().iter().any(|(_, field)| !field.get("default").is_null());
+        let defaults = parameters.get("properties").fields().iter().any(|field| !field.value.get("default").is_null());
         constraint.at(&["spec", "parameters"]).is_null() && defaults
     }
 
@@ -79,7 +83,7 @@ impl Schema {
 
 fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
     match &mut node.content {
-        Content::Map(fields) => fields.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value),
+        YamlContent::Map(fields) => fields.iter_mut().find(|field| field.key == key).map(|field| &mut field.value),
         _ => None,
     }
 }
@@ -88,17 +92,20 @@ fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
 fn preserve(schema: &mut YamlNode) {
     let kind = schema.get("type").text().unwrap_or_default().to_owned();
     let at = schema.at;
-    let Content::Map(fields) = &mut schema.content else { return };
+    let new = |key: &str, content| YamlField { key: key.to_owned(), at, value: YamlNode::new(content, at) };
+    let YamlContent::Map(fields) = &mut schema.content else { return };
     match kind.as_str() {
-        "" | "object" => fields.push((PRESERVE.to_owned(), YamlNode { content: Content::Bool(true), at })),
-        "array" if !fields.iter().any(|(key, _)| key == "items") => {
-            fields.push(("items".to_owned(), YamlNode { content: Content::Map(Vec::new()), at }));
+        "" | "object" => fields.push(new(PRESERVE, YamlContent::Bool(true))),
+        "array" if !fields.iter().any(|field| field.key == "items") => {
+            fields.push(new("items", YamlContent::Map(Vec::new())));
         }
         _ => {}
     }
-    for (key, value) in fields {
+    for YamlField { key, value, .. } in fields {
         match (key.as_str(), &mut value.content) {
-            ("properties", Content::Map(properties)) => properties.iter_mut().for_each(|(_, inner)| preserve(inner)),
+            ("properties", YamlContent::Map(properties)) => {
+                properties.iter_mut().for_each(|field| preserve(&mut field.value));
+            }
             ("items" | "additionalProperties", _) => preserve(value),
             _ => {}
         }
@@ -115,27 +122,27 @@ fn replaceable(schema: &YamlNode, value: &YamlNode) -> bool {
 fn fill(schema: &YamlNode, value: &mut YamlNode) {
     let at = value.at;
     match &mut value.content {
-        Content::Map(fields) => {
+        YamlContent::Map(fields) => {
             let properties = schema.get("properties");
-            for (key, property) in properties.fields() {
+            for YamlField { key, value: property, .. } in properties.fields() {
                 let default = property.get("default");
                 if default.is_null() {
                     continue;
                 }
                 let default = YamlNode { at, ..default.clone() };
-                match fields.iter_mut().find(|(name, _)| name == key) {
-                    Some((_, value)) if replaceable(property, value) => *value = default,
+                match fields.iter_mut().find(|field| field.key == *key) {
+                    Some(field) if replaceable(property, &field.value) => field.value = default,
                     Some(_) => {}
-                    None => fields.push((key.clone(), default)),
+                    None => fields.push(YamlField { key: key.clone(), at, value: default }),
                 }
             }
             let others = schema.get("additionalProperties");
-            for (key, value) in fields {
+            for YamlField { key, value, .. } in fields {
                 let inner = properties.get(key);
                 fill_inner(if inner.is_null() { others } else { inner }, value);
             }
         }
-        Content::List(items) => items.iter_mut().for_each(|item| fill_inner(schema.get("items"), item)),
+        YamlContent::List(items) => items.iter_mut().for_each(|item| fill_inner(schema.get("items"), item)),
         _ => {}
     }
 }
@@ -179,11 +186,11 @@ impl Validation<'_> {
         }
         self.combined(schema, value, path);
         match &value.content {
-            Content::Text(text) => self.text(schema, value, text, path),
-            Content::Number(_) => self.number(schema, value, path),
-            Content::List(items) => self.list(schema, value, items, path),
-            Content::Map(fields) => self.object(schema, value, fields, path),
-            Content::Null | Content::Bool(_) => {}
+            YamlContent::Text(text) => self.text(schema, value, text, path),
+            YamlContent::Number(_) => self.number(schema, value, path),
+            YamlContent::List(items) => self.list(schema, value, items, path),
+            YamlContent::Map(fields) => self.object(schema, value, fields, path),
+            YamlContent::Null | YamlContent::Bool(_) => {}
         }
     }
 
@@ -262,24 +269,24 @@ impl Validation<'_> {
         }
     }
 
-    fn object(&mut self, schema: &YamlNode, value: &YamlNode, fields: &[(String, YamlNode)], path: &str) {
+    fn object(&mut self, schema: &YamlNode, value: &YamlNode, fields: &[YamlField], path: &str) {
         self.count(schema, value, path, fields.len(), ["minProperties", "maxProperties"], "fields");
         for required in schema.get("required").texts() {
-            if !fields.iter().any(|(key, _)| key == required) {
+            if !fields.iter().any(|field| field.key == required) {
                 self.say(value, &join(path, required), "is missing");
             }
         }
         let properties = schema.get("properties");
         let others = schema.get("additionalProperties");
-        for (key, field) in fields {
+        for YamlField { key, value: field, .. } in fields {
             let inner = properties.get(key);
             let path = join(path, key);
             if !inner.is_null() {
                 self.value(inner, field, &path);
-            } else if matches!(others.content, Content::Map(_)) {
+            } else if matches!(others.content, YamlContent::Map(_)) {
                 self.value(others, field, &path);
             } else if !others.is_true() && !schema.get(PRESERVE).is_true() && !self.quiet {
-                let known = properties.fields().iter().map(|(name, _)| name.as_str());
+                let known = properties.fields().iter().map(|field| field.key.as_str());
                 self.errors.push(SchemaError {
                     at: field.at,
                     message: format!("unknown field {path}"),
@@ -315,7 +322,7 @@ fn article(kind: &str) -> String {
 /// Returns the type of a value, and the value itself if it is short.
 fn name(value: &YamlNode) -> String {
     let mut text = if value.is_null() { "null".to_owned() } else { article(value.kind()) };
-    if matches!(value.content, Content::Bool(_) | Content::Number(_) | Content::Text(_)) {
+    if matches!(value.content, YamlContent::Bool(_) | YamlContent::Number(_) | YamlContent::Text(_)) {
         let json = value.json().to_string();
         if json.len() <= 40 {
             let _ = write!(text, " ({json})");

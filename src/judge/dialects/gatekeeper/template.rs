@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{annotations, document::GatekeeperDocument, node::YamlNode, schema::Schema};
+use super::{annotations, document::GatekeeperDocument, schema::Schema};
 use crate::{
     judge::{dialects::trivy, metadata::Metadata},
     rego::{
@@ -10,8 +10,8 @@ use crate::{
         analysis::{
             references::{self, Path},
             syntax::{self, Module, Position},
+            yaml::YamlNode,
         },
-        problem::number,
     },
 };
 
@@ -171,14 +171,11 @@ impl Template {
     }
 }
 
-/// Finds the lines of a literal block scalar (or of a one-line text) in the text of the file.
+/// Finds the lines of a literal block scalar, which follow its indicator, or of a one-line text in the text of the file.
 fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
     let text = node.text()?;
     let begin = node.at.line;
-    // Blank lines at the start belong to the text, but the parser's position is after them.
-    let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
-    let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
-    begins.into_iter().filter(|first| *first > 0).find_map(|first| {
+    [begin + 1, begin].into_iter().find_map(|first| {
         let mut lines = file.lines().skip(first as usize - 1);
         let mut indent = None;
         let mut last = first;

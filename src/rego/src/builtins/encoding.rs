@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use data_encoding::{BASE64, BASE64URL, BASE64URL_NOPAD, Encoding, HEXLOWER};
 use regorus::Value;
 use serde::de::IgnoredAny;
-use serde_saphyr::Error as YamlError;
 
 use super::{
     budget,
@@ -13,7 +12,10 @@ use super::{
     natives::native,
     uri,
 };
-use crate::{order, value, yaml};
+use crate::{
+    order, value,
+    yaml::{self, YamlDialect},
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("base64.decode", 1, |arguments| base64_decode(string(arguments, 0)?, &BASE64)),
@@ -83,11 +85,12 @@ fn yaml_is_valid(arguments: &[Value]) -> BuiltinResult {
 }
 
 fn yaml_document(name: &str, text: &str) -> BuiltinResult {
-    value::from_yaml(readable(name, text)?).or_else(|error| match yaml::cause(&error) {
-        YamlError::MultipleDocuments { .. } => refused(format!("{name}: more than one document")),
-        _ if yaml::is_too_much(&error) => refused(format!("{name}: {}", yaml::reason(&error))),
-        _ => failed(error.to_string()),
-    })
+    // As in OPA, only the first document counts, but the others must be valid.
+    match yaml::stream(readable(name, text)?, YamlDialect::Opa) {
+        Ok(documents) => Ok(documents.first().map_or(Value::Null, |document| document.root.value())),
+        Err(error) if error.is_excessive => refused(format!("{name}: {}", error.why)),
+        Err(error) => failed(error.to_string()),
+    }
 }
 
 fn base64_is_valid(arguments: &[Value]) -> BuiltinResult {

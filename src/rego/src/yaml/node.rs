@@ -15,7 +15,7 @@ pub struct YamlNode {
     /// The position of its first character: of the indicator of a block scalar, and of an alias.
     pub at: Position,
     /// The text of a number or a boolean, if it is known: a field of strings may have it without quotes.
-    pub(super) written: Option<Box<str>>,
+    pub written: Option<Box<str>>,
 }
 
 /// A value without its position.

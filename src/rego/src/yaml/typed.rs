@@ -5,7 +5,7 @@ use std::slice;
 use serde::{
     Deserializer,
     de::{
-        DeserializeSeed, MapAccess, SeqAccess, Visitor,
+        DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor,
         value::{BorrowedStrDeserializer, MapAccessDeserializer},
     },
     forward_to_deserialize_any,
@@ -17,6 +17,14 @@ use super::{
 };
 
 impl YamlNode {
+    /// Deserializes the value. Numbers and booleans can be strings, as they are written.
+    ///
+    /// # Errors
+    /// If the value does not fit the type.
+    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
+        T::deserialize(self).map_err(|error| error.or_at(self.at))
+    }
+
     /// Returns the error about a value of another type.
     fn misfit(&self, expected: &str) -> YamlError {
         YamlError::new(self.at, format!("expected {expected}, found {}", self.found()))
