@@ -63,7 +63,7 @@ fn rows(root: &Command) -> Vec<SettingRow<'_>> {
             if let Some(row) = rows.iter_mut().find(|row| row.key == key) {
                 row.commands.push(command.get_name());
             } else {
-                let is_reserved = config::is_reserved(Some(command), arg, &Value::Null);
+                let is_reserved = config::is_reserved(Some(command), arg);
                 rows.push(SettingRow { key, arg, commands: vec![command.get_name()], is_reserved });
             }
         }

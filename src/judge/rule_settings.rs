@@ -118,7 +118,7 @@ impl RuleSettings {
     /// # Errors
     /// Returns the error in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let entries: BTreeMap<String, RuleChange> = serde_saphyr::from_str(text).map_err(|why| yaml::reason(&why))?;
+        let entries: BTreeMap<String, RuleChange> = yaml::from_str(text).map_err(|error| error.why)?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|(pattern, _)| !pattern.is_glob());

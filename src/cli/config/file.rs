@@ -1,7 +1,7 @@
 //! Reads `kaudit.yaml`: its settings, with their lines for messages.
 
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +9,6 @@ use clap::{
     Arg, ArgAction, ArgGroup, Args as _,
     error::{ContextKind, ContextValue},
 };
-use serde_json::Value;
 
 use super::origins::{ValueOrigin, ValueOrigins, file_error};
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
         cluster::{ClusterArgs, ContextsArgs, RecordingArgs, UiAuthArgs},
     },
     model::spelling::nearest,
-    rego::analysis::yaml,
+    rego::analysis::yaml::{self, YamlContent, YamlDialect, YamlField, YamlNode},
 };
 
 /// Further settings that only a file given by `--config` may have. Any other file may come with the files that are
@@ -31,14 +30,7 @@ pub(super) struct ConfigFile {
     path: PathBuf,
     /// Whether it was found rather than given by `--config`.
     pub(super) is_found: bool,
-    settings: Vec<Setting>,
-}
-
-/// One key of the file.
-struct Setting {
-    key: String,
-    line: u64,
-    value: Value,
+    settings: Vec<YamlField>,
 }
 
 impl ConfigFile {
@@ -48,11 +40,13 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let mapping: Option<SettingsMapping> = serde_saphyr::from_str(text).map_err(|error| {
-            let line = error.location().map_or(String::new(), |place| format!(":{}", place.line()));
-            format!("{}{line}: {}", path.display(), plain_message(&error))
-        })?;
-        Ok(Self { path: path.to_owned(), is_found: false, settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
+        let root = yaml::single(text, YamlDialect::Kubectl).and_then(|root| match root.content {
+            YamlContent::Map(settings) => Ok(settings),
+            YamlContent::Null => Ok(Vec::new()),
+            _ => Err(root.error("expected a mapping of settings, such as fail-on: warn")),
+        });
+        let settings = root.map_err(|error| format!("{}:{}: {}", path.display(), error.at.line, error.why))?;
+        Ok(Self { path: path.to_owned(), is_found: false, settings })
     }
 
     /// Returns the id and `--key=value` of every option of this subcommand that is neither on the command line nor in the
@@ -70,12 +64,13 @@ impl ConfigFile {
                 return Err(self.unknown(setting, command));
             }
             let Some(arg) = own else { continue };
-            if self.is_found && is_reserved(command.find_subcommand(subcommand), arg, &setting.value) {
+            let reserved =
+                is_reserved(command.find_subcommand(subcommand), arg) || writes_file(arg, &setting.value);
+            if self.is_found && reserved {
                 let why = "can only be set in a file given with --config";
-                return Err(self.at(setting.line, &setting.key, why));
+                return Err(self.at(setting, why));
             }
-            let values =
-                values(arg, &setting.value).map_err(|message| self.at(setting.line, &setting.key, &message))?;
+            let values = values(arg, &setting.value).map_err(|message| self.at(setting, &message))?;
             let id = arg.get_id().to_string();
             if origins.of(&id) == ValueOrigin::Default {
                 arguments.extend(values.into_iter().map(|value| match value {
@@ -87,9 +82,9 @@ impl ConfigFile {
         Ok(arguments)
     }
 
-    fn unknown(&self, setting: &Setting, command: &clap::Command) -> String {
+    fn unknown(&self, setting: &YamlField, command: &clap::Command) -> String {
         if !settable(&setting.key) {
-            return self.at(setting.line, &setting.key, "can't be set in a file");
+            return self.at(setting, "can't be set in a file");
         }
         let known: Vec<&str> = command
             .get_subcommands()
@@ -97,13 +92,11 @@ impl ConfigFile {
             .filter(|long| settable(long))
             .collect();
         let hint = nearest(&setting.key, known).map_or(String::new(), |near| format!("; did you mean {near}?"));
-        self.at(setting.line, &setting.key, &format!("unknown setting{hint}"))
+        self.at(setting, &format!("unknown setting{hint}"))
     }
 
-    fn at(&self, line: u64, key: &str, message: &str) -> String {
-        // The parser returns line 0 if it is unknown.
-        let line = if line == 0 { String::new() } else { format!(":{line}") };
-        format!("{}{line}: {key}: {message}", self.path.display())
+    fn at(&self, setting: &YamlField, message: &str) -> String {
+        format!("{}:{}: {}: {message}", self.path.display(), setting.value.at.line, setting.key)
     }
 
     /// Returns an error about an argument from this file with the file and the line of the setting.
@@ -112,24 +105,20 @@ impl ConfigFile {
             Some(ContextValue::String(arg)) => arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default(),
             _ => "",
         };
-        let line = self.settings.iter().find(|setting| setting.key == long).map_or(0, |setting| setting.line);
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let text = text.split("\n\nFor more information").next().unwrap_or(text);
-        file_error(error.kind(), &self.at(line, if long.is_empty() { "settings" } else { long }, text))
+        let message = match self.settings.iter().find(|setting| setting.key == long) {
+            Some(setting) => self.at(setting, text),
+            None => format!("{}: {}: {text}", self.path.display(), if long.is_empty() { "settings" } else { long }),
+        };
+        file_error(error.kind(), &message)
     }
 }
 
-/// Returns the parser's message without its location, which the caller adds, and without advice for programmers.
-fn plain_message(error: &serde_saphyr::Error) -> String {
-    let line = yaml::reason(error);
-    let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
-    line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
-}
-
-/// Whether a setting selects clusters, opens ports, trusts keys or writes files: only a file given by `--config` may have
-/// it.
-pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) -> bool {
+/// Whether an option selects clusters, opens ports, trusts keys or writes files, whatever its value: only a file given by
+/// `--config` may have it.
+pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg) -> bool {
     let groups = [
         ClusterArgs::group_id(),
         ContextsArgs::group_id(),
@@ -144,9 +133,12 @@ pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg, value: &Value) ->
     let is_of_group = |group: &&ArgGroup| {
         groups.contains(&Some(group.get_id().clone())) && group.get_args().any(|id| id == arg.get_id())
     };
-    own.filter(is_of_group).count() > 0
-        || RESERVED.contains(&arg.get_id().as_str())
-        || arg.get_id() == "output" && value.to_string().contains('=')
+    own.filter(is_of_group).count() > 0 || RESERVED.contains(&arg.get_id().as_str())
+}
+
+/// Whether a setting is an output to a file.
+fn writes_file(arg: &Arg, value: &YamlNode) -> bool {
+    arg.get_id() == "output" && value.json().to_string().contains('=')
 }
 
 /// Whether an option can be set in a file.
@@ -162,62 +154,24 @@ pub fn option_of<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
 }
 
 /// Returns the values that an option takes from a setting; `None` is a flag that is on.
-fn values(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, String> {
-    match (arg.get_action(), value) {
-        (ArgAction::SetTrue, Value::Bool(true)) => Ok(vec![None]),
-        (ArgAction::SetTrue, Value::Bool(false)) => Ok(vec![]),
-        (ArgAction::SetTrue, other) => Err(format!("expected true or false, found {}", type_of(other))),
-        (ArgAction::Append, Value::Array(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
-        (ArgAction::Append, one) => scalar(one).map(|one| vec![Some(one)]),
+fn values(arg: &Arg, value: &YamlNode) -> Result<Vec<Option<String>>, String> {
+    match (arg.get_action(), &value.content) {
+        (ArgAction::SetTrue, YamlContent::Bool(true)) => Ok(vec![None]),
+        (ArgAction::SetTrue, YamlContent::Bool(false)) => Ok(vec![]),
+        (ArgAction::SetTrue, _) => Err(format!("expected true or false, found {}", value.found())),
+        (ArgAction::Append, YamlContent::List(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
         // The option parses the mapping from text.
-        (_, Value::Object(_)) if arg.get_id() == "rules" => Ok(vec![Some(value.to_string())]),
-        (_, Value::Array(_)) => Err("expected one value, found a list".into()),
-        (_, one) => scalar(one).map(|one| vec![Some(one)]),
+        (_, YamlContent::Map(_)) if arg.get_id() == "rules" => Ok(vec![Some(value.json().to_string())]),
+        (ArgAction::Append, _) => scalar(value).map(|one| vec![Some(one)]),
+        (_, YamlContent::List(_)) => Err("expected one value, found a list".into()),
+        _ => scalar(value).map(|one| vec![Some(one)]),
     }
 }
 
-fn scalar(value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        other => Err(format!("expected a string or a number, found {}", type_of(other))),
-    }
-}
-
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
-}
-
-/// The settings of a file, in the order of the file.
-struct SettingsMapping(Vec<Setting>);
-
-impl<'de> serde::Deserialize<'de> for SettingsMapping {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = SettingsMapping;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a mapping of settings, such as fail-on: warn")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<SettingsMapping, A::Error> {
-                let mut settings = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, serde_saphyr::Spanned<Value>>()? {
-                    settings.push(Setting { key, line: value.referenced.line(), value: value.value });
-                }
-                Ok(SettingsMapping(settings))
-            }
-        }
-
-        deserializer.deserialize_map(Visitor)
+fn scalar(value: &YamlNode) -> Result<String, String> {
+    match &value.content {
+        YamlContent::Text(text) => Ok(text.clone()),
+        YamlContent::Number(number) => Ok(number.to_string()),
+        _ => Err(format!("expected a string or a number, found {}", value.found())),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -11,7 +11,6 @@ use std::{
 use ::http::HeaderName;
 use anyhow::Context as _;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_saphyr::Spanned;
 
 use super::{
     credential::{ReceiverCredential, Text},
@@ -28,7 +27,10 @@ use super::{
     receiver::{Receiver, ReceiverTarget},
     route::NotificationMatch,
 };
-use crate::{model::text, rego::analysis::yaml};
+use crate::{
+    model::text,
+    rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode},
+};
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,21 +63,21 @@ pub struct NotifyConfig {
 #[serde(deny_unknown_fields)]
 struct NotifyDocument {
     #[serde(default, rename = "externalURL")]
-    external_url: Option<Spanned<String>>,
-    cluster: Option<Spanned<String>>,
-    receivers: Spanned<Vec<ReceiverDocument>>,
+    external_url: Option<String>,
+    cluster: Option<String>,
+    receivers: Vec<ReceiverDocument>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReceiverDocument {
-    name: Spanned<String>,
+    name: String,
     webhook: Option<WebhookDocument>,
     cloud_events: Option<CloudEventsDocument>,
     slack: Option<SlackDocument>,
     alertmanager: Option<AlertmanagerDocument>,
-    file: Option<Spanned<FileDocument>>,
-    http: Option<Spanned<HttpDocument>>,
+    file: Option<FileDocument>,
+    http: Option<HttpDocument>,
     #[serde(default, rename = "match")]
     matching: NotificationMatch,
     #[serde(default)]
@@ -86,15 +88,15 @@ struct ReceiverDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WebhookDocument {
-    url: Spanned<Text>,
+    url: Text,
     signing_secret: Option<ReceiverCredential>,
-    template: Option<Spanned<Text>>,
+    template: Option<Text>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct CloudEventsDocument {
-    url: Spanned<Text>,
+    url: Text,
     #[serde(default)]
     mode: CloudEventsMode,
     signing_secret: Option<ReceiverCredential>,
@@ -103,13 +105,13 @@ struct CloudEventsDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SlackDocument {
-    url: Spanned<ReceiverCredential>,
+    url: ReceiverCredential,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct AlertmanagerDocument {
-    url: Spanned<Text>,
+    url: Text,
     resend_every: Option<Period>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -197,19 +199,6 @@ impl<'de> Deserialize<'de> for PositiveCount {
     }
 }
 
-/// What is wrong in the file, and where.
-struct Mistake {
-    line: u64,
-    column: u64,
-    what: String,
-}
-
-impl Mistake {
-    fn at<T>(place: &Spanned<T>, what: impl fmt::Display) -> Self {
-        Self { line: place.referenced.line(), column: place.referenced.column(), what: what.to_string() }
-    }
-}
-
 impl NotifyConfig {
     /// Reads the receiver file, and checks the files and variables that it names.
     ///
@@ -217,10 +206,8 @@ impl NotifyConfig {
     /// What is wrong, where, and what to do.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("reading receivers from {}", path.display()))?;
-        Self::parse(&text).map_err(|Mistake { line, column, what }| {
-            let place = if line == 0 { String::new() } else { format!(":{line}:{column}") };
-            anyhow::anyhow!("{}{place}: {what}", path.display())
-        })
+        Self::parse(&text)
+            .map_err(|YamlError { at, why, .. }| anyhow::anyhow!("{}:{}:{}: {why}", path.display(), at.line, at.column))
     }
 
     /// Returns the label keys by which receivers select.
@@ -237,56 +224,44 @@ impl NotifyConfig {
         &self.receivers
     }
 
-    fn parse(text: &str) -> Result<Self, Mistake> {
-        let document: NotifyDocument =
-            serde_saphyr::from_str_with_options(text, yaml::as_opa_short()).map_err(|error| {
-                let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
-                Mistake { line, column, what: yaml::reason(&error) }
-            })?;
-        if document.receivers.value.is_empty() {
-            return Err(Mistake::at(&document.receivers, "has no receivers: add at least one"));
+    fn parse(text: &str) -> Result<Self, YamlError> {
+        let root = yaml::single(text, YamlDialect::Opa)?;
+        let NotifyDocument { external_url, cluster, receivers } = root.deserialize()?;
+        let nodes = root.get("receivers");
+        if receivers.is_empty() {
+            return Err(nodes.error("has no receivers: add at least one"));
         }
-        let external_url = document.external_url.as_ref();
-        let external_url = external_url
-            .map(|url| {
-                http::url(&url.value)
-                    .map(|_| url.value.clone())
-                    .map_err(|why| Mistake::at(url, format!("externalURL: {why}")))
-            })
-            .transpose()?;
-        let cluster = document.cluster.map(cluster_name).transpose()?;
+        if let Some(url) = &external_url {
+            http::url(url).map_err(|why| root.get("externalURL").error(format!("externalURL: {why}")))?;
+        }
+        if !cluster.as_deref().is_none_or(is_cluster_name) {
+            let what = format!("cluster: expected a name of 1 to {CLUSTER_BYTES} bytes on one line");
+            return Err(root.get("cluster").error(what));
+        }
         let mut names = BTreeSet::new();
-        let mut receivers = Vec::new();
-        for receiver in document.receivers.value {
-            check_name(&receiver.name, &mut names)?;
-            receivers.push(Arc::new(receiver.into_receiver(external_url.as_ref())?));
-        }
-        Ok(Self { cluster, receivers })
+        let read = receivers.into_iter().zip(nodes.items()).map(|(receiver, node)| {
+            check_name(&receiver.name, &mut names).map_err(|why| node.get("name").error(format!("name: {why}")))?;
+            receiver.into_receiver(node, external_url.as_ref()).map(Arc::new)
+        });
+        Ok(Self { cluster: cluster.map(Arc::from), receivers: read.collect::<Result<_, _>>()? })
     }
 }
 
-/// Checks the name of the cluster, which becomes a label and part of a line.
-fn cluster_name(name: Spanned<String>) -> Result<Arc<str>, Mistake> {
-    let is_valid = (1..=CLUSTER_BYTES).contains(&name.value.len()) && !name.value.contains(char::is_control);
-    if is_valid {
-        return Ok(name.value.into());
-    }
-    let what = format!("cluster: expected a name of 1 to {CLUSTER_BYTES} bytes on one line");
-    Err(Mistake::at(&name, what))
+/// Whether the text can be the name of the cluster, which becomes a label and part of a line.
+fn is_cluster_name(name: &str) -> bool {
+    (1..=CLUSTER_BYTES).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<(), Mistake> {
-    let text = &name.value;
+fn check_name(name: &str, names: &mut BTreeSet<String>) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) || text.starts_with('-') || text.ends_with('-')
+    if name.is_empty() || name.len() > 63 || !name.bytes().all(is_plain) || name.starts_with('-') || name.ends_with('-')
     {
-        let what = format!(
-            "name: {text:?} must be at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit"
-        );
-        return Err(Mistake::at(name, what));
+        return Err(format!(
+            "{name:?} must be at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit"
+        ));
     }
-    if !names.insert(text.clone()) {
-        return Err(Mistake::at(name, format!("name: {text} is used by two receivers")));
+    if !names.insert(name.to_owned()) {
+        return Err(format!("{name} is used by two receivers"));
     }
     Ok(())
 }
@@ -294,7 +269,7 @@ fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<()
 /// The part of a receiver that depends on its kind, if it is reached by HTTP.
 struct ReceiverKind<'a> {
     format: ReceiverFormat,
-    url: Spanned<Text>,
+    url: Text,
     path: &'static str,
     signing: Option<ReceiverCredential>,
     batching: Batching,
@@ -306,9 +281,10 @@ const FOR_PROGRAMS: Batching = Batching { items: MAX_ITEMS, wait: MAX_WAIT, queu
 const FOR_PEOPLE: Batching = Batching { items: MAX_ITEMS_FOR_PEOPLE, wait: MAX_WAIT_FOR_PEOPLE, queued: MAX_QUEUED };
 
 impl ReceiverDocument {
-    fn into_receiver(mut self, external_url: Option<&String>) -> Result<Receiver, Mistake> {
+    /// Converts the receiver that `node` contains.
+    fn into_receiver(mut self, node: &YamlNode, external_url: Option<&String>) -> Result<Receiver, YamlError> {
         let name = self.name.clone();
-        let at_name = |what: String| Mistake::at(&name, format!("receiver {}: {what}", name.value));
+        let at_name = |what: String| node.get("name").error(format!("receiver {name}: {what}"));
         let kinds = [
             ("webhook", self.webhook.is_some()),
             ("cloudEvents", self.cloud_events.is_some()),
@@ -335,11 +311,11 @@ impl ReceiverDocument {
                 "match.events cannot be set: an alert fires as long as its violation is open, so Alertmanager needs all events".into(),
             ));
         }
-        let (target, batching) = match (self.file.take(), self.kind(external_url)?) {
-            (Some(file), _) => (file_target(&file, self.http.as_ref())?, FOR_PROGRAMS),
+        let (target, batching) = match (self.file.take(), self.kind(node, external_url)?) {
+            (Some(file), _) => (file_target(file, node)?, FOR_PROGRAMS),
             (None, Some(kind)) => {
                 let batching = kind.batching;
-                (http_target(kind, self.http.as_ref(), &at_name)?, batching)
+                (http_target(kind, self.http.as_ref(), node, &at_name)?, batching)
             }
             (None, None) => return Err(at_name("has no destination".into())),
         };
@@ -349,17 +325,21 @@ impl ReceiverDocument {
             wait: max_wait.map_or(batching.wait, |Wait(wait)| wait),
             queued: self.max_queued.map_or(batching.queued, |PositiveCount(items)| items),
         };
-        Ok(Receiver { name: name.value, matching: self.matching, batching, target })
+        Ok(Receiver { name, matching: self.matching, batching, target })
     }
 
     /// Returns the part that depends on the kind; `None` for a file.
-    fn kind(&mut self, external_url: Option<&String>) -> Result<Option<ReceiverKind<'static>>, Mistake> {
+    fn kind(
+        &mut self,
+        node: &YamlNode,
+        external_url: Option<&String>,
+    ) -> Result<Option<ReceiverKind<'static>>, YamlError> {
         let kind =
             |place, format, url| ReceiverKind { format, url, path: "", signing: None, batching: FOR_PROGRAMS, place };
         if let Some(WebhookDocument { url, signing_secret, template }) = self.webhook.take() {
             let webhook = template.map_or(Ok(Webhook::default()), |template| {
-                let made = template.value.read().and_then(Webhook::with_template);
-                made.map_err(|why| Mistake::at(&template, format!("webhook.template: {why}")))
+                let made = template.read().and_then(Webhook::with_template);
+                made.map_err(|why| node.at(&["webhook", "template"]).error(format!("webhook.template: {why}")))
             })?;
             return Ok(Some(ReceiverKind {
                 signing: signing_secret,
@@ -371,9 +351,8 @@ impl ReceiverDocument {
             return Ok(Some(ReceiverKind { signing: signing_secret, ..kind("cloudEvents", format, url) }));
         }
         if let Some(SlackDocument { url }) = self.slack.take() {
-            let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
-            let slack = Slack { external_url: external_url.cloned() };
-            return Ok(Some(ReceiverKind { batching: FOR_PEOPLE, ..kind("slack", ReceiverFormat::Slack(slack), url) }));
+            let slack = ReceiverFormat::Slack(Slack { external_url: external_url.cloned() });
+            return Ok(Some(ReceiverKind { batching: FOR_PEOPLE, ..kind("slack", slack, Text::Secret(url)) }));
         }
         let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else {
             return Ok(None);
@@ -385,40 +364,37 @@ impl ReceiverDocument {
     }
 }
 
-fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<ReceiverTarget, Mistake> {
-    if let Some(http) = http {
-        return Err(Mistake::at(http, "http: has no effect on a file receiver: remove it"));
+fn file_target(file: FileDocument, node: &YamlNode) -> Result<ReceiverTarget, YamlError> {
+    let http = node.get("http");
+    if !http.is_null() {
+        return Err(http.error("http: has no effect on a file receiver: remove it"));
     }
-    let FileDocument { path, max_size, max_files } = &file.value;
-    let rotated = RotatedFile {
-        path: path.clone(),
-        max_bytes: max_size.as_ref().map_or(MAX_FILE_BYTES, |Size(bytes)| *bytes),
-        max_files: max_files.as_ref().map_or(MAX_FILES, |PositiveCount(files)| *files),
-    };
+    let FileDocument { path, max_size, max_files } = file;
     // Fails now if the file cannot be written, not when the first violation appears.
-    let writable = fs::OpenOptions::new().append(true).create(true).open(path);
-    writable.map_err(|error| Mistake::at(file, format!("file.path: cannot write {}: {error}", path.display())))?;
-    Ok(ReceiverTarget::File(Arc::new(rotated)))
+    let writable = fs::OpenOptions::new().append(true).create(true).open(&path);
+    let refused = |error| node.get("file").error(format!("file.path: cannot write {}: {error}", path.display()));
+    writable.map_err(refused)?;
+    let max_bytes = max_size.map_or(MAX_FILE_BYTES, |Size(bytes)| bytes);
+    let max_files = max_files.map_or(MAX_FILES, |PositiveCount(files)| files);
+    Ok(ReceiverTarget::File(Arc::new(RotatedFile { path, max_bytes, max_files })))
 }
 
 fn http_target(
     kind: ReceiverKind<'_>,
-    http: Option<&Spanned<HttpDocument>>,
-    at_name: &impl Fn(String) -> Mistake,
-) -> Result<ReceiverTarget, Mistake> {
+    http: Option<&HttpDocument>,
+    node: &YamlNode,
+    at_name: &impl Fn(String) -> YamlError,
+) -> Result<ReceiverTarget, YamlError> {
     let ReceiverKind { format, url, path, signing, place, .. } = kind;
-    let at_http = |what: String| http.map_or_else(|| at_name(what.clone()), |http| Mistake::at(http, &what));
-    let settings = http.map(|http| &http.value);
-    let timeout = settings.and_then(|http| http.timeout.as_ref()).map_or(TIMEOUT, |Period(timeout)| *timeout);
-    let ca_file = settings.and_then(|http| http.ca_file.as_ref());
+    let at_http = |what: String| if http.is_some() { node.get("http").error(what) } else { at_name(what) };
+    let timeout = http.and_then(|http| http.timeout.as_ref()).map_or(TIMEOUT, |Period(timeout)| *timeout);
+    let ca_file = http.and_then(|http| http.ca_file.as_ref());
     let client = http::client(timeout, ca_file).map_err(|why| at_http(format!("http.caFile: {why:#}")))?;
-    let credentials = settings.map_or(Ok(HttpCredentials::default()), credentials).map_err(&at_http)?;
+    let credentials = http.map_or(Ok(HttpCredentials::default()), credentials).map_err(&at_http)?;
     // Errors about the URL name its own line.
-    url.value
-        .read()
-        .and_then(|text| http::url(&text))
-        .map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
-    let endpoint = Endpoint { url: url.value, path, credentials, signing, client };
+    let checked = url.read().and_then(|text| http::url(&text));
+    checked.map_err(|why| node.at(&[place, "url"]).error(format!("{place}.url: {why}")))?;
+    let endpoint = Endpoint { url, path, credentials, signing, client };
     endpoint.check().map_err(at_name)?;
     Ok(ReceiverTarget::Http(Box::new((endpoint, format))))
 }

@@ -12,7 +12,6 @@ mod typed;
 use std::panic::catch_unwind;
 
 use serde::de::DeserializeOwned;
-use serde_saphyr::{DuplicateKeyPolicy, Error, Options, budget::BudgetBreach};
 
 use self::compose::Composer;
 pub use self::{
@@ -92,110 +91,6 @@ fn read(text: &str, dialect: YamlDialect, most: usize) -> Result<Vec<YamlDocumen
         Ok(documents)
     });
     read.unwrap_or_else(|_| Err(YamlError::new(START, "the YAML parser failed on this document")))
-}
-
-/// The same depth as for JSON.
-const DEEPEST: usize = 127;
-
-/// Returns the options with which kubectl parses manifests: YAML 1.1, where `yes` is true and `010` is eight.
-pub fn as_kubectl() -> Options {
-    options(false, 200_000)
-}
-
-/// Returns the options with which OPA parses data: `yes` is a string, `010` is eight.
-pub fn as_opa() -> Options {
-    options(true, 200_000)
-}
-
-/// Returns OPA's options for short texts: annotations, and strings that rules unmarshal, where nothing can stop the
-/// parser once it expands nested aliases.
-pub fn as_opa_short() -> Options {
-    options(true, 20_000)
-}
-
-/// Returns the options of OPA's `yaml.unmarshal`: of several entries with one key, the last one counts.
-pub fn as_opa_text() -> Options {
-    let mut options = as_opa_short();
-    options.duplicate_keys = DuplicateKeyPolicy::LastWins;
-    options
-}
-
-/// Returns options with limits on what grows beyond the text: the values of anchors and aliases (`most`), and the
-/// stack. The size of the text itself is limited by the caller (a `List` of a whole cluster is one document).
-fn options(strict_booleans: bool, most: usize) -> Options {
-    serde_saphyr::options! {
-        strict_booleans: strict_booleans,
-        legacy_octal_numbers: true,
-        strict_indentation: false,
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: most },
-        budget: serde_saphyr::budget! {
-            max_depth: DEEPEST,
-            // The scanner looks ahead by up to 1,024 brackets.
-            flow_nesting_limit: 2_000,
-            max_recorded_anchor_events: most,
-            max_reader_input_bytes: None,
-            max_events: usize::MAX,
-            max_nodes: usize::MAX,
-            max_documents: usize::MAX,
-            max_total_scalar_bytes: usize::MAX,
-            max_anchors: usize::MAX,
-            max_aliases: usize::MAX,
-            max_merge_keys: usize::MAX,
-            enforce_alias_anchor_ratio: false,
-        },
-    }
-}
-
-/// Returns the inner error, without wrappers that only add the location.
-pub fn cause(mut error: &Error) -> &Error {
-    while let Error::WithSnippet { error: inner, .. } | Error::AliasError { error: inner, .. } = error {
-        error = inner;
-    }
-    error
-}
-
-/// Whether parsing failed because of one of these limits; the text may still be valid YAML.
-pub(crate) fn is_too_much(error: &Error) -> bool {
-    matches!(cause(error), Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. })
-}
-
-/// Returns the reason of an error on one line, without the location.
-pub fn reason(error: &Error) -> String {
-    match cause(error) {
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEEPEST} levels"),
-        error if is_too_much(error) => "its anchors and aliases expand to too many values".into(),
-        other => {
-            let text = other.to_string();
-            let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            // The location is at either end.
-            let line = line.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(line, |it| it.1);
-            line.rsplit_once(" at line ").map_or(line, |it| it.0).to_owned()
-        }
-    }
-}
-
-/// Parses YAML and accepts an error that kubectl tolerates: continuation lines of a quoted string that are indented no
-/// deeper than their key. Such a line is moved to the right, which changes nothing but its own columns.
-pub fn forgiving<T>(
-    yaml: &str,
-    read: impl Fn(&str) -> Result<T, serde_saphyr::Error>,
-) -> Result<T, serde_saphyr::Error> {
-    const MOVED: &str = "                                                                ";
-    let mut moved: Option<String> = None;
-    loop {
-        let text = moved.as_deref().unwrap_or(yaml);
-        let error = match read(text) {
-            Err(error) if error.to_string().contains("invalid indentation in multiline quoted scalar") => error,
-            other => return other,
-        };
-        let line = error.location().and_then(|place| usize::try_from(place.line()).ok()).unwrap_or(0);
-        let Some(line) = text.split_inclusive('\n').nth(line.saturating_sub(1)) else { return Err(error) };
-        let offset = (line.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-        if line.starts_with(MOVED) || !text.is_char_boundary(offset) {
-            return Err(error);
-        }
-        moved = Some(format!("{}{MOVED}{}", &text[..offset], &text[offset..]));
-    }
 }
 
 #[cfg(test)]

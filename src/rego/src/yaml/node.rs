@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use regorus::Value;
 use serde_json::Number;
 
+use super::error::YamlError;
 use crate::position::Position;
 
 /// A value of a YAML or JSON document with its position.
@@ -123,6 +124,11 @@ impl YamlNode {
             YamlContent::List(_) => "array",
             YamlContent::Map(_) => "object",
         }
+    }
+
+    /// Returns an error about the value.
+    pub fn error(&self, why: impl Into<String>) -> YamlError {
+        YamlError::new(self.at, why)
     }
 
     /// Returns the type of the value with an article, for messages.

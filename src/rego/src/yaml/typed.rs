@@ -27,7 +27,7 @@ impl YamlNode {
 
     /// Returns the error about a value of another type.
     fn misfit(&self, expected: &str) -> YamlError {
-        YamlError::new(self.at, format!("expected {expected}, found {}", self.found()))
+        self.error(format!("expected {expected}, found {}", self.found()))
     }
 
     /// Returns a string, or a number or a boolean as it is written.
