@@ -23,7 +23,7 @@ use crate::{
         spelling::nearest,
         verdict::{Finding, Outcome, Severity},
     },
-    rego::analysis::yaml,
+    rego::analysis::yaml::{self, YamlDialect},
 };
 
 /// A change to some rules. Unset fields leave the policy's value.
@@ -118,7 +118,8 @@ impl RuleSettings {
     /// # Errors
     /// Returns the error in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let entries: BTreeMap<String, RuleChange> = yaml::from_str(text).map_err(|error| error.why)?;
+        let entries = yaml::single(text, YamlDialect::Kubectl).and_then(|settings| settings.deserialize());
+        let entries: BTreeMap<String, RuleChange> = entries.map_err(|error| error.why)?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|(pattern, _)| !pattern.is_glob());

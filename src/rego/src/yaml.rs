@@ -62,21 +62,20 @@ pub fn single(text: &str, dialect: YamlDialect) -> Result<YamlNode, YamlError> {
     }
 }
 
-/// Deserializes the only document of a text, which is read as by kubectl. Numbers and booleans can be strings, as they
-/// are written.
+/// Deserializes the only document of a text, as OPA reads it.
 ///
 /// # Errors
 /// As [`single`], and if the document does not fit the type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
-    single(text, YamlDialect::Kubectl)?.deserialize()
+    single(text, YamlDialect::Opa)?.deserialize()
 }
 
-/// Deserializes the documents of a text as [`from_str`] does, without empty ones.
+/// Deserializes all documents of a text, as OPA reads them, without empty ones.
 ///
 /// # Errors
 /// As [`from_str`], for any document.
 pub fn from_multiple<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
-    documents(text, YamlDialect::Kubectl)?.iter().map(YamlNode::deserialize).collect()
+    documents(text, YamlDialect::Opa)?.iter().map(YamlNode::deserialize).collect()
 }
 
 fn read(text: &str, dialect: YamlDialect, most: usize) -> Result<Vec<YamlDocument>, YamlError> {

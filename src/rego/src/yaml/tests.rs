@@ -141,9 +141,9 @@ enum Mode {
 #[test]
 fn documents_are_deserialized_and_unquoted_strings_stay_as_they_are_written() {
     let typed = |name: &str, count, modes| Typed { name: name.to_owned(), count, modes };
-    let text = "name: 1.10\ncount: ~\n---\n---\nname: yes\ncount: 0x10\nmodes: [fast, slow: {by: 2}]\n";
+    let text = "name: 1.10\ncount: ~\n---\n---\nname: true\ncount: 0x10\nmodes: [fast, slow: {by: 2}]\n";
     let read: Vec<Typed> = from_multiple(text).unwrap();
-    assert_eq!(read, [typed("1.10", None, vec![]), typed("yes", Some(16), vec![Mode::Fast, Mode::Slow { by: 2.0 }])]);
+    assert_eq!(read, [typed("1.10", None, vec![]), typed("true", Some(16), vec![Mode::Fast, Mode::Slow { by: 2.0 }])]);
     assert_eq!(from_str::<Option<Typed>>("# nothing\n"), Ok(None));
     assert_eq!(from_str::<Value>("a: [1, -2.5, ~]").unwrap(), json!({"a": [1, -2.5, null]}));
 }
