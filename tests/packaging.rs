@@ -18,6 +18,7 @@ use kaudit::{
         coverage::{Coverage, State},
         verdict::Severity,
     },
+    rego::analysis::yaml,
 };
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ fn root() -> PathBuf {
 }
 
 fn yaml(text: &str) -> Value {
-    serde_saphyr::from_str(text).unwrap()
+    yaml::from_str(text).unwrap()
 }
 
 /// Returns the words after the only instruction with a name in the Dockerfile.

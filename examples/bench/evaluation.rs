@@ -18,7 +18,7 @@ use kaudit::{
         sharing::SharedVerdicts,
     },
     model::object::Kind,
-    rego::Limits,
+    rego::{Limits, analysis::yaml},
     source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};
@@ -226,7 +226,7 @@ fn templates(folder: &Path) -> Result<Vec<Set>> {
 }
 
 fn template(file: &Path) -> Result<Set> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file)?)?;
+    let documents: Vec<Value> = yaml::from_multiple(&fs::read_to_string(file)?)?;
     let [template, constraint] = documents.as_slice() else {
         anyhow::bail!("a template and a Constraint were expected")
     };
@@ -273,18 +273,14 @@ pub(crate) fn write_library(library: &Path, into: &Path) -> Result<()> {
     }
     found.sort();
     for folder in found.iter().filter(|folder| folder.join("template.yaml").is_file()) {
-        let Ok(mut template) = serde_saphyr::from_str::<Value>(&fs::read_to_string(folder.join("template.yaml"))?)
-        else {
-            note(&format!("{} is left out: only libyaml reads it", folder.display()));
-            continue;
-        };
+        let mut template: Value = yaml::from_str(&fs::read_to_string(folder.join("template.yaml"))?)?;
         let target = &template["spec"]["targets"][0];
         let engines = target["code"].as_array().map_or(0, Vec::len);
         let alone = |rego: &Value| engines < 2 && !rego.to_string().contains("data.inventory");
         let Some(rego) = rego(target).cloned().filter(alone) else { continue };
         template["spec"]["targets"][0] = json!({"target": target["target"], "rego": rego["rego"], "libs": rego.get("libs").cloned().unwrap_or_else(|| json!([]))});
         let Some(sample) = first_sample(folder) else { continue };
-        let mut constraint: Value = serde_saphyr::from_str(&fs::read_to_string(sample)?)?;
+        let mut constraint: Value = yaml::from_str(&fs::read_to_string(sample)?)?;
         let kinds = constraint["spec"]["match"]["kinds"].clone();
         if !kinds.to_string().contains("\"Pod\"") {
             continue;

@@ -32,7 +32,7 @@ struct ChartValues {
 pub(crate) fn reference(root: &Path) -> Result<String> {
     let [text, schema] = [VALUES, SCHEMA].map(|file| fs::read_to_string(root.join(file)).context(file));
     let text = text?;
-    let defaults = serde_saphyr::from_str(&text).context(VALUES)?;
+    let defaults = yaml::from_str(&text).context(VALUES)?;
     let values = ChartValues { keys: keys(&text), defaults, schema: serde_json::from_str(&schema?)? };
     let mut page = Page::new("Chart values");
     page.add("The values of the chart `kaudit` and their defaults. An unknown value is an error.");

@@ -2,7 +2,6 @@
 
 use clap::{Arg, ArgAction, Command};
 use kaudit::cli::{self, config};
-use serde_json::Value;
 
 use super::{
     commands::{default, headings, meaning, value_name},

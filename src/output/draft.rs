@@ -124,6 +124,7 @@ mod tests {
             result::{About, PolicySummary},
         },
         judge::excusable::Excusability,
+        rego::analysis::yaml,
     };
 
     fn entry(policy: &str, rule: &str, kind: &str, name: &str) -> Entry {
@@ -139,7 +140,7 @@ mod tests {
     fn documents(entries: &[&Entry]) -> Vec<serde_json::Value> {
         let text = drafts(&AuditResult::sample(0), entries, Timestamp::UNIX_EPOCH).unwrap();
         let documents = text.split("---\n").filter(|document| !document.starts_with("# No draft"));
-        documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+        documents.map(|document| yaml::from_str(document).unwrap()).collect()
     }
 
     #[test]

@@ -305,6 +305,7 @@ fn policies(overview: &Overview) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rego::analysis::yaml;
 
     #[test]
     fn every_severity_is_counted_and_defined_in_the_schema() {
@@ -312,7 +313,7 @@ mod tests {
         let expected = [("critical", 0), ("high", 2), ("info", 0), ("low", 0), ("medium", 0), ("unrated", 3)];
         assert_eq!(counts, expected.into());
         let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/kaudit/crds/audits.kaudit.dev.yaml");
-        let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(crd).unwrap()).unwrap();
+        let crd: Value = yaml::from_str(&std::fs::read_to_string(crd).unwrap()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
         let known = schema["properties"]["summary"]["properties"]["bySeverity"]["properties"].as_object().unwrap();
         // The server drops fields that the schema does not define.

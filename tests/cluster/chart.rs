@@ -5,6 +5,7 @@ use std::{
     process::Command,
 };
 
+use kaudit::rego::analysis::yaml;
 use kaudit_controlplane::{AuditRecord, ControlPlane, Tool, require, require_tool, shared, tool};
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ pub(crate) async fn render(release: &str, settings: &[&str]) -> Rendered {
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
     let ended = helm(&base.into_iter().chain(settings).collect::<Vec<_>>()).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&ended.stdout).unwrap();
+    let objects: Vec<Value> = yaml::from_multiple(&ended.stdout).unwrap();
     Rendered { text: ended.stdout, objects }
 }
 
@@ -195,7 +196,7 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         }
         let ended = run(Path::new("none"), &[&["rbac"], arguments].concat()).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        let mut printed: Vec<Value> = serde_saphyr::from_multiple(&ended.stdout).unwrap();
+        let mut printed: Vec<Value> = yaml::from_multiple(&ended.stdout).unwrap();
         // helm sorts by kind.
         for objects in [&mut rendered, &mut printed] {
             objects.sort_by_key(ToString::to_string);
@@ -647,7 +648,7 @@ async fn report_crds_are_installed_on_request_and_kept() {
         return;
     }
     let rendered = render("kaudit", &["reports.installCRDs=true"]).await;
-    let published: Vec<Value> = serde_saphyr::from_multiple(reports::OPENREPORTS).unwrap();
+    let published: Vec<Value> = yaml::from_multiple(reports::OPENREPORTS).unwrap();
     let found: Vec<_> = rendered.of_kinds(&["CustomResourceDefinition"]).collect();
     assert_eq!(found.len(), 2);
     for kind in &published {

@@ -10,6 +10,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use http::Request;
+use kaudit::rego::analysis::yaml;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -75,7 +76,7 @@ impl Probe {
 /// Generates all pods of the plan, in a fixed order. They only have ephemeral containers if those differ, because these
 /// need another request.
 fn probes() -> Vec<Probe> {
-    let plan: ProbePlan = serde_saphyr::from_str(include_str!("pod_security.yaml")).unwrap();
+    let plan: ProbePlan = yaml::from_str(include_str!("pod_security.yaml")).unwrap();
     assert_eq!(plan.bases.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(NAMES));
     let mut probes: Vec<Probe> = Vec::new();
     for (name, base) in &plan.bases {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kaudit::rego::analysis::yaml;
 use kaudit_controlplane::{AuditRecord, ControlPlane, User, require, shared};
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ async fn printed(plane: &ControlPlane, namespace: &str, name: &str, scope: &[&st
     let arguments = [&["rbac", &account, &role, &audit], scope].concat();
     let ended = run(&plane.kubeconfig(), &arguments).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    serde_saphyr::from_multiple(&ended.stdout).unwrap()
+    yaml::from_multiple(&ended.stdout).unwrap()
 }
 
 async fn granted(plane: &ControlPlane, namespace: &str, name: &str, objects: &[Value]) -> User {

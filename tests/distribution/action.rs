@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use kaudit::rego::analysis::yaml;
 use kaudit_test_support::files::write;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -70,7 +71,7 @@ impl Runner {
 
     /// Runs kaudit with the defaults of `action.yml`, except for these inputs.
     fn check(&self, change: &[(&str, &str)]) -> Output {
-        let action: Value = serde_saphyr::from_str(include_str!("../../action.yml")).unwrap();
+        let action: Value = yaml::from_str(include_str!("../../action.yml")).unwrap();
         let steps = action["runs"]["steps"].as_array().unwrap();
         let step = steps.iter().find(|step| step["id"] == "run").unwrap();
         let mut variables = BTreeMap::new();
@@ -162,7 +163,7 @@ fn diff_compares_the_policies_with_those_of_the_base() {
 
 #[test]
 fn hooks_of_pre_commit_check_the_files_of_a_commit() {
-    let hooks: Value = serde_saphyr::from_str(include_str!("../../.pre-commit-hooks.yaml")).unwrap();
+    let hooks: Value = yaml::from_str(include_str!("../../.pre-commit-hooks.yaml")).unwrap();
     let runner = Runner::new();
     assert!(runner.install(&[]).status.success());
     write(runner.repository.path(), &[("pod.yaml", POD)]);

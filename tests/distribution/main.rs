@@ -9,7 +9,7 @@ mod release;
 use std::{fs, path::Path};
 
 use clap::ValueEnum;
-use kaudit::{cli::config, output::Format};
+use kaudit::{cli::config, output::Format, rego::analysis::yaml};
 use serde_json::Value;
 
 const KREW: &str = include_str!("../../examples/krew.yaml");
@@ -22,7 +22,7 @@ const ARCHIVE: &str =
     concat!("/v", env!("CARGO_PKG_VERSION"), "/kaudit-", env!("CARGO_PKG_VERSION"), "-linux-amd64.tar.gz");
 
 fn yaml(text: &str) -> Value {
-    serde_saphyr::from_str(text).unwrap()
+    yaml::from_str(text).unwrap()
 }
 
 fn texts(list: &Value) -> Vec<&str> {

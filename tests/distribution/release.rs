@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use kaudit::rego::analysis::yaml;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -95,7 +96,7 @@ fn package_managers_get_the_addresses_and_checksums_of_the_archives() {
     let sums = release.read("checksums.txt");
     let sum = |name: &str| sums.lines().find(|line| line.ends_with(name)).unwrap().split(' ').next().unwrap();
 
-    let krew: Value = serde_saphyr::from_str(&release.read("kaudit.yaml")).unwrap();
+    let krew: Value = yaml::from_str(&release.read("kaudit.yaml")).unwrap();
     let platforms = krew["spec"]["platforms"].as_array().unwrap();
     assert_eq!(platforms.len(), 2, "only platforms that have been built: {krew}");
     let formula = release.read("kaudit.rb");

@@ -16,6 +16,7 @@ use kaudit::{
         set::PolicySet,
     },
     model::verdict::Verdict,
+    rego::analysis::yaml,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -169,7 +170,7 @@ fn cases() {
     let mut count = 0;
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
         let text = fs::read_to_string(file).unwrap();
-        let cases: Vec<Case> = serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        let cases: Vec<Case> = yaml::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
         for case in &cases {
             count += 1;
             let wrong = run(case);

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use kaudit::{judge::set::PolicySet, model::verdict::Outcome};
+use kaudit::{judge::set::PolicySet, model::verdict::Outcome, rego::analysis::yaml};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
 use serde_json::Value;
@@ -152,7 +152,7 @@ fn results_equal_those_of_opa() {
     let mut cases: Vec<Case> = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        let read: Vec<Case> = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
+        let read: Vec<Case> = yaml::from_str(&fs::read_to_string(&path).unwrap())
             .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         cases.extend(read);
     }

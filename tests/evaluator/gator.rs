@@ -20,7 +20,7 @@ use kaudit::{
         object::Object,
         verdict::{Finding, Outcome},
     },
-    rego::Limits,
+    rego::{Limits, analysis::yaml},
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
@@ -34,7 +34,7 @@ fn folder() -> PathBuf {
 
 fn documents(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder().join(file)).unwrap();
-    serde_saphyr::from_multiple(&text).unwrap()
+    yaml::from_multiple(&text).unwrap()
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -214,7 +214,7 @@ fn gator_refuses_the_same_inputs() {
     if !require_tool(Tool::Gator) {
         return;
     }
-    let cases: Vec<Case> = serde_saphyr::from_str(&fs::read_to_string(folder().join("refused.yaml")).unwrap()).unwrap();
+    let cases: Vec<Case> = yaml::from_str(&fs::read_to_string(folder().join("refused.yaml")).unwrap()).unwrap();
     let echo = &documents("template.yaml")[0];
     let mut wrong = Vec::new();
     for case in &cases {

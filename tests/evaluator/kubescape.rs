@@ -19,6 +19,7 @@ use kaudit::{
         set::PolicySet,
     },
     model::verdict::{Finding, Outcome, RuleDescriptor, Severity, Source},
+    rego::analysis::yaml,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
@@ -100,7 +101,7 @@ fn read(path: &Path) -> Vec<Value> {
     let documents: Vec<Value> = if path.extension().is_some_and(|ending| ending == "json") {
         vec![serde_json::from_str(&text).unwrap()]
     } else {
-        serde_saphyr::from_multiple(&text).unwrap()
+        yaml::from_multiple(&text).unwrap()
     };
     documents
         .into_iter()
@@ -186,7 +187,7 @@ fn run(library: &Path) -> Outcomes {
 fn the_cases_of_a_library_pass() {
     let Some(library) = std::env::var_os("KAUDIT_TEST_REGOLIBRARY") else { return };
     let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/kubescape/differences.yaml");
-    let known: BTreeMap<String, String> = serde_saphyr::from_str(&fs::read_to_string(known).unwrap()).unwrap();
+    let known: BTreeMap<String, String> = yaml::from_str(&fs::read_to_string(known).unwrap()).unwrap();
     let Outcomes { equal, left_out, different } = run(Path::new(&library));
     eprintln!("{equal} cases are equal, {} differ, {left_out} are of rules that are left out", different.len());
     let unknown: Vec<String> = different

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use kaudit::rego::analysis::yaml;
 use serde_json::{Value, json};
 
 /// Returns the objects of the example manifests, and Pods with more fields that policies read.
@@ -10,7 +11,7 @@ pub(crate) fn objects() -> Vec<Value> {
     let mut files: Vec<_> = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
-    let mut objects: Vec<Value> = texts.flat_map(|text| serde_saphyr::from_multiple::<Value>(&text).unwrap()).collect();
+    let mut objects: Vec<Value> = texts.flat_map(|text| yaml::from_multiple::<Value>(&text).unwrap()).collect();
     let container = |name: &str, image: &str, cpu: Value| {
         json!({
             "name": name, "image": image, "ports": [{"containerPort": 80, "hostPort": 80}],

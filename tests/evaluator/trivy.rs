@@ -15,6 +15,7 @@ use std::{
 use kaudit::{
     judge::set::PolicySet,
     model::verdict::{Finding, Outcome},
+    rego::analysis::yaml,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
@@ -151,7 +152,7 @@ fn without_unlike(value: &mut Value, original: &Value) {
 }
 
 fn documents(text: &str) -> Vec<Value> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap_or_default();
+    let documents: Vec<Value> = yaml::from_multiple(text).unwrap_or_default();
     documents.into_iter().filter(|object| object["kind"].is_string() && object["metadata"].is_object()).collect()
 }
 
@@ -168,7 +169,7 @@ fn copy_library(from: &Path, to: &Path, examples: &mut Vec<Value>) {
         } else if extension == Some("rego") && !name.ends_with("_test.rego") {
             fs::write(to.join(&name), fs::read(&path).unwrap()).unwrap();
         } else if extension == Some("yaml") {
-            let file: Value = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap()).unwrap_or_default();
+            let file: Value = yaml::from_str(&fs::read_to_string(&path).unwrap()).unwrap_or_default();
             let texts = ["good", "bad"].map(|kind| file["kubernetes"][kind].as_array().cloned().unwrap_or_default());
             let texts = texts.iter().flatten().filter_map(Value::as_str);
             examples.extend(texts.flat_map(documents));
@@ -204,7 +205,7 @@ fn results_equal_those_of_trivy_for_its_library() {
     let (mut differences, results) = differences(copy.path(), &[], &altered(&objects));
     assert!(results > 5_000, "only {results} results");
     let known = fs::read_to_string(folder().join("known.yaml")).unwrap();
-    for KnownDifference { package, reason } in serde_saphyr::from_str::<Vec<KnownDifference>>(&known).unwrap() {
+    for KnownDifference { package, reason } in yaml::from_str::<Vec<KnownDifference>>(&known).unwrap() {
         assert!(differences.remove(&package).is_some(), "{package} is judged as Trivy does, take it away: {reason}");
     }
     assert!(differences.is_empty(), "{differences:#?}");

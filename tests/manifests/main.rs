@@ -11,6 +11,7 @@ mod generator;
 use std::{collections::BTreeMap, fs, path::Path, process::Command, slice};
 
 use fastrand::Rng;
+use kaudit::rego::analysis::yaml;
 use kaudit_controlplane::{Tool, require_tool, tool};
 use kaudit_test_support::settings::setting;
 use regex::Regex;
@@ -61,7 +62,7 @@ struct ManifestException {
 impl ManifestException {
     fn all() -> Vec<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/exceptions.yaml");
-        serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+        yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
     fn covers(&self, difference: &Difference) -> bool {

@@ -11,7 +11,10 @@ use std::{
 };
 
 use insta_cmd::assert_cmd_snapshot;
-use kaudit::judge::{rule::Rule, set::PolicySet};
+use kaudit::{
+    judge::{rule::Rule, set::PolicySet},
+    rego::analysis::yaml,
+};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
@@ -189,7 +192,7 @@ fn manifests() -> PathBuf {
 fn examples() -> Vec<Value> {
     let mut files: Vec<PathBuf> = fs::read_dir(manifests()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let read = |file: &PathBuf| serde_saphyr::from_multiple::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
+    let read = |file: &PathBuf| yaml::from_multiple::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
     files.iter().flat_map(read).collect()
 }
 

@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use fastrand::Rng;
+use kaudit::rego::analysis::yaml;
 use kaudit_controlplane::{Tool, require_tool};
 use kaudit_test_support::settings::setting;
 use serde::Deserialize;
@@ -83,7 +84,7 @@ struct Stock {
 impl Stock {
     fn new() -> Self {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/pod_security.yaml"));
-        let pods: Pods = serde_saphyr::from_str(&text.unwrap()).unwrap();
+        let pods: Pods = yaml::from_str(&text.unwrap()).unwrap();
         let mut objects = examples();
         objects.extend(pods.bases.into_iter().map(|(_, pod)| pod));
         objects.extend(old().as_array().unwrap().iter().cloned());

@@ -1,7 +1,10 @@
 use super::*;
-use crate::model::{
-    object::Kind,
-    verdict::{Excused, Outcome},
+use crate::{
+    model::{
+        object::Kind,
+        verdict::{Excused, Outcome},
+    },
+    rego::analysis::yaml,
 };
 
 const POLICIES: &str = "# METADATA\n# custom: {excusable: true}\npackage p\n\nimport rego.v1\n\n\
@@ -358,7 +361,7 @@ fn an_exception_of_a_team_beyond_the_bounds_is_invalid_and_one_of_the_operator_i
 fn the_schema_of_the_chart_has_the_same_bounds() {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit/crds/policyexceptions.kaudit.dev.yaml");
-    let crd: serde_json::Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let crd: serde_json::Value = yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec").unwrap();
     let of = |pointer: &str| {
         pointer.split('/').skip(1).fold(schema, |schema, step| {

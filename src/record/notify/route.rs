@@ -135,9 +135,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::rego::analysis::yaml;
 
     fn concerns(yaml: &str, change: impl Fn(&mut Notification)) -> bool {
-        let matching: NotificationMatch = serde_saphyr::from_str(yaml).unwrap();
+        let matching: NotificationMatch = yaml::from_str(yaml).unwrap();
         let mut notification = Notification::sample(Lifecycle::Appeared, "a");
         change(&mut notification);
         matching.concerns(&notification)
@@ -182,13 +183,13 @@ mod tests {
         let yaml = "labelSelector: {matchExpressions: [{key: team, operator: NotIn, values: [shop]}]}";
         assert!(concerns(yaml, |notification| notification.labels = Some(labelled("billing"))));
         assert!(!concerns(yaml, |notification| notification.labels = None), "perhaps it was the team's");
-        let matching: NotificationMatch = serde_saphyr::from_str(yaml).unwrap();
+        let matching: NotificationMatch = yaml::from_str(yaml).unwrap();
         assert_eq!(matching.label_keys().collect::<Vec<_>>(), ["team"]);
     }
 
     #[test]
     fn invalid_values_are_named() {
-        let why = |yaml| serde_saphyr::from_str::<NotificationMatch>(yaml).unwrap_err().to_string();
+        let why = |yaml| yaml::from_str::<NotificationMatch>(yaml).unwrap_err().to_string();
         assert!(why("minSeverity: urgent").contains("\"urgent\" is not a severity"));
         assert!(why("results: [error]").contains("\"error\" is not supported: use one of fail, warn"));
         assert!(why("events: [gone]").contains("\"gone\" is not supported: use one of appeared, resolved, happened"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use kaudit::rego::analysis::yaml;
 use serde_json::{Value, json};
 
 use crate::server::{ApiServer, At, Settings};
@@ -174,7 +175,7 @@ pub fn definitions() -> impl Iterator<Item = Value> {
         include_str!("../../../charts/kaudit/crds/audits.kaudit.dev.yaml"),
         include_str!("../../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml"),
     ];
-    let ours = ours.into_iter().map(|text| serde_saphyr::from_str(text).unwrap_or_default());
+    let ours = ours.into_iter().map(|text| yaml::from_str(text).unwrap_or_default());
     let others = [
         definition("openreports.io", "v1alpha1", "reports", "Report", "Namespaced"),
         definition("openreports.io", "v1alpha1", "clusterreports", "ClusterReport", "Cluster"),

@@ -7,6 +7,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use kaudit::{
     cli::{Subcommand, config},
     commands::check,
+    rego::analysis::yaml,
     telemetry::Telemetry,
 };
 use kaudit_simulation::server::{ADMIN, ApiServer, NoFaults, Settings};
@@ -36,7 +37,7 @@ fn cluster() -> ApiServer {
     let server = ApiServer::new(Settings::default());
     for crd in ["audits", "policyexceptions"] {
         let path = format!("{}/../../charts/kaudit/crds/{crd}.kaudit.dev.yaml", env!("CARGO_MANIFEST_DIR"));
-        let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let crd: Value = yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         server.create(&crd).unwrap();
     }
     server.create(&report_crd("reports", "Report", "Namespaced")).unwrap();

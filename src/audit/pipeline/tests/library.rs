@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::judge::sources::FileSource;
+use crate::{judge::sources::FileSource, rego::analysis::yaml};
 
 /// A pod that violates each rule about pods. The API server injects more into a real one.
 const POD: &str = r#"
@@ -130,7 +130,7 @@ async fn violations_of_a_workload_and_its_pods_are_one_for_every_shipped_rule() 
         rules.extend(policy.rules.iter().map(|rule| format!("{}/{}", policy.name, rule.name)));
     }
     for text in [POD, USER_NAMESPACE] {
-        let pod: Value = serde_saphyr::from_str(text).unwrap();
+        let pod: Value = yaml::from_str(text).unwrap();
         for tree in trees(&pod) {
             let live = Live::start(Arc::clone(&policies), SETTINGS);
             let scopes: BTreeMap<_, _> =

@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-use crate::judge::set::PolicySet;
+use crate::{judge::set::PolicySet, rego::analysis::yaml};
 
 const METADATA: &str = r#"{"name": "r", "ruleLanguage": "Rego", "match": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]}"#;
 
@@ -136,7 +136,7 @@ fn arrays_of_library_rules_that_do_not_relate_elements_can_be_split() {
         for case in std::fs::read_dir(rule.join("test")).into_iter().flatten() {
             for file in std::fs::read_dir(case.unwrap().path().join("input")).into_iter().flatten() {
                 let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-                elements.extend(serde_saphyr::from_multiple::<serde_json::Value>(&text).unwrap());
+                elements.extend(yaml::from_multiple::<serde_json::Value>(&text).unwrap());
             }
         }
         let elements: Vec<Value> =

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::property::{Changes, Seen, Set, hold, rounds, seeds};
-use crate::judge::set::PolicySet;
+use crate::{judge::set::PolicySet, rego::analysis::yaml};
 
 /// Returns the examples next to the checks: good and bad ones, each a manifest in a string.
 fn examples(folder: &Path) -> Vec<Value> {
@@ -19,10 +19,9 @@ fn examples(folder: &Path) -> Vec<Value> {
     files.sort();
     let files = files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     let read = |file: &PathBuf| {
-        let file: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap_or_default();
+        let file: Value = yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap_or_default();
         let texts = ["good", "bad"].map(|kind| file["kubernetes"][kind].as_array().cloned().unwrap_or_default());
-        let documents =
-            |text: &Value| serde_saphyr::from_multiple(text.as_str().unwrap_or_default()).unwrap_or_default();
+        let documents = |text: &Value| yaml::from_multiple(text.as_str().unwrap_or_default()).unwrap_or_default();
         texts.iter().flatten().flat_map(documents).collect::<Vec<Value>>()
     };
     files.flat_map(read).filter(|object| object["kind"].is_string() && object["metadata"].is_object()).collect()

@@ -20,6 +20,7 @@ use crate::{
         object::{Kind, Object, ObjectKey},
         verdict::Verdict,
     },
+    rego::analysis::yaml,
 };
 
 /// Returns objects of many kinds, most of them with unusual values.
@@ -139,7 +140,7 @@ fn sets() -> Vec<Set> {
     files.sort();
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
         let text = std::fs::read_to_string(file).unwrap();
-        let cases: Vec<Value> = serde_saphyr::from_str(&text).unwrap();
+        let cases: Vec<Value> = yaml::from_str(&text).unwrap();
         for case in cases {
             let directory = tempfile::tempdir().unwrap();
             for part in ["modules", "data"] {

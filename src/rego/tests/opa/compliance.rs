@@ -15,7 +15,7 @@ use std::{
 };
 
 use kaudit_controlplane::{Tool, require_tool, tool};
-use kaudit_rego::Value;
+use kaudit_rego::{Value, analysis::yaml};
 use kaudit_test_support::opa::{limits, policies};
 use regorus::Engine;
 use serde::Deserialize;
@@ -189,7 +189,7 @@ fn opa_compliance_cases_pass() {
         .collect();
     assert!(cases.len() > 4_000, "{}", cases.len());
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa");
-    let known: KnownCases = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
+    let known: KnownCases = yaml::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
     let reason = |list: &BTreeMap<String, BTreeSet<String>>, name: &str| {
         list.iter().find(|(_, names)| names.contains(name)).map(|(reason, _)| reason.clone())
     };

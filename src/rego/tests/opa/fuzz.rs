@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
+use kaudit_rego::analysis::yaml;
 use kaudit_test_support::{
     modules::{ModuleGenerator, RandomModule},
     opa::{
@@ -48,7 +49,7 @@ struct KnownDifference {
 impl KnownDifference {
     /// Returns the list, which must stay short.
     fn all() -> Vec<Self> {
-        let all: Vec<Self> = serde_saphyr::from_str(include_str!("fuzz/known.yaml")).unwrap();
+        let all: Vec<Self> = yaml::from_str(include_str!("fuzz/known.yaml")).unwrap();
         assert!(all.len() <= 10, "{}", all.len());
         all
     }

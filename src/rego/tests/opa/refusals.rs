@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
-use kaudit_rego::{File, Form, Limits, Policies, Problem};
+use kaudit_rego::{File, Form, Limits, Policies, Problem, analysis::yaml};
 use kaudit_test_support::{
     opa::{on_deep_stack, opa_cases},
     settings::setting,
@@ -236,7 +236,7 @@ fn modules_broken_in_known_ways_are_refused() {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/refusals/kinds.yaml");
-    let kinds: Vec<RefusalKind> = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let kinds: Vec<RefusalKind> = yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert!(kinds.len() > 150, "{}", kinds.len());
     let (seed, count) = (seed(), count());
     let random = &mut Rng::with_seed(seed);

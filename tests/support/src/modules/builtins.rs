@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
+use kaudit_rego::analysis::yaml;
 use serde::Deserialize;
 
 use super::ModuleGenerator;
@@ -18,7 +19,7 @@ struct Edges {
     values: BTreeMap<String, Vec<String>>,
 }
 
-static EDGES: LazyLock<Edges> = LazyLock::new(|| serde_saphyr::from_str(include_str!("edges.yaml")).unwrap());
+static EDGES: LazyLock<Edges> = LazyLock::new(|| yaml::from_str(include_str!("edges.yaml")).unwrap());
 /// Values of types that an argument does not have.
 const OTHERS: [&str; 8] = ["null", "true", "\"é\"", "[]", "{}", "set()", "-1", "1.5"];
 /// Numbers that stay small where a large one would use up all memory.

@@ -1,7 +1,7 @@
 //! Cases found by random modules: each differed from `opa` once.
 
 use kaudit_controlplane::{Tool, require_tool};
-use kaudit_rego::Version;
+use kaudit_rego::{Version, analysis::yaml};
 use kaudit_test_support::opa::{
     comparison::{OpaComparison, by_opa},
     on_deep_stack,
@@ -41,7 +41,7 @@ fn modules_that_once_differed_agree_with_opa() {
     if !require_tool(Tool::OpaCases) {
         return;
     }
-    let cases: Vec<FoundCase> = serde_saphyr::from_str(include_str!("cases.yaml")).unwrap();
+    let cases: Vec<FoundCase> = yaml::from_str(include_str!("cases.yaml")).unwrap();
     let comparisons: Vec<OpaComparison> = cases.iter().map(FoundCase::comparison).collect();
     let answers = by_opa(&comparisons);
     let different = on_deep_stack(|| {
