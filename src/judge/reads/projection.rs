@@ -7,13 +7,10 @@ use std::{
 };
 
 use regorus::Value;
-use serde::{
-    Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
-};
+use serde::de::Error;
 
 use super::tree::{ReadTree, Segment};
-use crate::rego::value::{self, Selection, Skipped};
+use crate::rego::value::{self, JsonFold, JsonScalar, Selection};
 
 /// The fields of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,10 +71,7 @@ impl Projection {
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
         #[cfg(test)]
         VISITS.set(VISITS.get() + 1);
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
-        reader.end().ok()?;
-        Some(hash)
+        value::fold(json, &self.settled, HashFold).ok()
     }
 
     /// Returns the fields of an object that are read, and the identifying ones: verdicts are the same as for the whole
@@ -128,9 +122,6 @@ enum HashTag {
     Object,
 }
 
-/// Hashes the parts of a value that are in a tree.
-struct HashedParts<'t>(&'t ReadTree);
-
 fn hasher(tag: HashTag) -> impl Hasher {
     let mut hasher = KEY.build_hasher();
     hasher.write_u8(tag as u8);
@@ -149,103 +140,51 @@ fn text(text: &str) -> u64 {
     hasher.finish()
 }
 
-impl<'de> DeserializeSeed<'de> for HashedParts<'_> {
-    type Value = u64;
+/// Folds JSON into hashes.
+#[derive(Clone, Copy)]
+struct HashFold;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
+impl JsonFold for HashFold {
+    type Output = u64;
+    type Key = u64;
 
-impl<'de> Visitor<'de> for HashedParts<'_> {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<u64, E> {
-        Ok(scalar(HashTag::Null, 0))
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<u64, E> {
-        Ok(scalar(if value { HashTag::True } else { HashTag::False }, 0))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-        Ok(scalar(HashTag::Unsigned, value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
-        Ok(scalar(HashTag::Signed, value.cast_unsigned()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
-        Ok(scalar(HashTag::Float, value.to_bits()))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
-        Ok(text(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
-        let mut hasher = hasher(HashTag::Array);
-        match self.0.of_elements() {
-            Some(element) => {
-                let mut length = 0;
-                while let Some(hash) = items.next_element_seed(HashedParts(element))? {
-                    hasher.write_u64(hash);
-                    length += 1;
-                }
-                hasher.write_u64(length);
-            }
-            None => while items.next_element::<Skipped>()?.is_some() {},
+    fn scalar(self, scalar: JsonScalar<'_>) -> u64 {
+        match scalar {
+            JsonScalar::Null => self::scalar(HashTag::Null, 0),
+            JsonScalar::Bool(false) => self::scalar(HashTag::False, 0),
+            JsonScalar::Bool(true) => self::scalar(HashTag::True, 0),
+            JsonScalar::Unsigned(number) => self::scalar(HashTag::Unsigned, number),
+            JsonScalar::Signed(number) => self::scalar(HashTag::Signed, number.cast_unsigned()),
+            JsonScalar::Float(number) => self::scalar(HashTag::Float, number.to_bits()),
+            JsonScalar::Text(text) => self::text(text),
         }
+    }
+
+    fn key(self, key: &str) -> u64 {
+        text(key)
+    }
+
+    fn array<E: Error>(self, elements: impl Iterator<Item = Result<u64, E>>) -> Result<u64, E> {
+        let (mut hasher, mut length) = (hasher(HashTag::Array), 0);
+        for hash in elements {
+            hasher.write_u64(hash?);
+            length += 1;
+        }
+        hasher.write_u64(length);
         Ok(hasher.finish())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
-        let mut entries: Vec<(u64, u64)> = Vec::new();
-        while let Some(field) = map.next_key_seed(HashedField(self.0))? {
-            match field {
-                Some((key, tree)) => entries.push((key, map.next_value_seed(HashedParts(tree))?)),
-                None => {
-                    map.next_value::<Skipped>()?;
-                }
-            }
-        }
-        entries.sort_unstable();
-        if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(A::Error::custom("duplicate key"));
+    fn object<E: Error>(self, fields: impl Iterator<Item = Result<(u64, u64), E>>) -> Result<u64, E> {
+        let mut fields = fields.collect::<Result<Vec<_>, E>>()?;
+        fields.sort_unstable();
+        if fields.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(E::custom("duplicate key"));
         }
         let mut hasher = hasher(HashTag::Object);
-        for (key, value) in entries {
+        for (key, value) in fields {
             hasher.write_u64(key);
             hasher.write_u64(value);
         }
         Ok(hasher.finish())
-    }
-}
-
-/// The hash of a field's key with the tree for its value, if anything of it is read.
-struct HashedField<'t>(&'t ReadTree);
-
-impl<'de, 't> DeserializeSeed<'de> for HashedField<'t> {
-    type Value = Option<(u64, &'t ReadTree)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'t> Visitor<'_> for HashedField<'t> {
-    type Value = Option<(u64, &'t ReadTree)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.of_field(key).map(|child| (text(key), child)))
     }
 }

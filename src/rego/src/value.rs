@@ -1,13 +1,14 @@
-//! Parsing JSON and YAML into values, and access to their parts.
+//! Parsing JSON into values, and access to their parts.
 //!
 //! The value type is that of regorus. Its JSON parser is not used, because it treats the key
 //! `$serde_json::private::Number` specially: as a number of any size, whose digits take hours to compute if the
 //! exponent is large. Any object could contain this key, so nothing is parsed that way.
 
+mod fold;
+
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    fmt,
     sync::Arc,
 };
 
@@ -15,11 +16,11 @@ use regorus::{
     Value,
     value::{Array, Object},
 };
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
-};
+use serde::de::{DeserializeSeed as _, Error};
 use serde_json::value::RawValue;
+
+use self::fold::{All, Folded};
+pub use self::fold::{JsonFold, JsonScalar, Selection, fold};
 
 /// Parses JSON.
 ///
@@ -34,10 +35,8 @@ pub fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
 /// # Errors
 /// Those of [`from_json`], including errors in the parts that are not selected.
 pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, serde_json::Error> {
-    let mut reader = serde_json::Deserializer::from_slice(json);
     let rounded = Cell::new(false);
-    let value = Selected(selection, &rounded).deserialize(&mut reader)?;
-    reader.end()?;
+    let value = fold(json, selection, ValueFold(&rounded))?;
     if rounded.get() { exact(serde_json::from_slice(json)?, selection) } else { Ok(value) }
 }
 
@@ -62,13 +61,13 @@ fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json
         Some(b'-' | b'0'..=b'9') if !text.contains(['.', 'e', 'E']) => {
             Value::from_numeric_string(text).map_err(serde_json::Error::custom)
         }
-        _ => Selected(selection, &Cell::new(false)).deserialize(&mut serde_json::Deserializer::from_str(text)),
+        _ => fold(text.as_bytes(), selection, ValueFold(&Cell::new(false))),
     }
 }
 
 /// Converts a JSON tree into a value.
 pub fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
-    Plain::deserialize(tree).map(|plain| plain.0)
+    Folded(All, ValueFold(&Cell::new(false))).deserialize(tree)
 }
 
 /// 2^63: floats below it cannot come from integers beyond 64 bits.
@@ -149,187 +148,51 @@ pub fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool
     true
 }
 
-/// Selects the parts of a text to parse. It is copied for each part.
-pub trait Selection: Copy {
-    /// Returns the selection for each element of an array; `None` to parse the array as an empty one.
-    fn of_elements(self) -> Option<Self>;
-    /// Returns the selection for a field; `None` to leave it out.
-    fn of_field(self, key: &str) -> Option<Self>;
-}
-
-/// Selects everything.
+/// Folds JSON into values, and notes whether the text may contain integers beyond 64 bits.
 #[derive(Clone, Copy)]
-struct All;
+struct ValueFold<'n>(&'n Cell<bool>);
 
-impl Selection for All {
-    fn of_elements(self) -> Option<Self> {
-        Some(self)
-    }
+impl JsonFold for ValueFold<'_> {
+    type Output = Value;
+    type Key = Value;
 
-    fn of_field(self, _: &str) -> Option<Self> {
-        Some(self)
-    }
-}
-
-/// A value parsed completely.
-struct Plain(Value);
-
-impl<'de> Deserialize<'de> for Plain {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Selected(All, &Cell::new(false))).map(Self)
-    }
-}
-
-/// Parses the selected parts of a text, and notes whether it may contain integers beyond 64 bits.
-struct Selected<'n, S>(S, &'n Cell<bool>);
-
-impl<'de, S: Selection> DeserializeSeed<'de> for Selected<'_, S> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if value.abs() >= LARGE {
-            self.1.set(true);
-        }
-        Ok(Value::from(value))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
-        match self.0.of_elements() {
-            Some(element) => {
-                while let Some(value) = items.next_element_seed(Self(element, self.1))? {
-                    values.push(value);
+    fn scalar(self, scalar: JsonScalar<'_>) -> Value {
+        match scalar {
+            JsonScalar::Null => Value::Null,
+            JsonScalar::Bool(value) => Value::from(value),
+            JsonScalar::Unsigned(number) => Value::from(number),
+            JsonScalar::Signed(number) => Value::from(number),
+            JsonScalar::Float(number) => {
+                if number.abs() >= LARGE {
+                    self.0.set(true);
                 }
+                Value::from(number)
             }
-            // The elements are skipped without even counting them.
-            None => while items.next_element::<Skipped>()?.is_some() {},
+            JsonScalar::Text(text) => Value::from(text),
         }
-        Ok(Value::from(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+    fn key(self, key: &str) -> Value {
+        self::key(key)
+    }
+
+    fn array<E: Error>(self, elements: impl Iterator<Item = Result<Value, E>>) -> Result<Value, E> {
+        elements.collect::<Result<Vec<_>, E>>().map(Value::from)
+    }
+
+    fn object<E: Error>(self, fields: impl Iterator<Item = Result<(Value, Value), E>>) -> Result<Value, E> {
         let mut values = Vec::new();
-        while let Some(field) = entries.next_key_seed(FieldSeed(self.0))? {
-            let Some((key, selection)) = field else {
-                entries.next_value::<Skipped>()?;
-                continue;
-            };
+        for field in fields {
             if values.is_empty() {
-                values.reserve(entries.size_hint().unwrap_or(8));
+                values.reserve(8);
             }
-            values.push((key, entries.next_value_seed(Self(selection, self.1))?));
+            values.push(field?);
         }
         // Of equal keys the last one counts. Sorted keys, as in most objects from an API server, are fastest this way.
         Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
     }
 }
 
-/// Parses the key of a field, and returns the selection for its value.
-struct FieldSeed<S>(S);
-
-impl<'de, S: Selection> DeserializeSeed<'de> for FieldSeed<S> {
-    type Value = Option<(Value, S)>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<S: Selection> Visitor<'_> for FieldSeed<S> {
-    type Value = Option<(Value, S)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(self.0.of_field(text).map(|selection| (key(text), selection)))
-    }
-}
-
-/// Skips a value, but refuses what cannot be parsed: whether a text is valid must not depend on the selection.
-pub struct Skipped;
-
-impl<'de> Deserialize<'de> for Skipped {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Skipped {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        // Keys and values are skipped alike.
-        while map.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
-    }
-}
 /// Longer keys are mostly data.
 const KEY_BYTES: usize = 48;
 /// A power of two, so that the hash can be reduced.

@@ -1,0 +1,191 @@
+//! Folds JSON in one pass, from the innermost values to the outermost: each value of the selected parts becomes a value
+//! of any type.
+
+use std::{fmt, iter};
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+
+/// Selects the parts of a text to parse. It is copied for each part.
+pub trait Selection: Copy {
+    /// Returns the selection for each element of an array; `None` to parse the array as an empty one.
+    fn of_elements(self) -> Option<Self>;
+    /// Returns the selection for a field; `None` to leave it out.
+    fn of_field(self, key: &str) -> Option<Self>;
+}
+
+/// Selects everything.
+#[derive(Clone, Copy)]
+pub(super) struct All;
+
+impl Selection for All {
+    fn of_elements(self) -> Option<Self> {
+        Some(self)
+    }
+
+    fn of_field(self, _: &str) -> Option<Self> {
+        Some(self)
+    }
+}
+
+/// What values become.
+pub trait JsonFold: Copy {
+    /// What a value becomes.
+    type Output;
+    /// What a key becomes.
+    type Key;
+
+    /// Folds a value without parts.
+    fn scalar(self, scalar: JsonScalar<'_>) -> Self::Output;
+    /// Folds a key.
+    fn key(self, key: &str) -> Self::Key;
+    /// Folds an array.
+    fn array<E: Error>(self, elements: impl Iterator<Item = Result<Self::Output, E>>) -> Result<Self::Output, E>;
+    /// Folds an object, whose fields are in the order of the text.
+    fn object<E: Error>(
+        self,
+        fields: impl Iterator<Item = Result<(Self::Key, Self::Output), E>>,
+    ) -> Result<Self::Output, E>;
+}
+
+/// A JSON value without parts.
+#[derive(Debug, Clone, Copy)]
+pub enum JsonScalar<'t> {
+    /// Null.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A whole number of at least 0.
+    Unsigned(u64),
+    /// A whole number below 0.
+    Signed(i64),
+    /// Any other number.
+    Float(f64),
+    /// A string.
+    Text(&'t str),
+}
+
+/// Folds the selected parts of JSON.
+///
+/// # Errors
+/// Those of the fold, and if the text is invalid, nested deeper than 127 levels, or has numbers beyond 64-bit floats,
+/// even in parts that are not selected.
+pub fn fold<S: Selection, F: JsonFold>(json: &[u8], selection: S, fold: F) -> Result<F::Output, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let folded = Folded(selection, fold).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(folded)
+}
+
+/// Deserializes the selected parts of a value, and folds them.
+pub(super) struct Folded<S, F>(pub(super) S, pub(super) F);
+
+impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for Folded<S, F> {
+    type Value = F::Output;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<F::Output, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, S: Selection, F: JsonFold> Visitor<'de> for Folded<S, F> {
+    type Value = F::Output;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Null))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Bool(value)))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Unsigned(value)))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Signed(value)))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Float(value)))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<F::Output, E> {
+        Ok(self.1.scalar(JsonScalar::Text(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<F::Output, A::Error> {
+        let Self(selection, fold) = self;
+        if let Some(element) = selection.of_elements() {
+            return fold.array(iter::from_fn(|| items.next_element_seed(Folded(element, fold)).transpose()));
+        }
+        // The elements are skipped without even counting them.
+        while items.next_element_seed(Folded(All, SkipFold))?.is_some() {}
+        fold.array(iter::empty())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<F::Output, A::Error> {
+        let Self(selection, fold) = self;
+        let mut field = || loop {
+            match entries.next_key_seed(FoldedKey(selection, fold))? {
+                Some(Some((key, part))) => {
+                    return entries.next_value_seed(Folded(part, fold)).map(|value| Some((key, value)));
+                }
+                Some(None) => entries.next_value_seed(Folded(All, SkipFold))?,
+                None => return Ok(None),
+            }
+        };
+        fold.object(iter::from_fn(|| field().transpose()))
+    }
+}
+
+/// Deserializes the key of a field, and folds it if the field is selected; returns it with the selection for the value.
+struct FoldedKey<S, F>(S, F);
+
+impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
+    type Value = Option<(F::Key, S)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<S: Selection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
+    type Value = Option<(F::Key, S)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.of_field(key).map(|part| (self.1.key(key), part)))
+    }
+}
+
+/// Skips a value, but refuses what cannot be parsed: whether a text is valid must not depend on the selection.
+#[derive(Clone, Copy)]
+struct SkipFold;
+
+impl JsonFold for SkipFold {
+    type Output = ();
+    type Key = ();
+
+    fn scalar(self, _: JsonScalar<'_>) {}
+
+    fn key(self, _: &str) {}
+
+    fn array<E: Error>(self, mut elements: impl Iterator<Item = Result<(), E>>) -> Result<(), E> {
+        elements.try_for_each(|element| element)
+    }
+
+    fn object<E: Error>(self, mut fields: impl Iterator<Item = Result<((), ()), E>>) -> Result<(), E> {
+        fields.try_for_each(|field| field.map(drop))
+    }
+}
