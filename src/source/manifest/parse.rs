@@ -170,11 +170,8 @@ impl Documents<'_> {
     /// Reads any document with the full parser.
     fn document(&mut self, document: &str, line: usize) {
         match yaml::convert(document) {
-            Ok(converted) => {
-                if let Some(converted) = converted {
-                    self.converted(document, line, &converted);
-                }
-            }
+            Ok(None) => {}
+            Ok(Some(converted)) => self.converted(document, line, &converted),
             Err(YamlError { at, mut why, .. }) => {
                 let (mut row, mut column) = (at.line as usize, at.column as usize);
                 let text = document.lines().nth(row - 1).unwrap_or_default();

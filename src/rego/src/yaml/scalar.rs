@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The prefix of YAML's own tags, which are written with `!!`.
 const TAGS: &str = "tag:yaml.org,2002:";
 
-/// Whose parser is followed where two differ.
+/// The reader of YAML to follow where kubectl and OPA differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum YamlDialect {
     /// sigs.k8s.io/yaml on go-yaml v2: `yes`, `no`, `on`, `off`, `y` and `n` are booleans, and a merged mapping replaces
