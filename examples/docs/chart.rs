@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
+use kaudit::rego::analysis::yaml;
 use serde_json::Value as Json;
 
 use super::markdown::{Page, code, codes, escape, table};

@@ -256,74 +256,74 @@ mod tests {
     }
 
     proptest! {
-            #[test]
-            fn a_queue_is_a_list_of_entries(operations in operations()) {
-                let (mut queue, mut list, mut taken) = (DelayingQueue::default(), ListedEntries::default(), Vec::new());
-                let (mut now, mut last) = (Instant::now(), 0);
-                let after = |now: Instant, delay: u8| now + Duration::from_secs(delay.into());
-                for operation in operations {
-                    match operation {
-                        Operation::Push { key, rank, delay } => {
-                            last += 1;
-                            let due = after(now, delay);
-                            list.waiting.push(ListedEntry { key, rank, due, value: last });
-                            queue.push(&key, rank, last, due);
-                        }
-                        Operation::Pop => {
-                            let (expected, entry) = (list.ready(now).first().cloned(), queue.pop(now));
-                            let listed = |entry: &QueueEntry<u8, u8, u64>| {
-                                ListedEntry { key: entry.key, rank: entry.rank, due: entry.due, value: entry.value }
-                            };
-                            prop_assert_eq!(entry.as_ref().map(listed), expected.clone());
-                            if let Some(ListedEntry { key, value, .. }) = expected {
-                                list.remove(value);
-                                list.in_flight.push(key);
-                            }
-                            taken.extend(entry);
-                        }
-                        Operation::PutBack { .. } | Operation::Done { .. } if taken.is_empty() => {}
-                        Operation::PutBack { taken: index, delay } => {
-                            let (entry, due) = (taken.remove(index.index(taken.len())), after(now, delay));
-                            let QueueEntry { key, rank, value, .. } = entry;
-                            list.done(key);
-                            list.waiting.insert(0, ListedEntry { key, rank, due, value });
-                            queue.put_back(entry, due);
-                        }
-                        Operation::Done { taken: index } => {
-                            let key = taken.remove(index.index(taken.len())).key;
-                            list.done(key);
-                            queue.done(&key);
-                        }
-                        Operation::RemoveLast { key, parity } => {
-                            let matches = |value: &u64| value % 2 == parity;
-                            let removed = list.last(key, matches).map(|entry| entry.value);
-                            if let Some(value) = removed {
-                                list.remove(value);
-                            }
-                            prop_assert_eq!(queue.remove_last(&key, matches), removed);
-                        }
-                        Operation::PopLast => {
-                            let last = list.ready(now).last().map(|entry| entry.key);
-                            let removed = last.and_then(|key| list.last(key, |_| true)).map(|entry| entry.value);
-                            if let Some(value) = removed {
-                                list.remove(value);
-                            }
-                            prop_assert_eq!(queue.pop_last(now), removed);
-                        }
-                        Operation::Expedite => {
-                            list.waiting.iter_mut().for_each(|entry| entry.due = entry.due.min(now));
-                            queue.expedite(now);
-                        }
-                        Operation::Wait(delay) => now = after(now, delay),
+        #[test]
+        fn a_queue_is_a_list_of_entries(operations in operations()) {
+            let (mut queue, mut list, mut taken) = (DelayingQueue::default(), ListedEntries::default(), Vec::new());
+            let (mut now, mut last) = (Instant::now(), 0);
+            let after = |now: Instant, delay: u8| now + Duration::from_secs(delay.into());
+            for operation in operations {
+                match operation {
+                    Operation::Push { key, rank, delay } => {
+                        last += 1;
+                        let due = after(now, delay);
+                        list.waiting.push(ListedEntry { key, rank, due, value: last });
+                        queue.push(&key, rank, last, due);
                     }
-                    let keys: BTreeSet<u8> = list.waiting.iter().map(|entry| entry.key).chain(list.in_flight.clone()).collect();
-                    for key in 0..4 {
-                        let due = list.last(key, |_| true).map(|entry| entry.due);
-                        prop_assert_eq!((queue.due(&key), queue.first_from(&key)), (due, keys.range(key..).next()));
+                    Operation::Pop => {
+                        let (expected, entry) = (list.ready(now).first().cloned(), queue.pop(now));
+                        let listed = |entry: &QueueEntry<u8, u8, u64>| {
+                            ListedEntry { key: entry.key, rank: entry.rank, due: entry.due, value: entry.value }
+                        };
+                        prop_assert_eq!(entry.as_ref().map(listed), expected.clone());
+                        if let Some(ListedEntry { key, value, .. }) = expected {
+                            list.remove(value);
+                            list.in_flight.push(key);
+                        }
+                        taken.extend(entry);
                     }
-                    prop_assert_eq!((queue.next(now), queue.len()), (list.next(now), list.waiting.len()));
-                    prop_assert!(queue.in_flight().iter().eq(&BTreeSet::from_iter(list.in_flight.clone())));
+                    Operation::PutBack { .. } | Operation::Done { .. } if taken.is_empty() => {}
+                    Operation::PutBack { taken: index, delay } => {
+                        let (entry, due) = (taken.remove(index.index(taken.len())), after(now, delay));
+                        let QueueEntry { key, rank, value, .. } = entry;
+                        list.done(key);
+                        list.waiting.insert(0, ListedEntry { key, rank, due, value });
+                        queue.put_back(entry, due);
+                    }
+                    Operation::Done { taken: index } => {
+                        let key = taken.remove(index.index(taken.len())).key;
+                        list.done(key);
+                        queue.done(&key);
+                    }
+                    Operation::RemoveLast { key, parity } => {
+                        let matches = |value: &u64| value % 2 == parity;
+                        let removed = list.last(key, matches).map(|entry| entry.value);
+                        if let Some(value) = removed {
+                            list.remove(value);
+                        }
+                        prop_assert_eq!(queue.remove_last(&key, matches), removed);
+                    }
+                    Operation::PopLast => {
+                        let last = list.ready(now).last().map(|entry| entry.key);
+                        let removed = last.and_then(|key| list.last(key, |_| true)).map(|entry| entry.value);
+                        if let Some(value) = removed {
+                            list.remove(value);
+                        }
+                        prop_assert_eq!(queue.pop_last(now), removed);
+                    }
+                    Operation::Expedite => {
+                        list.waiting.iter_mut().for_each(|entry| entry.due = entry.due.min(now));
+                        queue.expedite(now);
+                    }
+                    Operation::Wait(delay) => now = after(now, delay),
                 }
+                let keys: BTreeSet<u8> = list.waiting.iter().map(|entry| entry.key).chain(list.in_flight.clone()).collect();
+                for key in 0..4 {
+                    let due = list.last(key, |_| true).map(|entry| entry.due);
+                    prop_assert_eq!((queue.due(&key), queue.first_from(&key)), (due, keys.range(key..).next()));
+                }
+                prop_assert_eq!((queue.next(now), queue.len()), (list.next(now), list.waiting.len()));
+                prop_assert!(queue.in_flight().iter().eq(&BTreeSet::from_iter(list.in_flight.clone())));
             }
         }
+    }
 }

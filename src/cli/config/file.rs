@@ -64,8 +64,7 @@ impl ConfigFile {
                 return Err(self.unknown(setting, command));
             }
             let Some(arg) = own else { continue };
-            let reserved =
-                is_reserved(command.find_subcommand(subcommand), arg) || writes_file(arg, &setting.value);
+            let reserved = is_reserved(command.find_subcommand(subcommand), arg) || writes_file(arg, &setting.value);
             if self.is_found && reserved {
                 let why = "can only be set in a file given with --config";
                 return Err(self.at(setting, why));

@@ -123,8 +123,8 @@ fn merge(
 /// # Errors
 /// Returns the syntax error with its location.
 pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
-    let mut documents = match file.form {
-        Form::Json => vec![serde_json::from_str::<Value>(&file.text).map_err(|why| {
+    let mut documents = if file.form == Form::Json {
+        vec![serde_json::from_str::<Value>(&file.text).map_err(|why| {
             let (line, column) = (why.line(), why.column());
             let message = why.to_string();
             let message = message.split(" at line ").next().unwrap_or_default();
@@ -133,11 +133,10 @@ pub fn documents(file: &File) -> Result<Vec<Value>, Problem> {
                 number(line),
                 number(column),
             )
-        })?],
-        _ => {
-            let documents = yaml::documents(&file.text, YamlDialect::Opa).map_err(|why| yaml_problem(file, &why))?;
-            documents.iter().map(YamlNode::json).collect()
-        }
+        })?]
+    } else {
+        let documents = yaml::documents(&file.text, YamlDialect::Opa).map_err(|why| yaml_problem(file, &why))?;
+        documents.iter().map(YamlNode::json).collect()
     };
     documents.retain(|document| !document.is_null());
     Ok(documents)

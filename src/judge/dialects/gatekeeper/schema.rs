@@ -104,7 +104,9 @@ fn preserve(schema: &mut YamlNode) {
     for YamlField { key, value, .. } in fields {
         match (key.as_str(), &mut value.content) {
             ("properties", YamlContent::Map(properties)) => {
-                properties.iter_mut().for_each(|field| preserve(&mut field.value));
+                for field in properties {
+                    preserve(&mut field.value);
+                }
             }
             ("items" | "additionalProperties", _) => preserve(value),
             _ => {}

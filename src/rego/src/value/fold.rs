@@ -124,7 +124,7 @@ impl<'de, S: Selection, F: JsonFold> Visitor<'de> for Folded<S, F> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<F::Output, A::Error> {
         let Self(selection, fold) = self;
         if let Some(element) = selection.of_elements() {
-            return fold.array(iter::from_fn(|| items.next_element_seed(Folded(element, fold)).transpose()));
+            return fold.array(iter::from_fn(|| items.next_element_seed(Self(element, fold)).transpose()));
         }
         // The elements are skipped without even counting them.
         while items.next_element_seed(Folded(All, SkipFold))?.is_some() {}
@@ -136,7 +136,7 @@ impl<'de, S: Selection, F: JsonFold> Visitor<'de> for Folded<S, F> {
         let mut field = || loop {
             match entries.next_key_seed(FoldedKey(selection, fold))? {
                 Some(Some((key, part))) => {
-                    return entries.next_value_seed(Folded(part, fold)).map(|value| Some((key, value)));
+                    return entries.next_value_seed(Self(part, fold)).map(|value| Some((key, value)));
                 }
                 Some(None) => entries.next_value_seed(Folded(All, SkipFold))?,
                 None => return Ok(None),
