@@ -270,7 +270,7 @@ impl Ledger {
             ended.finding.excused = same.and_then(|result| result.finding.excused.clone());
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
-        let results = if silent { Vec::new() } else { self.uncovered(&now) };
+        let results = if silent { Vec::new() } else { now.uncovered().cloned().collect() };
         // The owners of an object without results have not been looked up.
         let ownership = if now.results.is_empty() { ownership_before } else { now.ownership() };
         self.put(key.clone(), now);
@@ -308,7 +308,7 @@ impl Ledger {
     /// Returns the results of the object with this key and uid that no owner covers.
     pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
         let known = self.objects.get(key).filter(|known| known.uid == *uid);
-        known.map(|known| self.uncovered(known)).unwrap_or_default()
+        known.map(|known| known.uncovered().cloned().collect()).unwrap_or_default()
     }
 
     /// Returns all results of the object with this key and uid, also those that its owner covers.
@@ -396,12 +396,13 @@ impl Ledger {
         self.objects.iter()
     }
 
-    /// Returns all open violations that no owner covers, as results of deltas in which nothing changed.
+    /// Returns all open violations that no owner covers, as results of [counted](Self::counted) deltas in which nothing
+    /// changed.
     pub fn open_violations(&self) -> Vec<Delta> {
         let violations = |(key, known): (&ObjectKey, &ObjectResults)| {
-            let mut results = self.uncovered(known);
-            results.retain(|result| result.finding.outcome.is_violation());
-            (!results.is_empty()).then(|| known.delta(key.clone(), results))
+            let violations = known.uncovered().filter(|result| result.finding.outcome.is_violation());
+            let results: Vec<Violation> = violations.cloned().collect();
+            (!results.is_empty()).then(|| self.counted(known.delta(key.clone(), results)))
         };
         self.objects.iter().filter_map(violations).collect()
     }

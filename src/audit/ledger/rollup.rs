@@ -86,13 +86,7 @@ impl Ledger {
         self.dependents.covered()
     }
 
-    /// Returns the results that no owner covers, each with how many results of dependents it covers.
-    pub(super) fn uncovered(&self, known: &ObjectResults) -> Vec<Violation> {
-        let number = |result: &Violation| self.dependents(&known.uid, &result.finding);
-        known.uncovered().map(|result| Violation { dependents: number(result), ..result.clone() }).collect()
-    }
-
-    /// Sets how many results of dependents each result in a delta covers.
+    /// Sets how many results of dependents each result in a delta covers. The ledger sets it nowhere else.
     #[must_use]
     pub fn counted(&self, mut delta: Delta) -> Delta {
         for result in delta.appeared.iter_mut().chain(&mut delta.results) {
@@ -106,7 +100,7 @@ impl Ledger {
         let changed = self.dependents.take_changed();
         let deltas = changed.into_iter().filter_map(|(object, uid)| {
             let known = self.objects.get(&object).filter(|known| known.uid == uid)?;
-            let results = self.uncovered(known);
+            let results: Vec<Violation> = known.uncovered().cloned().collect();
             (!results.is_empty()).then(|| known.delta(object, results))
         });
         deltas.collect()
