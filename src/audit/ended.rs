@@ -3,7 +3,7 @@
 //! In: every delta, also while another process records. Out: the violations resolved within [`KEPT`] and since this process
 //! began, the newest [`MOST`] of them.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,7 +11,6 @@ use super::{
     ledger::Delta,
     result::{Ended, Entry},
 };
-use crate::model::object::ObjectRef;
 
 /// How many are kept.
 const MOST: usize = 1_000;
@@ -29,12 +28,8 @@ impl EndedViolations {
         while self.0.back().is_some_and(overdue) {
             self.0.pop_back();
         }
-        if delta.resolved.is_empty() {
-            return;
-        }
-        let resource = Arc::new(ObjectRef::new(&delta.object, &delta.uid));
         for violation in &delta.resolved {
-            let entry = Entry::new(&violation.finding, &resource, None, delta.owner.as_ref());
+            let entry = Entry::new(&violation.finding, &delta.object, None, delta.owner.as_ref());
             self.0.push_front(Ended { at, entry: Entry { since: Some(violation.since), ..entry } });
         }
         self.0.truncate(MOST);

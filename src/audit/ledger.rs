@@ -41,7 +41,7 @@ pub use self::{
     delta::{Cause, Delta},
     handover::HANDOVER,
     lifecycle::Lifecycle,
-    violation::{Id, Subject, Violation},
+    violation::{Id, Violation},
 };
 use crate::{
     audit::{memory::MemoryUsage, queue::Lane},
@@ -58,7 +58,7 @@ use crate::{
 impl Violation {
     /// A violation since the beginning of time.
     pub(crate) fn sample(message: &str) -> Self {
-        Self::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH)
+        Self::new(&ObjectRef::sample(), Finding::sample(message), Timestamp::UNIX_EPOCH)
     }
 }
 
@@ -83,8 +83,8 @@ pub struct ObjectResults {
 
 impl ObjectResults {
     /// Makes a delta in which nothing changed.
-    fn delta(&self, object: ObjectKey, results: Vec<Violation>) -> Delta {
-        Delta { results, ..Delta::new(object, Arc::clone(&self.uid), self.ownership(), Lane::Snapshot) }
+    fn delta(&self, key: ObjectKey, results: Vec<Violation>) -> Delta {
+        Delta { results, ..Delta::new(key, &self.uid, self.ownership(), Lane::Snapshot) }
     }
 
     fn ownership(&self) -> DeltaOwner {
@@ -172,8 +172,8 @@ impl Ledger {
         now: Timestamp,
     ) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, undecided, .. } = verdict;
-        let subject = Subject::new(&key, &uid);
-        let (mut results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
+        let object = ObjectRef::new(&key, &uid);
+        let (mut results, transitions) = (stand(&object, results, now), violations(&object, transitions, now));
         undecided::mark(&mut results, &undecided);
         let passed = self.rules.shared(passed);
         let known = ObjectResults { uid, owner: None, labels: None, results, passed, set: self.set, state };
@@ -221,7 +221,7 @@ impl Ledger {
         // What was recorded is known by ids that the words in the record need not lead to.
         let same = |(known, finding): (&Violation, Finding)| {
             let is_same = known.finding == finding;
-            if is_same { known.clone() } else { Violation::new(Subject::new(key, uid), finding, now) }
+            if is_same { known.clone() } else { Violation::new(&ObjectRef::new(key, uid), finding, now) }
         };
         let results = results.iter().zip(findings).map(same).collect();
         let (uid, passed, set, state) = (Arc::clone(uid), Arc::clone(passed), *set, *state);
@@ -274,7 +274,7 @@ impl Ledger {
         // The owners of an object without results have not been looked up.
         let ownership = if now.results.is_empty() { ownership_before } else { now.ownership() };
         self.put(key.clone(), now);
-        (!silent).then(|| Delta { appeared, resolved, transitions, results, ..Delta::new(key, uid, ownership, cause) })
+        (!silent).then(|| Delta { appeared, resolved, transitions, results, ..Delta::new(key, &uid, ownership, cause) })
     }
 
     /// Counts an object without results that will not be evaluated again.
@@ -286,12 +286,13 @@ impl Ledger {
     /// Returns only the violations by the transition, of a verdict whose object was deleted or will be evaluated with newer
     /// policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
-        let transitions = violations(Subject::new(&verdict.key, &verdict.uid), verdict.transitions, now);
-        let ownership = self.objects.get(&verdict.key).map(ObjectResults::ownership).unwrap_or_default();
+        let Verdict { key, uid, transitions, .. } = verdict;
+        let transitions = violations(&ObjectRef::new(&key, &uid), transitions, now);
+        let ownership = self.objects.get(&key).map(ObjectResults::ownership).unwrap_or_default();
         (!transitions.is_empty()).then(|| Delta {
-            results: self.results(&verdict.key, &verdict.uid),
+            results: self.results(&key, &uid),
             transitions,
-            ..Delta::new(verdict.key, verdict.uid, ownership, lane)
+            ..Delta::new(key, &uid, ownership, lane)
         })
     }
 
@@ -320,24 +321,24 @@ impl Ledger {
     /// Forgets a deleted object; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let ObjectResults { uid, owner, labels, results, .. } = self.take(key)?;
-        Self::ended(key.clone(), uid, (owner, labels), results, Lane::Change)
+        Self::ended(key.clone(), &uid, (owner, labels), results, Lane::Change)
     }
 
     /// Returns the delta of results whose object was deleted.
-    pub fn gone(object: ObjectKey, uid: Arc<str>, results: Vec<Violation>, lane: Lane) -> Option<Delta> {
-        Self::ended(object, uid, DeltaOwner::default(), results, lane)
+    pub fn gone(key: ObjectKey, uid: &Arc<str>, results: Vec<Violation>, lane: Lane) -> Option<Delta> {
+        Self::ended(key, uid, DeltaOwner::default(), results, lane)
     }
 
     fn ended(
-        object: ObjectKey,
-        uid: Arc<str>,
+        key: ObjectKey,
+        uid: &Arc<str>,
         ownership: DeltaOwner,
         mut resolved: Vec<Violation>,
         lane: Lane,
     ) -> Option<Delta> {
         let silent = resolved.is_empty();
         resolved.retain(Violation::is_reported);
-        (!silent).then(|| Delta { resolved, ..Delta::new(object, uid, ownership, lane) })
+        (!silent).then(|| Delta { resolved, ..Delta::new(key, uid, ownership, lane) })
     }
 
     fn put(&mut self, key: ObjectKey, known: ObjectResults) {
@@ -474,13 +475,13 @@ fn tell_apart(results: &mut [Violation]) {
     }
 }
 
-fn stand(subject: Subject<'_>, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
-    findings.into_iter().map(|finding| Violation::new(subject, finding, since)).collect()
+fn stand(object: &ObjectRef, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
+    findings.into_iter().map(|finding| Violation::new(object, finding, since)).collect()
 }
 
 /// Errors are counted when they happen; violations by transitions are never open.
-fn violations(subject: Subject<'_>, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
-    stand(subject, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
+fn violations(object: &ObjectRef, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    stand(object, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use self::{
 use crate::{
     audit::{
         fingerprint::Fingerprint,
-        ledger::{self, Id},
+        ledger::Id,
         recorded::RecordedObject,
         result::{About, Entry},
     },
@@ -206,7 +206,7 @@ fn find_result(objects: &LoadedObjects, id: ResultId) -> anyhow::Result<(&Object
             let entry = Entry::new(&finding, &resource, location.as_ref(), owner.as_ref());
             let is_it = match id {
                 ResultId::Result(id) => entry.id == id,
-                ResultId::Violation(id) => Id::new(ledger::Subject::new(key, uid), &finding) == id,
+                ResultId::Violation(id) => Id::new(&resource, &finding) == id,
             };
             if is_it {
                 return Ok((object, entry));

@@ -205,6 +205,19 @@ impl ObjectRef {
         }
     }
 
+    /// Returns a Deployment, for tests.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            cluster: None,
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: Some("shop".into()),
+            name: "api".into(),
+            uid: "u".into(),
+        }
+    }
+
     /// Returns the API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)

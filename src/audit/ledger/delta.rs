@@ -12,10 +12,10 @@ use crate::{
 /// What changed in the results of one object.
 #[derive(Debug, Clone)]
 pub struct Delta {
+    /// The key by which the pipeline keeps the object.
+    pub(crate) key: ObjectKey,
     /// The object.
-    pub object: ObjectKey,
-    /// Its uid.
-    pub uid: Arc<str>,
+    pub object: Arc<ObjectRef>,
     /// Its topmost owner, if it has or had results.
     pub owner: Option<Arc<ObjectRef>>,
     /// Those labels of that owner that recorders need, or the object's own if it has no owner; `None` if they are not known.
@@ -54,11 +54,11 @@ pub(super) type DeltaOwner = (Option<Arc<ObjectRef>>, Option<Labels>);
 
 impl Delta {
     /// Makes a delta in which nothing changed, of an object without results.
-    pub(super) fn new(object: ObjectKey, uid: Arc<str>, (owner, labels): DeltaOwner, cause: impl Into<Cause>) -> Self {
+    pub(super) fn new(key: ObjectKey, uid: &Arc<str>, (owner, labels): DeltaOwner, cause: impl Into<Cause>) -> Self {
         let Cause { lane, span } = cause.into();
         Self {
-            object,
-            uid,
+            object: Arc::new(ObjectRef::new(&key, uid)),
+            key,
             owner,
             labels,
             appeared: Vec::new(),
@@ -85,7 +85,7 @@ impl Delta {
     /// A change of a Pod from which nothing comes, to be filled in; violations are those of [`Violation::sample`].
     pub(crate) fn sample() -> Self {
         let kind = crate::model::object::Kind::sample("", "pods", "Pod");
-        let object = ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 };
-        Self::new(object, "u".into(), (None, None), Lane::Change)
+        let key = ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 };
+        Self::new(key, &"u".into(), (None, None), Lane::Change)
     }
 }

@@ -126,13 +126,16 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{super::Subject, *};
-    use crate::model::verdict::{Finding, Outcome};
+    use super::*;
+    use crate::model::{
+        object::ObjectRef,
+        verdict::{Finding, Outcome},
+    };
 
     fn violation(rule: &str, message: &str, details: Option<&str>, since: i64) -> Violation {
         let details = details.map(|text| Arc::new([("key".to_owned(), json!(text))].into_iter().collect()));
         let finding = Finding { details, ..Finding::sample_of("p", rule, message) };
-        Violation::new(Subject::SAMPLE, finding, Timestamp::from_second(since).unwrap())
+        Violation::new(&ObjectRef::sample(), finding, Timestamp::from_second(since).unwrap())
     }
 
     fn some(rule: &str, messages: &[&str], since: i64) -> Vec<Violation> {

@@ -90,7 +90,7 @@ impl Ledger {
     #[must_use]
     pub fn counted(&self, mut delta: Delta) -> Delta {
         for result in delta.appeared.iter_mut().chain(&mut delta.results) {
-            result.dependents = self.dependents(&delta.uid, &result.finding);
+            result.dependents = self.dependents(&delta.object.uid, &result.finding);
         }
         delta
     }
@@ -98,10 +98,10 @@ impl Ledger {
     /// Returns the deltas of the owners whose counts changed since this was called last.
     pub fn recounted(&mut self) -> Vec<Delta> {
         let changed = self.dependents.take_changed();
-        let deltas = changed.into_iter().filter_map(|(object, uid)| {
-            let known = self.objects.get(&object).filter(|known| known.uid == uid)?;
+        let deltas = changed.into_iter().filter_map(|(key, uid)| {
+            let known = self.objects.get(&key).filter(|known| known.uid == uid)?;
             let results: Vec<Violation> = known.uncovered().cloned().collect();
-            (!results.is_empty()).then(|| known.delta(object, results))
+            (!results.is_empty()).then(|| known.delta(key, results))
         });
         deltas.collect()
     }

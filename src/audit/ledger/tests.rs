@@ -5,8 +5,11 @@ use crate::model::{object::Kind, rule_numbers::RuleNumber, verdict::OBJECT_RULE}
 /// The state of an object unless a test says otherwise.
 const STATE: Option<ObjectVersion> = Some(ObjectVersion::sample(1));
 
-/// What the verdicts here are about.
-const SUBJECT: Subject<'_> = Subject { group: "", kind: "Pod", uid: "u" };
+/// Returns the object of the verdicts here.
+fn pod() -> ObjectRef {
+    let Verdict { key, uid, .. } = verdict(&[]);
+    ObjectRef::new(&key, &uid)
+}
 
 fn finding(message: &str, outcome: Outcome) -> Finding {
     Finding { outcome, ..Finding::sample(message) }
@@ -97,9 +100,9 @@ fn recorded_violations_of_an_object_without_results_are_resolved() {
     let clean = verdict(&[]);
     let (key, uid) = (clean.key.clone(), clean.uid.clone());
     ledger.record(clean, STATE, &Owners::default(), Lane::Change, now);
-    let recorded = vec![Violation::new(SUBJECT, finding("x", Outcome::Fail), now)];
+    let recorded = vec![Violation::new(&pod(), finding("x", Outcome::Fail), now)];
     let delta = ledger.recall(&key, &uid, recorded, &Owners::default()).unwrap();
-    assert_eq!(delta.uid, uid);
+    assert_eq!(delta.object.uid, uid);
     assert_eq!(reported(Some(delta)), (vec![], texts(&["x"])));
     assert_eq!((ledger.objects().count(), ledger.evaluated(), ledger.passed()), (0, 1, 2));
 }
@@ -162,7 +165,7 @@ fn errors_are_kept_and_are_not_violations() {
 #[test]
 fn violations_recorded_before_are_not_reported_again() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
-    let recorded = |messages: &[&str]| stand(SUBJECT, verdict(messages).results, first);
+    let recorded = |messages: &[&str]| stand(&pod(), verdict(messages).results, first);
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     // Recalled, then evaluated.
     let mut ledger = Ledger::default();
@@ -179,7 +182,7 @@ fn violations_recorded_before_are_not_reported_again() {
     assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
     // Nothing is known of it on either side.
     assert!(Ledger::default().recall(&key, &uid, Vec::new(), &Owners::default()).is_none());
-    assert_eq!(reported(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
+    assert_eq!(reported(Ledger::gone(key, &uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn open_violations_that_an_earlier_run_did_not_report_are_reported() {
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
         let unreported = |known: Violation| Violation { unreported: true, ..known };
-        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(unreported).collect()
+        stand(&pod(), verdict(&["x", "y"]).results, first).into_iter().map(unreported).collect()
     };
     let mut ledger = Ledger::default();
     ledger.recall(&key, &uid, recorded(), &Owners::default());
@@ -197,7 +200,7 @@ fn open_violations_that_an_earlier_run_did_not_report_are_reported() {
     assert_eq!((reported(Some(delta)), since), ((texts(&["y", "z"]), vec![]), vec![first, now]));
     assert_eq!(reported(ledger.forget(&key)), (vec![], texts(&["y", "z"])), "by now both are reported");
     // Its appearance was not reported, so its resolution is not either; reports have to know.
-    assert_eq!(reported(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+    assert_eq!(reported(Ledger::gone(key, &uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn violations_that_may_have_ended_stay_or_end_silently() {
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
         let doubtful = |known: Violation| Violation { may_have_ended: true, ..known };
-        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(doubtful).collect()
+        stand(&pod(), verdict(&["x", "y"]).results, first).into_iter().map(doubtful).collect()
     };
     // Evaluated before or after it is known what was recorded.
     let mut before = Ledger::default();
@@ -220,16 +223,16 @@ fn violations_that_may_have_ended_stay_or_end_silently() {
         assert_eq!(reported(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is resolved");
         assert_eq!(reported(ledger.forget(&key)), (vec![], texts(&["y"])), "by now it is known that it was open");
     }
-    assert_eq!(reported(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+    assert_eq!(reported(Ledger::gone(key, &uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
 }
 
 #[test]
 fn ids_are_read_as_they_are_written() {
-    let id = Id::new(SUBJECT, &finding("x", Outcome::Fail));
+    let id = Id::new(&pod(), &finding("x", Outcome::Fail));
     assert_eq!(Id::parse(&id.to_string()), Some(id));
-    assert_ne!(id, Id::new(SUBJECT, &finding("x", Outcome::Warn)));
-    let project = Subject { group: "project.openshift.io", kind: "Project", ..SUBJECT };
-    assert_ne!(id, Id::new(project, &finding("x", Outcome::Fail)), "one object that is served as two kinds");
+    assert_ne!(id, Id::new(&pod(), &finding("x", Outcome::Warn)));
+    let project = ObjectRef { api_version: "project.openshift.io/v1".to_owned(), kind: "Project".to_owned(), ..pod() };
+    assert_ne!(id, Id::new(&project, &finding("x", Outcome::Fail)), "one object that is served as two kinds");
     assert!(Id::parse("+0000000000000000000000000000001").is_none() && Id::parse("").is_none());
 }
 
@@ -285,7 +288,7 @@ fn rewording_is_expected_once_from_new_policies_for_the_same_state() {
     ledger.recall(
         &verdict(&[]).key,
         &"u".into(),
-        stand(SUBJECT, verdict(&["a"]).results, Timestamp::UNIX_EPOCH),
+        stand(&pod(), verdict(&["a"]).results, Timestamp::UNIX_EPOCH),
         &Owners::default(),
     );
     ledger.set_policies(&policies);

@@ -5,22 +5,19 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 
 use super::cover::Cover;
-use crate::model::{
-    digest::Digest,
-    object::{ObjectKey, ObjectRef},
-    verdict::Finding,
-};
+use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
 
 /// Identifies a result in every record of it: a hash of the object's kind and uid, policy, rule, outcome and message.
+/// The version of the kind is not part of it. The uid alone does not identify the object: some API servers serve one
+/// object as two kinds, such as a Namespace that is a Project, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id([u8; 16]);
 
 impl Id {
     /// Returns the id of a finding about an object.
-    pub fn new(subject: Subject<'_>, finding: &Finding) -> Self {
-        let Subject { group, kind, uid } = subject;
-        let parts =
-            [group, kind, uid, &finding.rule.policy, &finding.rule.name, finding.outcome.word(), &finding.message];
+    pub fn new(object: &ObjectRef, finding: &Finding) -> Self {
+        let Finding { rule, outcome, message, .. } = finding;
+        let parts = [object.group(), &object.kind, &object.uid, &rule.policy, &rule.name, outcome.word(), message];
         Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
     }
 
@@ -45,35 +42,6 @@ impl Id {
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.number())
-    }
-}
-
-/// What identifies an object in whatever version it is read. The uid alone does not: there are API servers that show one
-/// object as two kinds, as a distribution does with Namespaces, which it also serves as Projects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject<'a> {
-    /// API group; empty for the core group.
-    pub group: &'a str,
-    /// Kind, such as `Deployment`.
-    pub kind: &'a str,
-    /// `metadata.uid`.
-    pub uid: &'a str,
-}
-
-impl<'a> Subject<'a> {
-    /// A Deployment, for tests.
-    #[cfg(test)]
-    pub(crate) const SAMPLE: Self = Self { group: "apps", kind: "Deployment", uid: "u" };
-
-    /// Returns that of the object with this key and uid.
-    pub fn new(key: &'a ObjectKey, uid: &'a str) -> Self {
-        Self { group: &key.kind.group, kind: &key.kind.kind, uid }
-    }
-}
-
-impl<'a> From<&'a ObjectRef> for Subject<'a> {
-    fn from(object: &'a ObjectRef) -> Self {
-        Self { group: object.group(), kind: &object.kind, uid: &object.uid }
     }
 }
 
@@ -114,8 +82,8 @@ pub(super) fn bytes(finding: &Finding) -> usize {
 
 impl Violation {
     /// Makes one that was first seen at a time.
-    pub fn new(subject: Subject<'_>, finding: Finding, since: Timestamp) -> Self {
-        let id = Id::new(subject, &finding);
+    pub fn new(object: &ObjectRef, finding: Finding, since: Timestamp) -> Self {
+        let id = Id::new(object, &finding);
         Self {
             id,
             fingerprint: id,

@@ -681,7 +681,7 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 
 /// The part of an open result that a report keeps.
 fn recorded_object(delta: &Delta) -> RecordedObject {
-    RecordedObject { object: ObjectRef::new(&delta.object, &delta.uid), results: delta.results.clone() }
+    RecordedObject { object: ObjectRef::clone(&delta.object), results: delta.results.clone() }
 }
 
 /// Returns what was reported, each `+ name: message` or `- name: message`, sorted.

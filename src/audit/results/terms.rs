@@ -30,7 +30,7 @@ impl Results {
             self.compare_recorded(context);
         }
         for delta in kept {
-            let results = self.ledger.results(&delta.object, &delta.uid);
+            let results = self.ledger.results(&delta.key, &delta.object.uid);
             self.record(Some(Delta { results, ..delta }));
         }
         true
@@ -77,7 +77,7 @@ impl Results {
                 keys.push(key);
                 delta
             } else {
-                Ledger::gone(key, uid, results, Lane::Snapshot)
+                Ledger::gone(key, &uid, results, Lane::Snapshot)
             };
             self.record(delta);
         }
@@ -92,7 +92,7 @@ impl Results {
         }
         for recorded in self.recording.recorded.take_unless(|group, kind| objects.expects(group, kind)) {
             let key = recorded.key(&recorded.former_kind());
-            self.record(Ledger::gone(key, recorded.object.uid, recorded.results, Lane::Snapshot));
+            self.record(Ledger::gone(key, &recorded.object.uid, recorded.results, Lane::Snapshot));
         }
     }
 }

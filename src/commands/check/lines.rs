@@ -22,7 +22,6 @@ use crate::{
     },
     blocking::spawn_blocking,
     metrics::Metrics,
-    model::object::ObjectRef,
     output::Streams,
 };
 
@@ -60,9 +59,9 @@ pub(super) fn write(
         }
     });
     move |delta| {
-        let (resource, now) = (Arc::new(ObjectRef::new(&delta.object, &delta.uid)), Timestamp::now());
+        let (resource, now) = (&delta.object, Timestamp::now());
         for (event, violation) in delta.changes() {
-            match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
+            match sender.try_send((event, Entry::new(&violation.finding, resource, None, delta.owner.as_ref()), now)) {
                 Ok(()) => slow.report_when_due(),
                 Err(TrySendError::Full(_)) => slow.add("standard output is read too slowly"),
                 // The reader has closed standard output, which is not a loss.
@@ -141,25 +140,17 @@ mod tests {
 
     use super::*;
     use crate::{
-        audit::ledger::{Subject, Violation},
-        model::{
-            object::{Kind, ObjectKey},
-            verdict::Finding,
-        },
+        audit::ledger::Violation,
+        model::{object::ObjectRef, verdict::Finding},
         output::{Format, Target},
     };
 
     /// Returns a delta with this many new violations.
     fn delta(violations: usize) -> Delta {
         let finding = |index: usize| Finding::sample(&format!("violation {index}"));
-        let violation = |index| Violation::new(Subject::SAMPLE, finding(index), Timestamp::UNIX_EPOCH);
+        let violation = |index| Violation::new(&ObjectRef::sample(), finding(index), Timestamp::UNIX_EPOCH);
         Delta {
-            object: ObjectKey {
-                kind: Kind::sample("", "pods", "Pod"),
-                namespace: Some("n".into()),
-                name: "a".into(),
-                copy: 0,
-            },
+            object: Arc::new(ObjectRef::sample()),
             appeared: (0..violations).map(violation).collect(),
             ..Delta::sample()
         }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     audit::{
-        ledger::{Id, Lifecycle, Subject, Violation},
+        ledger::{Id, Lifecycle, Violation},
         recorded::{Recorded, RecordedObject},
     },
     cluster::error::describe,
@@ -223,9 +223,9 @@ impl Appearances {
         let subject = EventSubject::new(id, &object);
         let appeared = (lifecycle == Lifecycle::Appeared).then(|| {
             let note = event.note.unwrap_or_default();
-            let finding = annotated(&annotations, &note).unwrap_or_else(|| finding(id, (&object).into(), &note));
+            let finding = annotated(&annotations, &note).unwrap_or_else(|| finding(id, &object, &note));
             let notified = annotation(RECEIVERS).map(Arc::from);
-            let known = Violation::new((&object).into(), finding, since);
+            let known = Violation::new(&object, finding, since);
             Box::new((object, Violation { id, fingerprint: id, notified, ..known }))
         });
         let version = event.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
@@ -335,7 +335,7 @@ fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Findi
 
 /// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. The note may be
 /// truncated, and has neither severity nor source.
-fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
+fn finding(id: Id, object: &ObjectRef, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
     let message = without_dependents(message);
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
@@ -349,7 +349,7 @@ fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
         excused: None,
     };
     let warning = finding(Outcome::Warn);
-    if Id::new(subject, &warning) == id { warning } else { finding(Outcome::Fail) }
+    if Id::new(object, &warning) == id { warning } else { finding(Outcome::Fail) }
 }
 
 #[cfg(test)]
@@ -364,7 +364,6 @@ mod tests {
         },
         *,
     };
-    use crate::model::object::{Kind, ObjectKey};
 
     const FIRST: &str = "2026-11-21T10:00:00.123456789Z";
     const SECOND: &str = "2026-11-21T10:00:01Z";
@@ -372,12 +371,16 @@ mod tests {
     fn finding_of(message: &str, outcome: Outcome) -> Finding {
         Finding {
             outcome,
-            ..finding(Id::parse(&"0".repeat(32)).unwrap(), Subject::SAMPLE, &format!("pod.security/deny: {message}"))
+            ..finding(
+                Id::parse(&"0".repeat(32)).unwrap(),
+                &ObjectRef::sample(),
+                &format!("pod.security/deny: {message}"),
+            )
         }
     }
 
     fn event(finding: &Finding, reason: &str, since: &str) -> Event {
-        let id = Id::new(Subject::SAMPLE, finding);
+        let id = Id::new(&ObjectRef::sample(), finding);
         let lifecycle = if reason == RESOLVED { Lifecycle::Resolved } else { Lifecycle::Appeared };
         let metadata = ObjectMeta {
             name: Some(lifecycle_name_of(lifecycle, id, since.parse().unwrap())),
@@ -578,8 +581,7 @@ mod tests {
             own: ObjectReference::default(),
             audit: "kaudit/kaudit".to_owned(),
         };
-        let kind = Kind::sample("apps", "deployments", "Deployment");
-        let object = ObjectKey { kind, namespace: Some("shop".into()), name: "api".into(), copy: 0 };
+        let object = Arc::new(ObjectRef::sample());
         let titled = RuleInfo { title: Some("Root: no".into()), id: Some("A-1".into()), category: None };
         for (dependents, about) in [(0, titled.clone()), (1, RuleInfo { id: None, ..titled }), (7, RuleInfo::default())]
         {
@@ -589,11 +591,10 @@ mod tests {
                 severity: Some(Severity::High),
                 ..finding_of("a: b (and more)", Outcome::Warn)
             };
-            let violation = Violation::new(Subject::SAMPLE, finding, FIRST.parse().unwrap());
+            let violation = Violation::new(&ObjectRef::sample(), finding, FIRST.parse().unwrap());
             let violation = Violation { dependents, notified: Some("a,b".into()), ..violation };
             let change = ViolationChange {
-                object: object.clone(),
-                uid: "u".into(),
+                object: Arc::clone(&object),
                 violation: violation.clone(),
                 lifecycle: Lifecycle::Appeared,
                 at: SECOND.parse().unwrap(),
@@ -614,7 +615,7 @@ mod tests {
         );
         let mut results = object.results.clone();
         results.sort_by_key(|result| result.since);
-        assert_eq!(results[0], Violation::new(Subject::SAMPLE, a.clone(), FIRST.parse().unwrap()));
+        assert_eq!(results[0], Violation::new(&ObjectRef::sample(), a.clone(), FIRST.parse().unwrap()));
         assert_eq!(results[1].finding, b);
         // In any order.
         assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
@@ -684,7 +685,7 @@ mod tests {
         let [object] = &objects([cut])[..] else { panic!() };
         assert_eq!(
             (object.results[0].id, object.results[0].finding.message.len()),
-            (Id::new(Subject::SAMPLE, &whole), 1_005)
+            (Id::new(&ObjectRef::sample(), &whole), 1_005)
         );
     }
 

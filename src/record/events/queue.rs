@@ -24,7 +24,7 @@ use crate::{
         ledger::{Lifecycle, Violation},
         recording::MOST_TRANSITIONS,
     },
-    model::{digest::Digest, object::ObjectKey, verdict::Finding},
+    model::{digest::Digest, object::ObjectRef, verdict::Finding},
     record::delaying_queue::{DelayingQueue, QueueEntry},
     telemetry::Span,
 };
@@ -35,8 +35,7 @@ pub(super) const CLUSTER_SCOPED: &str = "default";
 /// What happened to one violation of an object, and when.
 #[derive(Debug)]
 pub(super) struct ViolationChange {
-    pub(super) object: ObjectKey,
-    pub(super) uid: Arc<str>,
+    pub(super) object: Arc<ObjectRef>,
     pub(super) violation: Violation,
     pub(super) lifecycle: Lifecycle,
     pub(super) at: Timestamp,
@@ -46,7 +45,7 @@ impl ViolationChange {
     /// Returns the key of Events about the same object, rule and message, whatever the outcome.
     fn key(&self) -> Digest {
         let Finding { rule, message, .. } = &self.violation.finding;
-        Digest::of_parts(u64::to_be_bytes, [&*self.uid, &*rule.policy, &*rule.name, &**message])
+        Digest::of_parts(u64::to_be_bytes, [&*self.object.uid, &*rule.policy, &*rule.name, &**message])
     }
 }
 
@@ -236,23 +235,18 @@ mod tests {
     use std::{sync::LazyLock, time::Duration};
 
     use super::*;
-    use crate::{
-        audit::ledger::Subject,
-        model::{object::Kind, verdict::Outcome},
-    };
+    use crate::model::verdict::Outcome;
 
     /// When the Events are queued.
     static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     fn violation(message: &str, since: i64) -> Violation {
-        Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::from_second(since).unwrap())
+        Violation::new(&ObjectRef::sample(), Finding::sample(message), Timestamp::from_second(since).unwrap())
     }
 
     fn change(message: &str, since: i64, lifecycle: Lifecycle) -> ViolationChange {
-        let object =
-            ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: Some("n".into()), name: "a".into(), copy: 0 };
-        let violation = violation(message, since);
-        ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH }
+        let (object, violation) = (Arc::new(ObjectRef::sample()), violation(message, since));
+        ViolationChange { object, violation, lifecycle, at: Timestamp::UNIX_EPOCH }
     }
 
     /// The resolution of a violation that appeared at `since`.
@@ -318,7 +312,7 @@ mod tests {
         let in_namespace = |name: &str, number: u32| {
             let mut event = event(&format!("{name}{number}"), 0, Lifecycle::Appeared, Priority::Backlog);
             let EventContent::Violation(change) = &mut event.content else { panic!() };
-            change.object.namespace = Some(name.into());
+            Arc::make_mut(&mut change.object).namespace = Some(name.into());
             event
         };
         (0..1_000).for_each(|number| assert!(queue.push(in_namespace("loud", number))));
@@ -407,7 +401,7 @@ mod tests {
         queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
         let mut other = change("a", 2, Lifecycle::Appeared);
         let finding = Finding { outcome: Outcome::Warn, ..Finding::sample("a") };
-        other.violation = Violation::new(Subject::SAMPLE, finding, Timestamp::from_second(2).unwrap());
+        other.violation = Violation::new(&ObjectRef::sample(), finding, Timestamp::from_second(2).unwrap());
         let end_of_other = ViolationChange { violation: other.violation.clone(), ..end("a", 2) };
         let content = EventContent::Violation(Box::new(other));
         queue.push(PendingEvent { content, ..event("a", 2, Lifecycle::Appeared, Priority::Change) });
@@ -451,7 +445,7 @@ mod tests {
         let (mut queue, later) = (EventQueue::default(), *NOW + Duration::from_secs(1));
         queue.push(event("a", 0, Lifecycle::Appeared, Priority::Backlog));
         queue.push(own("x", "x"));
-        assert_eq!(Vec::from_iter(queue.waiting_since(later)), [(Some("n".into()), 1)]);
+        assert_eq!(Vec::from_iter(queue.waiting_since(later)), [(Some("shop".into()), 1)]);
         assert!(queue.waiting_since(later.checked_sub(Duration::from_mins(1)).unwrap()).is_empty());
     }
 }

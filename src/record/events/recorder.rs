@@ -183,7 +183,7 @@ impl EventRecorder {
             // An Event that was tried has taken its token already.
             if let EventContent::Violation(change) = &pending.content
                 && !pending.tried
-                && let Err(until) = self.objects.take(&change.uid, now)
+                && let Err(until) = self.objects.take(&change.object.uid, now)
             {
                 self.wait_for_object(event, until);
                 continue;

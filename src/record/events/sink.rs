@@ -1,6 +1,6 @@
 //! The pipeline's end of the recorder: turns deltas into Events to write.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -39,8 +39,8 @@ impl EventSink {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
         for (lifecycle, violation) in delta.changes() {
-            let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
-            let change = ViolationChange { object, uid, violation, lifecycle, at };
+            let (object, violation) = (Arc::clone(&delta.object), violation.clone());
+            let change = ViolationChange { object, violation, lifecycle, at };
             let content = EventContent::Violation(Box::new(change));
             self.send(Incoming::Event(PendingEvent {
                 content,

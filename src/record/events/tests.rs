@@ -19,14 +19,11 @@ use tower::service_fn;
 use super::*;
 use crate::{
     audit::{
-        ledger::{Delta, Subject, Violation},
+        ledger::{Delta, Violation},
         queue::Lane,
     },
     metrics::Metrics,
-    model::{
-        object::{Kind, ObjectKey},
-        verdict::Finding,
-    },
+    model::{object::ObjectRef, verdict::Finding},
     record::health::Health,
 };
 
@@ -110,20 +107,13 @@ impl Scene {
     }
 }
 
-fn violation(uid: &str, message: &str) -> Violation {
-    Violation::new(Subject { uid, ..Subject::SAMPLE }, Finding::sample(message), Timestamp::UNIX_EPOCH)
-}
-
 /// A delta of an object whose violations with these messages appeared.
 fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
-    let kind = Kind::sample("", "pods", "Pod");
-    Delta {
-        object: ObjectKey { kind, namespace: Some(namespace.into()), name: name.into(), copy: 0 },
-        uid: format!("{namespace}/{name}").into(),
-        appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
-        lane,
-        ..Delta::sample()
-    }
+    let uid = format!("{namespace}/{name}").into();
+    let object = ObjectRef { namespace: Some(namespace.into()), name: name.into(), uid, ..ObjectRef::sample() };
+    let violation = |message: &&str| Violation::new(&object, Finding::sample(message), Timestamp::UNIX_EPOCH);
+    let appeared = messages.iter().map(violation).collect();
+    Delta { object: Arc::new(object), appeared, lane, ..Delta::sample() }
 }
 
 fn resolved(delta: &Delta) -> Delta {

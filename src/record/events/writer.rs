@@ -1,6 +1,6 @@
 //! Makes Events and posts them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -22,7 +22,7 @@ use crate::{
         error::describe,
         identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
     },
-    model::{object::ObjectKey, text::truncate, verdict::RuleInfo},
+    model::{object::ObjectRef, text::truncate, verdict::RuleInfo},
     record::{
         event_reasons::{APPEARED, RESOLVED},
         exception_notice::ExceptionNotice,
@@ -71,7 +71,7 @@ impl EventWriter {
     }
 
     fn violation_event(&self, change: &ViolationChange) -> Event {
-        let ViolationChange { object, uid, violation, lifecycle, at } = change;
+        let ViolationChange { object, violation, lifecycle, at } = change;
         let finding = &violation.finding;
         let since = violation.since.to_string();
         let kind = match lifecycle {
@@ -80,7 +80,7 @@ impl EventWriter {
         };
         let name = lifecycle_name(*lifecycle, violation);
         let note = note(finding, violation.dependents, *lifecycle);
-        let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
+        let mut event = self.make(reference(object), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
         let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
         annotate(VIOLATION, &violation.id.to_string());
@@ -184,13 +184,13 @@ fn classify(error: &kube::Error) -> PostError {
     }
 }
 
-fn reference(object: &ObjectKey, uid: &Arc<str>) -> ObjectReference {
+fn reference(object: &ObjectRef) -> ObjectReference {
     ObjectReference {
-        api_version: Some(object.kind.api_version()),
-        kind: Some(object.kind.kind.clone()),
+        api_version: Some(object.api_version.clone()),
+        kind: Some(object.kind.clone()),
         name: Some(object.name.to_string()),
         namespace: object.namespace.as_deref().map(str::to_owned),
-        uid: Some(uid.to_string()).filter(|uid| !uid.is_empty()),
+        uid: Some(object.uid.to_string()).filter(|uid| !uid.is_empty()),
         ..ObjectReference::default()
     }
 }

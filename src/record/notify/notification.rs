@@ -97,13 +97,13 @@ impl Resource {
 impl Notification {
     /// Returns the notifications of a delta, each with its violation.
     pub(super) fn of(delta: &Delta, time: Timestamp) -> impl Iterator<Item = (Self, &Violation)> {
-        let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
+        let resource = Resource::from(&*delta.object);
         delta.changes().map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
     }
 
     /// Returns notifications that report all open violations of a delta as appeared, for a resend.
     pub(super) fn open(delta: &Delta, time: Timestamp) -> Vec<Self> {
-        let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
+        let resource = Resource::from(&*delta.object);
         let results = delta.results.iter();
         results.map(|violation| Self::new(Lifecycle::Appeared, violation, delta, &resource, time)).collect()
     }

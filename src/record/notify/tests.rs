@@ -94,7 +94,7 @@ fn notified(names: &str) -> Violation {
 /// The resolution of a violation in a namespace.
 fn end_in(namespace: Option<&str>, violation: Violation) -> Delta {
     let mut delta = Delta { resolved: vec![violation], ..Delta::sample() };
-    delta.object.namespace = namespace.map(Arc::from);
+    Arc::make_mut(&mut delta.object).namespace = namespace.map(Arc::from);
     delta
 }
 

@@ -13,11 +13,11 @@ use super::{
     report_set::ReportSet,
 };
 use crate::{
-    audit::{
-        ledger::{Subject, Violation},
-        result::Entry,
+    audit::{ledger::Violation, result::Entry},
+    model::{
+        object::ObjectRef,
+        verdict::{Excused, Finding, Outcome, RuleDescriptor, RuleInfo},
     },
-    model::verdict::{Excused, Finding, Outcome, RuleDescriptor, RuleInfo},
 };
 
 /// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked
@@ -75,7 +75,6 @@ fn violation(entry: &Entry) -> Violation {
         excused: entry.excuse.clone().map(|excuse| Excused { excuse, otherwise: Outcome::Fail }),
     };
     // Manifests have no uid, and viewers distinguish results by an id that is derived from it.
-    let uid = entry.resource.uid_or_name();
-    let subject = Subject { uid: &uid, ..Subject::from(&*entry.resource) };
-    Violation { dependents: entry.dependents, ..Violation::new(subject, finding, Timestamp::UNIX_EPOCH) }
+    let object = ObjectRef { uid: entry.resource.uid_or_name().into(), ..ObjectRef::clone(&entry.resource) };
+    Violation { dependents: entry.dependents, ..Violation::new(&object, finding, Timestamp::UNIX_EPOCH) }
 }

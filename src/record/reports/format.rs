@@ -339,13 +339,13 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
             let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
-            let id = result_id(result).unwrap_or_else(|| Id::new((&object).into(), &finding));
+            let id = result_id(result).unwrap_or_else(|| Id::new(&object, &finding));
             let fingerprint = id_property(result, "fingerprint").unwrap_or(id);
             let dependents =
                 result["properties"][DEPENDENTS].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
             let notified = result["properties"][RECEIVERS].as_str().map(Arc::from);
             let recorded_field = property(FIELD);
-            let known = Violation::new((&object).into(), finding, since);
+            let known = Violation::new(&object, finding, since);
             Some((object, Violation { id, fingerprint, notified, recorded_field, dependents, ..known }))
         })
         .collect()

@@ -18,7 +18,7 @@ use crate::{
 
 /// The latest results of an object that changed.
 pub(super) struct ChangedResults {
-    pub(super) object: ObjectRef,
+    pub(super) object: Arc<ObjectRef>,
     pub(super) results: Vec<Violation>,
     /// `Change` if any of it follows a change in the cluster.
     pub(super) lane: Lane,
@@ -50,7 +50,7 @@ pub(super) fn channel() -> (ReportSink, PendingChanges) {
 impl ReportSink {
     /// Replaces the waiting results of an object by the current ones.
     pub fn record(&self, delta: &Delta) {
-        let object = ObjectRef::new(&delta.object, &delta.uid);
+        let object = Arc::clone(&delta.object);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = object.identity();
         let hurried = changes.get(&identity).is_some_and(|before| before.lane == Lane::Change);

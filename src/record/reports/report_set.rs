@@ -240,9 +240,9 @@ impl ReportSet {
     }
 
     /// Replaces all results of an object; returns the report if that changes it.
-    pub(super) fn set(&mut self, object: ObjectRef, results: &[Violation]) -> Option<ReportKey> {
+    pub(super) fn set(&mut self, object: impl Into<Arc<ObjectRef>>, results: &[Violation]) -> Option<ReportKey> {
+        let object = object.into();
         let key = ReportKey::of(&self.format, &object);
-        let object = Arc::new(object);
         let listed = results.iter().filter(|violation| is_listed(violation));
         let entries: Vec<ReportedResult> = listed.map(|violation| self.entry(&object, violation.clone())).collect();
         let changed = if entries.is_empty() {

@@ -349,8 +349,7 @@ async fn recorded_violations_stay_while_a_lookup_cannot_be_read() {
     let live = Live::recording(load(&[("b.rego", BUDGET)]), SETTINGS, None);
     let mut known = Recorded::default();
     for delta in &before {
-        let object = ObjectRef::new(&delta.object, &delta.uid);
-        known.add(RecordedObject { object, results: delta.results.clone() });
+        known.add(recorded_object(delta));
     }
     live.term(Term::Begin(known, Box::new(ReportSink(Arc::clone(&recorded))))).await;
     let budgets = scope("PodDisruptionBudget");
