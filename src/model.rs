@@ -12,4 +12,5 @@ pub mod rule_numbers;
 pub mod shard;
 pub(crate) mod spelling;
 pub mod text;
+pub mod uid;
 pub mod verdict;

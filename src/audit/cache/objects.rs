@@ -15,7 +15,8 @@ use hashbrown::HashTable;
 
 use crate::model::{
     body::Body,
-    object::{Controller, Kind, Location, Object, ObjectKey, ResourceVersion, Uid},
+    object::{Controller, Kind, Location, Object, ObjectKey, ResourceVersion},
+    uid::Uid,
 };
 
 /// The bytes that the key of an object takes in addition to its entry, with the allocator's share for both.
