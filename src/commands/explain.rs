@@ -102,7 +102,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
         let (kind, number) = (&first.object.key.kind.kind, jobs.len());
         crate::output::note(&format!(
             "the manifests have {number} objects {kind} {}: each is explained",
-            objects::shown(&first.object.key)
+            first.object.key.path()
         ));
     }
     let read = spawn_blocking(move || files::read(&sources, &load_options.limits).0);

@@ -156,7 +156,7 @@ impl fmt::Display for ObjectKey {
 }
 
 /// A reference to one object in results and records: the fields of Kubernetes' `ObjectReference` that identify an
-/// object.
+/// object. Where the pipeline keeps an object is its [`ObjectKey`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
@@ -238,10 +238,15 @@ impl ObjectRef {
         }
     }
 
+    /// Returns `namespace/name`, or the name alone.
+    pub fn path(&self) -> String {
+        let namespace = self.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+        namespace.map_or_else(|| self.name.to_string(), |namespace| format!("{namespace}/{}", self.name))
+    }
+
     /// Returns its kind and its name, the latter with the cluster if there are several.
     pub fn as_name(&self) -> ObjectName {
-        let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
-        (self.kind_with_group(), format!("{}{namespace}{}", self.cluster_prefix(), self.name))
+        (self.kind_with_group(), self.cluster_prefix() + &self.path())
     }
 
     /// Returns the prefix of names if there are several clusters, for example `staging: `; otherwise the empty string.
@@ -265,6 +270,13 @@ impl ObjectRef {
             return self.uid_or_name();
         }
         format!("{}/{}/{}", self.group(), self.kind, self.uid)
+    }
+}
+
+/// Shows `Kind namespace/name`.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.path())
     }
 }
 

@@ -40,13 +40,8 @@ pub(super) fn rule_name(entry: &Entry) -> String {
 
 /// Returns the name of an object, with or without the group of its kind.
 pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
-    let mut name = resource.cluster_prefix() + &resource.kind;
-    if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
-        let _ = write!(name, ".{group}");
-    }
-    let namespace = resource.namespace.as_deref().unwrap_or_default();
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    shown_line(&format!("{name} {namespace}{slash}{}", resource.name))
+    let kind = if with_group { resource.kind_with_group() } else { resource.kind.clone() };
+    shown_line(&format!("{}{kind} {}", resource.cluster_prefix(), resource.path()))
 }
 
 /// Returns the message of a result with the number of dependents it covers and its excuse. It may have several lines

@@ -162,7 +162,7 @@ impl LoadedObjects {
             return Err(self.not_found(wanted));
         }
         let kinds: BTreeSet<String> = found.iter().map(|object| full_kind(&object.key.kind)).collect();
-        let names: BTreeSet<String> = found.iter().map(|object| shown(&object.key)).collect();
+        let names: BTreeSet<String> = found.iter().map(|object| object.key.path()).collect();
         if let Some(several) = [kinds, names].into_iter().find(|all| all.len() > 1) {
             anyhow::bail!("there are several: name one of {}", several.into_iter().collect::<Vec<_>>().join(", "));
         }
@@ -179,7 +179,7 @@ impl LoadedObjects {
         let Wanted { kind, namespace, name } = *wanted;
         let wanted = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
         let of_kind = self.all.iter().filter(|object| kind.matches(&object.key.kind));
-        let names: Vec<String> = of_kind.map(|object| shown(&object.key)).collect();
+        let names: Vec<String> = of_kind.map(|object| object.key.path()).collect();
         let last = names.iter().find(|known| known.rsplit('/').next() == Some(name)).map(String::as_str);
         let near = last.or_else(|| nearest(&wanted, names.iter().map(String::as_str)));
         let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
@@ -204,11 +204,6 @@ impl LoadedObjects {
 /// Returns a kind with its group, as the command line takes it.
 fn full_kind(kind: &Kind) -> String {
     format!("{}.{}", kind.kind, if kind.group.is_empty() { "core" } else { &kind.group })
-}
-
-pub(super) fn shown(key: &ObjectKey) -> String {
-    let namespace = key.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
-    format!("{namespace}{}", key.name)
 }
 
 /// Returns the scope of all objects.

@@ -49,10 +49,9 @@ pub(super) fn write(lines: Vec<StyledLine>, options: &RenderOptions, out: &mut d
 /// Returns the object, the rule and its results.
 fn head(explained: &Explained) -> Vec<StyledLine> {
     let object = &explained.resource;
-    let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
     let place = explained.location.as_ref();
     let place = place.map_or(String::new(), |Location { file, line }| format!("  {file}:{line}"));
-    let mut lines = vec![(BOLD, format!("{} {namespace}{}{place}", object.kind, object.name))];
+    let mut lines = vec![(BOLD, format!("{object}{place}"))];
     lines.extend(about(&explained.policy, &explained.rule, &explained.about));
     lines.push((PLAIN, String::new()));
     for entry in &explained.results {

@@ -19,10 +19,7 @@ pub(super) fn of(entry: &Entry) -> &ObjectRef {
 
 /// Returns `Kind.group/namespace/name`, or `Kind.group/name`; without `.group` for the core group.
 pub(super) fn name(object: &ObjectRef) -> String {
-    let group = object.group();
-    let dot = if group.is_empty() { "" } else { "." };
-    let namespace = object.namespace.as_deref().map_or(String::new(), |namespace| format!("{namespace}/"));
-    format!("{}{dot}{group}/{namespace}{}", object.kind, object.name)
+    format!("{}/{}", object.kind_with_group(), object.path())
 }
 
 /// Groups entries, which must be sorted by severity. The owner with the most severe entry comes first, and of several
