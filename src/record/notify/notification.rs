@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     audit::{
@@ -45,9 +45,11 @@ pub(super) struct Notification {
     pub(super) message: String,
     /// How many results of dependents it covers.
     pub(super) dependents: usize,
-    pub(super) resource: Resource,
+    #[serde(serialize_with = "resource")]
+    pub(super) resource: Arc<ObjectRef>,
     /// The topmost object that controls it.
-    pub(super) owner: Option<Resource>,
+    #[serde(serialize_with = "owner")]
+    pub(super) owner: Option<Arc<ObjectRef>>,
     /// Which exception excuses it, why and until when, if it is resolved without a fix.
     pub(super) excused: Option<String>,
     /// The labels that receivers select by: those of the owner, or of the object if it has no owner.
@@ -57,58 +59,45 @@ pub(super) struct Notification {
     pub(super) lane: Lane,
 }
 
-/// An object.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// An object as notifications show it.
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Resource {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) namespace: Option<Arc<str>>,
-    pub(super) name: Arc<str>,
-    pub(super) uid: Arc<str>,
+struct ShownObject<'o> {
+    api_version: &'o str,
+    kind: &'o str,
+    namespace: Option<&'o str>,
+    name: &'o str,
+    uid: &'o str,
 }
 
-impl From<&ObjectRef> for Resource {
-    fn from(object: &ObjectRef) -> Self {
-        let ObjectRef { api_version, kind, namespace, name, uid, .. } = object.clone();
-        Self { api_version, kind, namespace, name, uid }
+impl<'o> From<&'o ObjectRef> for ShownObject<'o> {
+    fn from(object: &'o ObjectRef) -> Self {
+        let ObjectRef { api_version, kind, namespace, name, uid, .. } = object;
+        Self { api_version, kind, namespace: namespace.as_deref(), name, uid }
     }
 }
 
-impl Resource {
-    /// Returns `Kind namespace/name`, or `Kind name`.
-    pub(super) fn title(&self) -> String {
-        format!("{} {}", self.kind, self.path())
-    }
+fn resource<S: Serializer>(object: &Arc<ObjectRef>, serializer: S) -> Result<S::Ok, S::Error> {
+    ShownObject::from(&**object).serialize(serializer)
+}
 
-    /// Returns `namespace/name`, or `name`.
-    pub(super) fn path(&self) -> String {
-        self.namespace.as_ref().map_or_else(|| self.name.to_string(), |namespace| format!("{namespace}/{}", self.name))
-    }
-
-    /// Returns `Kind.group`, or `Kind` for the core group.
-    pub(super) fn group_kind(&self) -> String {
-        self.api_version
-            .rsplit_once('/')
-            .map_or_else(|| self.kind.clone(), |(group, _)| format!("{}.{group}", self.kind))
-    }
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn owner<S: Serializer>(object: &Option<Arc<ObjectRef>>, serializer: S) -> Result<S::Ok, S::Error> {
+    object.as_deref().map(ShownObject::from).serialize(serializer)
 }
 
 impl Notification {
     /// Returns the notifications of a delta, each with its violation.
     pub(super) fn of(delta: &Delta, time: Timestamp) -> impl Iterator<Item = (Self, &Violation)> {
-        let resource = Resource::from(&*delta.object);
-        delta.changes().map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
+        delta.changes().map(move |(event, violation)| (Self::new(event, violation, delta, time), violation))
     }
 
     /// Returns notifications that report all open violations of a delta as appeared, for a resend.
     pub(super) fn open(delta: &Delta, time: Timestamp) -> Vec<Self> {
-        let resource = Resource::from(&*delta.object);
-        let results = delta.results.iter();
-        results.map(|violation| Self::new(Lifecycle::Appeared, violation, delta, &resource, time)).collect()
+        delta.results.iter().map(|violation| Self::new(Lifecycle::Appeared, violation, delta, time)).collect()
     }
 
-    fn new(event: Lifecycle, violation: &Violation, delta: &Delta, resource: &Resource, time: Timestamp) -> Self {
+    fn new(event: Lifecycle, violation: &Violation, delta: &Delta, time: Timestamp) -> Self {
         let Finding { rule, outcome, severity, message, excused, .. } = &violation.finding;
         let RuleInfo { title, id: rule_id, category } = RuleInfo::clone(&rule.info);
         Self {
@@ -126,8 +115,8 @@ impl Notification {
             category,
             message: shortened(message, MESSAGE_BYTES).into_owned(),
             dependents: violation.dependents,
-            resource: resource.clone(),
-            owner: delta.owner.as_deref().map(Resource::from),
+            resource: Arc::clone(&delta.object),
+            owner: delta.owner.clone(),
             excused: excused.as_ref().map(|Excused { excuse, .. }| excuse.to_string()),
             labels: delta.labels.clone(),
             lane: delta.lane,
@@ -141,7 +130,7 @@ impl Notification {
 
     /// Returns the URL of the object's view on the page.
     pub(super) fn page(&self, external_url: &str) -> String {
-        let object = format!("{}/{}", self.resource.group_kind(), self.resource.path());
+        let object = format!("{}/{}", self.resource.kind_with_group(), self.resource.path());
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("object", &object).finish();
         format!("{}/?{query}", external_url.trim_end_matches('/'))
     }
@@ -172,12 +161,15 @@ impl Notification {
     /// about a transition.
     pub(super) fn samples() -> Vec<Self> {
         let time = Timestamp::UNIX_EPOCH;
-        let resource = |kind: &str| Resource {
-            api_version: "apps/v1".to_owned(),
-            kind: kind.to_owned(),
-            namespace: Some("shop".into()),
-            name: "api".into(),
-            uid: "0b9f6a1c-7e1f-4a2b-9c3d-00ff10e2a9d4".into(),
+        let object = |api_version: &str, kind: &str, namespace: Option<&str>| {
+            Arc::new(ObjectRef {
+                cluster: None,
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                namespace: namespace.map(Arc::from),
+                name: "api".into(),
+                uid: "0b9f6a1c-7e1f-4a2b-9c3d-00ff10e2a9d4".into(),
+            })
         };
         let whole = Self {
             id: "kaudit-601d5476e2ccfe2c87a2bba7a3226597".to_owned(),
@@ -194,8 +186,8 @@ impl Notification {
             category: Some("Pod Security".into()),
             message: "container \"api\" runs <privileged> & more".to_owned(),
             dependents: 3,
-            resource: resource("ReplicaSet"),
-            owner: Some(resource("Deployment")),
+            resource: object("apps/v1", "ReplicaSet", Some("shop")),
+            owner: Some(object("apps/v1", "Deployment", Some("shop"))),
             excused: None,
             labels: None,
             lane: Lane::Change,
@@ -208,7 +200,7 @@ impl Notification {
             rule_id: None,
             category: None,
             dependents: 0,
-            resource: Resource { api_version: "v1".to_owned(), namespace: None, ..resource("Namespace") },
+            resource: object("v1", "Namespace", None),
             owner: None,
             excused: Some("excused by shop/legacy until 2027-01-31T00:00:00Z: replaced in spring".to_owned()),
             ..whole.clone()

@@ -169,7 +169,8 @@ mod tests {
         ] {
             assert_eq!(concerns(&format!("{{{}}}", yaml.trim_matches(['{', '}'])), as_is), fits, "{yaml}");
         }
-        let cluster_scoped = |notification: &mut Notification| notification.resource.namespace = None;
+        let cluster_scoped =
+            |notification: &mut Notification| Arc::make_mut(&mut notification.resource).namespace = None;
         assert!(concerns("{}", cluster_scoped) && !concerns("namespaces: ['s*']", cluster_scoped));
         assert!(!concerns("minSeverity: info", |notification| notification.severity = None));
     }

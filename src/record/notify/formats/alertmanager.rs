@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::record::notify::{
     http::{Message, json},
-    notification::{AuditIdentity, Batch, Notification, Resource},
+    notification::{AuditIdentity, Batch, Notification},
 };
 use crate::{
     audit::ledger::Lifecycle,
@@ -95,9 +95,9 @@ impl Alertmanager {
 }
 
 fn annotations(notification: &Notification) -> BTreeMap<&'static str, String> {
-    let owner = notification.owner.as_ref().map(Resource::title);
+    let owner = notification.owner.as_ref().map(ToString::to_string);
     let all = [
-        ("summary", Some(format!("{} violates {}", notification.resource.title(), notification.rule_path()))),
+        ("summary", Some(format!("{} violates {}", notification.resource, notification.rule_path()))),
         ("description", Some(notification.text())),
         ("owner", owner),
         ("excused", notification.excused.clone()),

@@ -98,7 +98,7 @@ fn event(notification: &Notification, audit: &AuditIdentity) -> CloudEvent {
         id: notification.id.clone(),
         source: source(audit),
         kind: format!("{TYPE}.{}", notification.event.word()),
-        subject: format!("{}/{}", notification.resource.group_kind(), notification.resource.path()),
+        subject: format!("{}/{}", notification.resource.kind_with_group(), notification.resource.path()),
         time: notification.time.to_string(),
         datacontenttype: JSON,
         cluster: audit.cluster.clone(),

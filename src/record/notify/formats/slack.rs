@@ -83,7 +83,7 @@ fn line(notification: &Notification, external_url: Option<&str>) -> String {
         Lifecycle::Appeared | Lifecycle::Happened => sign(notification.severity),
     };
     let severity = notification.severity.map_or(String::new(), |severity| format!(" *{}*", severity.word()));
-    let title = notification.resource.title();
+    let title = notification.resource.to_string();
     let object = match external_url.map(|url| notification.page(url)).filter(|url| url.len() <= URL_BYTES) {
         Some(url) => format!("<{}|{}>", escaped(&url), escaped(&title)),
         None => escaped(&title),
