@@ -41,7 +41,7 @@ use crate::{
         identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND, OWN_GROUP, OWN_VERSION},
     },
     metrics::Metrics,
-    model::shard::Shard,
+    model::{object::ObjectRef, shard::Shard},
 };
 
 /// The name of this recorder in metrics.
@@ -107,9 +107,6 @@ pub(super) async fn run(
     recorder.finish().await;
 }
 
-/// Namespace and name.
-type ExceptionName = (Arc<str>, Arc<str>);
-
 /// The state of one exception.
 #[derive(Debug)]
 struct KnownException {
@@ -149,7 +146,7 @@ impl KnownException {
 
 struct ExceptionRecorder {
     settings: ExceptionSettings,
-    known: BTreeMap<ExceptionName, KnownException>,
+    known: BTreeMap<ObjectRef, KnownException>,
     /// The earliest time of the next attempt.
     not_before: Option<Instant>,
     /// Reason of the failure that was logged last.
@@ -162,9 +159,10 @@ impl ExceptionRecorder {
         Self { settings, known: BTreeMap::new(), not_before: None, logged: "", health }
     }
 
-    /// Whether this process records about the exceptions of a namespace.
-    fn owns(&self, namespace: &str) -> bool {
+    /// Whether this process records about an exception.
+    fn owns(&self, exception: &ObjectRef) -> bool {
         let ExceptionSettings { namespaces, shard, .. } = &self.settings;
+        let namespace = exception.namespace.as_deref().unwrap_or_default();
         shard.owns(Some(namespace)) && (namespaces.is_empty() || namespaces.iter().any(|own| own == namespace))
     }
 
@@ -172,12 +170,8 @@ impl ExceptionRecorder {
     fn compare(&mut self, exceptions: &[ExceptionSummary], now: Timestamp) {
         let mut present = BTreeSet::new();
         for summary in exceptions {
-            let Some(object) = summary.object.as_ref().filter(|object| self.owns(&object.namespace)) else { continue };
-            let name: ExceptionName = (Arc::clone(&object.namespace), Arc::clone(&object.name));
-            let known = self.known.entry(name.clone()).or_insert_with(|| KnownException::new(object));
-            if known.object.uid != object.uid {
-                *known = KnownException::new(object);
-            }
+            let Some(object) = summary.object.as_ref().filter(|object| self.owns(&object.reference)) else { continue };
+            let known = self.known.entry(object.reference.clone()).or_insert_with(|| KnownException::new(object));
             known.object = Arc::clone(object);
             if let Some(events) = &self.settings.events {
                 let ttl = SignedDuration::try_from(self.settings.event_ttl).unwrap_or(SignedDuration::MAX);
@@ -189,9 +183,9 @@ impl ExceptionRecorder {
                 let wanted = wanted(summary, object, known.present(), now);
                 known.wanted = Some(wanted).filter(|wanted| known.present() != Some(wanted));
             }
-            present.insert(name);
+            present.insert(&object.reference);
         }
-        self.known.retain(|name, _| present.contains(name));
+        self.known.retain(|exception, _| present.contains(exception));
         self.forget_trouble();
     }
 
@@ -207,13 +201,13 @@ impl ExceptionRecorder {
     }
 
     /// Returns when the next status may be written, and of which exception it is.
-    fn next(&self, now: Instant) -> Option<(Instant, &ExceptionName)> {
-        let due = self.known.iter().filter_map(|(name, known)| Some((known.due(now)?, name))).min()?;
+    fn next(&self, now: Instant) -> Option<(Instant, &ObjectRef)> {
+        let due = self.known.iter().filter_map(|(exception, known)| Some((known.due(now)?, exception))).min()?;
         Some((due.0.max(self.not_before.unwrap_or(due.0)), due.1))
     }
 
-    fn next_due(&self, now: Instant) -> Option<ExceptionName> {
-        self.next(now).filter(|(due, _)| *due <= now).map(|(_, name)| name.clone())
+    fn next_due(&self, now: Instant) -> Option<ObjectRef> {
+        self.next(now).filter(|(due, _)| *due <= now).map(|(_, exception)| exception.clone())
     }
 
     fn pause(&self, now: Instant) -> Duration {
@@ -221,22 +215,22 @@ impl ExceptionRecorder {
         due.clamp(BETWEEN_WRITES, COMPARE_EVERY)
     }
 
-    async fn write(&mut self, name: &ExceptionName) {
-        let Some(known) = self.known.get_mut(name) else { return };
+    async fn write(&mut self, exception: &ObjectRef) {
+        let Some(known) = self.known.get_mut(exception) else { return };
         let Some(status) = known.wanted.clone() else { return };
-        let (namespace, object) = name;
-        let answer = timeout(REQUEST_TIMEOUT, patch(&self.settings.client, name, &status)).await;
+        let answer = timeout(REQUEST_TIMEOUT, patch(&self.settings.client, exception, &status)).await;
         let now = Instant::now();
         self.not_before = Some(now + BETWEEN_WRITES);
         match answer {
             Ok(Ok(())) => {
-                debug!(%namespace, %object, "Status of a PolicyException written");
+                let ObjectRef { namespace, name, .. } = exception;
+                debug!(namespace = namespace.as_deref(), object = %name, "Status of a PolicyException written");
                 self.settings.metrics.recorder_wrote(RECORDER);
                 (known.written, known.wanted, known.not_before) = (Some((status, now)), None, None);
                 self.logged = "";
                 self.health.send_if_modified(|health| std::mem::take(health) != Health::default());
             }
-            Ok(Err(error)) => self.failed(name, &error, now),
+            Ok(Err(error)) => self.failed(exception, &error, now),
             Err(_) => {
                 self.settings.metrics.recorder_retries(RECORDER);
                 self.not_before = Some(now + RETRY_AFTER);
@@ -244,7 +238,7 @@ impl ExceptionRecorder {
         }
     }
 
-    fn failed(&mut self, name: &ExceptionName, error: &kube::Error, now: Instant) {
+    fn failed(&mut self, exception: &ObjectRef, error: &kube::Error, now: Instant) {
         let failure = WriteFailure::of(error);
         if is_without_status(error) {
             self.not_before = Some(now + NO_STATUS);
@@ -255,7 +249,7 @@ impl ExceptionRecorder {
             }
             return self.settings.metrics.recorder_dropped(RECORDER, "no_status", 1);
         }
-        if let Some(known) = self.known.get_mut(name) {
+        if let Some(known) = self.known.get_mut(exception) {
             known.not_before = Some(now + if failure == WriteFailure::Later { RETRY_AFTER } else { REFUSED });
         }
         match failure {
@@ -267,9 +261,7 @@ impl ExceptionRecorder {
             WriteFailure::Normal(reason) => self.settings.metrics.recorder_dropped(RECORDER, reason, 1),
             WriteFailure::Refused(reason) => {
                 self.settings.metrics.recorder_dropped(RECORDER, reason, 1);
-                let (namespace, object) = name;
-                let why = describe(error);
-                let trouble = format!("the status of PolicyException {namespace}/{object} was not written: {why}");
+                let trouble = format!("the status of {exception} was not written: {}", describe(error));
                 if std::mem::replace(&mut self.logged, reason) != reason {
                     warn!("{trouble}; retrying every {} s", REFUSED.as_secs());
                 }
@@ -280,15 +272,15 @@ impl ExceptionRecorder {
 
     /// Writes the remaining statuses, with one attempt each.
     async fn finish(mut self) {
-        let left: Vec<ExceptionName> =
-            self.known.iter().filter(|(_, known)| known.wanted.is_some()).map(|(name, _)| name.clone()).collect();
+        let unwritten = self.known.iter().filter(|(_, known)| known.wanted.is_some());
+        let left: Vec<ObjectRef> = unwritten.map(|(exception, _)| exception.clone()).collect();
         if left.is_empty() || self.logged == "no_status" {
             return;
         }
         let unwritten = |number: usize| format!("the status of {number} PolicyExceptions was not written in time");
         self.health.send_modify(|health| health.lost = unwritten(left.len()));
-        for name in &left {
-            self.write(name).await;
+        for exception in &left {
+            self.write(exception).await;
             sleep(BETWEEN_WRITES).await;
         }
         let lost = self.known.values().filter(|known| known.wanted.is_some()).count();
@@ -298,7 +290,7 @@ impl ExceptionRecorder {
     }
 }
 
-async fn patch(client: &Client, (namespace, name): &ExceptionName, status: &ExceptionStatus) -> kube::Result<()> {
+async fn patch(client: &Client, exception: &ObjectRef, status: &ExceptionStatus) -> kube::Result<()> {
     let resource = ApiResource {
         group: OWN_GROUP.to_owned(),
         version: OWN_VERSION.to_owned(),
@@ -306,6 +298,7 @@ async fn patch(client: &Client, (namespace, name): &ExceptionName, status: &Exce
         kind: EXCEPTION_KIND.to_owned(),
         plural: "policyexceptions".to_owned(),
     };
+    let (namespace, name) = (exception.namespace.as_deref().unwrap_or_default(), &exception.name);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let body =
         json!({"apiVersion": API_VERSION, "kind": EXCEPTION_KIND, "metadata": {"name": name}, "status": status.json()});

@@ -4,7 +4,6 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::select_all};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -27,7 +26,7 @@ use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
-    model::shard::Shard,
+    model::{object::ObjectRef, shard::Shard},
 };
 
 /// How long pending records may take after a signal.
@@ -174,12 +173,12 @@ impl RecorderSettings {
     }
 
     fn event_settings(&self, health: watch::Sender<Health>) -> events::EventSettings {
-        let own = ObjectReference {
-            api_version: Some(API_VERSION.to_owned()),
-            kind: Some("Audit".to_owned()),
-            name: Some(self.audit_name.clone()),
-            namespace: Some(self.namespace.clone()),
-            ..ObjectReference::default()
+        let own = ObjectRef {
+            api_version: API_VERSION.to_owned(),
+            kind: "Audit".to_owned(),
+            namespace: Some(self.namespace.as_str().into()),
+            name: self.audit_name.as_str().into(),
+            ..ObjectRef::default()
         };
         events::EventSettings {
             client: self.client.clone(),

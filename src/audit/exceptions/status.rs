@@ -1,11 +1,9 @@
 //! The status of a `PolicyException`, which kaudit writes for the team that owns the exception.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::model::object::Object;
+use crate::model::object::{Object, ObjectRef};
 
 /// The type of the only condition.
 const ACCEPTED: &str = "Accepted";
@@ -13,12 +11,8 @@ const ACCEPTED: &str = "Accepted";
 /// The metadata and the status of a `PolicyException` object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExceptionObject {
-    /// Its namespace; empty for a manifest without one.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// `metadata.uid`.
-    pub uid: Arc<str>,
+    /// The object; without a namespace for a manifest that names none.
+    pub reference: ObjectRef,
     /// `metadata.generation`; `None` for manifests.
     pub generation: Option<i64>,
     /// The status that it has.
@@ -62,18 +56,12 @@ impl ExceptionObject {
         }
         let document = object.body.json().ok().and_then(|json| serde_json::from_slice(&json).ok());
         let StatusDocument { metadata: StatusMetadata { generation }, status } = document.unwrap_or_default();
-        Self {
-            namespace: object.key.namespace.clone().unwrap_or_default(),
-            name: Arc::clone(&object.key.name),
-            uid: Arc::clone(&object.uid),
-            generation,
-            status: ExceptionStatus::read(&status),
-        }
+        Self { reference: ObjectRef::new(&object.key, &object.uid), generation, status: ExceptionStatus::read(&status) }
     }
 
     /// Whether both have the same specification: the API server counts its changes.
     pub(super) fn has_same_spec(&self, other: &Self) -> bool {
-        self.generation.is_some() && self.generation == other.generation && self.uid == other.uid
+        self.generation.is_some() && self.generation == other.generation && self.reference.uid == other.reference.uid
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use tracing::warn;
 
@@ -66,22 +66,12 @@ pub struct WrittenEvents {
     oldest: Option<Timestamp>,
 }
 
-/// The violation and the object that an Event is about. Anyone can compute the ids of violations, so an Event proves
-/// nothing about objects of other namespaces.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct EventSubject {
-    id: Id,
-    group: String,
-    kind: String,
-    namespace: Option<Arc<str>>,
-    uid: Arc<str>,
-}
+/// The violation that an Event is about, and the namespace and the [identity](ObjectRef::identity) of its object.
+/// Anyone can compute the ids of violations, so an Event proves nothing about objects of other namespaces.
+type EventSubject = (Id, Option<Arc<str>>, String);
 
-impl EventSubject {
-    fn new(id: Id, object: &ObjectRef) -> Self {
-        let ObjectRef { kind, namespace, uid, .. } = object.clone();
-        Self { id, group: object.group().to_owned(), kind, namespace, uid }
-    }
+fn subject(id: Id, object: &ObjectRef) -> EventSubject {
+    (id, object.namespace.clone(), object.identity())
 }
 
 /// What the last Event about a violation reports.
@@ -152,7 +142,7 @@ pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestam
     recorded.revise(|object, result| {
         let young =
             result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
-        let event = last.get(&EventSubject::new(result.id, object));
+        let event = last.get(&subject(result.id, object));
         // Without Events about resolutions, a violation with a later time in the report appeared again after the Event.
         result.unreported = match event.filter(|(_, since)| has_resolutions || result.since <= *since) {
             Some((LastEvent::Appeared, since)) => {
@@ -205,22 +195,21 @@ impl Appearances {
         let annotation = |name: &str| annotations.get(name).map(String::as_str);
         let id = annotation(VIOLATION).and_then(Id::parse);
         let since = annotation(SINCE).and_then(|since| since.parse::<Timestamp>().ok());
-        let (Some(id), Some(since), Some(regarding)) = (id, since, event.regarding) else { return };
+        let (Some(id), Some(since), Some(object)) = (id, since, event.regarding) else { return };
         let lifecycle = match event.reason.as_deref() {
             Some(RESOLVED) => Lifecycle::Resolved,
             Some(APPEARED) => Lifecycle::Appeared,
             _ => return,
         };
         // Events that others wrote have another name, or are about an object in another namespace.
-        let namespace = regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
+        let namespace = object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
         let is_own = annotation(AUDIT) == Some(audit)
             && event.metadata.name == Some(lifecycle_name_of(lifecycle, id, since))
             && event.metadata.namespace.as_deref() == Some(namespace);
-        if !is_own || !self.has_room(namespace, &annotations, &regarding, event.note.as_deref().unwrap_or_default()) {
+        if !is_own || !self.has_room(&object, &annotations, event.note.as_deref().unwrap_or_default()) {
             return;
         }
-        let object = object(regarding);
-        let subject = EventSubject::new(id, &object);
+        let subject = subject(id, &object);
         let appeared = (lifecycle == Lifecycle::Appeared).then(|| {
             let note = event.note.unwrap_or_default();
             let finding = annotated(&annotations, &note).unwrap_or_else(|| finding(id, &object, &note));
@@ -245,18 +234,13 @@ impl Appearances {
     }
 
     /// Whether there is room for an Event with these texts; reserves its memory.
-    fn has_room(
-        &mut self,
-        namespace: &str,
-        annotations: &BTreeMap<String, String>,
-        regarding: &ObjectReference,
-        note: &str,
-    ) -> bool {
-        let ObjectReference { api_version, kind, namespace: object_namespace, name, uid, .. } = regarding;
-        let names = [api_version, kind, object_namespace, name, uid].into_iter().flatten();
+    fn has_room(&mut self, object: &ObjectRef, annotations: &BTreeMap<String, String>, note: &str) -> bool {
+        let ObjectRef { api_version, kind, namespace, name, uid, .. } = object;
+        let namespace = namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
+        let names = [&**api_version, kind, namespace, name, uid].map(str::len);
         let kept =
             [POLICY, RULE, TITLE, RULE_ID, CATEGORY, RECEIVERS].into_iter().filter_map(|name| annotations.get(name));
-        let bytes = names.chain(kept).map(String::len).sum::<usize>() + note.len();
+        let bytes = names.into_iter().chain(kept.map(String::len)).sum::<usize>() + note.len();
         if bytes > EVENT_BYTES {
             return false;
         }
@@ -297,18 +281,6 @@ impl Appearances {
             }
         }
         WrittenEvents { recorded, last, has_resolutions, oldest: self.oldest }
-    }
-}
-
-fn object(regarding: ObjectReference) -> ObjectRef {
-    let ObjectReference { api_version, kind, namespace, name, uid, .. } = regarding;
-    ObjectRef {
-        cluster: None,
-        api_version: api_version.unwrap_or_default(),
-        kind: kind.unwrap_or_default(),
-        namespace: namespace.map(Arc::from),
-        name: name.unwrap_or_default().into(),
-        uid: uid.unwrap_or_default().into(),
     }
 }
 
@@ -391,14 +363,7 @@ mod tests {
             metadata,
             reason: Some(reason.to_owned()),
             note: Some(format!("{}/{}: {}", finding.rule.policy, finding.rule.name, finding.message)),
-            regarding: Some(ObjectReference {
-                api_version: Some("apps/v1".to_owned()),
-                kind: Some("Deployment".to_owned()),
-                namespace: Some("shop".to_owned()),
-                name: Some("api".to_owned()),
-                uid: Some("u".to_owned()),
-                ..ObjectReference::default()
-            }),
+            regarding: Some((&ObjectRef::sample()).into()),
             ..Event::default()
         };
         let annotations = [(VIOLATION, id.to_string()), (SINCE, since.to_owned())];
@@ -555,7 +520,7 @@ mod tests {
         let mut found = Appearances::default();
         (0..1_200).for_each(|number| add(&mut found, large(number, "attacker")));
         add(&mut found, stored(&small(2_000, "shop")));
-        let is_in = |subject: &&EventSubject, name| subject.namespace.as_deref() == Some(name);
+        let is_in = |(_, namespace, _): &&EventSubject, name| namespace.as_deref() == Some(name);
         let kept = |name| found.by_violation.keys().filter(|subject| is_in(subject, name)).count();
         assert!((900..1_100).contains(&kept("attacker")), "{}", kept("attacker"));
         assert_eq!(kept("shop"), 1);
@@ -578,7 +543,7 @@ mod tests {
         let writer = EventWriter {
             client: Client::new(tower::service_fn(unreachable), "default"),
             instance: "kaudit-local".to_owned(),
-            own: ObjectReference::default(),
+            own: ObjectRef::default(),
             audit: "kaudit/kaudit".to_owned(),
         };
         let object = Arc::new(ObjectRef::sample());

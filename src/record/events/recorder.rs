@@ -9,7 +9,6 @@ use std::{
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -30,6 +29,7 @@ use crate::{
     audit::ledger::Lifecycle,
     cluster::identity::CONTROLLER,
     metrics::Metrics,
+    model::object::ObjectRef,
     record::{event_reasons, health::Health},
     telemetry::Span,
 };
@@ -129,12 +129,11 @@ impl EventRecorder {
         let pending = match incoming {
             Incoming::Event(pending) => pending,
             Incoming::PoliciesRefused(note, at) => {
-                let own = self.writer.own.clone();
-                return self.report(event_reasons::REFUSED, own, &note, at);
+                return self.report(event_reasons::REFUSED, &self.writer.own.clone(), &note, at);
             }
             Incoming::Exception(notice) => {
                 // Among the backlog, where namespaces take turns: a namespace can have very many exceptions.
-                let subject = format!("{} {}/{}", notice.reason, notice.object.namespace, notice.object.name);
+                let subject = format!("{} {}", notice.reason, notice.object.reference.path());
                 let event = Box::new(self.writer.exception_event(&notice));
                 return self.push_own(EventContent::Own(subject, event), Priority::Backlog);
             }
@@ -156,7 +155,7 @@ impl EventRecorder {
     }
 
     /// Queues an Event about kaudit itself; it replaces a waiting one with the same reason and namespace.
-    fn report(&mut self, reason: &str, regarding: ObjectReference, note: &str, at: Timestamp) {
+    fn report(&mut self, reason: &str, regarding: &ObjectRef, note: &str, at: Timestamp) {
         let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
         let event = Box::new(self.writer.own_event(regarding, reason, note, at));
         self.push_own(EventContent::Own(subject, event), Priority::Own);
@@ -312,7 +311,7 @@ impl EventRecorder {
                     "{count} Events about violations in this namespace wait to be written, as there are more than may be written at \
                      once; Events about recent changes are written first"
                 );
-                self.report(event_reasons::HELD_BACK, self.namespace(namespace.as_deref()), &note, Timestamp::now());
+                self.report(event_reasons::HELD_BACK, &self.namespace(namespace.as_deref()), &note, Timestamp::now());
             }
         }
         self.report_dropped();
@@ -326,20 +325,20 @@ impl EventRecorder {
             let note = format!(
                 "{count} Events about objects in this namespace were not written, because single objects exceeded their rate limit"
             );
-            self.report(event_reasons::DROPPED, self.namespace(namespace.as_deref()), &note, Timestamp::now());
+            self.report(event_reasons::DROPPED, &self.namespace(namespace.as_deref()), &note, Timestamp::now());
         }
         any
     }
 
     /// Returns a reference to a namespace; without a name, to the `Audit` object.
-    fn namespace(&self, name: Option<&str>) -> ObjectReference {
+    fn namespace(&self, name: Option<&str>) -> ObjectRef {
         let Some(name) = name else { return self.writer.own.clone() };
-        ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(name.to_owned()),
-            ..ObjectReference::default()
+        ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "Namespace".to_owned(),
+            namespace: Some(name.into()),
+            name: name.into(),
+            ..ObjectRef::default()
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::sync::watch;
 
-use crate::{metrics::Metrics, record::health::Health};
+use crate::{metrics::Metrics, model::object::ObjectRef, record::health::Health};
 
 /// Which Events on violations are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,7 +28,7 @@ pub struct EventSettings {
     /// The rate for the backlog in Events per second; the rates for changes are multiples of it.
     pub per_second: f64,
     /// The object that Events about kaudit itself refer to: its `Audit` object.
-    pub own: ObjectReference,
+    pub own: ObjectRef,
     /// Namespace and name of that object, which distinguish the Events of this kaudit from those of others.
     pub audit: String,
     /// Counters.

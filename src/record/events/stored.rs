@@ -8,12 +8,12 @@ use std::{collections::BTreeMap, io};
 
 use futures::AsyncBufReadExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use k8s_openapi::api::events::v1::Event;
 use kube::{Api, Client, api::ListParams, core::Request};
 use serde::Deserialize;
 use tracing::warn;
 
-use crate::{cluster::identity::CONTROLLER, source::json::ListReader};
+use crate::{cluster::identity::CONTROLLER, model::object::ObjectRef, source::json::ListReader};
 
 /// Events in one response: etcd stores up to 1.5 MiB for each, and the API server holds a whole response in memory.
 const PAGE: u32 = 100;
@@ -22,7 +22,7 @@ const PAGE: u32 = 100;
 #[derive(Debug, Deserialize)]
 pub(super) struct StoredEvent {
     pub(super) metadata: StoredEventMetadata,
-    pub(super) regarding: Option<ObjectReference>,
+    pub(super) regarding: Option<ObjectRef>,
     pub(super) reason: Option<String>,
     pub(super) note: Option<String>,
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use k8s_openapi::api::events::v1::Event;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -74,11 +74,11 @@ fn settings(
         }
     });
     let (health, trouble) = watch::channel(Health::default());
-    let own = ObjectReference {
-        kind: Some("Audit".to_owned()),
-        name: Some("kaudit".to_owned()),
-        namespace: Some("kaudit".to_owned()),
-        ..ObjectReference::default()
+    let own = ObjectRef {
+        kind: "Audit".to_owned(),
+        namespace: Some("kaudit".into()),
+        name: "kaudit".into(),
+        ..ObjectRef::default()
     };
     let metrics = Arc::new(Metrics::default());
     let settings = EventSettings {

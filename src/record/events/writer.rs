@@ -18,10 +18,7 @@ use super::{
 };
 use crate::{
     audit::ledger::Lifecycle,
-    cluster::{
-        error::describe,
-        identity::{API_VERSION, CONTROLLER, EXCEPTION_KIND},
-    },
+    cluster::{error::describe, identity::CONTROLLER},
     model::{object::ObjectRef, text::truncate, verdict::RuleInfo},
     record::{
         event_reasons::{APPEARED, RESOLVED},
@@ -43,7 +40,7 @@ pub(super) struct EventWriter {
     pub(super) client: Client,
     pub(super) instance: String,
     /// The object that Events about kaudit itself refer to.
-    pub(super) own: ObjectReference,
+    pub(super) own: ObjectRef,
     /// Namespace and name of that object, for the annotation.
     pub(super) audit: String,
 }
@@ -80,7 +77,7 @@ impl EventWriter {
         };
         let name = lifecycle_name(*lifecycle, violation);
         let note = note(finding, violation.dependents, *lifecycle);
-        let mut event = self.make(reference(object), kind, &note, (name, *at));
+        let mut event = self.make(object, kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
         let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
         annotate(VIOLATION, &violation.id.to_string());
@@ -103,36 +100,28 @@ impl EventWriter {
     }
 
     /// Returns an Event about kaudit itself.
-    pub(super) fn own_event(&self, regarding: ObjectReference, reason: &str, note: &str, at: Timestamp) -> Event {
-        let name = message_name(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
+    pub(super) fn own_event(&self, regarding: &ObjectRef, reason: &str, note: &str, at: Timestamp) -> Event {
+        let name = message_name(&[&regarding.name, reason, note, &at.to_string()]);
         self.make(regarding, ("Warning", reason), note, (name, at))
     }
 
     /// Returns an Event about an exception, whose name is the same after a restart.
     pub(super) fn exception_event(&self, notice: &ExceptionNotice) -> Event {
         let ExceptionNotice { object, reason, identity, note, at } = notice;
-        let regarding = ObjectReference {
-            api_version: Some(API_VERSION.to_owned()),
-            kind: Some(EXCEPTION_KIND.to_owned()),
-            name: Some(object.name.to_string()),
-            namespace: Some(object.namespace.to_string()),
-            uid: Some(object.uid.to_string()),
-            ..ObjectReference::default()
-        };
-        let name = message_name(&[&self.audit, &object.uid, reason, identity]);
-        self.make(regarding, ("Warning", reason), note, (name, *at))
+        let name = message_name(&[&self.audit, &object.reference.uid, reason, identity]);
+        self.make(&object.reference, ("Warning", reason), note, (name, *at))
     }
 
     fn make(
         &self,
-        regarding: ObjectReference,
+        regarding: &ObjectRef,
         (type_, reason): (&str, &str),
         note: &str,
         (name, at): (String, Timestamp),
     ) -> Event {
         let metadata = ObjectMeta {
             name: Some(name),
-            namespace: regarding.namespace.clone().or_else(|| Some(CLUSTER_SCOPED.to_owned())),
+            namespace: Some(regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED).to_owned()),
             annotations: Some([(AUDIT.to_owned(), self.audit.clone())].into()),
             ..ObjectMeta::default()
         };
@@ -142,7 +131,7 @@ impl EventWriter {
             event_time: Some(MicroTime(at)),
             note: Some(truncate(note, NOTE_BYTES).to_owned()),
             reason: Some(reason.to_owned()),
-            regarding: Some(regarding),
+            regarding: Some(regarding.into()),
             reporting_controller: Some(CONTROLLER.to_owned()),
             reporting_instance: Some(self.instance.clone()),
             type_: Some(type_.to_owned()),
@@ -184,14 +173,16 @@ fn classify(error: &kube::Error) -> PostError {
     }
 }
 
-fn reference(object: &ObjectRef) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(object.api_version.clone()),
-        kind: Some(object.kind.clone()),
-        name: Some(object.name.to_string()),
-        namespace: object.namespace.as_deref().map(str::to_owned),
-        uid: Some(object.uid.to_string()).filter(|uid| !uid.is_empty()),
-        ..ObjectReference::default()
+impl From<&ObjectRef> for ObjectReference {
+    fn from(object: &ObjectRef) -> Self {
+        Self {
+            api_version: Some(object.api_version.clone()),
+            kind: Some(object.kind.clone()),
+            name: Some(object.name.to_string()),
+            namespace: object.namespace.as_deref().map(str::to_owned),
+            uid: Some(object.uid.to_string()).filter(|uid| !uid.is_empty()),
+            ..Self::default()
+        }
     }
 }
 

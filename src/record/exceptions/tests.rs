@@ -15,8 +15,15 @@ fn time(text: &str) -> Timestamp {
 }
 
 fn object(name: &str, status: Option<ExceptionStatus>) -> ExceptionObject {
-    let (namespace, uid) = ("shop".into(), format!("uid of {name}").into());
-    ExceptionObject { namespace, name: name.into(), uid, generation: Some(2), status }
+    let reference = ObjectRef {
+        cluster: None,
+        api_version: API_VERSION.to_owned(),
+        kind: EXCEPTION_KIND.to_owned(),
+        namespace: Some("shop".into()),
+        name: name.into(),
+        uid: format!("uid of {name}").into(),
+    };
+    ExceptionObject { reference, generation: Some(2), status }
 }
 
 fn summary(state: ExceptionState, object: ExceptionObject) -> ExceptionSummary {
@@ -26,7 +33,7 @@ fn summary(state: ExceptionState, object: ExceptionObject) -> ExceptionSummary {
         _ => "",
     };
     ExceptionSummary {
-        name: format!("{}/{}", object.namespace, object.name),
+        name: object.reference.path(),
         state,
         reason: "legacy".into(),
         expires_at: Some(time("2027-02-01T00:00:00Z")),
@@ -137,11 +144,12 @@ const FINE: &str = r#"{"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyExcep
 async fn a_status_is_written_once_and_only_if_the_server_does_not_have_it() {
     let (mut recorder, written) = recorder(200, FINE);
     let now = Timestamp::now();
-    let elsewhere = ExceptionObject { namespace: "other".into(), ..object("b", None) };
+    let mut elsewhere = object("b", None);
+    elsewhere.reference.namespace = Some("other".into());
     let all = [summary(ExceptionState::Active, object("a", None)), summary(ExceptionState::Active, elsewhere)];
     recorder.compare(&all, now);
     let name = recorder.next_due(Instant::now()).unwrap();
-    assert_eq!(&*name.1, "a");
+    assert_eq!(&*name.name, "a");
     recorder.write(&name).await;
     assert_eq!(written.lock().unwrap().len(), 1);
     // The overview does not have the write yet.
@@ -181,14 +189,14 @@ async fn a_crd_without_a_status_is_retried_late_and_a_missing_permission_is_repo
         "message": "the server could not find the requested resource", "details": {}}"#;
     let (mut without, _) = recorder(404, missing);
     without.compare(&all, Timestamp::now());
-    without.write(&("shop".into(), "a".into())).await;
+    without.write(&object("a", None).reference).await;
     assert!(without.next(Instant::now()).unwrap().0 > Instant::now() + NO_STATUS / 2);
     assert_eq!(*without.health.borrow(), Health::default());
     let forbidden = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
         "message": "may not patch", "details": {"name": "a"}}"#;
     let (mut refused, _) = recorder(403, forbidden);
     refused.compare(&all, Timestamp::now());
-    refused.write(&("shop".into(), "a".into())).await;
+    refused.write(&object("a", None).reference).await;
     assert!(refused.health.borrow().trouble.starts_with("the status of PolicyException shop/a was not written: "));
     assert!(refused.next(Instant::now()).unwrap().0 > Instant::now() + REFUSED / 2);
 }
