@@ -135,7 +135,7 @@ fn read(file: &str) -> Option<String> {
 }
 
 fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
-    FixedObject { kind: entry.resource.kind.clone(), name: entry.resource.name.to_string(), fixes }
+    FixedObject { object: Arc::clone(&entry.resource), fixes }
 }
 
 /// Returns the changes of the given files. Other files, such as templates of rendered objects, are not changed.

@@ -1,12 +1,15 @@
 //! Sets fields of objects in the text of a manifest, and preserves its comments and layout.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::field_lines::{FieldLines, LocatedChild, LocatedNode, ObjectPlace, keys};
-use crate::rego::analysis::yaml::{self, YamlDialect};
+use crate::{
+    model::object::ObjectRef,
+    rego::analysis::yaml::{self, YamlDialect},
+};
 
 /// The indentation of a nested mapping.
 const INDENT: usize = 2;
@@ -25,10 +28,8 @@ pub struct FieldFix {
 /// An object of a file and its fixes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FixedObject {
-    /// `Deployment`.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
+    /// The object.
+    pub object: Arc<ObjectRef>,
     /// In any order.
     pub fixes: Vec<FieldFix>,
 }
@@ -99,7 +100,7 @@ fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Rang
     // The document may be longer than it was: objects of one List are fixed one after the other.
     let range = begin..begin + document_length(&text[begin..]);
     let mut document = EditedDocument::new(&text[range.clone()])?;
-    if !document.holds(&place.keys, object) {
+    if !document.holds(&place.keys, &object.object) {
         return None;
     }
     let applied = object.fixes.iter().filter(|fix| document.apply(&place.keys, fix)).count();
@@ -134,7 +135,7 @@ impl EditedDocument {
     }
 
     /// Whether the document contains this object at this position: the location of a rendered object is its template.
-    fn holds(&self, place: &[String], object: &FixedObject) -> bool {
+    fn holds(&self, place: &[String], object: &ObjectRef) -> bool {
         let found = place.iter().try_fold(&self.value, |value, key| match value {
             Value::Array(items) => items.get(key.parse::<usize>().ok()?),
             _ => value.get(key),
@@ -404,7 +405,8 @@ items:
 
     fn object<const N: usize>(kind: &str, name: &str, fixes: [(&str, Value); N]) -> FixedObject {
         let fixes = fixes.map(|(field, value)| FieldFix { field: field.to_owned(), value }).into();
-        FixedObject { kind: kind.to_owned(), name: name.to_owned(), fixes }
+        let object = ObjectRef { kind: kind.to_owned(), name: name.into(), ..ObjectRef::default() };
+        FixedObject { object: Arc::new(object), fixes }
     }
 
     #[test]
