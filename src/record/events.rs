@@ -5,6 +5,7 @@
 
 mod annotations;
 pub(crate) mod bucket;
+mod legacy_note;
 mod load;
 mod note;
 mod pauses;
@@ -18,7 +19,6 @@ mod writer;
 
 use self::recorder::EventRecorder;
 pub use self::{
-    annotations::{AUDIT, SINCE, VIOLATION},
     load::{WrittenEvents, load, reconcile},
     settings::{EventFilter, EventSettings},
     sink::EventSink,

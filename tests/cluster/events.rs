@@ -443,5 +443,6 @@ async fn events_are_readable_by_people_and_programs() {
     let since: jiff::Timestamp = known[0]["kaudit.dev/since"].as_str().unwrap().parse().unwrap();
     assert!(since <= events[0].event_time.as_ref().unwrap().0);
     assert_eq!(known[0]["kaudit.dev/audit"], format!("{}/kaudit", scene.namespace));
+    assert_eq!(known[0]["kaudit.dev/message"], "marked first");
     assert_eq!(known[0], known[1], "of the same violation");
 }

@@ -16,8 +16,8 @@ use kube::Api;
 use tracing::warn;
 
 use super::{
-    annotations::{AUDIT, CATEGORY, POLICY, RECEIVERS, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE, VIOLATION},
-    note::{message_in, without_dependents},
+    annotations::{self, AUDIT},
+    legacy_note,
     queue::CLUSTER_SCOPED,
     settings::EventFilter,
     stored::{self, StoredEvent},
@@ -28,10 +28,7 @@ use crate::{
         recorded::{Recorded, RecordedObject},
     },
     cluster::error::describe,
-    model::{
-        object::ObjectRef,
-        verdict::{Finding, Outcome, RuleDescriptor, RuleInfo, Severity},
-    },
+    model::object::ObjectRef,
     record::{
         earlier::{EarlierRecords, Refusals},
         event_reasons::{APPEARED, RESOLVED},
@@ -191,11 +188,10 @@ impl Appearances {
     /// Adds an Event if this kaudit wrote it about a violation that can be open.
     fn add(&mut self, event: StoredEvent, audit: &str) {
         self.oldest = self.oldest.into_iter().chain(event.metadata.creation_timestamp).min();
-        let annotations = event.metadata.annotations.unwrap_or_default();
-        let annotation = |name: &str| annotations.get(name).map(String::as_str);
-        let id = annotation(VIOLATION).and_then(Id::parse);
-        let since = annotation(SINCE).and_then(|since| since.parse::<Timestamp>().ok());
-        let (Some(id), Some(since), Some(object)) = (id, since, event.regarding) else { return };
+        let mut annotations = event.metadata.annotations.unwrap_or_default();
+        let (Some((id, since)), Some(object)) = (annotations::id_and_since(&annotations), event.regarding) else {
+            return;
+        };
         let lifecycle = match event.reason.as_deref() {
             Some(RESOLVED) => Lifecycle::Resolved,
             Some(APPEARED) => Lifecycle::Appeared,
@@ -203,20 +199,24 @@ impl Appearances {
         };
         // Events that others wrote have another name, or are about an object in another namespace.
         let namespace = object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-        let is_own = annotation(AUDIT) == Some(audit)
+        let is_own = annotations.get(AUDIT).is_some_and(|own| own == audit)
             && event.metadata.name == Some(lifecycle_name_of(lifecycle, id, since))
             && event.metadata.namespace.as_deref() == Some(namespace);
-        if !is_own || !self.has_room(&object, &annotations, event.note.as_deref().unwrap_or_default()) {
+        if !is_own {
+            return;
+        }
+        legacy_note::add_message(&mut annotations, event.note);
+        if !self.has_room(&object, annotations::kept_bytes(&annotations)) {
             return;
         }
         let subject = subject(id, &object);
-        let appeared = (lifecycle == Lifecycle::Appeared).then(|| {
-            let note = event.note.unwrap_or_default();
-            let finding = annotated(&annotations, &note).unwrap_or_else(|| finding(id, &object, &note));
-            let notified = annotation(RECEIVERS).map(Arc::from);
-            let known = Violation::new(&object, finding, since);
-            Box::new((object, Violation { id, fingerprint: id, notified, ..known }))
-        });
+        let appeared = match lifecycle {
+            Lifecycle::Appeared => {
+                let Some(violation) = annotations::violation(&annotations, &object) else { return };
+                Some(Box::new((object, violation)))
+            }
+            Lifecycle::Resolved | Lifecycle::Happened => None,
+        };
         let version = event.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
         self.by_violation.entry(subject).or_default().push(ViolationEvent { version, since, appeared });
     }
@@ -233,14 +233,11 @@ impl Appearances {
         self.left_out.extend(left_out);
     }
 
-    /// Whether there is room for an Event with these texts; reserves its memory.
-    fn has_room(&mut self, object: &ObjectRef, annotations: &BTreeMap<String, String>, note: &str) -> bool {
+    /// Whether there is room for an Event about this object with texts of so many bytes; reserves its memory.
+    fn has_room(&mut self, object: &ObjectRef, texts: usize) -> bool {
         let ObjectRef { api_version, kind, namespace, name, uid, .. } = object;
         let namespace = namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-        let names = [&**api_version, kind, namespace, name, uid].map(str::len);
-        let kept =
-            [POLICY, RULE, TITLE, RULE_ID, CATEGORY, RECEIVERS].into_iter().filter_map(|name| annotations.get(name));
-        let bytes = names.into_iter().chain(kept.map(String::len)).sum::<usize>() + note.len();
+        let bytes = texts + [&**api_version, kind, namespace, name, uid].map(str::len).iter().sum::<usize>();
         if bytes > EVENT_BYTES {
             return false;
         }
@@ -282,46 +279,6 @@ impl Appearances {
         }
         WrittenEvents { recorded, last, has_resolutions, oldest: self.oldest }
     }
-}
-
-/// Reads a finding from annotations; `None` if an earlier version wrote the Event. The message is only in the note,
-/// which may be truncated: the finding never replaces that of a policy, but later Events and notifications show the
-/// same text.
-fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Finding> {
-    let annotation = |name: &str| annotations.get(name).map(String::as_str);
-    let (policy, rule) = (annotation(POLICY)?, annotation(RULE)?);
-    let outcomes = [Outcome::Fail, Outcome::Warn];
-    let outcome = outcomes.into_iter().find(|outcome| Some(outcome.word()) == annotation(RESULT))?;
-    let text = |name: &str| annotation(name).map(Arc::from);
-    let about = RuleInfo { title: text(TITLE), id: text(RULE_ID), category: text(CATEGORY) };
-    let finding = Finding {
-        rule: Arc::new(RuleDescriptor { info: about.into(), ..RuleDescriptor::named(policy, rule) }),
-        outcome,
-        severity: annotation(SEVERITY).and_then(Severity::from_word),
-        message: "".into(),
-        details: None,
-        excused: None,
-    };
-    Some(Finding { message: message_in(note, &finding).into(), ..finding })
-}
-
-/// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. The note may be
-/// truncated, and has neither severity nor source.
-fn finding(id: Id, object: &ObjectRef, note: &str) -> Finding {
-    let (place, message) = note.split_once(": ").unwrap_or(("", note));
-    let message = without_dependents(message);
-    let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
-    let rule = Arc::new(RuleDescriptor::named(policy, rule));
-    let finding = |outcome| Finding {
-        rule: Arc::clone(&rule),
-        outcome,
-        severity: None,
-        message: message.into(),
-        details: None,
-        excused: None,
-    };
-    let warning = finding(Outcome::Warn);
-    if Id::new(object, &warning) == id { warning } else { finding(Outcome::Fail) }
 }
 
 #[cfg(test)]

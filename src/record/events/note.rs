@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::annotations::NAME_BYTES;
 use crate::audit::ledger::Lifecycle;
 use crate::model::{
     text::{dependents, truncate},
     verdict::{Excused, Finding, RuleInfo},
 };
-
-/// Longest name of a rule, and longest title, in bytes; the annotations have the same limit.
-pub(super) const NAME_BYTES: usize = 512;
 
 /// Returns the note of an Event: `high IMG-01 Tag latest or none: container …`. The note of a resolved violation
 /// begins with `resolved: `; that of an excused one with the exception, as the object was not fixed.
@@ -27,24 +25,9 @@ pub(super) fn note(finding: &Finding, dependents_of_it: usize, lifecycle: Lifecy
     note
 }
 
-/// Returns the message in the note of a violation that appeared; `finding` has all but the message.
-pub(super) fn message_in<'n>(note: &'n str, finding: &Finding) -> &'n str {
-    // Earlier versions began each note with the path.
-    let headings = [heading(finding), path(finding)];
-    let message = headings.iter().find_map(|heading| note.strip_prefix(heading.as_str())?.strip_prefix(": "));
-    without_dependents(message.unwrap_or(note))
-}
-
-/// Removes the count of dependents from the message in a note.
-pub(super) fn without_dependents(message: &str) -> &str {
-    let counted =
-        message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
-    counted.map_or(message, |(message, _)| message)
-}
-
 /// Returns the severity, and the id and title of the rule, as far as they are set; without a title, the path of the
 /// rule.
-fn heading(finding: &Finding) -> String {
+pub(super) fn heading(finding: &Finding) -> String {
     let RuleInfo { title, id, .. } = RuleInfo::clone(&finding.rule.info);
     let severity = finding.severity.map(|severity| severity.word().to_owned());
     let [id, title] = [id, title].map(|text| text.map(|text| truncate(&text, NAME_BYTES).to_owned()));

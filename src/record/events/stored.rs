@@ -4,7 +4,7 @@
 //! more than one Event is in memory at a time, only the fields that kaudit reads are decoded, and an Event that cannot
 //! be decoded is skipped.
 
-use std::{collections::BTreeMap, io};
+use std::io;
 
 use futures::AsyncBufReadExt as _;
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use kube::{Api, Client, api::ListParams, core::Request};
 use serde::Deserialize;
 use tracing::warn;
 
+use super::annotations::EventAnnotations;
 use crate::{cluster::identity::CONTROLLER, model::object::ObjectRef, source::json::ListReader};
 
 /// Events in one response: etcd stores up to 1.5 MiB for each, and the API server holds a whole response in memory.
@@ -24,6 +25,7 @@ pub(super) struct StoredEvent {
     pub(super) metadata: StoredEventMetadata,
     pub(super) regarding: Option<ObjectRef>,
     pub(super) reason: Option<String>,
+    /// For [`legacy_note`](super::legacy_note) only.
     pub(super) note: Option<String>,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct StoredEventMetadata {
     pub(super) namespace: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) creation_timestamp: Option<Timestamp>,
-    pub(super) annotations: Option<BTreeMap<String, String>>,
+    pub(super) annotations: Option<EventAnnotations>,
 }
 
 /// Reads all Events of kaudits, page by page: the server cannot select the newest.

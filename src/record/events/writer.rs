@@ -11,15 +11,15 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    annotations::{AUDIT, CATEGORY, POLICY, RECEIVERS, RESULT, RULE, RULE_ID, SEVERITY, SINCE, TITLE, VIOLATION},
-    note::{NAME_BYTES, note},
+    annotations::{self, AUDIT},
+    note::note,
     pauses::REFUSED,
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
 use crate::{
     audit::ledger::Lifecycle,
     cluster::{error::describe, identity::CONTROLLER},
-    model::{object::ObjectRef, text::truncate, verdict::RuleInfo},
+    model::{object::ObjectRef, text::truncate},
     record::{
         event_reasons::{APPEARED, RESOLVED},
         exception_notice::ExceptionNotice,
@@ -69,33 +69,14 @@ impl EventWriter {
 
     fn violation_event(&self, change: &ViolationChange) -> Event {
         let ViolationChange { object, violation, lifecycle, at } = change;
-        let finding = &violation.finding;
-        let since = violation.since.to_string();
         let kind = match lifecycle {
             Lifecycle::Appeared | Lifecycle::Happened => ("Warning", APPEARED),
             Lifecycle::Resolved => ("Normal", RESOLVED),
         };
         let name = lifecycle_name(*lifecycle, violation);
-        let note = note(finding, violation.dependents, *lifecycle);
+        let note = note(&violation.finding, violation.dependents, *lifecycle);
         let mut event = self.make(object, kind, &note, (name, *at));
-        let annotations = event.metadata.annotations.get_or_insert_default();
-        let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
-        annotate(VIOLATION, &violation.id.to_string());
-        annotate(POLICY, truncate(&finding.rule.policy, NAME_BYTES));
-        annotate(RULE, truncate(&finding.rule.name, NAME_BYTES));
-        annotate(RESULT, finding.outcome.word());
-        finding.severity.iter().for_each(|severity| drop(annotate(SEVERITY, severity.word())));
-        let about = RuleInfo::clone(&finding.rule.info);
-        for (name, text) in [(TITLE, about.title), (RULE_ID, about.id), (CATEGORY, about.category)] {
-            if let Some(text) = text {
-                annotate(name, truncate(&text, NAME_BYTES));
-            }
-        }
-        violation.notified.iter().for_each(|receivers| drop(annotate(RECEIVERS, receivers)));
-        // A violation of a transition is never open, so it has no such time.
-        if *lifecycle != Lifecycle::Happened {
-            annotate(SINCE, &since);
-        }
+        event.metadata.annotations.get_or_insert_default().extend(annotations::of(violation, *lifecycle));
         event
     }
 

@@ -3,41 +3,43 @@ use kube::Client;
 
 use super::{
     super::{
+        annotations::MESSAGE,
         queue::{EventContent, ViolationChange},
         writer::EventWriter,
     },
     *,
 };
+use crate::model::verdict::{Finding, Outcome, RuleDescriptor, RuleInfo, Severity};
 
 const FIRST: &str = "2026-11-21T10:00:00.123456789Z";
 const SECOND: &str = "2026-11-21T10:00:01Z";
 
 fn finding_of(message: &str, outcome: Outcome) -> Finding {
-    Finding {
-        outcome,
-        ..finding(Id::parse(&"0".repeat(32)).unwrap(), &ObjectRef::sample(), &format!("pod.security/deny: {message}"))
-    }
+    let rule = Arc::new(RuleDescriptor::named("pod.security", "deny"));
+    Finding { rule, outcome, ..Finding::sample(message) }
 }
 
+/// An Event about a violation of [`ObjectRef::sample`].
 fn event(finding: &Finding, reason: &str, since: &str) -> Event {
-    let id = Id::new(&ObjectRef::sample(), finding);
+    let object = ObjectRef::sample();
+    let violation = Violation::new(&object, finding.clone(), since.parse().unwrap());
     let lifecycle = if reason == RESOLVED { Lifecycle::Resolved } else { Lifecycle::Appeared };
+    let mut annotations = annotations::of(&violation, lifecycle);
+    annotations.insert(AUDIT.to_owned(), "kaudit/kaudit".to_owned());
     let metadata = ObjectMeta {
-        name: Some(lifecycle_name_of(lifecycle, id, since.parse().unwrap())),
+        name: Some(lifecycle_name_of(lifecycle, violation.id, violation.since)),
         namespace: Some("shop".to_owned()),
+        annotations: Some(annotations),
         ..ObjectMeta::default()
     };
-    let mut event = Event {
-        metadata,
-        reason: Some(reason.to_owned()),
-        note: Some(format!("{}/{}: {}", finding.rule.policy, finding.rule.name, finding.message)),
-        regarding: Some((&ObjectRef::sample()).into()),
-        ..Event::default()
-    };
-    let annotations = [(VIOLATION, id.to_string()), (SINCE, since.to_owned())];
-    let annotations = annotations.into_iter().chain([(AUDIT, "kaudit/kaudit".to_owned())]);
-    event.metadata.annotations = Some(annotations.map(|(name, value)| (name.to_owned(), value)).collect());
-    event
+    Event { metadata, reason: Some(reason.to_owned()), regarding: Some((&object).into()), ..Event::default() }
+}
+
+/// Sets an annotation of an Event; `None` removes it.
+fn annotate(event: &mut Event, name: &str, value: Option<String>) {
+    let annotations = event.metadata.annotations.as_mut().unwrap();
+    annotations.remove(name);
+    annotations.extend(value.map(|value| (name.to_owned(), value)));
 }
 
 fn objects(events: impl IntoIterator<Item = Event>) -> Vec<RecordedObject> {
@@ -144,8 +146,7 @@ fn events_that_others_may_have_written_are_ignored() {
         changed(|event| event.reason = Some(RESOLVED.to_owned())),
         // Another time than the one in its name.
         changed(|event| {
-            let since = "2020-01-01T00:00:00Z".to_owned();
-            event.metadata.annotations.get_or_insert_default().insert(SINCE.to_owned(), since);
+            annotate(event, "kaudit.dev/since", Some("2020-01-01T00:00:00Z".to_owned()));
         }),
     ];
     assert!(objects(wrong).is_empty());
@@ -163,7 +164,7 @@ fn events_that_others_may_have_written_are_ignored() {
 #[test]
 fn the_events_of_one_namespace_take_a_bounded_share_of_the_memory() {
     let small = |number: usize, namespace: &str| {
-        // A resolution has no message, whose digest takes long to compute.
+        // The violation of a resolution is not read: the digest of a long message takes long to compute.
         let mut event = event(&finding_of(&format!("{number}"), Outcome::Fail), RESOLVED, FIRST);
         event.metadata.namespace = Some(namespace.to_owned());
         event.regarding.as_mut().unwrap().namespace = Some(namespace.to_owned());
@@ -171,17 +172,20 @@ fn the_events_of_one_namespace_take_a_bounded_share_of_the_memory() {
     };
     let stored =
         |event: &Event| -> StoredEvent { serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap() };
-    let large = |number: usize, namespace: &str| StoredEvent {
-        note: Some("x".repeat(EVENT_BYTES - 256)),
-        ..stored(&small(number, namespace))
+    let large = |number: usize, namespace: &str| {
+        let mut event = stored(&small(number, namespace));
+        event.metadata.annotations.get_or_insert_default().insert(MESSAGE.to_owned(), "x".repeat(EVENT_BYTES - 256));
+        event
     };
     let add = |appearances: &mut Appearances, event| appearances.add(event, "kaudit/kaudit");
-    // Events that are larger than any of kaudit are ignored: large in the note, in an annotation, in a name.
+    // Events that are larger than any of kaudit are ignored: large in an annotation, in a name, in the note of an
+    // earlier version.
     let mut annotated = small(0, "shop");
-    annotated.metadata.annotations.as_mut().unwrap().insert(RECEIVERS.to_owned(), "r".repeat(1_300_000));
+    annotate(&mut annotated, "kaudit.dev/receivers", Some("r".repeat(1_300_000)));
     let mut long_name = small(1, "shop");
     long_name.regarding.as_mut().unwrap().name = Some("n".repeat(1_300_000));
-    let long_note = Event { note: Some("x".repeat(1_300_000)), ..small(2, "shop") };
+    let mut long_note = Event { note: Some("x".repeat(1_300_000)), ..small(2, "shop") };
+    annotate(&mut long_note, MESSAGE, None);
     let too_large = appearances([annotated, long_name, long_note]);
     assert_eq!((too_large.by_violation.len(), too_large.bytes), (0, 0));
     // One namespace cannot take the share of another.
@@ -216,12 +220,17 @@ async fn an_event_holds_all_that_a_notification_of_the_resolution_needs() {
     };
     let object = Arc::new(ObjectRef::sample());
     let titled = RuleInfo { title: Some("Root: no".into()), id: Some("A-1".into()), category: None };
-    for (dependents, about) in [(0, titled.clone()), (1, RuleInfo { id: None, ..titled }), (7, RuleInfo::default())] {
+    let any_text = "resolved: \u{0}\"\n: b (and 3 dependents)".repeat(80);
+    for (dependents, about, message) in [
+        (0, titled.clone(), "a: b (and more)"),
+        (1, RuleInfo { id: None, ..titled }, &*any_text),
+        (7, RuleInfo::default(), ""),
+    ] {
         let info = Arc::new(RuleInfo { category: Some("Pods".into()), ..about.clone() });
         let finding = Finding {
             rule: Arc::new(RuleDescriptor { info, ..RuleDescriptor::named("pod/security: a", "deny") }),
             severity: Some(Severity::High),
-            ..finding_of("a: b (and more)", Outcome::Warn)
+            ..finding_of(message, Outcome::Warn)
         };
         let violation = Violation::new(&ObjectRef::sample(), finding, FIRST.parse().unwrap());
         let violation = Violation { dependents, notified: Some("a,b".into()), ..violation };
@@ -231,7 +240,8 @@ async fn an_event_holds_all_that_a_notification_of_the_resolution_needs() {
             lifecycle: Lifecycle::Appeared,
             at: SECOND.parse().unwrap(),
         };
-        let event = writer.event(&EventContent::Violation(Box::new(change)));
+        // The note is for people.
+        let event = Event { note: None, ..writer.event(&EventContent::Violation(Box::new(change))) };
         let [object] = &objects([event])[..] else { panic!() };
         assert_eq!(object.results, [Violation { dependents: 0, ..violation }]);
     }
@@ -299,26 +309,33 @@ fn transitions_and_the_events_of_others_are_ignored() {
     let a = finding_of("a", Outcome::Fail);
     let without = |name: &str| {
         let mut event = event(&a, APPEARED, FIRST);
-        event.metadata.annotations.as_mut().unwrap().remove(name);
+        annotate(&mut event, name, None);
         event
     };
-    assert!(objects([VIOLATION, SINCE, AUDIT].map(without)).is_empty());
+    let needed = ["violation", "since", "audit", "policy", "rule", "result"];
+    assert!(objects(needed.map(|name| without(&format!("kaudit.dev/{name}")))).is_empty());
     let mut other = event(&a, APPEARED, FIRST);
-    other.metadata.annotations.as_mut().unwrap().insert(AUDIT.to_owned(), "team/kaudit".to_owned());
+    annotate(&mut other, AUDIT, Some("team/kaudit".to_owned()));
     assert!(objects([other]).is_empty());
     assert!(objects([event(&a, "EventsHeldBack", FIRST)]).is_empty());
 }
 
 #[test]
-fn a_violation_with_a_truncated_note_keeps_its_id() {
-    let whole = finding_of(&"x".repeat(2_000), Outcome::Fail);
-    let mut cut = event(&whole, APPEARED, FIRST);
-    cut.note.as_mut().unwrap().truncate(1_024);
-    let [object] = &objects([cut])[..] else { panic!() };
-    assert_eq!(
-        (object.results[0].id, object.results[0].finding.message.len()),
-        (Id::new(&ObjectRef::sample(), &whole), 1_005)
-    );
+fn a_violation_with_a_shortened_message_keeps_its_id() {
+    let whole = finding_of(&"x".repeat(5_000), Outcome::Fail);
+    let [object] = &objects([event(&whole, APPEARED, FIRST)])[..] else { panic!() };
+    let Violation { id, finding, .. } = &object.results[0];
+    assert_eq!((*id, finding.message.len()), (Id::new(&ObjectRef::sample(), &whole), 4_096));
+}
+
+#[test]
+fn the_message_is_read_from_the_note_of_an_event_of_an_earlier_version() {
+    let a = finding_of("a: b", Outcome::Fail);
+    let mut earlier = event(&a, APPEARED, FIRST);
+    annotate(&mut earlier, MESSAGE, None);
+    earlier.note = Some("pod.security/deny: a: b (and 2 dependents)".to_owned());
+    let [object] = &objects([earlier])[..] else { panic!() };
+    assert_eq!(object.results, [Violation::new(&ObjectRef::sample(), a, FIRST.parse().unwrap())]);
 }
 
 #[test]
