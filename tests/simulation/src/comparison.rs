@@ -181,17 +181,9 @@ pub struct Announcement {
 
 impl Announcement {
     fn event(event: &Value, is_new: bool) -> Self {
-        let note = text(&event["note"]);
-        // The note of an excused violation begins with the reason.
-        let note =
-            note.strip_prefix("excused by ").and_then(|excused| excused.split_once("; ")).map_or(&*note, |note| note.1);
-        let note = note.strip_prefix("resolved: ").unwrap_or(note);
-        let (_heading, message) = note.split_once(": ").unwrap_or((note, ""));
-        let [policy, rule] =
-            ["policy", "rule"].map(|name| text(&event["metadata"]["annotations"][format!("kaudit.dev/{name}")]));
-        // The number of dependents depends on the time of the Event.
-        let message = message.split_once(" (and ").map_or(message, |(message, _)| message);
-        let about = about(&event["regarding"], format!("{policy}/{rule}"), message.to_owned());
+        let annotation = |name: &str| text(&event["metadata"]["annotations"][format!("kaudit.dev/{name}")]);
+        let rule = format!("{}/{}", annotation("policy"), annotation("rule"));
+        let about = about(&event["regarding"], rule, annotation("message"));
         Self { about, is_new, id: text(&event["metadata"]["name"]) }
     }
 
