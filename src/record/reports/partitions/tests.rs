@@ -18,7 +18,7 @@ fn reference(uid: &str) -> Arc<ObjectRef> {
 }
 
 fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> ReportedResult {
-    let violation = Violation::new((&**object).into(), Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
+    let violation = Violation::new(object, Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
     let content = Digest::of(format!("{violation:?}"));
     ReportedResult { object: Arc::clone(object), violation, bytes, content, refused: false }
 }

@@ -52,7 +52,7 @@ fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
             finding.excuse(&Arc::new(excuse("2027-01-01T00:00:00Z", "ticket A-1")));
         }
         let since = Timestamp::new(1_700_000_000 + i64::from(number), 123_456_789).unwrap();
-        Violation::new(object.into(), finding, since)
+        Violation::new(object, finding, since)
     };
     (0..number).map(result).collect()
 }
