@@ -9,7 +9,7 @@ mod node;
 mod scalar;
 mod typed;
 
-use std::panic::catch_unwind;
+use std::{borrow::Cow, panic::catch_unwind};
 
 use serde::de::DeserializeOwned;
 
@@ -79,9 +79,13 @@ pub fn from_multiple<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlErro
 }
 
 fn read(text: &str, dialect: YamlDialect, most: usize) -> Result<Vec<YamlDocument>, YamlError> {
-    // The parser panics on some input: a comma after a tag.
+    // The parser panics at the end of a text within a block scalar, or after a backslash.
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    let ended = if last.is_empty() { Cow::from(text) } else { format!("{text}\n").into() };
+    let end = if last.trim().is_empty() { ended.len() } else { text.len() };
+    // It also panics on a comma after a tag.
     let read = catch_unwind(|| {
-        let (mut composer, mut documents) = (Composer::new(text), Vec::new());
+        let (mut composer, mut documents) = (Composer::new(&ended, end), Vec::new());
         while documents.len() < most
             && let Some(root) = composer.document()?
         {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use libyaml_safer::{ErrorKind, Event, EventData, Mark, Parser};
+use libyaml_safer::{ErrorKind, Event, EventData, Mark, Parser, ScalarStyle};
 
 use super::error::YamlError;
 use crate::position::Position;
@@ -30,6 +30,8 @@ pub(super) enum NodeContent {
 /// Composes the nodes of one document after the other.
 pub(super) struct Composer<'t> {
     text: &'t str,
+    /// Where the content ends: a line break after it was added.
+    end: usize,
     parser: Parser<&'t [u8]>,
     /// The nodes of the current document.
     pub(super) nodes: Vec<ComposedNode>,
@@ -39,10 +41,11 @@ pub(super) struct Composer<'t> {
 }
 
 impl<'t> Composer<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    /// Composes a text that ends with a line break, which is not part of a block scalar if the content ends before it.
+    pub(super) fn new(text: &'t str, end: usize) -> Self {
         let mut parser = Parser::new();
         parser.set_input(text.as_bytes());
-        Self { text, parser, nodes: Vec::new(), anchors: HashMap::new(), open: Vec::new() }
+        Self { text, end, parser, nodes: Vec::new(), anchors: HashMap::new(), open: Vec::new() }
     }
 
     /// Composes the next document, and returns its root; `None` at the end of the text.
@@ -104,7 +107,11 @@ impl<'t> Composer<'t> {
             return Err(too_deep(position(mark)));
         }
         match event.data {
-            EventData::Scalar { anchor, tag, value: text, plain_implicit: plain, .. } => {
+            EventData::Scalar { anchor, tag, value: mut text, plain_implicit: plain, style, .. } => {
+                let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                if is_block && event.end_mark.index > self.end as u64 && text.ends_with('\n') {
+                    text.pop();
+                }
                 Ok(self.add(mark, anchor, NodeContent::Scalar { text, tag, plain }))
             }
             EventData::Alias { anchor } => match self.anchors.get(&anchor) {

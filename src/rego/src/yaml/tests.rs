@@ -63,6 +63,25 @@ fn differences_between_yaml_parsers_are_resolved_as_in_go() {
 }
 
 #[test]
+fn a_text_need_not_end_with_a_line_break() {
+    for (text, value) in [
+        ("a: |\n  b", json!({"a": "b"})),
+        ("a: |\n  b\n", json!({"a": "b\n"})),
+        ("a: |+\n  b\n\n  c", json!({"a": "b\n\nc"})),
+        ("a: >-\n  b\n  c", json!({"a": "b c"})),
+        ("a: |\n  b\n ", json!({"a": "b\n"})),
+        ("a: |\n  b\nc: d", json!({"a": "b\n", "c": "d"})),
+        ("- \"b\\n\"", json!(["b\n"])),
+        ("- b\\", json!(["b\\"])),
+    ] {
+        assert_eq!(self::value(text, YamlDialect::Opa), value, "{text}");
+    }
+    assert_eq!(kubectl("a: \"b\\").unwrap_err().to_string(), {
+        "line 1 column 4: while scanning a quoted scalar: found unexpected end of stream"
+    });
+}
+
+#[test]
 fn errors_have_the_position_of_the_mistake() {
     for (text, at, why) in [
         ("a: \"one\n", (1, 4), "while scanning a quoted scalar: found unexpected end of stream"),
