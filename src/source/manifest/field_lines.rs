@@ -2,7 +2,7 @@
 //!
 //! Only files with results about a field are read again for that, so that other files cost nothing extra.
 
-use std::{fs, ops::Range, path::Path};
+use std::{borrow::Cow, fs, ops::Range, panic::catch_unwind, path::Path};
 
 use libyaml_safer::{Event, EventData, MappingStyle, Parser, SequenceStyle};
 
@@ -100,6 +100,13 @@ impl FieldLines {
     }
 
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        // The parser panics where a text ends within a block scalar, and on a comma after a tag.
+        let ended = if text.ends_with(b"\n") { Cow::from(text) } else { [text, b"\n"].concat().into() };
+        catch_unwind(|| Self::parse_ended(&ended)).ok()?
+    }
+
+    /// Parses a text that ends with a line break.
+    fn parse_ended(text: &[u8]) -> Option<Self> {
         let mut rest = text;
         let mut parser = Parser::new();
         parser.set_input_string(&mut rest);
@@ -315,8 +322,15 @@ items:
     }
 
     #[test]
+    fn a_file_may_end_within_a_block_scalar() {
+        let lines = FieldLines::parse(b"kind: ConfigMap\ndata:\n  a: |\n    b").unwrap();
+        assert_eq!(lines.line(1, "data.a"), Some(3));
+    }
+
+    #[test]
     fn invalid_yaml_has_no_lines_and_depth_is_bounded() {
         assert!(FieldLines::parse(b"a: [").is_none() && FieldLines::parse(b"a: b: c").is_none());
+        assert!(FieldLines::parse(b"a: [!b, c]").is_none());
         let deep = format!("a: {}1{}", "[".repeat(200), "]".repeat(200));
         assert_eq!(FieldLines::parse(deep.as_bytes()).unwrap().line(1, "a[0][0]"), Some(1));
         let deeper = format!("a: {}", "[".repeat(100_000));
