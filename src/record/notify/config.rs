@@ -234,7 +234,9 @@ impl NotifyConfig {
         if let Some(url) = &external_url {
             http::url(url).map_err(|why| root.get("externalURL").error(format!("externalURL: {why}")))?;
         }
-        if !cluster.as_deref().is_none_or(is_cluster_name) {
+        if let Some(name) = &cluster
+            && !is_cluster_name(name)
+        {
             let what = format!("cluster: expected a name of 1 to {CLUSTER_BYTES} bytes on one line");
             return Err(root.get("cluster").error(what));
         }

@@ -76,9 +76,8 @@ fn a_text_need_not_end_with_a_line_break() {
     ] {
         assert_eq!(self::value(text, YamlDialect::Opa), value, "{text}");
     }
-    assert_eq!(kubectl("a: \"b\\").unwrap_err().to_string(), {
-        "line 1 column 4: while scanning a quoted scalar: found unexpected end of stream"
-    });
+    let refused = kubectl("a: \"b\\").unwrap_err().to_string();
+    assert_eq!(refused, "line 1 column 4: while scanning a quoted scalar: found unexpected end of stream");
 }
 
 #[test]
