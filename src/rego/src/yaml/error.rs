@@ -41,20 +41,11 @@ impl Error for YamlError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        let found = match found {
-            Unexpected::Bool(_) => "a boolean",
-            Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Float(_) => "a number",
-            Unexpected::Str(_) => "a string",
-            Unexpected::Unit => "nothing",
-            Unexpected::Seq => "a list",
-            Unexpected::Map => "a mapping",
-            _ => "another value",
-        };
-        Self::custom(format_args!("expected {expected}, found {found}"))
+        Self::invalid_value(found, expected)
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::custom(format_args!("expected {expected}, found another value"))
+        Self::custom(format_args!("expected {expected}"))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {

@@ -25,14 +25,9 @@ impl YamlNode {
         T::deserialize(self).map_err(|error| error.or_at(self.at))
     }
 
-    /// Returns the error about a value of another type.
-    fn misfit(&self, expected: &str) -> YamlError {
-        self.error(format!("expected {expected}, found {}", self.found()))
-    }
-
     /// Returns a string, or a number or a boolean as it is written.
-    fn unquoted(&self) -> Result<&str, YamlError> {
-        self.text().or(self.written.as_deref()).ok_or_else(|| self.misfit("a string"))
+    fn unquoted(&self) -> Option<&str> {
+        self.text().or(self.written.as_deref())
     }
 }
 
@@ -50,7 +45,7 @@ impl<'de> Deserializer<'de> for &'de YamlNode {
             },
             YamlContent::Text(text) => visitor.visit_borrowed_str(text),
             YamlContent::List(items) => visitor.visit_seq(ItemAccess(items.iter())),
-            YamlContent::Map(fields) => visitor.visit_map(FieldAccess { rest: fields.iter(), field: None }),
+            YamlContent::Map(_) => visitor.visit_map(FieldAccess::of(self)),
         }
     }
 
@@ -59,23 +54,22 @@ impl<'de> Deserializer<'de> for &'de YamlNode {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
-        visitor.visit_borrowed_str(self.unquoted()?)
+        match self.unquoted() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
-        if self.kind() == "array" { self.deserialize_any(visitor) } else { Err(self.misfit("a list")) }
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, YamlError> {
-        self.deserialize_seq(visitor)
-    }
-
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
-        if self.kind() == "object" { self.deserialize_any(visitor) } else { Err(self.misfit("a mapping")) }
+        // A list could be the fields of a struct.
+        match self.content {
+            YamlContent::Map(_) => self.deserialize_any(visitor),
+            _ => Err(self.error("expected a mapping")),
+        }
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -97,17 +91,15 @@ impl<'de> Deserializer<'de> for &'de YamlNode {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, YamlError> {
-        match &self.content {
-            YamlContent::Map(fields) => {
-                visitor.visit_enum(MapAccessDeserializer::new(FieldAccess { rest: fields.iter(), field: None }))
-            }
-            _ => visitor.visit_enum(BorrowedStrDeserializer::new(self.unquoted()?)),
+        match self.unquoted() {
+            Some(variant) => visitor.visit_enum(BorrowedStrDeserializer::new(variant)),
+            None => visitor.visit_enum(MapAccessDeserializer::new(FieldAccess::of(self))),
         }
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple_struct identifier
-        ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple tuple_struct
+        identifier ignored_any
     }
 }
 
@@ -125,6 +117,12 @@ struct FieldAccess<'de> {
     rest: slice::Iter<'de, YamlField>,
     /// The field whose value is next.
     field: Option<&'de YamlField>,
+}
+
+impl<'de> FieldAccess<'de> {
+    fn of(node: &'de YamlNode) -> Self {
+        Self { rest: node.fields().iter(), field: None }
+    }
 }
 
 impl<'de> MapAccess<'de> for FieldAccess<'de> {
