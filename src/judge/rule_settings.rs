@@ -60,6 +60,8 @@ impl<'de> Deserialize<'de> for RuleChange {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct RuleChangeFields {
+            // As a key, too, `off` is the boolean false in YAML 1.1.
+            #[serde(alias = "false")]
             off: Option<bool>,
             severity: Option<String>,
             namespaces: Option<Vec<String>>,
