@@ -8,7 +8,7 @@ use std::{
 use crate::{
     judge::{dependencies::Dependencies, set::PolicySet},
     model::object::{Kind, ObjectKey},
-    rego::{LoadError, problem::summed_up},
+    rego::{LoadError, problem::summary},
 };
 
 /// The policies in force. What they depend on is computed once for each kind.
@@ -54,6 +54,6 @@ impl PoliciesInForce {
         };
         let refused = problems.iter().filter(|problem| problem.is_refusal());
         let files: BTreeSet<_> = refused.map(|problem| &problem.file).collect();
-        (files.len(), format!("PoliciesInForce are refused, {instead}: {}", summed_up(problems)))
+        (files.len(), format!("Policies are refused, {instead}: {}", summary(problems)))
     }
 }

@@ -29,7 +29,7 @@ use crate::{
         set::PolicySet,
         sources::FileSource,
     },
-    rego::{Problem, problem::summed_up},
+    rego::{Problem, problem::summary},
 };
 
 /// How often a file is checked for changes, as files in directories are.

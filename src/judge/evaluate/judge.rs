@@ -101,7 +101,7 @@ impl ObjectEvaluation<'_> {
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         if self.spent.elapsed().saturating_sub(self.results.shared_time) > self.limits.input {
-            return Err(Failure::OutOfTime(self.limits.input));
+            return Err(Failure::NotStarted(self.limits.input));
         }
         unit.rule(group, index, input)
     }
@@ -135,7 +135,7 @@ impl ObjectEvaluation<'_> {
 
     /// Records that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
-        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime(_));
+        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::NotStarted(_));
         self.results.unfinished |= unfinished;
         let mut source = source.clone();
         let message = match failure {

@@ -171,7 +171,7 @@ impl<'a> Walker<'a> {
         let mut field = |name: &str| self.step(&cause, Possible::scalar(name.into()));
         let name = BTreeMap::from([(Arc::from(results::NAME), field(results::NAME))]);
         fields.insert(Arc::from("cause"), Possible { fields: Some(name), ..Possible::default() });
-        let taken = results::TAKEN.map(|(given, name)| (name, field(given)));
+        let taken = results::COPIED.map(|(given, name)| (name, field(given)));
         let apart = field(results::METADATA);
         self.whole(apart);
         for (name, value) in taken {

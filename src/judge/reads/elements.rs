@@ -13,8 +13,8 @@ use super::rules::UnitRules;
 use crate::rego::analysis::{
     references::Path,
     resolved::{
-        DATA, Function, INPUT, Outcome, ResolvedComprehension, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
-        ResolvedTerm, ResolvedValue, Variable,
+        DATA, Function, INPUT, ResolvedComprehension, ResolvedResult, ResolvedRule, ResolvedStatement,
+        ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variable,
     },
     syntax::ComprehensionKind,
     visit,
@@ -43,7 +43,7 @@ pub(super) fn relates(rules: &UnitRules<'_>, path: &Path) -> bool {
 /// Whether each definition of a set iterates over the input once.
 fn are_single(rules: &UnitRules<'_>, path: &Path, depth: usize) -> bool {
     let is_single = |rule: &&ResolvedRule| {
-        let Outcome::Element(element) = &rule.result else { return false };
+        let ResolvedResult::Element(element) = &rule.result else { return false };
         let definition = DefinitionAnalysis { rules, depth, used: used(rule, element) };
         rule.otherwise.is_none() && definition.is_single(&rule.body, element)
     };
@@ -100,7 +100,7 @@ impl DefinitionAnalysis<'_, '_> {
         visit::statements(body, &mut |statement| {
             // `with` may replace the input.
             origins.extend(statement.with.iter().map(|_| ElementOrigin::Unclear));
-            if let ResolvedStatementKind::Call(call) = &statement.what
+            if let ResolvedStatementKind::Call(call) = &statement.kind
                 && matches!(call.function, Function::Rule(_))
                 && call.function.path().is_none_or(|path| self.reads_input(&path))
             {
@@ -128,7 +128,7 @@ impl DefinitionAnalysis<'_, '_> {
         body.iter().enumerate().any(|(index, statement)| {
             let others = || body.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| *other);
             let is_plain = !statement.negated && statement.with.is_empty();
-            let terms: &[&ResolvedTerm] = match &statement.what {
+            let terms: &[&ResolvedTerm] = match &statement.kind {
                 ResolvedStatementKind::Term(term) => &[term],
                 ResolvedStatementKind::Unify(left, right) => &[left, right],
                 ResolvedStatementKind::Call(call) => &call.arguments.iter().collect::<Vec<_>>(),

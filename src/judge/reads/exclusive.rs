@@ -11,7 +11,8 @@ use crate::rego::analysis::{
     constant::Constant,
     references::Path,
     resolved::{
-        DATA, Outcome, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variable,
+        DATA, ResolvedResult, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
+        Variable,
     },
 };
 
@@ -52,13 +53,13 @@ impl Conditions {
         *left = left.checked_sub(rule.body.len() + 1)?;
         let mut found = Self::default();
         for statement in rule.body.iter().filter(|statement| statement.with.is_empty()) {
-            match &statement.what {
+            match &statement.kind {
                 ResolvedStatementKind::Term(term) => {
                     let place = constant_reference(term);
                     if statement.negated { &mut found.fail } else { &mut found.hold }.extend(place);
                 }
                 ResolvedStatementKind::Not(body) => {
-                    if let [ResolvedStatement { what: ResolvedStatementKind::Term(term), negated: false, with, .. }] =
+                    if let [ResolvedStatement { kind: ResolvedStatementKind::Term(term), negated: false, with, .. }] =
                         body.as_slice()
                         && with.is_empty()
                     {
@@ -93,7 +94,7 @@ impl Conditions {
 
 /// Returns the path and the string that a statement compares for equality.
 fn compared(statement: &ResolvedStatement) -> Option<(ConstantPath, Arc<str>)> {
-    let (left, right) = match &statement.what {
+    let (left, right) = match &statement.kind {
         ResolvedStatementKind::Unify(left, right) => (left, right),
         ResolvedStatementKind::Call(call) => call.as_equality()?,
         _ => return None,
@@ -117,12 +118,12 @@ fn texts(
     let mut all: Option<BTreeMap<ConstantPath, BTreeSet<Arc<str>>>> = None;
     for rule in rules.only_at(path) {
         let own = match &rule.result {
-            Outcome::Value(ResolvedTerm { value: ResolvedValue::Constant(Constant::Boolean(false)), .. })
-                if rule.default =>
-            {
+            ResolvedResult::Value(ResolvedTerm {
+                value: ResolvedValue::Constant(Constant::Boolean(false)), ..
+            }) if rule.default => {
                 continue;
             }
-            Outcome::Value(_) if !rule.default && rule.path.len() == path.len() => {
+            ResolvedResult::Value(_) if !rule.default && rule.path.len() == path.len() => {
                 Conditions::of(rules, rule, depth + 1, left).map(|found| found.texts).unwrap_or_default()
             }
             // A collection is true even if it is empty.

@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher13;
 use super::tree::{ReadTree, Segment};
 use crate::{
     model::object::ObjectKey,
-    rego::value::{self, Selection},
+    rego::value::{self, PartSelection},
 };
 
 /// Keyed for this process: users cannot construct two objects with the same fingerprint, and no fingerprint outlives
@@ -194,7 +194,7 @@ impl FingerprintWriter<'_> {
             }
             Value::Array(items) => {
                 self.tag(FingerprintTag::Array);
-                if let Some(element) = tree.and_then(Selection::of_elements) {
+                if let Some(element) = tree.and_then(PartSelection::of_elements) {
                     items.iter().try_for_each(|item| self.part(Some(element), place.element(), item))?;
                 }
                 self.tag(FingerprintTag::End);

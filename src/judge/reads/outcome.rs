@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::possible::Possible;
-use crate::rego::analysis::resolved::{Outcome, ResolvedRule, Variable};
+use crate::rego::analysis::resolved::{ResolvedResult, ResolvedRule, Variable};
 
 /// The outcome of a statement or body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ pub(super) struct Definitions {
 impl Definitions {
     /// Adds a definition of the rule whose path has `length` keys.
     pub(super) fn add(&mut self, rule: &ResolvedRule, length: usize, (outcome, value): (Certainty, Possible)) {
-        let is_set = matches!(rule.result, Outcome::Element(_));
+        let is_set = matches!(rule.result, ResolvedResult::Element(_));
         // A partial set or object exists, even if it is empty.
         let empty = if rule.path.len() > length {
             Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })

@@ -98,7 +98,7 @@ impl fmt::Display for Projection {
     }
 }
 
-impl Selection for &ReadTree {
+impl PartSelection for &ReadTree {
     fn of_elements(self) -> Option<Self> {
         if self.whole { Some(self) } else { self.any.as_deref() }
     }

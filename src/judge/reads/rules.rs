@@ -6,7 +6,7 @@ use crate::rego::analysis::{
     compile::Compiled,
     graph::Graph,
     references::Path,
-    resolved::{DATA, Outcome, ResolvedRule, ResolvedTerm, ResolvedValue, Variable},
+    resolved::{DATA, ResolvedResult, ResolvedRule, ResolvedTerm, ResolvedValue, Variable},
 };
 
 /// The definitions of a unit.
@@ -47,7 +47,7 @@ impl<'a> UnitRules<'a> {
     pub(super) fn constant(&self, reference: &ResolvedTerm) -> Option<&'a ResolvedTerm> {
         let (DATA, path) = constant_reference(reference)? else { return None };
         let [rule] = self.only_at(&path) else { return None };
-        let Outcome::Value(value) = &rule.result else { return None };
+        let ResolvedResult::Value(value) = &rule.result else { return None };
         let is_plain =
             !rule.is_function() && !rule.default && rule.otherwise.is_none() && rule.path.len() == path.len();
         (is_plain && rule.is_unconditional()).then_some(value)

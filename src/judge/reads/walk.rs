@@ -18,7 +18,7 @@ use crate::{
     judge::dialect::{Dialect, InputForm},
     rego::analysis::{
         references::Path,
-        resolved::{Outcome, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind},
+        resolved::{ResolvedEvery, ResolvedResult, ResolvedRule, ResolvedStatement, ResolvedStatementKind},
         visit,
     },
 };
@@ -247,7 +247,7 @@ impl<'a> Walker<'a> {
         let mut solutions = Solutions::default();
         if matched != Certainty::No {
             self.frame.loops.clear();
-            self.frame.adds = matches!(rule.result, Outcome::Element(_)) && !self.rules.strict;
+            self.frame.adds = matches!(rule.result, ResolvedResult::Element(_)) && !self.rules.strict;
             solutions = self.solve(&rule.body, |walker| walker.head(rule, length));
             self.frame.adds = false;
         }
@@ -269,8 +269,8 @@ impl<'a> Walker<'a> {
     /// Returns the contribution of one definition to its rule: a value, a set of one element, or an object of one
     /// field.
     fn head(&mut self, rule: &'a ResolvedRule, length: usize) -> Possible {
-        let (Outcome::Value(term) | Outcome::Element(term)) = &rule.result;
-        let is_element = matches!(rule.result, Outcome::Element(_));
+        let (ResolvedResult::Value(term) | ResolvedResult::Element(term)) = &rule.result;
+        let is_element = matches!(rule.result, ResolvedResult::Element(_));
         let given = self.term(term);
         let keys = &rule.path[length..];
         for key in keys {
@@ -363,7 +363,7 @@ impl<'a> Walker<'a> {
 
     /// Walks a statement without its `not`.
     fn plain(&mut self, statement: &'a ResolvedStatement) -> Certainty {
-        match &statement.what {
+        match &statement.kind {
             ResolvedStatementKind::Term(term) => {
                 let value = self.term(term);
                 certain(&value)

@@ -57,11 +57,11 @@ fn synced(overview: &Overview) -> AuditCondition {
 fn policies_loaded(overview: &Overview) -> AuditCondition {
     let (status, reason, message) = match &overview.policy_error {
         Some(why) => {
-            let problems = problem::summed_up(&why.problems);
+            let problems = problem::summary(&why.problems);
             (false, "LoadFailed", format!("the policies loaded before stay in force: {problems}"))
         }
         None if overview.policies.is_partial() => {
-            let problems = problem::summed_up(&overview.policies.problems);
+            let problems = problem::summary(&overview.policies.problems);
             let others = if overview.policies.policies.is_empty() { "no policy is" } else { "the others are" };
             (false, "PoliciesRefused", format!("{others} in force: {problems}"))
         }

@@ -158,7 +158,7 @@ impl Checked<'_> {
     /// Reports paths that both data and a rule define.
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
-            if let Some(other) = self.data.in_the_way(&node.path) {
+            if let Some(other) = self.data.conflicting_file(&node.path) {
                 let message = format!("{} is also defined as data in {other}", name(&node.path));
                 problems.push(self.at(node, message).help("rename one of the two"));
             }

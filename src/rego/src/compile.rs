@@ -160,7 +160,7 @@ impl Compiled {
     pub(crate) fn statement_order(&self, path: &[String]) -> Vec<Position> {
         let is_it = |rule: &&ResolvedRule| rule.ground_path().iter().map(Constant::plain).eq(path.iter().cloned());
         let body = self.rules.iter().find(is_it).map(|rule| rule.body.as_slice()).unwrap_or_default();
-        let is_written = |statement: &&ResolvedStatement| !statement.generated && !calls::is_noting(statement);
+        let is_written = |statement: &&ResolvedStatement| !statement.generated && !calls::is_note_statement(statement);
         body.iter().filter(is_written).map(|statement| statement.at).collect()
     }
 

@@ -52,7 +52,7 @@ impl Data {
 
     /// Returns the file that defines a value at this path or at a prefix of it, if the value conflicts with a rule
     /// there.
-    pub(crate) fn in_the_way(&self, path: &[String]) -> Option<&Arc<str>> {
+    pub(crate) fn conflicting_file(&self, path: &[String]) -> Option<&Arc<str>> {
         let mut values = &self.document;
         for (index, key) in path.iter().enumerate() {
             match values.get(key)? {

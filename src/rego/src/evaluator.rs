@@ -47,9 +47,9 @@ pub enum Failure {
     /// The value is larger than this many bytes.
     TooLarge(usize),
     /// It used more memory than this many bytes.
-    TooMuch(usize),
+    OutOfMemory(usize),
     /// It was not started, because earlier evaluations of the same input took longer than this limit.
-    OutOfTime(Duration),
+    NotStarted(Duration),
 }
 
 impl Failure {
@@ -65,8 +65,8 @@ impl Failure {
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
             Self::TooLarge(bytes) => format!("its value is larger than {} MiB", bytes >> 20),
-            Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
-            Self::OutOfTime(limit) => {
+            Self::OutOfMemory(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
+            Self::NotStarted(limit) => {
                 format!("not evaluated: the rules before it took longer than {} s", limit.as_secs_f64())
             }
         }
@@ -149,7 +149,7 @@ impl Evaluator {
             Ok(answers) if answers.iter().all(|answer| value::fits(&answer.value, largest)) => Ok(answers),
             Ok(_) => Err(Failure::TooLarge(largest)),
             Err(Halt::TimedOut) => Err(Failure::TimedOut(time)),
-            Err(Halt::TooMuch) => Err(Failure::TooMuch(memory::share())),
+            Err(Halt::OutOfMemory) => Err(Failure::OutOfMemory(memory::share())),
             Err(Halt::Failed(error)) => Err(Failure::Error(located(&self.program, error))),
         };
         (answers, trace)

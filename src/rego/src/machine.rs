@@ -123,8 +123,8 @@ struct EvaluationState {
 
 impl Answer {
     /// Returns the value of a single definition; `None` if the rule was not evaluated.
-    pub fn definition(&self, number: usize) -> Option<&Value> {
-        self.definitions.get(number)
+    pub fn definition(&self, index: usize) -> Option<&Value> {
+        self.definitions.get(index)
     }
 }
 

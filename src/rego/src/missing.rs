@@ -206,9 +206,9 @@ fn first_above<'m>(files: &'m BTreeMap<Path, Arc<str>>, path: &[String]) -> Opti
 
 /// Returns the index of the line that declares the package, and the text after the keyword.
 pub fn package_line(text: &str) -> Option<(usize, &str)> {
-    text.lines().enumerate().find_map(|(number, line)| {
+    text.lines().enumerate().find_map(|(index, line)| {
         let rest = line.trim_start().strip_prefix("package")?;
-        rest.starts_with([' ', '\t']).then_some((number, rest))
+        rest.starts_with([' ', '\t']).then_some((index, rest))
     })
 }
 

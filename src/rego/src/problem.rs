@@ -149,7 +149,7 @@ pub struct LoadError {
 const NAMED: usize = 5;
 
 /// Returns the first problems of refused files on one line, where space is limited.
-pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
+pub fn summary<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
     let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
     let more = refused.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| format!("and {more} more"));
@@ -201,9 +201,9 @@ mod tests {
     fn many_problems_are_summarized() {
         let problems: Vec<Problem> =
             (1..=7).map(|line| Problem::refused(&"a".into(), "x").at(&FileText::default(), line, 2)).collect();
-        assert_eq!(summed_up(&problems[..2]), "a:1:2: x; a:2:2: x");
-        assert_eq!(summed_up(&problems), "a:1:2: x; a:2:2: x; a:3:2: x; a:4:2: x; a:5:2: x; and 2 more");
-        assert_eq!(summed_up(&[Problem::warning(&"a".into(), "x")]), "");
+        assert_eq!(summary(&problems[..2]), "a:1:2: x; a:2:2: x");
+        assert_eq!(summary(&problems), "a:1:2: x; a:2:2: x; a:3:2: x; a:4:2: x; a:5:2: x; and 2 more");
+        assert_eq!(summary(&[Problem::warning(&"a".into(), "x")]), "");
     }
 
     #[test]

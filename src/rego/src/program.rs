@@ -276,14 +276,14 @@ pub(crate) enum ProgramStep {
     Not(Block),
     /// Holds if the block yields something for each element.
     Every {
-        of: Operand,
+        operand: Operand,
         key: Register,
         value: Register,
         block: Block,
     },
     /// Runs the block for each element.
     Each {
-        of: Operand,
+        operand: Operand,
         key: Register,
         value: Register,
         block: Block,
@@ -291,7 +291,7 @@ pub(crate) enum ProgramStep {
     },
     /// Runs the block for each nested value, with its path.
     Walk {
-        of: Operand,
+        operand: Operand,
         path: Register,
         value: Register,
         block: Block,
@@ -340,7 +340,8 @@ pub(crate) enum Substitute {
     Function(Callable),
     /// The value of each call.
     Value(Operand),
-    /// An array with the value of a rule, empty if the rule is undefined. As in OPA, a call as a condition then always holds.
+    /// An array with the value of a rule, empty if the rule is undefined. As in OPA, a call as a condition then always
+    /// holds.
     Rule(Operand),
 }
 

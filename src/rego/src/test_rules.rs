@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{
     references::{self, Path, TODO_PREFIX},
-    syntax::{Expr, ExprKind, Key, Module, Position, Rule, StatementNode, SyntaxBody},
+    syntax::{Expr, ExprKind, Key, Module, Position, StatementNode, SyntaxBody, SyntaxRule},
 };
 
 /// A rule that is a test.
@@ -43,7 +43,7 @@ pub fn tests(module: &Module) -> Vec<TestRule> {
 }
 
 /// Returns a rule as a test, if it is one.
-fn test(module: &Module, rule: &Rule) -> Option<TestRule> {
+fn test(module: &Module, rule: &SyntaxRule) -> Option<TestRule> {
     let (head, whole) = head(rule);
     let at = head.iter().position(|name| references::is_test_name(name))?;
     let beyond = !whole || head.len() > at + 1;
@@ -52,7 +52,7 @@ fn test(module: &Module, rule: &Rule) -> Option<TestRule> {
     Some(TestRule { at: rule.at, shape: shape(module, rule, beyond, whole), name, todo })
 }
 
-fn shape(module: &Module, rule: &Rule, beyond: bool, whole: bool) -> TestShape {
+fn shape(module: &Module, rule: &SyntaxRule, beyond: bool, whole: bool) -> TestShape {
     let first = &rule.first;
     let has_one_key = matches!(&rule.name.kind, ExprKind::Ref(_, keys) if keys.len() == 1);
     let is_element = !module.is_v1() && !first.conditional && first.value.is_none() && has_one_key;
@@ -73,7 +73,7 @@ fn shape(module: &Module, rule: &Rule, beyond: bool, whole: bool) -> TestShape {
 }
 
 /// Returns the leading constant names of a head, and whether there are no other keys.
-fn head(rule: &Rule) -> (Path, bool) {
+fn head(rule: &SyntaxRule) -> (Path, bool) {
     let mut names: Path = rule.first_name().map(ToString::to_string).into_iter().collect();
     let ExprKind::Ref(_, keys) = &rule.name.kind else { return (names, true) };
     for key in keys {
@@ -114,7 +114,7 @@ fn value(expr: &Expr, lines: &mut BTreeSet<u32>) {
 
 fn body(statements: &SyntaxBody, lines: &mut BTreeSet<u32>) {
     for statement in statements {
-        match &statement.what {
+        match &statement.kind {
             StatementNode::Some(_) => continue,
             StatementNode::Expr(expr) | StatementNode::Not(expr) => inside(expr, lines),
             StatementNode::SomeIn { collection, .. } => inside(collection, lines),

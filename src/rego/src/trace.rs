@@ -37,7 +37,7 @@ use super::{
     machine::TraceNote,
     program::SourceLocation,
     references::Path,
-    syntax::{Expr, Module, Position, Rule, Statement, SyntaxBody},
+    syntax::{Expr, Module, Position, Statement, SyntaxBody, SyntaxRule},
 };
 pub use crate::machine::Trace;
 
@@ -67,7 +67,7 @@ impl Tracer<'_> {
     }
 
     /// Returns the rule at a location.
-    fn definition(&self, SourceLocation { module, at }: SourceLocation) -> Option<&Rule> {
+    fn definition(&self, SourceLocation { module, at }: SourceLocation) -> Option<&SyntaxRule> {
         let rules = &self.modules.get(module)?.rules;
         let on_line = rules.iter().filter(|rule| rule.at.line == at.line);
         on_line.min_by_key(|rule| rule.at.column.abs_diff(at.column))
@@ -77,7 +77,7 @@ impl Tracer<'_> {
     fn branches(
         &self,
         module: usize,
-        rule: &Rule,
+        rule: &SyntaxRule,
         extra: impl Fn(&SyntaxBody) -> Option<(usize, Statement)>,
     ) -> Vec<Option<TracedBranch>> {
         let branches = std::iter::once(&rule.first).chain(&rule.others);

@@ -132,8 +132,8 @@ impl Type {
         if object.size > LARGEST { Self::any() } else { Self::Object(Arc::new(object)) }
     }
 
-    pub(crate) fn set(of: InferredType) -> Self {
-        if size(&of) > LARGEST { Self::any() } else { Self::Set(Arc::new(of)) }
+    pub(crate) fn set(ty: InferredType) -> Self {
+        if size(&ty) > LARGEST { Self::any() } else { Self::Set(Arc::new(ty)) }
     }
 
     /// Returns the type of a constant.
@@ -156,8 +156,8 @@ impl Type {
             Self::Null | Self::Boolean | Self::Number | Self::String => 1,
             Self::Array(array) => array.size,
             Self::Object(object) => object.size,
-            Self::Set(of) => size(of).saturating_add(1),
-            Self::Any(of) => of.iter().map(Self::size).fold(1, usize::saturating_add),
+            Self::Set(ty) => size(ty).saturating_add(1),
+            Self::Any(ty) => ty.iter().map(Self::size).fold(1, usize::saturating_add),
             Self::Function(function) => {
                 function.parameters.iter().chain([&function.result]).map(size).fold(1, usize::saturating_add)
             }
@@ -169,7 +169,7 @@ impl Type {
         match self {
             Self::Array(array) => array.items.is_empty() && array.rest.is_none(),
             Self::Object(object) => object.fields.is_empty() && object.rest.is_none(),
-            Self::Set(of) => of.is_none(),
+            Self::Set(ty) => ty.is_none(),
             _ => false,
         }
     }
@@ -178,18 +178,18 @@ impl Type {
     pub(crate) fn contains(&self, other: &Self) -> bool {
         match self {
             Self::Any(_) if matches!(other, Self::Function(_)) => false,
-            Self::Any(of) => of.is_empty() || of.binary_search(other).is_ok(),
+            Self::Any(ty) => ty.is_empty() || ty.binary_search(other).is_ok(),
             _ => self == other,
         }
     }
 
     /// Adds types to a union.
-    fn union(of: &[Self], other: &Self) -> Self {
+    fn union(ty: &[Self], other: &Self) -> Self {
         let others = if let Self::Any(others) = other { others } else { std::slice::from_ref(other) };
-        if of.is_empty() || (others.is_empty()) {
+        if ty.is_empty() || (others.is_empty()) {
             return Self::any();
         }
-        let mut all: Vec<Self> = of.iter().chain(others).cloned().collect();
+        let mut all: Vec<Self> = ty.iter().chain(others).cloned().collect();
         all.sort();
         all.dedup();
         let size = all.iter().map(Self::size).fold(1, usize::saturating_add);
@@ -197,8 +197,8 @@ impl Type {
     }
 }
 
-fn size(of: &InferredType) -> usize {
-    of.as_ref().map_or(1, Type::size)
+fn size(ty: &InferredType) -> usize {
+    ty.as_ref().map_or(1, Type::size)
 }
 
 /// Returns the type of values that have one type or the other.
@@ -207,7 +207,7 @@ pub(crate) fn or(a: InferredType, b: InferredType) -> InferredType {
     Some(match (a, b) {
         (Type::Function(a), Type::Function(b)) => Type::Function(Arc::new(either(a, b)?)),
         (Type::Function(_), _) | (_, Type::Function(_)) => return None,
-        (Type::Any(of), other) | (other, Type::Any(of)) => Type::union(of, other),
+        (Type::Any(ty), other) | (other, Type::Any(ty)) => Type::union(ty, other),
         _ if a == b => a.clone(),
         _ => {
             let mut both = [a.clone(), b.clone()];
@@ -231,67 +231,67 @@ fn either(a: &FunctionType, b: &FunctionType) -> Option<FunctionType> {
 }
 
 /// Returns the type of the keys of a collection; `None` if there are none.
-pub(crate) fn keys(of: &InferredType) -> InferredType {
-    match of.as_ref()? {
+pub(crate) fn keys(ty: &InferredType) -> InferredType {
+    match ty.as_ref()? {
         Type::Array(_) => Some(Type::Number),
         Type::Object(object) => {
             let fields = object.fields.iter().fold(None, |keys, (key, _)| or(keys, Some(Type::of(key))));
             or(fields, object.rest.as_ref().and_then(|(keys, _)| keys.clone()))
         }
-        Type::Set(of) => (**of).clone(),
-        Type::Any(of) if of.is_empty() => Some(Type::any()),
-        Type::Any(of) => of.iter().fold(None, |all, one| or(keys(&Some(one.clone())), all)),
+        Type::Set(ty) => (**ty).clone(),
+        Type::Any(ty) if ty.is_empty() => Some(Type::any()),
+        Type::Any(ty) => ty.iter().fold(None, |all, one| or(keys(&Some(one.clone())), all)),
         _ => None,
     }
 }
 
 /// Returns the type of the values of a collection; `None` if there are none.
-pub(crate) fn values(of: &InferredType) -> InferredType {
-    match of.as_ref()? {
+pub(crate) fn values(ty: &InferredType) -> InferredType {
+    match ty.as_ref()? {
         Type::Array(array) => array.items.iter().chain([&array.rest]).fold(None, |all, item| or(all, item.clone())),
         Type::Object(object) => {
             let fields = object.fields.iter().fold(None, |all, (_, value)| or(all, value.clone()));
             or(fields, object.rest_value().cloned())
         }
-        Type::Set(of) => (**of).clone(),
-        Type::Any(of) if of.is_empty() => Some(Type::any()),
-        Type::Any(of) => of.iter().fold(None, |all, one| or(values(&Some(one.clone())), all)),
+        Type::Set(ty) => (**ty).clone(),
+        Type::Any(ty) if ty.is_empty() => Some(Type::any()),
+        Type::Any(ty) => ty.iter().fold(None, |all, one| or(values(&Some(one.clone())), all)),
         _ => None,
     }
 }
 
 /// Returns the type at a constant key; `None` if there cannot be a value.
-pub(crate) fn select(of: &InferredType, key: &Constant) -> InferredType {
-    match of.as_ref()? {
+pub(crate) fn select(ty: &InferredType, key: &Constant) -> InferredType {
+    match ty.as_ref()? {
         Type::Array(array) => match key {
             Constant::Number(number) => array.at(number.index()?),
             _ => None,
         },
         Type::Object(object) => object.at(key),
-        Type::Set(of) => {
+        Type::Set(ty) => {
             let key = Type::of(key);
-            match &**of {
-                Some(of) if *of == key => Some(key),
-                Some(Type::Any(of)) if of.is_empty() || of.binary_search(&key).is_ok() => Some(key),
+            match &**ty {
+                Some(ty) if *ty == key => Some(key),
+                Some(Type::Any(ty)) if ty.is_empty() || ty.binary_search(&key).is_ok() => Some(key),
                 _ => None,
             }
         }
-        Type::Any(of) if of.is_empty() => Some(Type::any()),
-        Type::Any(of) => of.iter().fold(None, |all, one| or(select(&Some(one.clone()), key), all)),
+        Type::Any(ty) if ty.is_empty() => Some(Type::any()),
+        Type::Any(ty) => ty.iter().fold(None, |all, one| or(select(&Some(one.clone()), key), all)),
         _ => None,
     }
 }
 
 /// Whether a type is unknown, or a part of it.
-pub(crate) fn is_unknown(of: &InferredType) -> bool {
-    let Some(of) = of else { return true };
-    match of {
+pub(crate) fn is_unknown(ty: &InferredType) -> bool {
+    let Some(ty) = ty else { return true };
+    match ty {
         Type::Array(array) => array.items.iter().any(is_unknown) || array.rest.is_some() && is_unknown(&array.rest),
         Type::Object(object) => {
             object.fields.iter().any(|(_, value)| is_unknown(value))
                 || object.rest.as_ref().is_some_and(|(keys, values)| is_unknown(keys) || is_unknown(values))
         }
-        Type::Set(of) => is_unknown(of),
+        Type::Set(ty) => is_unknown(ty),
         Type::Function(function) => function.parameters.iter().any(is_unknown) || is_unknown(&function.result),
         _ => false,
     }
@@ -301,8 +301,8 @@ pub(crate) fn is_unknown(of: &InferredType) -> bool {
 pub(crate) fn unifies(a: &InferredType, b: &InferredType) -> bool {
     let (Some(a), Some(b)) = (a, b) else { return false };
     match (a, b) {
-        (Type::Any(of), other) | (other, Type::Any(of)) if one_unifies(of, other) => true,
-        (Type::Any(_), Type::Any(of)) => one_unifies(of, a),
+        (Type::Any(ty), other) | (other, Type::Any(ty)) if one_unifies(ty, other) => true,
+        (Type::Any(_), Type::Any(ty)) => one_unifies(ty, a),
         (Type::Any(_), _) | (_, Type::Any(_)) => false,
         (Type::Array(a), Type::Array(b)) => {
             let items = |a: &ArrayType, b: &ArrayType| {
@@ -326,11 +326,11 @@ pub(crate) fn unifies(a: &InferredType, b: &InferredType) -> bool {
     }
 }
 
-fn one_unifies(of: &[Type], other: &Type) -> bool {
+fn one_unifies(ty: &[Type], other: &Type) -> bool {
     if matches!(other, Type::Function(_)) {
         return false;
     }
-    of.is_empty() || of.iter().any(|one| unifies(&Some(one.clone()), &Some(other.clone())))
+    ty.is_empty() || ty.iter().any(|one| unifies(&Some(one.clone()), &Some(other.clone())))
 }
 
 fn fields_unify(a: &ObjectType, b: &ObjectType) -> bool {
@@ -362,14 +362,14 @@ impl fmt::Display for Type {
                     None => Ok(()),
                 }
             }
-            Self::Set(of) if of.is_none() => f.write_str("set"),
-            Self::Set(of) => write!(f, "set[{}]", shown(of)),
-            Self::Any(of) => {
+            Self::Set(ty) if ty.is_none() => f.write_str("set"),
+            Self::Set(ty) => write!(f, "set[{}]", shown(ty)),
+            Self::Any(ty) => {
                 f.write_str("any")?;
-                list(f, &of.iter().map(ToString::to_string).collect::<Vec<_>>())
+                list(f, &ty.iter().map(ToString::to_string).collect::<Vec<_>>())
             }
             Self::Function(function) => {
-                let variadic = function.variadic.iter().map(|of| format!("{of}..."));
+                let variadic = function.variadic.iter().map(|ty| format!("{ty}..."));
                 let parameters: Vec<String> = function.parameters.iter().map(shown).chain(variadic).collect();
                 write!(f, "({}) => {}", parameters.join(", "), shown(&function.result))
             }
@@ -382,6 +382,6 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[String]) -> fmt::Result {
 }
 
 /// Returns the text of a type, or `???` if it is unknown.
-pub(crate) fn shown(of: &InferredType) -> String {
-    of.as_ref().map_or_else(|| "???".to_owned(), ToString::to_string)
+pub(crate) fn shown(ty: &InferredType) -> String {
+    ty.as_ref().map_or_else(|| "???".to_owned(), ToString::to_string)
 }

@@ -41,7 +41,7 @@ pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, 
 }
 
 /// Parses the selected parts of JSON with all digits of integers, of which `serde_json` keeps 64 bits.
-fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json::Error> {
+fn exact(json: &RawValue, selection: impl PartSelection) -> Result<Value, serde_json::Error> {
     let text = json.get();
     match text.as_bytes().first() {
         Some(b'[') => {
@@ -127,12 +127,12 @@ pub fn fits(value: &Value, most: usize) -> bool {
 /// The deepest value that is traversed recursively.
 const DEEPEST: usize = 1_000;
 
-/// Calls `look` for each nested value with its depth, repeatedly for shared ones, as long as it returns true; returns
+/// Calls `visit` for each nested value with its depth, repeatedly for shared ones, as long as it returns true; returns
 /// whether it visited all.
-pub fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool {
+pub fn visit(value: &Value, mut visit: impl FnMut(&Value, usize) -> bool) -> bool {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
-        if !look(value, depth) {
+        if !visit(value, depth) {
             return false;
         }
         let below = depth + 1;

@@ -20,7 +20,7 @@ pub(super) fn metadata(module: &Module) -> Option<Metadata> {
     if !module.defines(METADATA) && !module.defines(INPUT) {
         return None;
     }
-    let object = |name: &str| match module.written(name) {
+    let object = |name: &str| match module.literal_value(name) {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
     };

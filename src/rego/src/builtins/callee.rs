@@ -15,14 +15,14 @@ use super::{
 #[derive(Clone, Copy)]
 pub(crate) struct Callee {
     name: &'static str,
-    what: CalleeKind,
+    kind: CalleeKind,
     /// Whether its result depends on more than its arguments; it stays the same during one evaluation.
     is_impure: bool,
 }
 
 #[derive(Clone, Copy)]
 enum CalleeKind {
-    Ours(fn(&[Value]) -> BuiltinResult),
+    Own(fn(&[Value]) -> BuiltinResult),
     Native(Native),
 }
 
@@ -41,13 +41,13 @@ impl Callee {
     /// Returns the builtin of a name.
     pub(crate) fn find(name: &str) -> Option<Self> {
         if let Some(&(name, _, function)) = known::all().find(|(known, ..)| *known == name) {
-            return Some(Self { name, what: CalleeKind::Ours(function), is_impure: false });
+            return Some(Self { name, kind: CalleeKind::Own(function), is_impure: false });
         }
         if known::unsupported(name).is_some() || matches!(name, "print" | "walk") {
             return None;
         }
         let (name, _) = BUILTINS.get_key_value(name)?;
-        Some(Self { name, what: CalleeKind::Native(natives::find(name)?), is_impure: is_impure(name) })
+        Some(Self { name, kind: CalleeKind::Native(natives::find(name)?), is_impure: is_impure(name) })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -65,8 +65,8 @@ impl Callee {
     /// # Errors
     /// When a limit is reached, or the builtin fails in strict evaluation.
     pub(crate) fn call(&self, arguments: &[Value], strict: bool) -> Result<Value, String> {
-        let made = match self.what {
-            CalleeKind::Ours(function) => function(arguments),
+        let made = match self.kind {
+            CalleeKind::Own(function) => function(arguments),
             CalleeKind::Native(native) => native.call(arguments),
         };
         let measured = made.and_then(|made| budget::charge(self.name, &made).map(|()| made));

@@ -57,25 +57,25 @@ pub(crate) fn is_deprecated(name: &str) -> bool {
 }
 
 fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Declaration)> {
-    let mut reader = TypeParser { rest };
-    reader.take("(")?;
+    let mut parser = TypeParser { rest };
+    parser.take("(")?;
     let (mut parameters, mut variadic) = (Vec::new(), None);
-    while reader.take(")").is_none() {
-        let parameter = reader.known();
-        if reader.take("...").is_some() {
+    while parser.take(")").is_none() {
+        let parameter = parser.parse();
+        if parser.take("...").is_some() {
             variadic = parameter;
         } else {
             parameters.push(parameter);
         }
-        let _ = reader.take(", ");
+        let _ = parser.take(", ");
     }
-    reader.take(" => ")?;
-    let result = reader.known();
+    parser.take(" => ")?;
+    let result = parser.parse();
     let declaration = Declaration {
         arity: parameters.len(),
         decl: Type::Function(FunctionType { parameters, variadic, result }.into()),
-        relation: reader.rest.contains("relation"),
-        deprecated: reader.rest.contains("deprecated"),
+        relation: parser.rest.contains("relation"),
+        deprecated: parser.rest.contains("deprecated"),
     };
     Some((name, declaration))
 }
@@ -92,7 +92,7 @@ impl TypeParser {
     }
 
     /// Parses a type; `None` for an unknown one.
-    fn known(&mut self) -> InferredType {
+    fn parse(&mut self) -> InferredType {
         let end =
             self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
@@ -103,25 +103,25 @@ impl TypeParser {
             "number" => Type::Number,
             "string" => Type::String,
             "any" => {
-                let mut of: Vec<Type> = self.list(Self::known).into_iter().flatten().collect();
+                let mut of: Vec<Type> = self.list(Self::parse).into_iter().flatten().collect();
                 of.sort();
                 Type::Any(of.into())
             }
             "array" => {
-                let items = self.list(Self::known);
-                Type::array(items, self.bracket(Self::known).flatten())
+                let items = self.list(Self::parse);
+                Type::array(items, self.bracket(Self::parse).flatten())
             }
-            "set" => Type::set(self.bracket(Self::known).flatten()),
+            "set" => Type::set(self.bracket(Self::parse).flatten()),
             "object" => {
-                let fields = self.list(|reader| {
-                    let (key, rest) = reader.rest.split_once(": ").unwrap_or_default();
-                    reader.rest = rest;
-                    (Constant::String(key.into()), reader.known())
+                let fields = self.list(|parser| {
+                    let (key, rest) = parser.rest.split_once(": ").unwrap_or_default();
+                    parser.rest = rest;
+                    (Constant::String(key.into()), parser.parse())
                 });
-                let rest = self.bracket(|reader| {
-                    let keys = reader.known();
-                    let _ = reader.take(": ");
-                    (keys, reader.known())
+                let rest = self.bracket(|parser| {
+                    let keys = parser.parse();
+                    let _ = parser.take(": ");
+                    (keys, parser.parse())
                 });
                 Type::object(fields, rest)
             }

@@ -169,7 +169,7 @@ fn version(name: &str, arguments: &[Value]) -> BuiltinResult {
 /// Decodes a part of a query: `%2F` is a slash, and `+` a space.
 fn query_text(text: &str) -> Result<String, BuiltinFault> {
     let spaced = text.replace('+', " ");
-    uri::unescape(&spaced, uri::AddressPart::Path).map(|bytes| go_text(&bytes))
+    uri::unescape(&spaced, uri::UrlPart::Path).map(|bytes| go_text(&bytes))
 }
 
 fn query_object(arguments: &[Value]) -> BuiltinResult {

@@ -18,31 +18,31 @@ use crate::error::PolicyError;
 type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), BuiltinFault>);
 
 const TABLE: &[Measured] = &[
-    ("array.concat", 2, nothing),
-    ("array.reverse", 1, nothing),
-    ("array.slice", 3, nothing),
-    ("base64.encode", 1, nothing),
-    ("base64url.encode", 1, nothing),
-    ("base64url.encode_no_pad", 1, nothing),
-    ("concat", 2, joined),
-    ("graph.reachable", 2, nothing),
-    ("graph.reachable_paths", 2, paths),
-    ("hex.decode", 1, nothing),
-    ("hex.encode", 1, nothing),
-    ("intersection", 1, nothing),
-    ("json.patch", 2, |arguments| whole("json.patch", arguments)),
-    ("object.filter", 2, nothing),
-    ("object.keys", 1, nothing),
-    ("object.remove", 2, nothing),
-    ("object.union", 2, |arguments| whole("object.union", arguments)),
-    ("split", 2, parts),
-    ("strings.reverse", 1, nothing),
-    ("trim", 2, nothing),
-    ("trim_left", 2, nothing),
-    ("trim_prefix", 2, nothing),
-    ("trim_right", 2, nothing),
-    ("trim_suffix", 2, nothing),
-    ("union", 1, nothing),
+    ("array.concat", 2, unchecked),
+    ("array.reverse", 1, unchecked),
+    ("array.slice", 3, unchecked),
+    ("base64.encode", 1, unchecked),
+    ("base64url.encode", 1, unchecked),
+    ("base64url.encode_no_pad", 1, unchecked),
+    ("concat", 2, check_concat),
+    ("graph.reachable", 2, unchecked),
+    ("graph.reachable_paths", 2, check_paths),
+    ("hex.decode", 1, unchecked),
+    ("hex.encode", 1, unchecked),
+    ("intersection", 1, unchecked),
+    ("json.patch", 2, |arguments| check_whole("json.patch", arguments)),
+    ("object.filter", 2, unchecked),
+    ("object.keys", 1, unchecked),
+    ("object.remove", 2, unchecked),
+    ("object.union", 2, |arguments| check_whole("object.union", arguments)),
+    ("split", 2, check_split),
+    ("strings.reverse", 1, unchecked),
+    ("trim", 2, unchecked),
+    ("trim_left", 2, unchecked),
+    ("trim_prefix", 2, unchecked),
+    ("trim_right", 2, unchecked),
+    ("trim_suffix", 2, unchecked),
+    ("union", 1, unchecked),
 ];
 
 /// regorus' function for a builtin.
@@ -66,7 +66,7 @@ impl Native {
 pub(super) fn find(name: &str) -> Option<Native> {
     let (function, _) = BUILTINS.get(name)?;
     let before =
-        TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(nothing as fn(&[Value]) -> _, |at| TABLE[at].2);
+        TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(unchecked as fn(&[Value]) -> _, |at| TABLE[at].2);
     Some(Native { before, function: *function })
 }
 
@@ -82,16 +82,16 @@ pub(super) fn native(name: &str, arguments: &[Value]) -> BuiltinResult {
 /// ever undefined in OPA.
 fn run(function: NativeFunction, arguments: &[Value]) -> BuiltinResult {
     // Builtins need locations of the call and its arguments for their messages.
-    static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
+    static SPANS: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
         let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
         let span = Span { source, line: 1, col: 1, start: 0, end: 0 };
-        let place = |_| Ref::new(Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 });
-        let places = (0..8).map(place).collect();
-        Some((span, places))
+        let expr = |_| Ref::new(Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 });
+        let argument_exprs = (0..8).map(expr).collect();
+        Some((span, argument_exprs))
     });
-    let Some((span, places)) = PLACES.as_ref() else { return refused("builtins are not available") };
-    let places = places.get(..arguments.len()).unwrap_or_default();
-    match function(span, places, arguments, true) {
+    let Some((span, argument_exprs)) = SPANS.as_ref() else { return refused("builtins are not available") };
+    let argument_exprs = argument_exprs.get(..arguments.len()).unwrap_or_default();
+    match function(span, argument_exprs, arguments, true) {
         Ok(Value::Undefined) => failed("no result for these arguments"),
         Ok(value) => Ok(value),
         Err(error) => {
@@ -102,7 +102,7 @@ fn run(function: NativeFunction, arguments: &[Value]) -> BuiltinResult {
     }
 }
 
-fn nothing(_: &[Value]) -> Result<(), BuiltinFault> {
+fn unchecked(_: &[Value]) -> Result<(), BuiltinFault> {
     Ok(())
 }
 
@@ -111,23 +111,23 @@ fn length(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }
 
-fn joined(arguments: &[Value]) -> Result<(), BuiltinFault> {
+fn check_concat(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let items = items(&arguments[1]).unwrap_or_default();
     let between = length(&arguments[0]);
     budget::check_text("concat", items.into_iter().map(|item| length(item) + between).sum())
 }
 
-fn parts(arguments: &[Value]) -> Result<(), BuiltinFault> {
+fn check_split(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let (Value::String(text), Value::String(separator)) = (&arguments[0], &arguments[1]) else { return Ok(()) };
     budget::check_elements("split", text.matches(&**separator).count())
 }
 
-fn whole(name: &str, arguments: &[Value]) -> Result<(), BuiltinFault> {
+fn check_whole(name: &str, arguments: &[Value]) -> Result<(), BuiltinFault> {
     arguments.iter().try_for_each(|argument| budget::check_whole(name, argument))
 }
 
 /// Counts the nodes of all paths before they are found, as there may be exponentially many paths.
-fn paths(arguments: &[Value]) -> Result<(), BuiltinFault> {
+fn check_paths(arguments: &[Value]) -> Result<(), BuiltinFault> {
     let Value::Object(graph) = &arguments[0] else { return Ok(()) };
     let mut open: Vec<(usize, &Value)> =
         items(&arguments[1]).unwrap_or_default().into_iter().map(|node| (0, node)).collect();
@@ -169,9 +169,9 @@ mod tests {
             let nodes = (0..layers).flat_map(|n| [(Value::from(2 * n), next(n)), (Value::from(2 * n + 1), next(n))]);
             [Value::from(nodes.collect::<std::collections::BTreeMap<_, _>>()), Value::from(vec![Value::from(0)])]
         };
-        assert_eq!(paths(&layered(8)), Ok(()));
-        assert!(matches!(paths(&layered(60)), Err(BuiltinFault::Refused(_))));
+        assert_eq!(check_paths(&layered(8)), Ok(()));
+        assert!(matches!(check_paths(&layered(60)), Err(BuiltinFault::Refused(_))));
         let circle = Value::from_json_str(r#"{"a": ["b"], "b": ["a", "c"], "c": []}"#).unwrap();
-        assert_eq!(paths(&[circle, Value::from(vec![Value::from("a")])]), Ok(()));
+        assert_eq!(check_paths(&[circle, Value::from(vec![Value::from("a")])]), Ok(()));
     }
 }

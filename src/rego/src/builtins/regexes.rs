@@ -68,7 +68,7 @@ pub fn in_go_syntax(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translated).map_err(|error| error.to_string())
 }
 
-fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, BuiltinFault> {
+fn compiled_pattern(pattern: &str, text: &str) -> Result<Rc<Regex>, BuiltinFault> {
     if !text.is_ascii() && pattern.contains(r"\B") {
         return refused(r"\B in a regular expression is only supported for ASCII text");
     }
@@ -77,12 +77,12 @@ fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, BuiltinFault> {
 
 fn matches(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
-    Ok(Value::from(go(pattern, text)?.is_match(text)))
+    Ok(Value::from(compiled_pattern(pattern, text)?.is_match(text)))
 }
 
 fn is_valid(arguments: &[Value]) -> BuiltinResult {
     match &arguments[0] {
-        Value::String(pattern) => match go(pattern, "") {
+        Value::String(pattern) => match compiled_pattern(pattern, "") {
             Err(BuiltinFault::Failed(_)) => Ok(Value::from(false)),
             answer => answer.map(|_| Value::from(true)),
         },
@@ -91,26 +91,26 @@ fn is_valid(arguments: &[Value]) -> BuiltinResult {
 }
 
 /// Returns the number of matches to find; a negative number means all.
-fn wanted(arguments: &[Value], index: usize) -> Result<usize, BuiltinFault> {
+fn most(arguments: &[Value], index: usize) -> Result<usize, BuiltinFault> {
     Ok(usize::try_from(integer(arguments, index)?).unwrap_or(usize::MAX).min(MOST_ELEMENTS))
 }
 
 fn find(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
-    let (wanted, regex) = (wanted(arguments, 2)?, go(pattern, text)?);
-    Ok(Value::from(regex.find_iter(text).take(wanted).map(|found| Value::from(found.as_str())).collect::<Vec<_>>()))
+    let (most, regex) = (most(arguments, 2)?, compiled_pattern(pattern, text)?);
+    Ok(Value::from(regex.find_iter(text).take(most).map(|found| Value::from(found.as_str())).collect::<Vec<_>>()))
 }
 
 fn find_submatches(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
-    let (wanted, regex) = (wanted(arguments, 2)?, go(pattern, text)?);
+    let (most, regex) = (most(arguments, 2)?, compiled_pattern(pattern, text)?);
     let groups = |found: Captures| {
         let texts = found.iter().map(|group| Value::from(group.map_or("", |group| group.as_str())));
         Value::from(texts.collect::<Vec<_>>())
     };
     let mut all = Vec::new();
     let mut elements = 0;
-    for found in regex.captures_iter(text).take(wanted) {
+    for found in regex.captures_iter(text).take(most) {
         elements += found.len();
         budget::check_elements("regex.find_all_string_submatch_n", elements)?;
         all.push(groups(found));
@@ -122,7 +122,7 @@ fn find_submatches(arguments: &[Value]) -> BuiltinResult {
 
 fn split(arguments: &[Value]) -> BuiltinResult {
     let (pattern, text) = (string(arguments, 0)?, string(arguments, 1)?);
-    let regex = go(pattern, text)?;
+    let regex = compiled_pattern(pattern, text)?;
     if !pattern.is_empty() && text.is_empty() {
         return Ok(Value::from(vec![Value::from("")]));
     }
@@ -145,7 +145,7 @@ fn split(arguments: &[Value]) -> BuiltinResult {
 
 fn replace(arguments: &[Value]) -> BuiltinResult {
     let (text, pattern, new) = (string(arguments, 0)?, string(arguments, 1)?, string(arguments, 2)?);
-    let regex = go(pattern, text)?;
+    let regex = compiled_pattern(pattern, text)?;
     let mut out = String::with_capacity(text.len());
     let mut end = 0;
     for found in regex.captures_iter(text) {
@@ -166,21 +166,21 @@ fn expand(out: &mut String, template: &str, found: &Captures) {
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        if let Some(behind) = rest.strip_prefix('$') {
+        if let Some(after) = rest.strip_prefix('$') {
             out.push('$');
-            rest = behind;
+            rest = after;
             continue;
         }
         let braced = rest.starts_with('{');
         let inner = &rest[usize::from(braced)..];
         let length = inner.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(inner.len());
-        let (name, behind) = inner.split_at(length);
-        let behind = if braced { behind.strip_prefix('}') } else { Some(behind) };
-        let (Some(behind), false) = (behind, name.is_empty()) else {
+        let (name, after) = inner.split_at(length);
+        let after = if braced { after.strip_prefix('}') } else { Some(after) };
+        let (Some(after), false) = (after, name.is_empty()) else {
             out.push('$');
             continue;
         };
-        rest = behind;
+        rest = after;
         let number = name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
         let group = if number { name.parse().ok().and_then(|number| found.get(number)) } else { found.name(name) };
         out.push_str(group.map_or("", |group| group.as_str()));

@@ -33,11 +33,11 @@ fn replace_n(arguments: &[Value]) -> BuiltinResult {
 fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> BuiltinResult {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    let mut behind_empty = false;
+    let mut after_empty = false;
     loop {
         let rest = &text[at..];
-        let found = pairs.iter().find(|(old, _)| rest.starts_with(old) && !(old.is_empty() && behind_empty));
-        behind_empty = found.is_some_and(|(old, _)| old.is_empty());
+        let found = pairs.iter().find(|(old, _)| rest.starts_with(old) && !(old.is_empty() && after_empty));
+        after_empty = found.is_some_and(|(old, _)| old.is_empty());
         if let Some((old, new)) = found {
             out.push_str(new);
             at += old.len();

@@ -12,7 +12,7 @@ use super::call::{Builtin, BuiltinResult};
 pub(super) const TABLE: &[Builtin] = &[("isManaged", 1, is_managed), ("result.new", 2, new)];
 
 /// Fields that a result copies from its cause, each with its name in the result; later ones take precedence.
-pub const TAKEN: [(&str, &str); 12] = [
+pub const COPIED: [(&str, &str); 12] = [
     ("startline", "startline"),
     ("StartLine", "startline"),
     ("endline", "endline"),
@@ -37,7 +37,7 @@ pub const NAME: &str = "name";
 const DEEPEST: u32 = 32;
 
 fn new(arguments: &[Value]) -> BuiltinResult {
-    let mut fields = place(&arguments[1], DEEPEST);
+    let mut fields = location(&arguments[1], DEEPEST);
     fields.insert("msg".into(), arguments[0].clone());
     if let name @ Value::String(_) = &arguments[1][NAME] {
         fields.insert("cause".into(), Value::from(BTreeMap::from([(NAME.into(), name.clone())])));
@@ -46,11 +46,11 @@ fn new(arguments: &[Value]) -> BuiltinResult {
 }
 
 fn is_managed(arguments: &[Value]) -> BuiltinResult {
-    Ok(place(&arguments[0], DEEPEST).remove(&"managed".into()).unwrap_or(Value::Undefined))
+    Ok(location(&arguments[0], DEEPEST).remove(&"managed".into()).unwrap_or(Value::Undefined))
 }
 
 /// Returns the location of a cause, with defaults for the fields that it does not have.
-fn place(cause: &Value, deepest: u32) -> BTreeMap<Value, Value> {
+fn location(cause: &Value, deepest: u32) -> BTreeMap<Value, Value> {
     let (none, zero) = (|| Value::from(""), || Value::from(0));
     let mut fields: BTreeMap<Value, Value> = [
         ("startline", zero()),
@@ -67,10 +67,10 @@ fn place(cause: &Value, deepest: u32) -> BTreeMap<Value, Value> {
     .map(|(name, value)| (name.into(), value))
     .collect();
     let given = if cause[METADATA] == Value::Undefined { cause } else { &cause[METADATA] };
-    for (field, name) in TAKEN {
+    for (field, name) in COPIED {
         let value = match &given[field] {
             Value::Undefined => continue,
-            parent if field == "parent" && deepest > 0 => Value::from(place(parent, deepest - 1)),
+            parent if field == "parent" && deepest > 0 => Value::from(location(parent, deepest - 1)),
             value => value.clone(),
         };
         fields.insert(name.into(), value);
@@ -85,7 +85,7 @@ mod tests {
 
     fn made(cause: &str) -> String {
         let made = new(&[Value::from("no"), Value::from_json_str(cause).unwrap()]).unwrap();
-        let usual = place(&Value::Null, 0);
+        let usual = location(&Value::Null, 0);
         let fields = value::object(&made).unwrap().iter_sorted().filter(|(key, value)| usual.get(key) != Some(value));
         fields.map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
     }

@@ -215,8 +215,8 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
     let mut rewritten = text[..text.len() - unsigned.len()].to_owned();
     let mut rest = unsigned;
     while !rest.is_empty() {
-        let (digits, behind) = rest.split_at(span(rest, |c| c.is_ascii_digit() || c == '.'));
-        let (unit, behind) = behind.split_at(span(behind, |c| !(c.is_ascii_digit() || c == '.')));
+        let (digits, after) = rest.split_at(span(rest, |c| c.is_ascii_digit() || c == '.'));
+        let (unit, after) = after.split_at(span(after, |c| !(c.is_ascii_digit() || c == '.')));
         if digits.is_empty() || unit.is_empty() {
             return invalid();
         }
@@ -227,7 +227,7 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
             },
             None => rewritten.push_str(&format!("{digits}{unit}")),
         }
-        rest = behind;
+        rest = after;
     }
     native("time.parse_duration_ns", &[Value::from(rewritten)])
 }

@@ -41,8 +41,8 @@ fn parse_bytes(arguments: &[Value]) -> BuiltinResult {
     let not_recognized = || BuiltinFault::Failed(format!("units.parse_bytes: byte unit {unit} not recognized"));
     let factor = if unit.is_empty() { 1 } else { multiple(unit, true).ok_or_else(not_recognized)? };
     let amount = amount("units.parse_bytes", "byte amount", number)?;
-    let (over, under) = amount.fraction();
-    Ok(whole(&(over * factor / under)))
+    let (numerator, denominator) = amount.fraction();
+    Ok(whole(&(numerator * factor / denominator)))
 }
 
 /// Returns the factor of a unit, given in lowercase.
@@ -67,7 +67,7 @@ impl Amount {
 }
 
 /// Splits number and unit as OPA does.
-fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str), BuiltinFault> {
+fn split<'a>(name: &str, noun: &str, text: &'a str) -> Result<(&'a str, &'a str), BuiltinFault> {
     if text.contains(' ') {
         return failed(format!("{name}: spaces not allowed in resource strings"));
     }
@@ -92,12 +92,12 @@ fn split<'a>(name: &str, what: &str, text: &'a str) -> Result<(&'a str, &'a str)
         at += 1;
     }
     let (number, unit) = text.split_at(at);
-    if number.is_empty() { failed(format!("{name}: no {what} provided")) } else { Ok((number, unit)) }
+    if number.is_empty() { failed(format!("{name}: no {noun} provided")) } else { Ok((number, unit)) }
 }
 
 /// Parses a decimal number of reasonable size.
-fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
-    let wrong = || BuiltinFault::Failed(format!("{name}: could not parse {what} to a number"));
+fn amount(name: &str, noun: &str, text: &str) -> Result<Amount, BuiltinFault> {
+    let wrong = || BuiltinFault::Failed(format!("{name}: could not parse {noun} to a number"));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent: i64 = exponent.parse().map_err(|_| wrong())?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -118,17 +118,17 @@ fn amount(name: &str, what: &str, text: &str) -> Result<Amount, BuiltinFault> {
 }
 
 /// Returns the product, with ten digits after the point unless it is a whole number, as OPA writes it.
-fn rational(amount: &Amount, (over, under): &(BigInt, BigInt)) -> Value {
+fn rational(amount: &Amount, (numerator, denominator): &(BigInt, BigInt)) -> Value {
     let (digits, power) = amount.fraction();
-    let (over, under) = (digits * over, power * under);
-    if (&over % &under) == BigInt::from(0) {
-        return whole(&(over / under));
+    let (numerator, denominator) = (digits * numerator, power * denominator);
+    if (&numerator % &denominator) == BigInt::from(0) {
+        return whole(&(numerator / denominator));
     }
     // Halves are rounded away from zero.
     let scale = BigInt::from(10).pow(10);
-    let negative = over < BigInt::from(0);
-    let magnitude = BigInt::from(over.magnitude().clone());
-    let rounded = (magnitude * scale * 2 + &under) / (&under * 2);
+    let negative = numerator < BigInt::from(0);
+    let magnitude = BigInt::from(numerator.magnitude().clone());
+    let rounded = (magnitude * scale * 2 + &denominator) / (&denominator * 2);
     let text = format!("{rounded:0>11}");
     let (whole, fraction) = text.split_at(text.len() - 10);
     let sign = if negative { "-" } else { "" };

@@ -9,11 +9,11 @@ use super::call::{Builtin, BuiltinFault, BuiltinResult, failed, string};
 pub(super) const TABLE: &[Builtin] = &[("uri.is_valid", 1, is_valid), ("uri.parse", 1, parse)];
 
 fn is_valid(arguments: &[Value]) -> BuiltinResult {
-    Ok(Value::from(string(arguments, 0).is_ok_and(|text| !text.is_empty() && Address::read(text).is_ok())))
+    Ok(Value::from(string(arguments, 0).is_ok_and(|text| !text.is_empty() && ParsedUrl::read(text).is_ok())))
 }
 
 fn parse(arguments: &[Value]) -> BuiltinResult {
-    let address = Address::read(string(arguments, 0)?)?;
+    let address = ParsedUrl::read(string(arguments, 0)?)?;
     let fields = [
         ("scheme", &address.scheme),
         ("hostname", &address.hostname),
@@ -31,7 +31,7 @@ fn parse(arguments: &[Value]) -> BuiltinResult {
 
 /// The parts of a URL; missing ones are empty.
 #[derive(Debug, Default)]
-struct Address {
+struct ParsedUrl {
     scheme: String,
     hostname: String,
     port: String,
@@ -43,16 +43,16 @@ struct Address {
 
 /// A part of a URL, for the characters that are valid in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AddressPart {
+pub(super) enum UrlPart {
     Host,
     Zone,
     Path,
 }
 
-impl Address {
+impl ParsedUrl {
     fn read(text: &str) -> Result<Self, BuiltinFault> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut address = Self { fragment: unescaped(fragment, AddressPart::Path)?, ..Self::default() };
+        let mut address = Self { fragment: unescaped(fragment, UrlPart::Path)?, ..Self::default() };
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return failed("net/url: invalid control character in URL");
         }
@@ -76,7 +76,7 @@ impl Address {
             (address.hostname, address.port) = host_and_port(&authority[..end])?;
             rest = &authority[end..];
         }
-        address.path = unescaped(rest, AddressPart::Path)?;
+        address.path = unescaped(rest, UrlPart::Path)?;
         address.raw_path = if escaped_path(&address.path) == rest { address.path.clone() } else { rest.to_owned() };
         Ok(address)
     }
@@ -118,11 +118,11 @@ fn host_and_port(authority: &str) -> Result<(String, String), BuiltinFault> {
             }
             match host[..end].find("%25") {
                 Some(zone) => {
-                    unescaped(&host[..zone], AddressPart::Host)?
-                        + &unescaped(&host[zone..end], AddressPart::Zone)?
+                    unescaped(&host[..zone], UrlPart::Host)?
+                        + &unescaped(&host[zone..end], UrlPart::Zone)?
                         + &host[end..]
                 }
-                None => unescaped(host, AddressPart::Host)?,
+                None => unescaped(host, UrlPart::Host)?,
             }
         }
         (None, _) => {
@@ -132,7 +132,7 @@ fn host_and_port(authority: &str) -> Result<(String, String), BuiltinFault> {
             if host.contains('[') {
                 return failed("invalid character in host name");
             }
-            unescaped(host, AddressPart::Host)?
+            unescaped(host, UrlPart::Host)?
         }
     };
     let colon = host.rfind(':').filter(|colon| valid_port(&host[*colon..]).is_ok());
@@ -162,36 +162,36 @@ fn escapes(text: &str) -> Result<(), BuiltinFault> {
     }
 }
 
-fn unescaped(text: &str, part: AddressPart) -> Result<String, BuiltinFault> {
+fn unescaped(text: &str, part: UrlPart) -> Result<String, BuiltinFault> {
     Ok(String::from_utf8_lossy(&unescape(text, part)?).into_owned())
 }
 
 /// Decodes percent escapes such as `%2F`.
-pub(super) fn unescape(text: &str, part: AddressPart) -> Result<Vec<u8>, BuiltinFault> {
+pub(super) fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, BuiltinFault> {
     escapes(text)?;
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
+    while let Some((&first, after)) = rest.split_first() {
         if first == b'%' {
-            let code = std::str::from_utf8(&behind[..2]).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            let code = std::str::from_utf8(&after[..2]).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
             let code = code.unwrap_or(b'%');
             // Hosts escape only non-ASCII bytes; zones escape almost anything.
             let wrong = match part {
-                AddressPart::Host => code < 0x80 && code != b'%',
-                AddressPart::Zone => code != b'%' && code != b' ' && code < 0x80 && must_be_escaped(code),
-                AddressPart::Path => false,
+                UrlPart::Host => code < 0x80 && code != b'%',
+                UrlPart::Zone => code != b'%' && code != b' ' && code < 0x80 && must_be_escaped(code),
+                UrlPart::Path => false,
             };
             if wrong {
                 return failed("invalid URL escape in the host");
             }
             bytes.push(code);
-            rest = &behind[2..];
+            rest = &after[2..];
         } else {
-            if part != AddressPart::Path && first < 0x80 && must_be_escaped(first) {
+            if part != UrlPart::Path && first < 0x80 && must_be_escaped(first) {
                 return failed(format!("invalid character {:?} in host name", char::from(first).to_string()));
             }
             bytes.push(first);
-            rest = behind;
+            rest = after;
         }
     }
     Ok(bytes)

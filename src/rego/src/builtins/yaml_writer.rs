@@ -351,12 +351,12 @@ fn natural_order(left: &str, right: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
     let (Some(&a), Some(&b)) = (left.get(same), right.get(same)) else { return left.len().cmp(&right.len()) };
-    let behind_digits = same > 0 && left[same - 1].is_ascii_digit();
+    let after_digits = same > 0 && left[same - 1].is_ascii_digit();
     match (a.is_alphabetic(), b.is_alphabetic()) {
         (true, true) => return a.cmp(&b),
         (false, false) => {}
         // After digits a letter comes first, elsewhere a non-letter.
-        (is_letter, _) => return if is_letter == behind_digits { Ordering::Less } else { Ordering::Greater },
+        (is_letter, _) => return if is_letter == after_digits { Ordering::Less } else { Ordering::Greater },
     }
     let zeros = a == '0' || b == '0';
     let digits_before = left[..same].iter().rev().take_while(|c| c.is_ascii_digit());

@@ -8,7 +8,7 @@ use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
     term::{
-        DATA, Function, INPUT, Outcome, ResolvedCall, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+        DATA, Function, INPUT, ResolvedCall, ResolvedResult, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
         ResolvedTerm, ResolvedValue, TemplatePart, Variable, VariableSet, Variables,
     },
     visit::{self, SAFETY},
@@ -29,7 +29,7 @@ pub(super) fn without_value(rule: &ResolvedRule, arity: Arity<'_>, variables: &V
             }
             true
         };
-        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
         visit::terms(result, &mut check);
         rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut check));
         let mut known = VariableSet::from([DATA, INPUT]);
@@ -97,7 +97,7 @@ fn prints(
 
 /// Returns the arguments of a `print` statement; `None` for any other.
 fn printed(statement: &ResolvedStatement) -> Option<&[ResolvedTerm]> {
-    match &statement.what {
+    match &statement.kind {
         ResolvedStatementKind::Call(call) if is_print(call) => Some(&call.arguments),
         _ => None,
     }
@@ -113,8 +113,8 @@ pub(super) fn is_note(call: &ResolvedCall) -> bool {
 }
 
 /// Whether a statement is a note.
-pub(super) fn is_noting(statement: &ResolvedStatement) -> bool {
-    matches!(&statement.what, ResolvedStatementKind::Call(call) if is_note(call))
+pub(super) fn is_note_statement(statement: &ResolvedStatement) -> bool {
+    matches!(&statement.kind, ResolvedStatementKind::Call(call) if is_note(call))
 }
 
 /// Returns whether all functions that a definition calls exist, and a fault for each call with the wrong number of
@@ -124,7 +124,7 @@ pub(super) fn functions(rule: &ResolvedRule, arity: Arity<'_>) -> (bool, Vec<Fau
     let mut faults = Vec::new();
     for rule in rule.chain() {
         visit::statements(&rule.body, &mut |statement| {
-            let ResolvedStatementKind::Call(call) = &statement.what else { return };
+            let ResolvedStatementKind::Call(call) = &statement.kind else { return };
             let Some(arity) = arity(&call.function) else {
                 known = false;
                 if let Function::Rule(path) = &call.function
@@ -179,12 +179,12 @@ pub(super) fn templates(rule: &ResolvedRule, variables: &Variables, faults: &mut
         let mut counts: BTreeMap<Variable, usize> = BTreeMap::new();
         let mut given = VariableSet::from([DATA, INPUT]);
         visit::statements(&rule.body, &mut |statement| {
-            if let ResolvedStatementKind::Every(every) = &statement.what {
+            if let ResolvedStatementKind::Every(every) = &statement.kind {
                 given.extend(every.key);
                 given.insert(every.value);
             }
         });
-        let mut look = |term: &ResolvedTerm| {
+        let mut visit = |term: &ResolvedTerm| {
             match &term.value {
                 ResolvedValue::Variable(variable) => *counts.entry(*variable).or_default() += 1,
                 ResolvedValue::Template(parts) => {
@@ -200,10 +200,10 @@ pub(super) fn templates(rule: &ResolvedRule, variables: &Variables, faults: &mut
             }
             true
         };
-        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
-        rule.path.iter().chain(rule.parameters.iter().flatten()).for_each(|term| visit::terms(term, &mut look));
-        visit::terms(result, &mut look);
-        rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut look));
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
+        rule.path.iter().chain(rule.parameters.iter().flatten()).for_each(|term| visit::terms(term, &mut visit));
+        visit::terms(result, &mut visit);
+        rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut visit));
         for (variable, at) in inside {
             if counts.get(&variable) == Some(&1)
                 && !given.contains(&variable)

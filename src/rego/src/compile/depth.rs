@@ -3,7 +3,7 @@
 //! load; an evaluation also checks its actual use.
 
 use super::term::{
-    Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
+    ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedResult, ResolvedRule, ResolvedStatement, ResolvedStatementKind,
     ResolvedTerm, ResolvedValue, TemplatePart,
 };
 
@@ -19,7 +19,7 @@ const LEVEL: usize = 768;
 /// Returns the bytes that one definition needs by itself.
 pub(super) fn rule(rule: &ResolvedRule) -> usize {
     let branch = |rule: &ResolvedRule| {
-        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
         body(&rule.body) + rule.path.iter().chain([result]).map(term).max().unwrap_or(0)
     };
     RULE + rule.chain().map(branch).max().unwrap_or(0)
@@ -31,7 +31,7 @@ fn body(statements: &ResolvedBody) -> usize {
 }
 
 fn statement(statement: &ResolvedStatement) -> usize {
-    let own = match &statement.what {
+    let own = match &statement.kind {
         ResolvedStatementKind::Term(own) => term(own),
         ResolvedStatementKind::Call(own) => call(own),
         ResolvedStatementKind::Unify(left, right) => term(left).max(term(right)),
@@ -47,7 +47,7 @@ fn statement(statement: &ResolvedStatement) -> usize {
 /// Returns the number of loops that a statement may need: one for each key that is not a constant.
 fn loops(statement: &ResolvedStatement) -> usize {
     let of_call = |call: &ResolvedCall| 1 + call.arguments.iter().map(loops_of).sum::<usize>();
-    match &statement.what {
+    match &statement.kind {
         ResolvedStatementKind::Term(term) => loops_of(term),
         ResolvedStatementKind::Call(call) => of_call(call),
         ResolvedStatementKind::Unify(left, right) => loops_of(left) + loops_of(right),
@@ -70,8 +70,8 @@ fn call(call: &ResolvedCall) -> usize {
     LEVEL + call.arguments.iter().map(term).max().unwrap_or(0)
 }
 
-fn term(of: &ResolvedTerm) -> usize {
-    let inner = match &of.value {
+fn term(whole: &ResolvedTerm) -> usize {
+    let inner = match &whole.value {
         ResolvedValue::Comprehension(comprehension) => {
             let terms = comprehension.key.iter().chain([&comprehension.term]);
             body(&comprehension.body) + terms.map(term).max().unwrap_or(0)
@@ -82,7 +82,7 @@ fn term(of: &ResolvedTerm) -> usize {
             };
             parts.iter().map(part).max().unwrap_or(0)
         }
-        _ => children(of).into_iter().map(term).max().unwrap_or(0),
+        _ => children(whole).into_iter().map(term).max().unwrap_or(0),
     };
     LEVEL + inner
 }

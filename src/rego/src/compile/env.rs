@@ -17,8 +17,8 @@ pub(super) struct TypeTree {
 
 impl TypeTree {
     /// Sets the type at a path, replacing any other.
-    pub(super) fn put(&mut self, path: &[Constant], of: InferredType) {
-        self.node(path).value = of;
+    pub(super) fn put(&mut self, path: &[Constant], ty: InferredType) {
+        self.node(path).value = ty;
     }
 
     fn node(&mut self, path: &[Constant]) -> &mut Self {
@@ -26,7 +26,7 @@ impl TypeTree {
     }
 
     /// Adds a type to the one at a path, and to the objects that contain the path.
-    pub(super) fn insert(&mut self, path: &[Constant], of: Type) {
+    pub(super) fn insert(&mut self, path: &[Constant], ty: Type) {
         let mut node = self;
         for (index, key) in path.iter().enumerate() {
             node = node.children.entry(key.clone()).or_default();
@@ -34,11 +34,11 @@ impl TypeTree {
             if let Some(Type::Object(object)) = &node.value
                 && !below.is_empty()
             {
-                node.value = Some(with_entry(object, below, Some(of.clone())));
+                node.value = Some(with_entry(object, below, Some(ty.clone())));
             }
         }
-        let is_object = matches!(of, Type::Object(_));
-        node.value = merged(node.value.take(), Some(of));
+        let is_object = matches!(ty, Type::Object(_));
+        node.value = merged(node.value.take(), Some(ty));
         if is_object {
             let mut leaves = Vec::new();
             node.children.iter().for_each(|(key, child)| child.leaves(vec![key.clone()], &mut leaves));
@@ -75,13 +75,13 @@ impl TypeTree {
 }
 
 /// Returns the type of an object with an additional entry at a path.
-fn with_entry(object: &types::ObjectType, path: &[Constant], of: InferredType) -> Type {
+fn with_entry(object: &types::ObjectType, path: &[Constant], ty: InferredType) -> Type {
     let Some((first, below)) = path.split_first() else { return Type::Object(object.clone().into()) };
-    let of = if below.is_empty() { of } else { Some(with_entry(&types::ObjectType::default(), below, of)) };
+    let ty = if below.is_empty() { ty } else { Some(with_entry(&types::ObjectType::default(), below, ty)) };
     let key = Some(Type::of(first));
     let rest = match &object.rest {
-        Some((keys, values)) => (types::or(keys.clone(), key), types::or(values.clone(), of)),
-        None => (key, of),
+        Some((keys, values)) => (types::or(keys.clone(), key), types::or(values.clone(), ty)),
+        None => (key, ty),
     };
     Type::object(object.fields.clone(), Some(rest))
 }
@@ -103,11 +103,11 @@ fn merged(a: InferredType, b: InferredType) -> InferredType {
         }
         (Type::Set(left), Type::Set(right)) => Some(Type::set(types::or((**left).clone(), (**right).clone()))),
         (Type::Any(_), Type::Object(_)) => merged(b, a),
-        (Type::Object(object), Type::Any(of)) if object.fields.is_empty() && object.rest.is_some() => {
-            let mut of = of.to_vec();
+        (Type::Object(object), Type::Any(ty)) if object.fields.is_empty() && object.rest.is_some() => {
+            let mut ty = ty.to_vec();
             let entries =
                 |one: &&mut Type| matches!(one, Type::Object(one) if one.fields.is_empty() && one.rest.is_some());
-            match of.iter_mut().find(entries) {
+            match ty.iter_mut().find(entries) {
                 Some(one) => {
                     if let (Type::Object(known), Some((keys, values))) = (&*one, &object.rest)
                         && let Some((known_keys, known_values)) = &known.rest
@@ -116,8 +116,8 @@ fn merged(a: InferredType, b: InferredType) -> InferredType {
                         let values = types::or(known_values.clone(), values.clone());
                         *one = Type::object(Vec::new(), Some((keys, values)));
                     }
-                    of.sort();
-                    Some(Type::Any(of.into()))
+                    ty.sort();
+                    Some(Type::Any(ty.into()))
                 }
                 None => types::or(a, b),
             }
@@ -182,11 +182,11 @@ impl Env {
         self.frames.iter().rev().find_map(|frame| frame.variables.get(&variable)).cloned().flatten()
     }
 
-    pub(super) fn learn(&mut self, variable: Variable, of: InferredType) {
+    pub(super) fn learn(&mut self, variable: Variable, ty: InferredType) {
         self.version += 1;
         let version = self.version;
         if let Some(frame) = self.frames.iter_mut().rev().find(|frame| frame.replaced.is_none()) {
-            frame.variables.insert(variable, of);
+            frame.variables.insert(variable, ty);
             frame.version = version;
         }
     }
@@ -195,8 +195,8 @@ impl Env {
     fn find(&self, head: Option<Variable>, depth: usize) -> Option<(ReferenceHead<'_>, usize)> {
         let head = head?;
         for (index, frame) in self.frames.iter().enumerate().take(depth).rev() {
-            if let Some(Some(of)) = frame.variables.get(&head) {
-                return Some((ReferenceHead::Variable(of.clone()), index));
+            if let Some(Some(ty)) = frame.variables.get(&head) {
+                return Some((ReferenceHead::Variable(ty.clone()), index));
             }
             let replaced = frame.replaced.as_ref().and_then(|replaced| match head {
                 DATA => replaced.data.as_ref(),
@@ -216,7 +216,7 @@ impl Env {
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
-                ReferenceHead::Variable(of) => return select(Some(of), &items[1..]),
+                ReferenceHead::Variable(ty) => return select(Some(ty), &items[1..]),
                 ReferenceHead::Tree(tree) => match in_tree(tree, &items[1..]) {
                     Ok(known) => return known,
                     Err(Elsewhere) if Arc::ptr_eq(tree, &self.rules) => break,
@@ -234,7 +234,7 @@ impl Env {
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
-                ReferenceHead::Variable(of) => return (trees, Some(of)),
+                ReferenceHead::Variable(ty) => return (trees, Some(ty)),
                 ReferenceHead::Tree(tree) => {
                     trees.push(Arc::clone(tree));
                     if Arc::ptr_eq(tree, &self.rules) {
@@ -269,9 +269,9 @@ fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<InferredTyp
 }
 
 /// Returns the type below a value.
-fn select(of: InferredType, keys: &[ResolvedTerm]) -> InferredType {
-    keys.iter().fold(of, |of, key| match (&key.value, key.constant()) {
-        (ResolvedValue::Constant(_), Some(key)) => types::select(&of, &key),
-        _ => types::values(&of),
+fn select(ty: InferredType, keys: &[ResolvedTerm]) -> InferredType {
+    keys.iter().fold(ty, |ty, key| match (&key.value, key.constant()) {
+        (ResolvedValue::Constant(_), Some(key)) => types::select(&ty, &key),
+        _ => types::values(&ty),
     })
 }

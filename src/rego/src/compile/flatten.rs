@@ -7,7 +7,7 @@
 use super::{
     calls,
     term::{
-        Function, Outcome, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedEvery, ResolvedRule,
+        Function, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedEvery, ResolvedResult, ResolvedRule,
         ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, ResolvedWith, TemplatePart, Variables,
     },
 };
@@ -59,12 +59,12 @@ impl Flattener<'_> {
             let support = self.expand(parameter);
             append(&mut rule.body, support);
         }
-        let (Outcome::Value(result) | Outcome::Element(result)) = &mut rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &mut rule.result;
         let support = self.expand(result);
         append(&mut rule.body, support);
         let body = std::mem::take(&mut rule.body);
         rule.body = self.body(body);
-        let (Outcome::Value(result) | Outcome::Element(result)) = &mut rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &mut rule.result;
         if result.requires_evaluation() {
             let capture = self.capture(result);
             append(&mut rule.body, vec![capture]);
@@ -88,7 +88,7 @@ impl Flattener<'_> {
     }
 
     fn statement(&mut self, mut statement: ResolvedStatement) -> ResolvedBody {
-        if matches!(&statement.what, ResolvedStatementKind::Call(call) if calls::is_print(call)) {
+        if matches!(&statement.kind, ResolvedStatementKind::Call(call) if calls::is_print(call)) {
             // OPA ignores it.
             statement.with.clear();
             statement.erased = !self.keeps_prints;
@@ -99,7 +99,7 @@ impl Flattener<'_> {
             body.extend(self.expand(&mut with.value));
         }
         let mut support = Vec::new();
-        match &mut statement.what {
+        match &mut statement.kind {
             ResolvedStatementKind::Term(term) => support.extend(self.expand(term)),
             ResolvedStatementKind::Call(call) => {
                 for argument in &mut call.arguments {
@@ -225,7 +225,7 @@ impl Flattener<'_> {
 
     fn in_set(&mut self, statement: ResolvedStatement) -> ResolvedTerm {
         let at = statement.at;
-        let term = match statement.what {
+        let term = match statement.kind {
             ResolvedStatementKind::Call(call) => ResolvedTerm::new(at, ResolvedValue::Call(Box::new(call))),
             ResolvedStatementKind::Term(term) => term,
             _ => ResolvedTerm::truth(at),
@@ -238,7 +238,7 @@ impl Flattener<'_> {
 
     /// Puts each argument of a `print` or a note into a collection of its values, which is empty if it is undefined.
     fn collect_noted(&mut self, statement: &mut ResolvedStatement) {
-        let ResolvedStatementKind::Call(call) = &mut statement.what else { return };
+        let ResolvedStatementKind::Call(call) = &mut statement.kind else { return };
         if statement.erased || !calls::is_print(call) && !calls::is_note(call) {
             return;
         }
@@ -271,8 +271,8 @@ impl Flattener<'_> {
         let mut result = Vec::new();
         for mut statement in body {
             let (before, erased) = (result.len(), statement.erased);
-            let ResolvedStatement { what, with, .. } = &mut statement;
-            match what {
+            let ResolvedStatement { kind, with, .. } = &mut statement;
+            match kind {
                 ResolvedStatementKind::Unify(left, right) => {
                     self.dynamic_operand(with, left, &mut result);
                     self.dynamic_operand(with, right, &mut result);

@@ -15,8 +15,9 @@ use super::{
     order::Order,
     show,
     term::{
-        DATA, Function, Outcome, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedRule, ResolvedStatement,
-        ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variables, WithTargetValue, ref_is_ground,
+        DATA, Function, ResolvedBody, ResolvedCall, ResolvedComprehension, ResolvedResult, ResolvedRule,
+        ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, Variables, WithTargetValue,
+        ref_is_ground,
     },
     visit,
 };
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// The most statements that are checked before giving up: nested bodies are checked repeatedly.
-const PATIENCE: usize = 500_000;
+const MOST_STATEMENTS: usize = 500_000;
 
 /// One type error.
 #[derive(Debug, Clone)]
@@ -43,7 +44,7 @@ struct Mismatch {
 #[derive(Clone)]
 struct Inferred {
     faults: Vec<Mismatch>,
-    of: InferredType,
+    ty: InferredType,
 }
 
 pub(super) struct Checker<'a> {
@@ -53,7 +54,7 @@ pub(super) struct Checker<'a> {
     env: Env,
     /// The results for comprehensions by address, each with the version of the types around it.
     seen: HashMap<*const ResolvedComprehension, (u64, Inferred)>,
-    patience: usize,
+    statements_left: usize,
     /// By module, whether lookups in values that are always empty are accepted.
     lenient: &'a [bool],
     /// Whether they are accepted in the current rule.
@@ -73,7 +74,7 @@ pub(super) fn check(
         variables,
         env: Env::new(),
         seen: HashMap::new(),
-        patience: PATIENCE,
+        statements_left: MOST_STATEMENTS,
         lenient,
         is_lenient: false,
     };
@@ -88,7 +89,7 @@ pub(super) fn check(
             }
         }
     }
-    if inference.patience == 0 { Vec::new() } else { faults }
+    if inference.statements_left == 0 { Vec::new() } else { faults }
 }
 
 impl<'a> Checker<'a> {
@@ -96,15 +97,15 @@ impl<'a> Checker<'a> {
         self.is_lenient = self.lenient.get(rule.module).is_some_and(|lenient| *lenient);
         self.env.enter(None);
         let mismatches = self.body(&rule.body);
-        let of = if mismatches.is_empty() { self.head(rule) } else { Some(Type::any()) };
+        let ty = if mismatches.is_empty() { self.head(rule) } else { Some(Type::any()) };
         self.env.leave();
         let path = rule.ground_path();
         if mismatches.is_empty() {
-            if let Some(of) = of {
-                self.env.rules().insert(&path, of);
+            if let Some(ty) = ty {
+                self.env.rules().insert(&path, ty);
             }
         } else if path.len() == rule.path.len() {
-            self.env.rules().put(&path, of);
+            self.env.rules().put(&path, ty);
         }
         let fault = |Mismatch { at, message, .. }| Fault::new(Code::Type, rule.module, at, message).recoverable();
         mismatches.into_iter().map(fault).collect()
@@ -120,29 +121,29 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            let Outcome::Value(result) = &rule.result else { return None };
+            let ResolvedResult::Value(result) = &rule.result else { return None };
             let parameters = parameters.iter().map(|parameter| self.term(parameter)).collect();
             let function = types::FunctionType { parameters, variadic: None, result: self.term(result) };
             return Some(Type::Function(function.into()));
         }
-        let mut of = match &rule.result {
-            Outcome::Value(value) => self.term(value)?,
-            Outcome::Element(element) => Type::set(Some(self.term(element)?)),
+        let mut ty = match &rule.result {
+            ResolvedResult::Value(value) => self.term(value)?,
+            ResolvedResult::Element(element) => Type::set(Some(self.term(element)?)),
         };
         for key in rule.path[rule.ground()..].iter().rev() {
-            of = Type::object(Vec::new(), Some((Some(self.term(key)?), Some(of))));
+            ty = Type::object(Vec::new(), Some((Some(self.term(key)?), Some(ty))));
         }
-        Some(of)
+        Some(ty)
     }
 
     /// Checks the statements of a body in the current frame.
     fn body(&mut self, body: &'a ResolvedBody) -> Vec<Mismatch> {
         let mut faults = Vec::new();
         for statement in body {
-            if self.patience == 0 {
+            if self.statements_left == 0 {
                 return Vec::new();
             }
-            self.patience -= 1;
+            self.statements_left -= 1;
             let replaced = self.replaced(statement);
             let frames = replaced.len();
             for replaced in replaced {
@@ -207,13 +208,13 @@ impl<'a> Checker<'a> {
         let term = self.term(&comprehension.term);
         let key_type = comprehension.key.as_ref().map(|key| self.term(key));
         self.env.leave();
-        let of = match comprehension.form {
+        let ty = match comprehension.form {
             ComprehensionKind::Array => Type::array(Vec::new(), term),
             ComprehensionKind::Set => Type::set(term),
             ComprehensionKind::Object => Type::object(Vec::new(), Some((key_type.flatten(), term))),
         };
-        let of = faults.is_empty().then_some(of);
-        let inferred = Inferred { faults, of };
+        let ty = faults.is_empty().then_some(ty);
+        let inferred = Inferred { faults, ty };
         self.seen.insert(key, (state, inferred.clone()));
         inferred
     }
@@ -236,14 +237,14 @@ impl<'a> Checker<'a> {
                 Some(Type::object(constant, rest))
             }
             ResolvedValue::Set(items) => {
-                let mut of = None;
+                let mut ty = None;
                 for item in items {
                     let item = self.term(item);
-                    of = types::or(of, item);
+                    ty = types::or(ty, item);
                 }
-                Some(Type::set(of))
+                Some(Type::set(ty))
             }
-            ResolvedValue::Comprehension(comprehension) => self.comprehension(comprehension).of,
+            ResolvedValue::Comprehension(comprehension) => self.comprehension(comprehension).ty,
             ResolvedValue::Ref(items) => self.env.reference(items),
             ResolvedValue::Variable(variable) => self.env.variable(*variable),
             ResolvedValue::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
@@ -257,8 +258,8 @@ impl<'a> Checker<'a> {
         let mut own = Replaced::default();
         for with in &statement.with {
             let WithTargetValue::Ref(items) = &with.target.value else { continue };
-            let of = self.env.reference(items);
-            let function = matches!(of, Some(Type::Function(_)));
+            let ty = self.env.reference(items);
+            let function = matches!(ty, Some(Type::Function(_)));
             let ground = ref_is_ground(items);
             let path: Vec<Constant> = items.iter().skip(1).map_while(ResolvedTerm::constant).collect();
             if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
@@ -277,14 +278,14 @@ impl<'a> Checker<'a> {
                 continue;
             }
             let value = self.term(&with.value);
-            let of = if ground { of.zip(value).and_then(|(a, b)| types::or(Some(a), Some(b))) } else { None };
-            let of = of.or_else(|| Some(Type::any()));
+            let ty = if ground { ty.zip(value).and_then(|(a, b)| types::or(Some(a), Some(b))) } else { None };
+            let ty = ty.or_else(|| Some(Type::any()));
             let document = if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
                 &mut own.data
             } else {
                 &mut own.input
             };
-            Arc::make_mut(document.get_or_insert_default()).put(&path, of);
+            Arc::make_mut(document.get_or_insert_default()).put(&path, ty);
         }
         if own.input.is_some() || own.data.is_some() {
             frames.push(own);
@@ -294,7 +295,7 @@ impl<'a> Checker<'a> {
 
     fn statement(&mut self, statement: &'a ResolvedStatement) -> Result<(), Mismatch> {
         self.replacements(statement)?;
-        match &statement.what {
+        match &statement.kind {
             ResolvedStatementKind::Unify(left, right) => self.unification(statement.at, left, right),
             ResolvedStatementKind::Call(call) => {
                 if let Some((left, right)) = call.as_equality() {
@@ -352,13 +353,13 @@ impl<'a> Checker<'a> {
         self.member(at, &call.arguments[arity - 2], &values)
     }
 
-    fn member(&mut self, at: Position, term: &'a ResolvedTerm, of: &InferredType) -> Result<(), Mismatch> {
-        if types::is_unknown(of) {
+    fn member(&mut self, at: Position, term: &'a ResolvedTerm, ty: &InferredType) -> Result<(), Mismatch> {
+        if types::is_unknown(ty) {
             return Ok(());
         }
         let have = self.term(term);
-        let fits = types::is_unknown(&have) || unifies(&have, of);
-        if fits && self.learn_from(term, of, false) { Ok(()) } else { Err(mismatch(at, &have, of)) }
+        let fits = types::is_unknown(&have) || unifies(&have, ty);
+        if fits && self.learn_from(term, ty, false) { Ok(()) } else { Err(mismatch(at, &have, ty)) }
     }
 
     fn call(&mut self, at: Position, call: &'a ResolvedCall) -> Result<(), Mismatch> {
@@ -373,7 +374,7 @@ impl<'a> Checker<'a> {
         };
         let function = match decl {
             Some(Type::Function(function)) => function,
-            Some(Type::Any(of)) if of.is_empty() => return Ok(()),
+            Some(Type::Any(ty)) if ty.is_empty() => return Ok(()),
             None => return Ok(()),
             Some(_) => {
                 let message = format!("undefined function {}: it is a rule without parameters", call.function);

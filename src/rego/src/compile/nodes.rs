@@ -2,8 +2,8 @@
 
 use super::{
     term::{
-        DATA, Function, INPUT, Outcome, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedRule, ResolvedStatement,
-        ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
+        DATA, Function, INPUT, ResolvedBody, ResolvedCall, ResolvedEvery, ResolvedResult, ResolvedRule,
+        ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, WithTargetValue,
     },
     tree::RuleTree,
 };
@@ -18,7 +18,7 @@ pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
     let tree = &RuleTree::new(rules);
     let packages: Vec<usize> = modules.iter().map(|module| module.package_path().len()).collect();
     let written = modules.iter().flat_map(|module| module.rules.iter().enumerate());
-    let all = rules.iter().zip(written).map(|(rule, (number, written))| {
+    let all = rules.iter().zip(written).map(|(rule, (index, written))| {
         let path = rule.text_path();
         let is_scalar = |term: &ResolvedTerm| matches!(term.value, ResolvedValue::Constant(_));
         let gives_collections = if rule.is_function() || rule.default {
@@ -31,14 +31,14 @@ pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
             rules,
             node: Node {
                 module: rule.module,
-                rule: number,
+                rule: index,
                 is_whole: path.len() == rule.path.len(),
                 path,
                 package: packages[rule.module],
                 form: match &rule.result {
                     _ if rule.default => DefinitionForm::Default,
-                    Outcome::Element(_) => DefinitionForm::Element,
-                    Outcome::Value(_) => DefinitionForm::Value,
+                    ResolvedResult::Element(_) => DefinitionForm::Element,
+                    ResolvedResult::Value(_) => DefinitionForm::Value,
                 },
                 parameters: rule.is_function().then(|| rule.arity()),
                 line: rule.at.line,
@@ -58,7 +58,7 @@ pub(super) fn nodes(modules: &[&Module], rules: &[ResolvedRule]) -> Vec<Node> {
 }
 
 fn result(rule: &ResolvedRule) -> &ResolvedTerm {
-    let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+    let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
     result
 }
 
@@ -83,7 +83,7 @@ impl NodeReader<'_> {
     }
 
     fn statement(&mut self, statement: &ResolvedStatement) {
-        match &statement.what {
+        match &statement.kind {
             ResolvedStatementKind::Term(term) => self.term(term),
             ResolvedStatementKind::Call(call) => self.call(call, statement.at),
             ResolvedStatementKind::Unify(left, right) => {
@@ -102,7 +102,7 @@ impl NodeReader<'_> {
             if let WithTargetValue::Ref(items) = &with.target.value {
                 if items.first().and_then(ResolvedTerm::as_variable) == Some(DATA) {
                     self.node.replaces.insert(ResolvedTerm::texts(&items[1..]));
-                    self.node.targets.extend(self.tree.meant(&items[1..], self.rules));
+                    self.node.targets.extend(self.tree.referenced(&items[1..], self.rules));
                 }
                 items.iter().skip(1).for_each(|key| self.term(key));
             }
@@ -170,7 +170,7 @@ impl NodeReader<'_> {
             self.node.inputs.insert(ResolvedTerm::texts(keys));
         } else if document == DATA {
             self.node.uses.insert(ResolvedTerm::texts(keys));
-            self.node.targets.extend(self.tree.meant(keys, self.rules));
+            self.node.targets.extend(self.tree.referenced(keys, self.rules));
         }
     }
 

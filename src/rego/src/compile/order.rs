@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     term::{
-        DATA, Function, Outcome, ResolvedRule, ResolvedStatementKind, ResolvedTerm, ResolvedValue, WithTargetValue,
+        DATA, Function, ResolvedResult, ResolvedRule, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
+        WithTargetValue,
     },
     tree::RuleTree,
     visit,
@@ -45,7 +46,7 @@ impl Order {
     /// Returns the rules that a reference below `data` may refer to, and all that depend on them.
     pub(super) fn dependents(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
-        let mut open: Vec<usize> = self.tree.meant(keys, rules).into_iter().collect();
+        let mut open: Vec<usize> = self.tree.referenced(keys, rules).into_iter().collect();
         while let Some(rule) = open.pop() {
             if found.insert(rule) {
                 open.extend(&self.dependents[rule]);
@@ -62,15 +63,15 @@ fn dependencies(rule: &ResolvedRule, tree: &RuleTree, rules: &[ResolvedRule]) ->
             if let ResolvedValue::Ref(items) = &term.value
                 && items.first().and_then(ResolvedTerm::as_variable) == Some(DATA)
             {
-                found.extend(tree.meant(&items[1..], rules));
+                found.extend(tree.referenced(&items[1..], rules));
             }
             true
         };
-        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
         rule.path.iter().chain([result]).for_each(|term| visit::terms(term, &mut refer));
         rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut refer));
         visit::statements(&rule.body, &mut |statement| {
-            if let ResolvedStatementKind::Call(call) = &statement.what
+            if let ResolvedStatementKind::Call(call) = &statement.kind
                 && let Function::Rule(path) = &call.function
             {
                 found.extend(tree.at(path).into_iter().flat_map(|node| &node.rules));
@@ -79,7 +80,7 @@ fn dependencies(rule: &ResolvedRule, tree: &RuleTree, rules: &[ResolvedRule]) ->
                 if let WithTargetValue::Ref(items) = &with.target.value
                     && items.first().and_then(ResolvedTerm::as_variable) == Some(DATA)
                 {
-                    found.extend(tree.meant(&items[1..], rules));
+                    found.extend(tree.referenced(&items[1..], rules));
                 }
             }
         });

@@ -45,7 +45,7 @@ pub(super) fn of_statement(statement: &ResolvedStatement, arity: Arity<'_>, safe
         }
     }
     let mut outputs = VariableSet::new();
-    match &statement.what {
+    match &statement.kind {
         ResolvedStatementKind::Term(term) => of_term(term, safe, &mut outputs),
         ResolvedStatementKind::Unify(left, right) => return of_unification(statement, left, right, safe),
         ResolvedStatementKind::Call(call) => return of_call(call, arity, safe),

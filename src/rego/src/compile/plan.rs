@@ -137,7 +137,7 @@ impl ProgramPlanner<'_> {
         let Some(definition) = self.rules.iter().find(is_it) else {
             return Err(unsupported(at, "a missing definition"));
         };
-        let rule = self.lone_rule(definition, depth)?;
+        let rule = self.single_rule(definition, depth)?;
         self.program.rules.push(rule);
         Ok(RuleId(self.program.rules.len() - 1))
     }

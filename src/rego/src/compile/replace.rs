@@ -37,7 +37,7 @@ impl Replacer<'_> {
     fn body(&mut self, body: &mut ResolvedBody, module: usize) {
         let mut result = Vec::with_capacity(body.len());
         for mut statement in std::mem::take(body) {
-            match &mut statement.what {
+            match &mut statement.kind {
                 ResolvedStatementKind::Term(term) => self.term(term, module),
                 ResolvedStatementKind::Call(call) => {
                     call.arguments.iter_mut().for_each(|argument| self.term(argument, module));

@@ -12,8 +12,8 @@ use super::{
     fault::{Code, Fault},
     scope::{self, Occurrence, Scopes, all_names, declared_names},
     term::{
-        Outcome, ResolvedBody, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
-        Variable, VariableSet, Variables,
+        ResolvedBody, ResolvedResult, ResolvedRule, ResolvedStatement, ResolvedStatementKind, ResolvedTerm,
+        ResolvedValue, Variable, VariableSet, Variables,
     },
     visit,
 };
@@ -48,7 +48,7 @@ pub(super) fn module(
     faults: &mut Vec<Fault>,
 ) -> Vec<ResolvedRule> {
     let not_bodies = module.imports("future.keywords") || module.imports("future.keywords.not");
-    let resolve = |rule: &syntax::Rule| {
+    let resolve = |rule: &syntax::SyntaxRule| {
         let mut resolver =
             Resolver { module: index, globals, variables, scopes: Scopes::new(), faults, not_bodies, moved: None };
         resolver.rule(rule, package, module.is_v1())
@@ -72,7 +72,7 @@ impl Resolver<'_> {
         self.faults.push(Fault::new(Code::Compile, self.module, at, message));
     }
 
-    fn rule(&mut self, rule: &syntax::Rule, package: &[Constant], v1: bool) -> ResolvedRule {
+    fn rule(&mut self, rule: &syntax::SyntaxRule, package: &[Constant], v1: bool) -> ResolvedRule {
         let parameters = rule.parameters.as_ref().map(|parameters| self.parameters(parameters));
         let before = self.scopes.clone();
         let mut rules = Vec::new();
@@ -80,16 +80,14 @@ impl Resolver<'_> {
             self.scopes = before.clone();
             rules.push(self.branch(rule, branch, index, package, parameters.clone(), v1));
         }
-        let last = rules
-            .into_iter()
-            .rev()
-            .reduce(|behind, before| ResolvedRule { otherwise: Some(Box::new(behind)), ..before });
+        let last =
+            rules.into_iter().rev().reduce(|after, before| ResolvedRule { otherwise: Some(Box::new(after)), ..before });
         last.unwrap_or_else(|| unreachable_rule(self.module, rule.at))
     }
 
     fn branch(
         &mut self,
-        rule: &syntax::Rule,
+        rule: &syntax::SyntaxRule,
         branch: &Branch,
         index: usize,
         package: &[Constant],
@@ -108,15 +106,15 @@ impl Resolver<'_> {
         let moved = (rule.at > rule.name.at).then_some(rule.at);
         self.moved = moved;
         self.scopes.in_head(true);
-        let (path, outcome) = self.head(rule, branch, package, head_at, v1);
+        let (path, result) = self.head(rule, branch, package, head_at, v1);
         self.scopes.in_head(false);
         self.moved = None;
         let mut used = VariableSet::new();
         for key in &path {
             visit::all(key, &mut used);
         }
-        match &outcome {
-            Outcome::Value(term) | Outcome::Element(term) => visit::all(term, &mut used),
+        match &result {
+            ResolvedResult::Value(term) | ResolvedResult::Element(term) => visit::all(term, &mut used),
         }
         if let Some(written) = branch.body.as_ref().filter(|_| in_order) {
             self.unused(written, &body, &used);
@@ -132,7 +130,7 @@ impl Resolver<'_> {
             at,
             path,
             parameters,
-            result: outcome,
+            result: result,
             default: rule.default,
             body,
             otherwise: None,
@@ -142,29 +140,29 @@ impl Resolver<'_> {
     /// Returns the path of a rule and the outcome of a definition.
     fn head(
         &mut self,
-        rule: &syntax::Rule,
+        rule: &syntax::SyntaxRule,
         branch: &Branch,
         package: &[Constant],
         at: Position,
         v1: bool,
-    ) -> (Vec<ResolvedTerm>, Outcome) {
+    ) -> (Vec<ResolvedTerm>, ResolvedResult) {
         let mut path: Vec<ResolvedTerm> =
             package.iter().map(|key| ResolvedTerm::new(at, ResolvedValue::Constant(key.clone()))).collect();
         path.extend(rule.first_name().map(|name| ResolvedTerm::text(at, name)));
         let keys: &[Key] = if let ExprKind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
         let mut keys: Vec<ResolvedTerm> = keys.iter().map(|key| self.key(key, at)).collect();
         let element = !v1 && rule.parameters.is_none() && keys.len() == 1 && !rule.first.conditional && !rule.default;
-        let outcome = match (&rule.contains, &branch.value) {
-            (Some(element), _) => Outcome::Element(self.term(element)),
-            (None, Some((_, value))) => Outcome::Value(self.term(value)),
+        let result = match (&rule.contains, &branch.value) {
+            (Some(element), _) => ResolvedResult::Element(self.term(element)),
+            (None, Some((_, value))) => ResolvedResult::Value(self.term(value)),
             (None, None) if element && rule.first.value.is_none() => match keys.pop() {
-                Some(key) => Outcome::Element(key),
-                None => Outcome::Value(ResolvedTerm::truth(at)),
+                Some(key) => ResolvedResult::Element(key),
+                None => ResolvedResult::Value(ResolvedTerm::truth(at)),
             },
-            (None, None) => Outcome::Value(ResolvedTerm::truth(at)),
+            (None, None) => ResolvedResult::Value(ResolvedTerm::truth(at)),
         };
         path.append(&mut keys);
-        (path, outcome)
+        (path, result)
     }
 
     /// Declares the variables of parameters.
@@ -270,30 +268,30 @@ impl Resolver<'_> {
 
     fn statement(&mut self, statement: &syntax::Statement) -> Option<ResolvedStatement> {
         let at = statement.at;
-        match &statement.what {
+        match &statement.kind {
             syntax::StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) => {
                 let right = self.term(right);
                 let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);
-                let what = ResolvedStatementKind::Unify(left, right);
-                Some(ResolvedStatement { assigned: true, with, ..ResolvedStatement::new(at, what) })
+                let kind = ResolvedStatementKind::Unify(left, right);
+                Some(ResolvedStatement { assigned: true, with, ..ResolvedStatement::new(at, kind) })
             }
             syntax::StatementNode::Not(Expr { kind: ExprKind::Binary(":=", ..), .. }) => {
                 self.fault(at, "cannot assign vars inside negated expression");
                 None
             }
             syntax::StatementNode::Expr(expr) => {
-                let what = self.what(expr);
-                Some(ResolvedStatement { with: self.withs(&statement.with), ..ResolvedStatement::new(at, what) })
+                let kind = self.statement_kind(expr);
+                Some(ResolvedStatement { with: self.withs(&statement.with), ..ResolvedStatement::new(at, kind) })
             }
             syntax::StatementNode::Not(expr) => {
-                let what = self.what(expr);
+                let kind = self.statement_kind(expr);
                 let with = self.withs(&statement.with);
                 Some(if self.not_bodies {
-                    let inner = ResolvedStatement::new(at, what);
+                    let inner = ResolvedStatement::new(at, kind);
                     ResolvedStatement { with, ..ResolvedStatement::new(at, ResolvedStatementKind::Not(vec![inner])) }
                 } else {
-                    ResolvedStatement { negated: true, with, ..ResolvedStatement::new(at, what) }
+                    ResolvedStatement { negated: true, with, ..ResolvedStatement::new(at, kind) }
                 })
             }
             syntax::StatementNode::Some(names) => {
@@ -347,7 +345,7 @@ fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
 }
 
 fn unreachable_rule(module: usize, at: Position) -> ResolvedRule {
-    let result = Outcome::Value(ResolvedTerm::truth(at));
+    let result = ResolvedResult::Value(ResolvedTerm::truth(at));
     ResolvedRule {
         module,
         at,

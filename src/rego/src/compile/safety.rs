@@ -9,7 +9,7 @@ use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
     term::{
-        DATA, INPUT, Outcome, ResolvedBody, ResolvedComprehension, ResolvedRule, ResolvedStatement,
+        DATA, INPUT, ResolvedBody, ResolvedComprehension, ResolvedResult, ResolvedRule, ResolvedStatement,
         ResolvedStatementKind, ResolvedTerm, ResolvedValue, TemplatePart, Variable, VariableSet, Variables,
     },
     visit::{self, Closure, SAFETY},
@@ -34,7 +34,7 @@ pub(super) fn heads(rule: &ResolvedRule, variables: &Variables, faults: &mut Vec
         let mut known = VariableSet::new();
         rule.body.iter().for_each(|statement| visit::statement_variables(statement, SAFETY, &mut known));
         rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut known));
-        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &rule.result;
         let mut found: BTreeMap<Variable, Position> = BTreeMap::new();
         for term in rule.path.iter().chain([result]) {
             visit::terms(term, &mut |term| {
@@ -59,8 +59,8 @@ pub(super) fn bodies(rule: &mut ResolvedRule, arity: Arity<'_>, variables: &Vari
     while let Some(rule) = next {
         let mut safe = VariableSet::from([DATA, INPUT]);
         rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut safe));
-        let unsafe_ones = reorder(&mut rule.body, &safe, arity);
-        faults.extend(report(&unsafe_ones, variables, rule.module));
+        let unsafe_statements = reorder(&mut rule.body, &safe, arity);
+        faults.extend(report(&unsafe_statements, variables, rule.module));
         next = rule.otherwise.as_deref_mut();
     }
 }
@@ -68,10 +68,10 @@ pub(super) fn bodies(rule: &mut ResolvedRule, arity: Arity<'_>, variables: &Vari
 /// Names that are keywords only after an import.
 const LATER_KEYWORDS: [&str; 4] = ["contains", "every", "if", "in"];
 
-fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fault> {
+fn report(unsafe_statements: &Unsafe, variables: &Variables, module: usize) -> Vec<Fault> {
     let mut places: BTreeMap<Variable, Position> = BTreeMap::new();
     let mut assigned = VariableSet::new();
-    for ((at, _), needs) in unsafe_ones {
+    for ((at, _), needs) in unsafe_statements {
         for variable in &needs.variables {
             places.entry(*variable).or_insert(*at);
         }
@@ -91,7 +91,7 @@ fn report(unsafe_ones: &Unsafe, variables: &Variables, module: usize) -> Vec<Fau
     }
     if faults.is_empty() {
         let mut seen = VariableSet::new();
-        for ((at, _), needs) in unsafe_ones {
+        for ((at, _), needs) in unsafe_statements {
             let before = seen.len();
             seen.extend(&needs.variables);
             if seen.len() > before {
@@ -115,29 +115,29 @@ fn reorder(body: &mut ResolvedBody, globals: &VariableSet, arity: Arity<'_>) -> 
     for index in &order {
         placed[*index] = true;
     }
-    let mut unsafe_ones = Unsafe::new();
+    let mut unsafe_statements = Unsafe::new();
     for (index, statement) in body.iter().enumerate().filter(|(index, _)| !placed[*index]) {
         let mut assigned = VariableSet::new();
-        if let ResolvedStatementKind::Unify(left, _) = &statement.what
+        if let ResolvedStatementKind::Unify(left, _) = &statement.kind
             && statement.assigned
         {
             visit::all(left, &mut assigned);
         }
         let needs = Needs { variables: std::mem::take(&mut missing[index]), assigned };
-        unsafe_ones.insert((statement.at, index), needs);
+        unsafe_statements.insert((statement.at, index), needs);
     }
     let mut known = globals.clone();
     for (position, index) in order.iter().enumerate() {
         if let Some(before) = position.checked_sub(1) {
             known.extend(needs(&body[order[before]], arity));
         }
-        inner(&mut body[*index], &mut known, arity, &mut unsafe_ones);
+        inner(&mut body[*index], &mut known, arity, &mut unsafe_statements);
     }
-    if unsafe_ones.is_empty() {
+    if unsafe_statements.is_empty() {
         let mut taken: Vec<Option<ResolvedStatement>> = std::mem::take(body).into_iter().map(Some).collect();
         *body = order.into_iter().filter_map(|index| taken[index].take()).collect();
     }
-    unsafe_ones
+    unsafe_statements
 }
 
 /// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes
@@ -162,7 +162,7 @@ fn order(
     while !now.is_empty() {
         let before = order.len();
         while let Some(index) = now.pop_first() {
-            if calls::is_noting(&body[index]) && placed[..index].contains(&false) {
+            if calls::is_note_statement(&body[index]) && placed[..index].contains(&false) {
                 early_notes.push(index);
                 continue;
             }
@@ -217,7 +217,7 @@ fn users(body: &ResolvedBody) -> BTreeMap<Variable, Vec<usize>> {
 /// Returns the variables of a statement without those of nested bodies.
 fn needs(statement: &ResolvedStatement, arity: Arity<'_>) -> VariableSet {
     let mut found = VariableSet::new();
-    if let ResolvedStatementKind::Not(body) = &statement.what {
+    if let ResolvedStatementKind::Not(body) = &statement.kind {
         found.extend(promoted(body, arity));
         return found;
     }
@@ -257,7 +257,7 @@ fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
     }
     let mut safe: VariableSet = occurrences.keys().copied().chain([DATA, INPUT]).collect();
     for statement in body {
-        if let ResolvedStatementKind::Unify(left, right) = &statement.what {
+        if let ResolvedStatementKind::Unify(left, right) = &statement.kind {
             [left, right].into_iter().filter_map(ResolvedTerm::as_variable).for_each(|variable| {
                 safe.remove(&variable);
             });
@@ -267,7 +267,7 @@ fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
     loop {
         let before = bound.len();
         for statement in body {
-            if let ResolvedStatementKind::Unify(..) = &statement.what {
+            if let ResolvedStatementKind::Unify(..) = &statement.kind {
                 let outputs =
                     outputs::of_statement(&ResolvedStatement { negated: false, ..statement.clone() }, arity, &safe);
                 safe.extend(&outputs);
@@ -279,7 +279,7 @@ fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
         }
     }
     for statement in body {
-        if let ResolvedStatementKind::Call(call) = &statement.what
+        if let ResolvedStatementKind::Call(call) = &statement.kind
             && let Some(arity) = arity(&call.function)
         {
             call.arguments
@@ -295,7 +295,7 @@ fn promoted(body: &ResolvedBody, arity: Arity<'_>) -> VariableSet {
 /// Checks the nested bodies of a statement, which see the variables around it.
 fn inner(statement: &mut ResolvedStatement, known: &mut VariableSet, arity: Arity<'_>, found: &mut Unsafe) {
     let place = (statement.at, usize::MAX);
-    match &mut statement.what {
+    match &mut statement.kind {
         ResolvedStatementKind::Term(term) => inner_of_term(term, place, known, arity, found),
         ResolvedStatementKind::Call(call) => {
             call.arguments.iter_mut().for_each(|argument| inner_of_term(argument, place, known, arity, found));
@@ -355,9 +355,9 @@ fn inner_of_term(
             for key in key.iter() {
                 visit::all(key, &mut wanted);
             }
-            let unsafe_ones: VariableSet = wanted.difference(&inside).copied().collect();
-            if !unsafe_ones.is_empty() {
-                found.entry(place).or_default().variables.extend(unsafe_ones);
+            let unsafe_statements: VariableSet = wanted.difference(&inside).copied().collect();
+            if !unsafe_statements.is_empty() {
+                found.entry(place).or_default().variables.extend(unsafe_statements);
             }
             inner_body(body, known, arity, found);
         }

@@ -126,7 +126,7 @@ pub(super) fn declared_names(body: &SyntaxBody) -> BTreeSet<Name> {
 }
 
 pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
-    match &statement.what {
+    match &statement.kind {
         StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, _), .. })
         | StatementNode::Not(Expr { kind: ExprKind::Binary(":=", left, _), .. }) => {
             all_names(left, names);
@@ -147,71 +147,71 @@ pub(super) fn all_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     });
 }
 
-/// Calls `look` for each name of an expression, and with whether it occurs in a nested body.
-pub(super) fn each_name(expr: &Expr, look: &mut dyn FnMut(&Name, bool)) {
-    names_in(expr, false, look);
+/// Calls `visit` for each name of an expression, and with whether it occurs in a nested body.
+pub(super) fn each_name(expr: &Expr, visit: &mut dyn FnMut(&Name, bool)) {
+    names_in(expr, false, visit);
 }
 
-fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
+fn names_in(expr: &Expr, inside: bool, visit: &mut dyn FnMut(&Name, bool)) {
     match &expr.kind {
         ExprKind::Scalar(_) => {}
         ExprKind::Name(name) => {
             if &**name != "_" {
-                look(name, inside);
+                visit(name, inside);
             }
         }
         ExprKind::Ref(head, keys) => {
-            names_in(head, inside, look);
+            names_in(head, inside, visit);
             for key in keys {
                 if let Key::Index(index) = key {
-                    names_in(index, inside, look);
+                    names_in(index, inside, visit);
                 }
             }
         }
         ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => {
             for item in items {
-                names_in(item, inside, look);
+                names_in(item, inside, visit);
             }
         }
         ExprKind::Object(fields) => fields.iter().for_each(|(key, value)| {
-            names_in(key, inside, look);
-            names_in(value, inside, look);
+            names_in(key, inside, visit);
+            names_in(value, inside, visit);
         }),
         ExprKind::Comprehension(comprehension) => {
-            comprehension.key.iter().chain([&comprehension.term]).for_each(|term| names_in(term, true, look));
-            comprehension.body.iter().for_each(|statement| names_of_statement(statement, true, look));
+            comprehension.key.iter().chain([&comprehension.term]).for_each(|term| names_in(term, true, visit));
+            comprehension.body.iter().for_each(|statement| names_of_statement(statement, true, visit));
         }
         ExprKind::Binary(_, left, right) => {
-            names_in(left, inside, look);
-            names_in(right, inside, look);
+            names_in(left, inside, visit);
+            names_in(right, inside, visit);
         }
         ExprKind::In { key, value, collection } => {
-            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
+            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, visit));
         }
-        ExprKind::Minus(inner) => names_in(inner, inside, look),
+        ExprKind::Minus(inner) => names_in(inner, inside, visit),
         ExprKind::Template(pieces) => {
             for piece in pieces {
                 if let Piece::Statement(statement) = piece {
-                    names_of_statement(statement, true, look);
+                    names_of_statement(statement, true, visit);
                 }
             }
         }
     }
 }
 
-/// Calls `look` for each name of a statement, without those after `with`.
-pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
-    match &statement.what {
-        StatementNode::Expr(expr) | StatementNode::Not(expr) => names_in(expr, inside, look),
-        StatementNode::Some(some) => some.iter().for_each(|(_, name)| look(name, inside)),
+/// Calls `visit` for each name of a statement, without those after `with`.
+pub(super) fn names_of_statement(statement: &Statement, inside: bool, visit: &mut dyn FnMut(&Name, bool)) {
+    match &statement.kind {
+        StatementNode::Expr(expr) | StatementNode::Not(expr) => names_in(expr, inside, visit),
+        StatementNode::Some(some) => some.iter().for_each(|(_, name)| visit(name, inside)),
         StatementNode::SomeIn { key, value, collection } => {
-            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
+            key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, visit));
         }
         StatementNode::Every { key, value, collection, body } => {
-            key.iter().chain([value]).for_each(|name| look(name, true));
-            names_in(collection, inside, look);
+            key.iter().chain([value]).for_each(|name| visit(name, true));
+            names_in(collection, inside, visit);
             for statement in body {
-                names_of_statement(statement, true, look);
+                names_of_statement(statement, true, visit);
             }
         }
     }

@@ -6,12 +6,12 @@ use crate::types::{InferredType, Type};
 /// Longer types are truncated.
 const LONGEST: usize = 80;
 
-pub(super) fn known(of: &InferredType) -> String {
-    of.as_ref().map_or_else(|| "unknown".to_owned(), short)
+pub(super) fn known(ty: &InferredType) -> String {
+    ty.as_ref().map_or_else(|| "unknown".to_owned(), short)
 }
 
-pub(super) fn short(of: &Type) -> String {
-    let text = of.to_string();
+pub(super) fn short(ty: &Type) -> String {
+    let text = ty.to_string();
     if text.chars().count() <= LONGEST {
         text
     } else {

@@ -53,9 +53,9 @@ impl Variables {
     }
 
     fn add(&mut self, name: Option<Name>, declared: bool) -> Variable {
-        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let index = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         self.names.push((name, declared));
-        Variable(number)
+        Variable(index)
     }
 
     /// Returns the name in the source.
@@ -168,7 +168,7 @@ pub struct ResolvedStatement {
     /// Whether it is checked, but not evaluated: a `print`.
     pub erased: bool,
     /// The condition.
-    pub what: ResolvedStatementKind,
+    pub kind: ResolvedStatementKind,
     /// The replacements by `with` during its evaluation.
     pub with: Vec<ResolvedWith>,
 }
@@ -244,7 +244,7 @@ pub struct ResolvedRule {
     /// The parameters of a function.
     pub parameters: Option<Vec<ResolvedTerm>>,
     /// Its outcome.
-    pub result: Outcome,
+    pub result: ResolvedResult,
     /// Whether it is a `default`.
     pub default: bool,
     /// The statements that must hold.
@@ -255,7 +255,7 @@ pub struct ResolvedRule {
 
 /// The outcome of a definition.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum ResolvedResult {
     /// A value.
     Value(ResolvedTerm),
     /// An element of a set.
@@ -379,14 +379,14 @@ impl ResolvedCall {
 
 impl ResolvedStatement {
     /// Returns a statement without `not` and `with`.
-    pub fn new(at: Position, what: ResolvedStatementKind) -> Self {
-        Self { at, negated: false, generated: false, assigned: false, erased: false, what, with: Vec::new() }
+    pub fn new(at: Position, kind: ResolvedStatementKind) -> Self {
+        Self { at, negated: false, generated: false, assigned: false, erased: false, kind, with: Vec::new() }
     }
 
     /// Whether it is just `true`.
     pub(super) fn is_true(&self) -> bool {
         let truth = Constant::Boolean(true);
-        matches!(&self.what, ResolvedStatementKind::Term(ResolvedTerm { value: ResolvedValue::Constant(value), .. }) if *value == truth)
+        matches!(&self.kind, ResolvedStatementKind::Term(ResolvedTerm { value: ResolvedValue::Constant(value), .. }) if *value == truth)
             && !self.negated
             && self.with.is_empty()
     }

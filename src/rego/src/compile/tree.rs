@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     fault::{Code, Fault},
-    term::{Outcome, ResolvedRule, ResolvedTerm, path_text},
+    term::{ResolvedResult, ResolvedRule, ResolvedTerm, path_text},
 };
 use crate::{constant::Constant, syntax::Position};
 
@@ -60,7 +60,7 @@ impl RuleTree {
     }
 
     /// Returns the rules that a reference below `data` may refer to; a variable key matches all.
-    pub(super) fn meant(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
+    pub(super) fn referenced(&self, keys: &[ResolvedTerm], rules: &[ResolvedRule]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         self.collect(keys, 0, rules, &mut found);
         found
@@ -194,7 +194,7 @@ fn conflicts_of(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>
 
 /// Returns the properties that all definitions of one name must share.
 fn kind(rule: &ResolvedRule) -> (bool, bool, usize) {
-    let element = matches!(rule.result, Outcome::Element(_));
+    let element = matches!(rule.result, ResolvedResult::Element(_));
     let ground = rule.ground() == rule.path.len();
     (element, ground, rule.arity())
 }

@@ -97,7 +97,7 @@ pub(super) fn term_variables(term: &ResolvedTerm, skip: Skip, found: &mut Variab
 
 /// Adds the variables of a statement.
 pub(super) fn statement_variables(statement: &ResolvedStatement, skip: Skip, found: &mut VariableSet) {
-    match &statement.what {
+    match &statement.kind {
         ResolvedStatementKind::Term(term) => term_variables(term, skip, found),
         ResolvedStatementKind::Call(call) => {
             call.arguments.iter().for_each(|argument| term_variables(argument, skip, found));
@@ -155,111 +155,114 @@ pub(super) enum Closure<'a> {
     Not(&'a ResolvedBody),
 }
 
-/// Calls `look` for each outermost closure of a statement.
-pub(super) fn closures<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(Closure<'a>)) {
-    match &statement.what {
-        ResolvedStatementKind::Term(term) => closures_of_term(term, look),
+/// Calls `visit` for each outermost closure of a statement.
+pub(super) fn closures<'a>(statement: &'a ResolvedStatement, visit: &mut dyn FnMut(Closure<'a>)) {
+    match &statement.kind {
+        ResolvedStatementKind::Term(term) => closures_of_term(term, visit),
         ResolvedStatementKind::Call(call) => {
-            call.arguments.iter().for_each(|argument| closures_of_term(argument, look));
+            call.arguments.iter().for_each(|argument| closures_of_term(argument, visit));
         }
         ResolvedStatementKind::Unify(left, right) => {
-            closures_of_term(left, look);
-            closures_of_term(right, look);
+            closures_of_term(left, visit);
+            closures_of_term(right, visit);
         }
-        ResolvedStatementKind::Every(every) => look(Closure::Every(every)),
-        ResolvedStatementKind::Not(body) => look(Closure::Not(body)),
+        ResolvedStatementKind::Every(every) => visit(Closure::Every(every)),
+        ResolvedStatementKind::Not(body) => visit(Closure::Not(body)),
     }
-    statement.with.iter().for_each(|with| closures_of_term(&with.value, look));
+    statement.with.iter().for_each(|with| closures_of_term(&with.value, visit));
 }
 
-fn closures_of_term<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(Closure<'a>)) {
+fn closures_of_term<'a>(term: &'a ResolvedTerm, visit: &mut dyn FnMut(Closure<'a>)) {
     match &term.value {
         ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => {}
         ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
             for item in items {
-                closures_of_term(item, look);
+                closures_of_term(item, visit);
             }
         }
         ResolvedValue::Object(fields) => fields.iter().for_each(|(key, value)| {
-            closures_of_term(key, look);
-            closures_of_term(value, look);
+            closures_of_term(key, visit);
+            closures_of_term(value, visit);
         }),
-        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| closures_of_term(argument, look)),
-        ResolvedValue::Comprehension(comprehension) => look(Closure::Comprehension(comprehension)),
+        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| closures_of_term(argument, visit)),
+        ResolvedValue::Comprehension(comprehension) => visit(Closure::Comprehension(comprehension)),
         ResolvedValue::Template(parts) => {
             for part in parts {
                 if let TemplatePart::Statement(statement) = part {
-                    closures(statement, look);
+                    closures(statement, visit);
                 }
             }
         }
     }
 }
 
-/// Calls `look` for each term, outer ones first, and for the terms inside as long as it returns true.
-pub fn terms<'a>(term: &'a ResolvedTerm, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
-    if !look(term) {
+/// Calls `visit` for each term, outer ones first, and for the terms inside as long as it returns true.
+pub fn terms<'a>(term: &'a ResolvedTerm, visit: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
+    if !visit(term) {
         return;
     }
     match &term.value {
         ResolvedValue::Constant(_) | ResolvedValue::Variable(_) | ResolvedValue::Builtin(_) => {}
         ResolvedValue::Ref(items) | ResolvedValue::Array(items) | ResolvedValue::Set(items) => {
             for item in items {
-                terms(item, look);
+                terms(item, visit);
             }
         }
         ResolvedValue::Object(fields) => fields.iter().for_each(|(key, value)| {
-            terms(key, look);
-            terms(value, look);
+            terms(key, visit);
+            terms(value, visit);
         }),
-        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
+        ResolvedValue::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, visit)),
         ResolvedValue::Comprehension(comprehension) => {
-            comprehension.key.iter().chain([&comprehension.term]).for_each(|term| terms(term, look));
-            comprehension.body.iter().for_each(|statement| terms_of_statement(statement, look));
+            comprehension.key.iter().chain([&comprehension.term]).for_each(|term| terms(term, visit));
+            comprehension.body.iter().for_each(|statement| terms_of_statement(statement, visit));
         }
         ResolvedValue::Template(parts) => {
             for part in parts {
                 if let TemplatePart::Statement(statement) = part {
-                    terms_of_statement(statement, look);
+                    terms_of_statement(statement, visit);
                 }
             }
         }
     }
 }
 
-/// Calls `look` for each term of a statement, including its nested bodies.
-pub(super) fn terms_of_statement<'a>(statement: &'a ResolvedStatement, look: &mut dyn FnMut(&'a ResolvedTerm) -> bool) {
-    match &statement.what {
-        ResolvedStatementKind::Term(term) => terms(term, look),
-        ResolvedStatementKind::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, look)),
+/// Calls `visit` for each term of a statement, including its nested bodies.
+pub(super) fn terms_of_statement<'a>(
+    statement: &'a ResolvedStatement,
+    visit: &mut dyn FnMut(&'a ResolvedTerm) -> bool,
+) {
+    match &statement.kind {
+        ResolvedStatementKind::Term(term) => terms(term, visit),
+        ResolvedStatementKind::Call(call) => call.arguments.iter().for_each(|argument| terms(argument, visit)),
         ResolvedStatementKind::Unify(left, right) => {
-            terms(left, look);
-            terms(right, look);
+            terms(left, visit);
+            terms(right, visit);
         }
         ResolvedStatementKind::Every(every) => {
-            terms(&every.domain, look);
-            every.body.iter().for_each(|inner| terms_of_statement(inner, look));
+            terms(&every.domain, visit);
+            every.body.iter().for_each(|inner| terms_of_statement(inner, visit));
         }
-        ResolvedStatementKind::Not(body) => body.iter().for_each(|inner| terms_of_statement(inner, look)),
+        ResolvedStatementKind::Not(body) => body.iter().for_each(|inner| terms_of_statement(inner, visit)),
     }
     for with in &statement.with {
         if let WithTargetValue::Ref(items) = &with.target.value {
             for item in items {
-                terms(item, look);
+                terms(item, visit);
             }
         }
-        terms(&with.value, look);
+        terms(&with.value, visit);
     }
 }
 
-/// Calls `look` for each term of a body and of the terms `beside` it, including nested ones.
+/// Calls `visit` for each term of a body and of the terms `beside` it, including nested ones.
 pub fn terms_of_body<'a>(
     body: &'a [ResolvedStatement],
     beside: impl IntoIterator<Item = &'a ResolvedTerm>,
-    look: &mut dyn FnMut(&'a ResolvedTerm),
+    visit: &mut dyn FnMut(&'a ResolvedTerm),
 ) {
     let mut each = |term| {
-        look(term);
+        visit(term);
         true
     };
     for term in beside {
@@ -270,21 +273,21 @@ pub fn terms_of_body<'a>(
     }
 }
 
-/// Calls `look` for each statement of a body, including nested bodies.
-pub fn statements<'a>(body: &'a [ResolvedStatement], look: &mut dyn FnMut(&'a ResolvedStatement)) {
+/// Calls `visit` for each statement of a body, including nested bodies.
+pub fn statements<'a>(body: &'a [ResolvedStatement], visit: &mut dyn FnMut(&'a ResolvedStatement)) {
     for statement in body {
-        look(statement);
+        visit(statement);
         closures(statement, &mut |closure| match closure {
-            Closure::Comprehension(comprehension) => statements_of_comprehension(comprehension, look),
-            Closure::Every(every) => statements(&every.body, look),
-            Closure::Not(body) => statements(body, look),
+            Closure::Comprehension(comprehension) => statements_of_comprehension(comprehension, visit),
+            Closure::Every(every) => statements(&every.body, visit),
+            Closure::Not(body) => statements(body, visit),
         });
     }
 }
 
 fn statements_of_comprehension<'a>(
     comprehension: &'a ResolvedComprehension,
-    look: &mut dyn FnMut(&'a ResolvedStatement),
+    visit: &mut dyn FnMut(&'a ResolvedStatement),
 ) {
-    statements(&comprehension.body, look);
+    statements(&comprehension.body, visit);
 }

@@ -126,7 +126,7 @@ impl<'v> Machine<'v, '_> {
                 let Some(own) = machine.value(own, base)?.cloned() else { return Ok(false) };
                 places.entry(own).or_default().push(all.len());
             }
-            machine.shared.gauge.made(2)?;
+            machine.shared.gauge.charge(2)?;
             all.push((machine.registers[base + into.0].clone(), machine.registers[base + into.1].clone()));
             Ok(false)
         };

@@ -27,7 +27,7 @@ pub(crate) enum Halt {
     Failed(RuntimeError),
     TimedOut,
     /// It used more memory than [`memory::share`].
-    TooMuch,
+    OutOfMemory,
 }
 
 /// An error of a policy, or a stack that is too deep.
@@ -107,7 +107,7 @@ impl Gauge {
         if passed >= limit && (passed >= limit * STARVED || cpu.elapsed() >= limit) {
             return Err(Halt::TimedOut);
         }
-        if self.memory.used() > self.most { Err(Halt::TooMuch) } else { Ok(()) }
+        if self.memory.used() > self.most { Err(Halt::OutOfMemory) } else { Ok(()) }
     }
 
     /// Checks the stack, wherever evaluation may nest.
@@ -124,7 +124,7 @@ impl Gauge {
     }
 
     /// Gives back what was used since this amount was left.
-    pub(super) fn take_back(&mut self, left: usize) {
+    pub(super) fn refund(&mut self, left: usize) {
         self.left = left;
     }
 
@@ -134,13 +134,13 @@ impl Gauge {
     }
 
     /// Charges for created elements.
-    pub(super) fn made(&mut self, elements: usize) -> Result<(), Halt> {
+    pub(super) fn charge(&mut self, elements: usize) -> Result<(), Halt> {
         match self.left.checked_sub(elements * ELEMENT) {
             Some(left) if left >= self.held => {
                 self.left = left;
                 Ok(())
             }
-            _ => Err(Halt::TooMuch),
+            _ => Err(Halt::OutOfMemory),
         }
     }
 }

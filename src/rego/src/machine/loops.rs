@@ -15,14 +15,14 @@ impl<'v> Machine<'v, '_> {
     /// Runs a block for each element; returns whether the sink needs no more.
     pub(super) fn each(
         &mut self,
-        of: &'v Operand,
+        operand: &'v Operand,
         into: Registers,
         (block, filter): (&'v Block, Option<&'v LoopFilter>),
         base: usize,
         sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
         self.shared.gauge.enter()?;
-        let collection = self.slot(of, base)?;
+        let collection = self.slot(operand, base)?;
         if let Some(filter) = filter
             && let Some(elements) = self.filtered(&collection, into, (block, filter), base)?
         {
@@ -47,7 +47,7 @@ impl<'v> Machine<'v, '_> {
             self.outermost = None;
         }
         if self.kept == kept && sink.len() == found {
-            self.shared.gauge.take_back(left);
+            self.shared.gauge.refund(left);
         }
         Ok(enough)
     }
@@ -55,7 +55,7 @@ impl<'v> Machine<'v, '_> {
     /// Whether a block yields something for each element of a collection.
     pub(super) fn every(
         &mut self,
-        of: &'v Operand,
+        operand: &'v Operand,
         into: Registers,
         block: &'v Block,
         base: usize,
@@ -66,7 +66,7 @@ impl<'v> Machine<'v, '_> {
             machine.block(block, base, &mut ResultSink::Found(&mut found))?;
             Ok(!found)
         };
-        let missed = match self.slot(of, base)? {
+        let missed = match self.slot(operand, base)? {
             slot if !slot.value().is_some_and(is_collection) => return Ok(false),
             Slot::Empty => return Ok(false),
             Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run)?,
@@ -123,18 +123,18 @@ impl<'v> Machine<'v, '_> {
     /// Runs a block for a value and all values inside it, outer ones first.
     pub(super) fn walk(
         &mut self,
-        of: &'v Operand,
+        operand: &'v Operand,
         (path, value): Registers,
         block: &'v Block,
         base: usize,
         sink: &mut ResultSink<'_>,
     ) -> Result<bool, Halt> {
         self.shared.gauge.enter()?;
-        let Some(root) = self.slot(of, base)?.value().cloned() else { return Ok(false) };
+        let Some(root) = self.slot(operand, base)?.value().cloned() else { return Ok(false) };
         let mut open: Vec<(Vec<Value>, Value)> = vec![(Vec::new(), root)];
         while let Some((here, found)) = open.pop() {
             self.shared.gauge.tick()?;
-            self.shared.gauge.made(here.len())?;
+            self.shared.gauge.charge(here.len())?;
             let before = open.len();
             let mut below = |key: Value, value: &Value| {
                 let path = here.iter().cloned().chain([key]).collect();
@@ -152,7 +152,7 @@ impl<'v> Machine<'v, '_> {
                 }
                 _ => {}
             }
-            self.shared.gauge.made(open.len() - before)?;
+            self.shared.gauge.charge(open.len() - before)?;
             open[before..].reverse();
             self.set(base, path, Slot::Own(Value::from(here)));
             self.set(base, value, Slot::Own(found));

@@ -20,11 +20,11 @@ impl<'v> Machine<'v, '_> {
     pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut ResultSink<'_>) -> Result<bool, Halt> {
         for step in block {
             match step {
-                ProgramStep::Each { of, key, value, block, filter } => {
-                    return self.each(of, (*key, *value), (block, filter.as_ref()), base, sink);
+                ProgramStep::Each { operand, key, value, block, filter } => {
+                    return self.each(operand, (*key, *value), (block, filter.as_ref()), base, sink);
                 }
-                ProgramStep::Walk { of, path, value, block } => {
-                    return self.walk(of, (*path, *value), block, base, sink);
+                ProgramStep::Walk { operand, path, value, block } => {
+                    return self.walk(operand, (*path, *value), block, base, sink);
                 }
                 ProgramStep::Yield { keys, value } => return self.yield_to(keys, value, base, sink),
                 step if !self.holds(step, base)? => return Ok(false),
@@ -39,8 +39,8 @@ impl<'v> Machine<'v, '_> {
     pub(super) fn holds(&mut self, step: &'v ProgramStep, base: usize) -> Result<bool, Halt> {
         Ok(match step {
             ProgramStep::Each { .. } | ProgramStep::Walk { .. } | ProgramStep::Yield { .. } => true, // These end a block.
-            ProgramStep::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
-            ProgramStep::Defined(of) => self.value(of, base)?.is_some(),
+            ProgramStep::Test(operand) => self.value(operand, base)?.is_some_and(|value| *value != Value::Bool(false)),
+            ProgramStep::Defined(operand) => self.value(operand, base)?.is_some(),
             ProgramStep::Equal(left, right) => {
                 self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right))
             }
@@ -51,11 +51,11 @@ impl<'v> Machine<'v, '_> {
                 }
                 holds.is_some_and(|holds| holds || into.is_some())
             }
-            ProgramStep::Array(of, length) => {
-                matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
+            ProgramStep::Array(operand, length) => {
+                matches!(self.value(operand, base)?, Some(Value::Array(items)) if items.len() == *length)
             }
-            ProgramStep::Object(of, length) => {
-                matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
+            ProgramStep::Object(operand, length) => {
+                matches!(self.value(operand, base)?, Some(Value::Object(fields)) if fields.len() == *length)
             }
             ProgramStep::Get { into, from, keys } => self.get(*into, from, keys, base)?,
             ProgramStep::Call { callee, arguments, into, at } => {
@@ -89,7 +89,7 @@ impl<'v> Machine<'v, '_> {
                 true
             }
             ProgramStep::Not(block) => !self.found(block, base)?,
-            ProgramStep::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
+            ProgramStep::Every { operand, key, value, block } => self.every(operand, (*key, *value), block, base)?,
         })
     }
 
@@ -144,8 +144,8 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Returns the value of an operand in the form of a register.
-    pub(super) fn slot(&mut self, of: &'v Operand, base: usize) -> Result<Slot<'v>, Halt> {
-        Ok(match of {
+    pub(super) fn slot(&mut self, operand: &'v Operand, base: usize) -> Result<Slot<'v>, Halt> {
+        Ok(match operand {
             Operand::Constant(value) => Slot::Ref(value),
             Operand::Register(register) => self.registers[base + register].clone(),
             Operand::Path(path) => self.path(*path).map_or(Slot::Empty, Slot::Ref),
@@ -157,9 +157,9 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Returns a reference to the value of an operand; `None` if it is undefined.
-    pub(super) fn value(&mut self, of: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
-        self.prepare(of)?;
-        Ok(self.peek(of, base))
+    pub(super) fn value(&mut self, operand: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
+        self.prepare(operand)?;
+        Ok(self.peek(operand, base))
     }
 
     fn pair(&mut self, left: &'v Operand, right: &'v Operand, base: usize) -> Result<Option<(&Value, &Value)>, Halt> {
@@ -173,8 +173,8 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Evaluates an operand, so that `peek` finds its value.
-    fn prepare(&mut self, of: &'v Operand) -> Result<(), Halt> {
-        match of {
+    fn prepare(&mut self, operand: &'v Operand) -> Result<(), Halt> {
+        match operand {
             Operand::Constant(_) | Operand::Register(_) => {}
             Operand::Path(path) => {
                 self.path(*path);
@@ -186,8 +186,8 @@ impl<'v> Machine<'v, '_> {
         Ok(())
     }
 
-    fn peek(&self, of: &'v Operand, base: usize) -> Option<&Value> {
-        match of {
+    fn peek(&self, operand: &'v Operand, base: usize) -> Option<&Value> {
+        match operand {
             Operand::Constant(value) => Some(value),
             Operand::Register(register) => self.registers[base + register].value(),
             Operand::Path(path) => match self.paths[path.0] {
@@ -268,7 +268,7 @@ impl<'v> Machine<'v, '_> {
         base: usize,
         make: impl FnOnce(Vec<Value>) -> Value,
     ) -> Result<bool, Halt> {
-        self.shared.gauge.made(items.len())?;
+        self.shared.gauge.charge(items.len())?;
         let mut values = Vec::with_capacity(items.len());
         let complete = self.fill(&mut values, items, base)?;
         if complete {
@@ -278,7 +278,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     fn make_object(&mut self, fields: &'v [(Operand, Operand)], into: Register, base: usize) -> Result<bool, Halt> {
-        self.shared.gauge.made(fields.len())?;
+        self.shared.gauge.charge(fields.len())?;
         let mut object = BTreeMap::new();
         for (key, value) in fields {
             let Some((key, value)) = self.pair(key, value, base)? else { return Ok(false) };
@@ -366,7 +366,7 @@ impl<'v> Machine<'v, '_> {
                 }
             }
         }
-        self.shared.gauge.made(1)?;
+        self.shared.gauge.charge(1)?;
         Ok(false)
     }
 }

@@ -8,7 +8,7 @@ use crate::program::Operand;
 impl Machine<'_, '_> {
     /// Notes the values of collections at a point, or as a `print`.
     pub(super) fn note(&mut self, point: Option<usize>, arguments: &[Operand], base: usize) -> Result<(), Halt> {
-        self.shared.gauge.made(1 + arguments.len())?;
+        self.shared.gauge.charge(1 + arguments.len())?;
         let value = |argument: &Operand| {
             let value = match argument {
                 Operand::Constant(value) => Some(value),

@@ -54,7 +54,7 @@ impl<'v> Machine<'v, '_> {
         (inside.registers, inside.replaced) = (registers, replaced.clone());
         let Some(into) = into else {
             let found = inside.found(block, 0)?;
-            self.shared.gauge.take_back(left);
+            self.shared.gauge.refund(left);
             return Ok(found);
         };
         let mut solutions = Vec::new();

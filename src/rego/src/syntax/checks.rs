@@ -4,7 +4,7 @@
 
 use super::{
     lexer::SyntaxError,
-    tree::{Expr, ExprKind, Import, Key, Module, Name, Piece, Position, Rule, Statement, StatementNode},
+    tree::{Expr, ExprKind, Import, Key, Module, Name, Piece, Position, Statement, StatementNode, SyntaxRule},
 };
 use crate::builtins::declarations;
 
@@ -71,7 +71,7 @@ fn import(import: &Import) -> CheckResult {
     }
 }
 
-fn head(rule: &Rule) -> CheckResult {
+fn head(rule: &SyntaxRule) -> CheckResult {
     if rule.default {
         return default(rule);
     }
@@ -108,7 +108,7 @@ fn head(rule: &Rule) -> CheckResult {
 }
 
 /// Checks that a default can be determined without evaluation.
-fn default(rule: &Rule) -> CheckResult {
+fn default(rule: &SyntaxRule) -> CheckResult {
     let help = "a default is a constant; write a rule with a negated condition for anything else";
     let Some((_, value)) = &rule.first.value else {
         // Without a value it is true, unless it is parsed as an element of a set.
@@ -146,7 +146,7 @@ fn read_by(value: &Expr) -> Option<&'static str> {
         ExprKind::Scalar(_) | ExprKind::Comprehension(_) => None,
         ExprKind::Template(pieces) => {
             let exprs = pieces.iter().filter_map(|piece| match piece {
-                Piece::Statement(statement) => Some(&statement.what),
+                Piece::Statement(statement) => Some(&statement.kind),
                 Piece::Text(_) => None,
             });
             exprs.into_iter().find_map(|what| if let StatementNode::Expr(expr) = what { read_by(expr) } else { None })
@@ -161,7 +161,7 @@ fn read_by(value: &Expr) -> Option<&'static str> {
 }
 
 fn statement(statement: &Statement) -> CheckResult {
-    if matches!(statement.what, StatementNode::Some(_)) && !statement.with.is_empty() {
+    if matches!(statement.kind, StatementNode::Some(_)) && !statement.with.is_empty() {
         return refused(
             statement.at,
             "rego_parse_error: unexpected with keyword",
@@ -221,7 +221,7 @@ fn version_1(module: &mut Module) -> CheckResult {
             return refused(rule.at, format!("rego_compile_error: rules must not shadow {name}"), help);
         }
     }
-    names.extend(module.rules.iter().filter_map(Rule::first_name).cloned());
+    names.extend(module.rules.iter().filter_map(SyntaxRule::first_name).cloned());
     let mut wrong = Vec::new();
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| match &expr.kind {

@@ -7,7 +7,7 @@ use crate::constant::Constant;
 
 impl Module {
     /// Returns the value of a rule without conditions that is a JSON-like literal; `None` if there is no such rule.
-    pub fn written(&self, name: &str) -> Option<Value> {
+    pub fn literal_value(&self, name: &str) -> Option<Value> {
         let rule = self.rules.iter().find(|rule| rule.first_name().is_some_and(|known| **known == *name))?;
         let (_, value) = rule.first.value.as_ref().filter(|_| rule.first.body.is_none())?;
         literal(value)
@@ -50,8 +50,11 @@ mod tests {
                     c := 1 if input.x\n";
         let module = read(text, None).unwrap();
         let want = json!({"selector": [{"type": "kubernetes"}], "n": 1});
-        assert_eq!(module.written("__rego_input__"), Some(want));
-        assert_eq!((module.written("b"), module.written("c"), module.written("d")), (None, None, None));
+        assert_eq!(module.literal_value("__rego_input__"), Some(want));
+        assert_eq!(
+            (module.literal_value("b"), module.literal_value("c"), module.literal_value("d")),
+            (None, None, None)
+        );
         assert!(module.defines("b") && !module.defines("d"));
     }
 }

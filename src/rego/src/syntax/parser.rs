@@ -6,8 +6,8 @@ use super::{
     lexer::{RegoToken, SyntaxError, TokenKind, tokens},
     shape,
     tree::{
-        Branch, Comprehension, ComprehensionKind, Expr, ExprKind, Import, Key, Module, Name, Position, Rule, Statement,
-        StatementNode, SyntaxBody, TextSpan, Version, With,
+        Branch, Comprehension, ComprehensionKind, Expr, ExprKind, Import, Key, Module, Name, Position, Statement,
+        StatementNode, SyntaxBody, SyntaxRule, TextSpan, Version, With,
     },
 };
 
@@ -53,8 +53,8 @@ pub(super) fn package_path(text: &str) -> Option<std::ops::Range<usize>> {
     parser.expect("package").ok()?;
     let TextSpan { start, end } = parser.term().ok()?.span;
     // Spans start after a byte-order mark.
-    let behind = text.len() - text.trim_start_matches('\u{feff}').len();
-    Some(start as usize + behind..end as usize + behind)
+    let mark = text.len() - text.trim_start_matches('\u{feff}').len();
+    Some(start as usize + mark..end as usize + mark)
 }
 
 pub(super) struct Parser {
@@ -243,7 +243,7 @@ impl Parser {
     }
 
     /// Parses a rule with all its bodies.
-    fn rule(&mut self, rules: &mut Vec<Rule>) -> ParseResult<()> {
+    fn rule(&mut self, rules: &mut Vec<SyntaxRule>) -> ParseResult<()> {
         let at = self.place();
         let default = self.take_if("default");
         self.keyword_root()?;
@@ -262,7 +262,7 @@ impl Parser {
         let mut first = Branch { at: place, value, conditional: false, body: None };
         if default {
             let last_line = self.last_line();
-            rules.push(Rule { at, default, name, parameters, contains, first, others: Vec::new(), last_line });
+            rules.push(SyntaxRule { at, default, name, parameters, contains, first, others: Vec::new(), last_line });
             return Ok(());
         }
         self.branch_body(&mut first)?;
@@ -290,7 +290,7 @@ impl Parser {
         }
         let chained = others.is_empty() && first.body.is_some();
         let last_line = self.last_line();
-        rules.push(Rule { at, default, name, parameters, contains, first, others, last_line });
+        rules.push(SyntaxRule { at, default, name, parameters, contains, first, others, last_line });
         while chained && self.is("{") {
             let Some(before) = rules.last() else { break };
             let mut next = before.clone();
@@ -372,7 +372,7 @@ impl Parser {
         let alone = self.statement();
         // A set here is always a body.
         if let Ok(statement) = alone
-            && !matches!(&statement.what, StatementNode::Expr(Expr { kind: ExprKind::Set(_), .. }))
+            && !matches!(&statement.kind, StatementNode::Expr(Expr { kind: ExprKind::Set(_), .. }))
         {
             return Ok(vec![statement]);
         }
@@ -412,7 +412,7 @@ impl Parser {
 
     pub(super) fn statement(&mut self) -> ParseResult<Statement> {
         let at = self.place();
-        let what = if self.is("some") {
+        let kind = if self.is("some") {
             self.advance();
             self.some()?
         } else if self.is_later_keyword("every") {
@@ -429,7 +429,7 @@ impl Parser {
             self.expect("as")?;
             with.push(With { target, value: self.expression()? });
         }
-        Ok(Statement { at, last_line: self.last_line(), what, with })
+        Ok(Statement { at, last_line: self.last_line(), kind, with })
     }
 
     /// Parses `not { body }`, which is true if the body never holds.

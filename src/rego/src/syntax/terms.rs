@@ -217,7 +217,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension && let Some(body) = self.behind_bar("]")? {
+        if may_be_comprehension && let Some(body) = self.comprehension_body("]")? {
             return Ok(comprehension(ComprehensionKind::Array, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -235,7 +235,7 @@ impl Parser {
     }
 
     /// Parses `| body` and the closing bracket, if the next token is `|`.
-    fn behind_bar(&mut self, close: &str) -> ParseResult<Option<SyntaxBody>> {
+    fn comprehension_body(&mut self, close: &str) -> ParseResult<Option<SyntaxBody>> {
         let saved = self.save();
         if !self.take_if("|") {
             return Ok(None);
@@ -258,7 +258,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
+        if may_be_comprehension && let Some(body) = self.comprehension_body("}")? {
             return Ok(comprehension(ComprehensionKind::Set, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -266,7 +266,7 @@ impl Parser {
             return Ok(ExprKind::Set(self.rest_of_list("}", first)?));
         }
         let value = self.term()?;
-        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
+        if may_be_comprehension && let Some(body) = self.comprehension_body("}")? {
             return Ok(comprehension(ComprehensionKind::Object, Some(first), value, body));
         }
         let mut fields = vec![(first, self.item_from(Some(value))?)];
@@ -295,7 +295,7 @@ impl Parser {
                         return Err(inner.expected("`}`"));
                     }
                     let assigns = |expr: &Expr| matches!(expr.kind, ExprKind::Binary(":=" | "=", ..));
-                    match &statement.what {
+                    match &statement.kind {
                         StatementNode::Expr(Expr { kind: ExprKind::Scalar(text), .. }) if statement.with.is_empty() => {
                             pieces.push(Piece::Text(Arc::clone(text)));
                         }

@@ -39,7 +39,7 @@ pub struct Module {
     pub at: Position,
     pub(crate) package: Expr,
     pub(crate) imports: Vec<Import>,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<SyntaxRule>,
     /// Whether lookups in values that are always empty are accepted, as OPA did up to 1.16, and not refused as
     /// mistakes.
     pub may_look_up_nothing: bool,
@@ -109,7 +109,7 @@ impl Import {
 
 /// One definition. Several bodies after one head are several definitions.
 #[derive(Debug, Clone)]
-pub(crate) struct Rule {
+pub(crate) struct SyntaxRule {
     pub(crate) at: Position,
     pub(crate) default: bool,
     /// The name with its keys.
@@ -139,13 +139,13 @@ pub(crate) struct Statement {
     pub(crate) at: Position,
     /// The line on which it ends.
     pub(crate) last_line: u32,
-    pub(crate) what: StatementNode,
+    pub(crate) kind: StatementNode,
     pub(crate) with: Vec<With>,
 }
 
 impl Statement {
     pub(crate) fn plain(expr: Expr) -> Self {
-        Self { at: expr.at, last_line: expr.at.line, what: StatementNode::Expr(expr), with: Vec::new() }
+        Self { at: expr.at, last_line: expr.at.line, kind: StatementNode::Expr(expr), with: Vec::new() }
     }
 }
 
@@ -344,7 +344,7 @@ impl Key {
     }
 }
 
-impl Rule {
+impl SyntaxRule {
     /// Returns the first name of its head.
     pub(crate) fn first_name(&self) -> Option<&Name> {
         match &self.name.kind {

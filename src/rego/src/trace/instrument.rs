@@ -11,7 +11,7 @@ use super::{model::StatementKind, needed::ModuleUses, parts};
 use crate::{
     builtins::declarations::NOTE,
     syntax::{
-        Branch, Expr, ExprKind, Import, Module, Name, Position, Rule, Statement, StatementNode, SyntaxBody, With,
+        Branch, Expr, ExprKind, Import, Module, Name, Position, Statement, StatementNode, SyntaxBody, SyntaxRule, With,
     },
 };
 
@@ -21,11 +21,11 @@ pub(super) const RULE: &str = "kaudit#traced";
 const PARTS: usize = 12;
 
 /// Returns a rule with this body that evaluates all of its solutions.
-pub(super) fn rule(at: Position, body: SyntaxBody) -> Rule {
+pub(super) fn rule(at: Position, body: SyntaxBody) -> SyntaxRule {
     let first = Branch { at, value: None, conditional: true, body: Some(body) };
     let name = Expr::name(at, &RULE.into());
     let contains = Some(Expr::scalar(at, "true"));
-    Rule { at, default: false, name, parameters: None, contains, first, others: Vec::new(), last_line: at.line }
+    SyntaxRule { at, default: false, name, parameters: None, contains, first, others: Vec::new(), last_line: at.line }
 }
 
 /// A point of a trace at which values are noted, and the source texts of their expressions.
@@ -156,7 +156,7 @@ impl<'t> Instrument<'t> {
         let is_name = |expr: &&Expr| matches!(expr.kind, ExprKind::Name(_) | ExprKind::Ref(..));
         let fixtures: Vec<&Expr> = statement.with.iter().map(|with| &with.value).filter(is_name).collect();
         let given = self.values(at, &fixtures, &[], noted);
-        let whole = match &statement.what {
+        let whole = match &statement.kind {
             StatementNode::Expr(expr)
                 if !matches!(expr.kind, ExprKind::Binary(":=" | "=", ..)) && !expr.is_call("print") =>
             {
@@ -183,7 +183,7 @@ impl<'t> Instrument<'t> {
 
     /// Adds notes to the body of an `every`.
     fn inside(&mut self, statement: &mut Statement) -> Option<(ValuePoint, BodyPoints)> {
-        let StatementNode::Every { key, value, body, .. } = &mut statement.what else { return None };
+        let StatementNode::Every { key, value, body, .. } = &mut statement.kind else { return None };
         let known = self.known.clone();
         let names: Vec<Name> = key.iter().chain([&*value]).filter(|name| &***name != "_").cloned().collect();
         self.known.extend(names.iter().cloned());
@@ -247,7 +247,7 @@ impl<'t> Instrument<'t> {
 /// Returns the last value that a body assigns to the variable of an expression.
 fn assigned<'b>(body: &'b SyntaxBody, expr: &Expr) -> Option<(&'b Expr, &'b [With])> {
     let name = expr.as_name()?;
-    body.iter().rev().find_map(|statement| match &statement.what {
+    body.iter().rev().find_map(|statement| match &statement.kind {
         StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) if left.as_name() == Some(name) => {
             Some((&**right, statement.with.as_slice()))
         }
@@ -260,7 +260,7 @@ fn breaks(text: &str) -> u32 {
 }
 
 fn kind(statement: &Statement) -> StatementKind {
-    match &statement.what {
+    match &statement.kind {
         StatementNode::Some(_) => StatementKind::Declaration,
         StatementNode::SomeIn { .. } => StatementKind::Iteration,
         StatementNode::Every { .. } => StatementKind::Every,
@@ -273,7 +273,7 @@ fn kind(statement: &Statement) -> StatementKind {
 /// Returns the parts that explain why a statement does not hold.
 fn failing(statement: &Statement) -> Vec<&Expr> {
     let mut found = Vec::new();
-    match &statement.what {
+    match &statement.kind {
         StatementNode::Some(_) => {}
         StatementNode::SomeIn { collection, .. } | StatementNode::Every { collection, .. } => {
             parts::operand(collection, &mut found);
@@ -295,7 +295,7 @@ fn failing(statement: &Statement) -> Vec<&Expr> {
 
 /// Collects the parts that show why a statement holds.
 fn holding<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
-    match &statement.what {
+    match &statement.kind {
         StatementNode::Some(_) => {}
         StatementNode::SomeIn { key, value, .. } => {
             key.iter().chain([value]).for_each(|part| parts::operand(part, found));
@@ -309,7 +309,7 @@ fn holding<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
 
 /// Collects keys and variables of a statement.
 fn keys<'s>(statement: &'s Statement, found: &mut Vec<&'s Expr>) {
-    match &statement.what {
+    match &statement.kind {
         StatementNode::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| parts::keys_and_variables(part, found));
         }

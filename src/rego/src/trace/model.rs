@@ -85,31 +85,31 @@ pub struct TracedValue {
 }
 
 impl TracedBranch {
-    /// Calls `look` for each value that an explanation may show.
-    pub fn each_value(&self, look: &mut dyn FnMut(&Value)) {
-        self.body.each_value(look);
+    /// Calls `visit` for each value that an explanation may show.
+    pub fn each_value(&self, visit: &mut dyn FnMut(&Value)) {
+        self.body.each_value(visit);
         if let Some(TracedValue { value, parts, .. }) = &self.value {
-            look(value);
-            values(parts).for_each(look);
+            visit(value);
+            values(parts).for_each(visit);
         }
     }
 }
 
 impl TracedBody {
-    fn each_value(&self, look: &mut dyn FnMut(&Value)) {
+    fn each_value(&self, visit: &mut dyn FnMut(&Value)) {
         for statement in &self.statements {
-            values(&statement.held).chain(values(&statement.parts)).for_each(&mut *look);
+            values(&statement.held).chain(values(&statement.parts)).for_each(&mut *visit);
             if let Some((element, body)) = &statement.inside {
-                values(element).for_each(&mut *look);
-                body.each_value(look);
+                values(element).for_each(&mut *visit);
+                body.each_value(visit);
             }
         }
     }
 
     /// Returns the number of leading statements that hold together.
     pub fn passed(&self) -> usize {
-        let behind = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
-        behind.take_while(|reached| *reached > 0).count()
+        let after = self.statements.iter().skip(1).map(|statement| statement.reached).chain([self.solutions]);
+        after.take_while(|reached| *reached > 0).count()
     }
 }
 

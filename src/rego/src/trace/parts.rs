@@ -111,7 +111,7 @@ fn rename(expr: &mut Expr, names: &BTreeSet<Name>) {
 
 /// Collects the names that have a value after a statement.
 pub(super) fn names_of_statement(statement: &Statement, found: &mut BTreeSet<Name>) {
-    match &statement.what {
+    match &statement.kind {
         StatementNode::Expr(expr) => names(expr, found),
         StatementNode::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|expr| names(expr, found));

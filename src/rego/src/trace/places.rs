@@ -54,7 +54,7 @@ impl FollowedBody<'_> {
     fn places(&self) -> Option<BTreeSet<Vec<Value>>> {
         let mut places = BTreeSet::new();
         for (statement, traced) in self.statements() {
-            let condition = match &statement.what {
+            let condition = match &statement.kind {
                 StatementNode::Every { .. } => return None,
                 StatementNode::Some(_)
                 | StatementNode::SomeIn { .. }
@@ -105,7 +105,7 @@ impl FollowedBody<'_> {
     fn variable(&self, name: &str, followed: usize) -> Option<Vec<Value>> {
         let is_it = |expr: &Expr| expr.as_name().is_some_and(|own| **own == *name);
         for (statement, traced) in self.statements() {
-            match &statement.what {
+            match &statement.kind {
                 StatementNode::Expr(Expr { kind: ExprKind::Binary(":=", left, right), .. }) if is_it(left) => {
                     let is_reference = matches!(right.kind, ExprKind::Name(_) | ExprKind::Ref(..));
                     let place = if is_reference { self.place(right, traced, followed + 1) } else { None };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     program::SourceLocation,
-    syntax::{Expr, ExprKind, Key, Name, Position, Rule, Statement, SyntaxBody},
+    syntax::{Expr, ExprKind, Key, Name, Position, Statement, SyntaxBody, SyntaxRule},
     value,
 };
 
@@ -49,7 +49,7 @@ impl Tracer<'_> {
 }
 
 /// Returns the keys after the name of a table.
-fn keys(rule: &Rule, names: usize) -> Vec<Expr> {
+fn keys(rule: &SyntaxRule, names: usize) -> Vec<Expr> {
     let ExprKind::Ref(_, keys) = &rule.name.kind else { return Vec::new() };
     let key = |key: &Key| match key {
         Key::Index(index) => index.clone(),

@@ -64,43 +64,43 @@ impl<'a> Checker<'a> {
         if !self.learn_from(first, &Some(Type::any()), false) {
             return false;
         }
-        let of = self.term(first);
-        self.learn_from(second, &of, false)
+        let ty = self.term(first);
+        self.learn_from(second, &ty, false)
     }
 
     /// Infers the types of a term's variables from the type of the term; returns whether the term can have that type.
     /// In a union, the type of a variable is widened.
-    pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, of: &InferredType, union: bool) -> bool {
+    pub(super) fn learn_from(&mut self, term: &'a ResolvedTerm, ty: &InferredType, union: bool) -> bool {
         match &term.value {
             ResolvedValue::Variable(variable) => {
                 let known = self.env.variable(*variable);
                 if union {
-                    self.env.learn(*variable, types::or(known, of.clone()));
+                    self.env.learn(*variable, types::or(known, ty.clone()));
                     return true;
                 }
                 if known.is_some() {
-                    return unifies(&known, of);
+                    return unifies(&known, ty);
                 }
-                self.env.learn(*variable, of.clone());
+                self.env.learn(*variable, ty.clone());
                 true
             }
-            ResolvedValue::Array(_) | ResolvedValue::Object(_) | ResolvedValue::Set(_) => match of {
-                Some(Type::Any(of)) if of.is_empty() => {
+            ResolvedValue::Array(_) | ResolvedValue::Object(_) | ResolvedValue::Set(_) => match ty {
+                Some(Type::Any(ty)) if ty.is_empty() => {
                     self.learn_anything(term);
                     true
                 }
-                Some(Type::Any(of)) => {
+                Some(Type::Any(ty)) => {
                     let mut fits = false;
-                    for one in of.iter() {
+                    for one in ty.iter() {
                         fits |= self.learn_from(term, &Some(one.clone()), true);
                     }
                     fits
                 }
-                _ => self.learn_from_collection(term, of, union),
+                _ => self.learn_from_collection(term, ty, union),
             },
             _ => {
                 let known = self.term(term);
-                unifies(&known, of)
+                unifies(&known, ty)
             }
         }
     }
@@ -123,14 +123,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn learn_from_collection(&mut self, term: &'a ResolvedTerm, of: &InferredType, union: bool) -> bool {
-        match (&term.value, of) {
+    fn learn_from_collection(&mut self, term: &'a ResolvedTerm, ty: &InferredType, union: bool) -> bool {
+        match (&term.value, ty) {
             (ResolvedValue::Array(items), Some(Type::Array(array))) => {
                 (items.len() == array.items.len() || array.rest.is_some())
                     && items.iter().enumerate().all(|(index, item)| self.learn_from(item, &array.at(index), union))
             }
-            (ResolvedValue::Set(items), Some(Type::Set(of))) => {
-                items.iter().all(|item| self.learn_from(item, of, union))
+            (ResolvedValue::Set(items), Some(Type::Set(ty))) => {
+                items.iter().all(|item| self.learn_from(item, ty, union))
             }
             (ResolvedValue::Object(fields), Some(Type::Object(object))) => {
                 let has_rest = object.rest.as_ref().is_some_and(|(_, values)| values.is_some());

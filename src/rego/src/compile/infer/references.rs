@@ -15,7 +15,7 @@ use crate::{
 impl<'a> Checker<'a> {
     /// Checks all references of a statement except those in comprehensions and after `with`.
     pub(super) fn references_of(&mut self, statement: &'a ResolvedStatement, faults: &mut Vec<Mismatch>) {
-        match &statement.what {
+        match &statement.kind {
             ResolvedStatementKind::Term(term) => self.references(term, faults),
             ResolvedStatementKind::Call(call) => {
                 call.arguments.iter().for_each(|argument| self.references(argument, faults));
@@ -85,8 +85,8 @@ impl<'a> Checker<'a> {
                 return answer;
             }
         }
-        if let Some(of) = variable {
-            return self.below(Some(of), items, 1);
+        if let Some(ty) = variable {
+            return self.below(Some(ty), items, 1);
         }
         match head {
             // A path without rules may exist as data.
@@ -133,19 +133,19 @@ impl<'a> Checker<'a> {
     }
 
     /// Follows the keys of a reference from `index` on, below a value of the given type.
-    fn below(&mut self, mut of: InferredType, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
+    fn below(&mut self, mut ty: InferredType, items: &'a [ResolvedTerm], index: usize) -> Result<(), Mismatch> {
         for (index, key) in items.iter().enumerate().skip(index) {
-            if of.as_ref().is_some_and(Type::is_empty) {
+            if ty.as_ref().is_some_and(Type::is_empty) {
                 if self.is_lenient {
                     return Ok(());
                 }
                 return Err(self.undefined(items, index, &None, &None));
             }
-            let Some(keys) = types::keys(&of) else {
+            let Some(keys) = types::keys(&ty) else {
                 return Err(self.undefined(items, index, &None, &None));
             };
             let keys = Some(keys);
-            of = match &key.value {
+            ty = match &key.value {
                 ResolvedValue::Variable(variable) => {
                     match self.env.variable(*variable) {
                         Some(have) if !unifies(&Some(have.clone()), &keys) => {
@@ -154,9 +154,9 @@ impl<'a> Checker<'a> {
                         Some(_) => {}
                         None => self.env.learn(*variable, keys),
                     }
-                    types::values(&of)
+                    types::values(&ty)
                 }
-                ResolvedValue::Constant(constant) => match types::select(&of, constant) {
+                ResolvedValue::Constant(constant) => match types::select(&ty, constant) {
                     None => return Err(self.undefined(items, index, &None, &keys)),
                     child => child,
                 },
@@ -165,9 +165,9 @@ impl<'a> Checker<'a> {
                         let have = self.term(key);
                         return Err(self.undefined(items, index, &have, &keys));
                     }
-                    types::values(&of)
+                    types::values(&ty)
                 }
-                _ => types::values(&of),
+                _ => types::values(&ty),
             };
         }
         Ok(())

@@ -31,8 +31,8 @@ pub(super) struct BodyPlanner<'p, 'a> {
 
 /// A step that iterates, without its block.
 enum Opener {
-    Each { of: Operand, key: Register, value: Register },
-    Walk { of: Operand, path: Register, value: Register },
+    Each { operand: Operand, key: Register, value: Register },
+    Walk { operand: Operand, path: Register, value: Register },
 }
 
 impl<'p, 'a> BodyPlanner<'p, 'a> {
@@ -76,9 +76,9 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
     }
 
     /// Puts all further steps into a loop over the elements; returns key and value.
-    pub(super) fn each(&mut self, of: Operand) -> (Operand, Operand) {
+    pub(super) fn each(&mut self, operand: Operand) -> (Operand, Operand) {
         let (key, value) = (self.register(), self.register());
-        self.levels.push((Some(Opener::Each { of, key, value }), Vec::new()));
+        self.levels.push((Some(Opener::Each { operand, key, value }), Vec::new()));
         (Operand::Register(key), Operand::Register(value))
     }
 
@@ -118,10 +118,10 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
             self.push(ProgramStep::Not(block));
             return Ok(());
         }
-        match &statement.what {
+        match &statement.kind {
             ResolvedStatementKind::Term(term) => {
-                let of = self.operand(term)?;
-                self.push(ProgramStep::Test(of));
+                let operand = self.operand(term)?;
+                self.push(ProgramStep::Test(operand));
                 Ok(())
             }
             ResolvedStatementKind::Unify(left, right) => self.unify(left, right),
@@ -136,14 +136,14 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
     }
 
     fn every(&mut self, every: &ResolvedEvery) -> Planned<()> {
-        let of = self.operand(&every.domain)?;
+        let operand = self.operand(&every.domain)?;
         let (key, value) = (self.register(), self.register());
         let before = self.variables.clone();
         self.variables.extend(every.key.map(|variable| (variable, Operand::Register(key))));
         self.variables.insert(every.value, Operand::Register(value));
         let block = self.inner(&every.body, |_| Ok(found()))?;
         self.variables = before;
-        self.push(ProgramStep::Every { of, key, value, block });
+        self.push(ProgramStep::Every { operand, key, value, block });
         Ok(())
     }
 
@@ -226,12 +226,12 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
 
     /// Plans `walk(x, [path, value])`.
     fn walk(&mut self, call: &ResolvedCall) -> Planned<()> {
-        let Some((of, found)) = call.arguments.split_first() else {
+        let Some((operand, found)) = call.arguments.split_first() else {
             return Err(self.unsupported("`walk` without an argument"));
         };
-        let of = self.operand(of)?;
+        let operand = self.operand(operand)?;
         let (path, value) = (self.register(), self.register());
-        self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));
+        self.levels.push((Some(Opener::Walk { operand, path, value }), Vec::new()));
         // As a condition, it holds once for each value.
         found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
     }
@@ -253,8 +253,10 @@ fn close(levels: &mut Vec<(Option<Opener>, Vec<ProgramStep>)>, last: ProgramStep
         steps.push(last);
         let block: Block = steps.into();
         last = match opener {
-            Some(Opener::Each { of, key, value }) => ProgramStep::Each { of, key, value, block, filter: None },
-            Some(Opener::Walk { of, path, value }) => ProgramStep::Walk { of, path, value, block },
+            Some(Opener::Each { operand, key, value }) => {
+                ProgramStep::Each { operand, key, value, block, filter: None }
+            }
+            Some(Opener::Walk { operand, path, value }) => ProgramStep::Walk { operand, path, value, block },
             None => return block,
         };
     }

@@ -42,8 +42,8 @@ impl Marker<'_> {
     fn step(&mut self, mut step: ProgramStep, repeated: bool, steps: &mut Vec<ProgramStep>) {
         let is_same = uses_only(&step, &|register| self.same.contains(&register));
         match &mut step {
-            ProgramStep::Each { of, key, value, block, filter } => {
-                if repeated && self.is_same(of) {
+            ProgramStep::Each { operand, key, value, block, filter } => {
+                if repeated && self.is_same(operand) {
                     let (ahead, rest, found) = self.filter([*key, *value], std::mem::take(block));
                     steps.extend(ahead);
                     (*block, *filter) = (rest, found);
@@ -70,8 +70,8 @@ impl Marker<'_> {
         steps.push(step);
     }
 
-    fn is_same(&self, of: &Operand) -> bool {
-        match of {
+    fn is_same(&self, operand: &Operand) -> bool {
+        match operand {
             Operand::Constant(_) => false,
             Operand::Path(_) | Operand::Rule(_) => true,
             Operand::Register(register) => self.same.contains(register),
@@ -91,13 +91,13 @@ impl Marker<'_> {
                 break;
             }
             if !goes_ahead {
-                none_fails &= only_looks(step);
+                none_fails &= only_reads(step);
                 own.extend(output(step));
             }
             let to = if goes_ahead { &mut ahead } else { &mut steps };
             to.extend(rest.next());
         }
-        let is_own = |of: &Operand| matches!(of, Operand::Register(register) if own.contains(register));
+        let is_own = |operand: &Operand| matches!(operand, Operand::Register(register) if own.contains(register));
         let key = match rest.peek() {
             Some(ProgramStep::Equal(left, right)) if is_own(left) && !is_own(right) => Some((left, right)),
             Some(ProgramStep::Equal(left, right)) if is_own(right) && !is_own(left) => Some((right, left)),
@@ -137,8 +137,8 @@ impl Marker<'_> {
 }
 
 /// Whether a step only reads values that already exist.
-fn only_looks(step: &ProgramStep) -> bool {
-    let looks = matches!(
+fn only_reads(step: &ProgramStep) -> bool {
+    let reads = matches!(
         step,
         ProgramStep::Test(_)
             | ProgramStep::Defined(_)
@@ -148,7 +148,7 @@ fn only_looks(step: &ProgramStep) -> bool {
             | ProgramStep::Array(..)
             | ProgramStep::Object(..)
     );
-    looks && !evaluates_rule(step)
+    reads && !evaluates_rule(step)
 }
 
 /// Whether a step never ends in an error, other than one of a limit or of a builtin.
@@ -189,13 +189,13 @@ fn evaluates_rule(step: &ProgramStep) -> bool {
 /// Returns the operands that a step reads outside its blocks.
 fn operands(step: &ProgramStep) -> Vec<&Operand> {
     match step {
-        ProgramStep::Test(of)
-        | ProgramStep::Defined(of)
-        | ProgramStep::Array(of, _)
-        | ProgramStep::Object(of, _)
-        | ProgramStep::Every { of, .. }
-        | ProgramStep::Each { of, .. }
-        | ProgramStep::Walk { of, .. } => vec![of],
+        ProgramStep::Test(operand)
+        | ProgramStep::Defined(operand)
+        | ProgramStep::Array(operand, _)
+        | ProgramStep::Object(operand, _)
+        | ProgramStep::Every { operand, .. }
+        | ProgramStep::Each { operand, .. }
+        | ProgramStep::Walk { operand, .. } => vec![operand],
         ProgramStep::Get { from, keys, .. } => std::iter::once(from).chain(keys).collect(),
         ProgramStep::Equal(left, right) | ProgramStep::Compare { left, right, .. } => vec![left, right],
         ProgramStep::Call { arguments, .. }

@@ -27,7 +27,7 @@ impl BodyPlanner<'_, '_> {
         let in_data = document == PathNode::Data;
         let mut path = self.planner.path(document);
         let mut rest = keys;
-        while let Some((key, behind)) = rest.split_first()
+        while let Some((key, after)) = rest.split_first()
             && let ResolvedValue::Constant(constant) = &key.value
             && let Some(key) = constant.value()
         {
@@ -36,7 +36,7 @@ impl BodyPlanner<'_, '_> {
                 regorus::Value::Number(_) if in_data => PathNode::BelowData(path, key),
                 key => PathNode::Below(path, key),
             });
-            rest = behind;
+            rest = after;
         }
         (Operand::Path(path), rest)
     }

@@ -5,7 +5,8 @@ use crate::{
     compile::{
         plan::body::BodyPlanner,
         term::{
-            self, DATA, Function, INPUT, Outcome, ResolvedStatement, ResolvedStatementKind, ResolvedTerm, ResolvedValue,
+            self, DATA, Function, INPUT, ResolvedResult, ResolvedStatement, ResolvedStatementKind, ResolvedTerm,
+            ResolvedValue,
         },
         tree::RuleTree,
         visit,
@@ -35,7 +36,7 @@ impl ProgramPlanner<'_> {
         let mut planned = Vec::new();
         for definition in definitions {
             if definition.default {
-                let (Outcome::Value(value) | Outcome::Element(value)) = &definition.result;
+                let (ResolvedResult::Value(value) | ResolvedResult::Element(value)) = &definition.result;
                 let default_at = SourceLocation { module: definition.module, at: value.at };
                 rule.default_at = (self.kind == PlanKind::Covered).then_some(default_at);
                 rule.default = Some(match value_of(value) {
@@ -52,10 +53,10 @@ impl ProgramPlanner<'_> {
     }
 
     /// Plans a rule from a single definition; the keys of its path after `depth` are keys of its value.
-    pub(super) fn lone_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<PlannedRule> {
+    pub(super) fn single_rule(&mut self, definition: &term::ResolvedRule, depth: usize) -> Planned<PlannedRule> {
         let form = match (&definition.result, definition.path.len() == depth) {
-            (Outcome::Value(_), true) => RuleForm::Complete,
-            (Outcome::Element(_), true) => RuleForm::Set,
+            (ResolvedResult::Value(_), true) => RuleForm::Complete,
+            (ResolvedResult::Element(_), true) => RuleForm::Set,
             _ => RuleForm::Document,
         };
         let mut rule = PlannedRule::new(form, None, 0);
@@ -177,7 +178,7 @@ impl ProgramPlanner<'_> {
         Ok(PlannedDefinition {
             branches: branches.collect::<Planned<_>>()?,
             at: Some(SourceLocation { module: definition.module, at: definition.at }),
-            gives_elements: matches!(definition.result, Outcome::Element(_)),
+            gives_elements: matches!(definition.result, ResolvedResult::Element(_)),
         })
     }
 
@@ -210,7 +211,7 @@ impl ProgramPlanner<'_> {
         for statement in others {
             body.statement(statement)?;
         }
-        let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
+        let (ResolvedResult::Value(result) | ResolvedResult::Element(result)) = &branch.result;
         body.reached(result.at);
         let keys = branch.path.iter().skip(depth).map(|key| body.operand(key)).collect::<Planned<_>>()?;
         let value = body.operand(result)?;
@@ -234,9 +235,9 @@ fn fits(rule: &term::ResolvedRule, depth: usize, pattern: &Pattern) -> bool {
 /// Returns the kind of value that the definitions of a path have; `None` for a document.
 fn form(definitions: &[&term::ResolvedRule]) -> Option<RuleForm> {
     let of_one = |rule: &term::ResolvedRule| match (&rule.result, rule.path.len() - rule.ground()) {
-        (Outcome::Element(_), 0) => Some(RuleForm::Set),
-        (Outcome::Value(_), 0) => Some(RuleForm::Complete),
-        (Outcome::Value(_), 1) => Some(RuleForm::Object),
+        (ResolvedResult::Element(_), 0) => Some(RuleForm::Set),
+        (ResolvedResult::Value(_), 0) => Some(RuleForm::Complete),
+        (ResolvedResult::Value(_), 1) => Some(RuleForm::Object),
         _ => None,
     };
     let first = of_one(definitions.first()?)?;
@@ -246,7 +247,7 @@ fn form(definitions: &[&term::ResolvedRule]) -> Option<RuleForm> {
 /// Whether all definitions have the same constant value.
 fn gives_one_value(definitions: &[&term::ResolvedRule]) -> bool {
     let mut values = definitions.iter().filter(|rule| !rule.default).flat_map(|rule| rule.chain()).map(|rule| {
-        let (Outcome::Value(value) | Outcome::Element(value)) = &rule.result;
+        let (ResolvedResult::Value(value) | ResolvedResult::Element(value)) = &rule.result;
         value_of(value)
     });
     let Some(Some(first)) = values.next() else { return false };
@@ -266,7 +267,7 @@ fn is_guard(statement: &ResolvedStatement) -> bool {
 /// is evaluated: the path is the whole statement, or is compared or unified with a term that needs no evaluation, which
 /// is returned as well.
 fn needed(statement: &ResolvedStatement) -> Option<(&[ResolvedTerm], Option<&ResolvedValue>)> {
-    if let ResolvedStatementKind::Term(term) = &statement.what {
+    if let ResolvedStatementKind::Term(term) = &statement.kind {
         return input(term).filter(|_| is_plain(statement)).map(|items| (items, None));
     }
     let (left, right) = compared(statement)?;
@@ -292,12 +293,12 @@ fn may_fail(statement: &ResolvedStatement) -> bool {
         found |= term.as_variable() == Some(DATA) || matches!(&term.value, ResolvedValue::Call(_));
         true
     });
-    found || matches!(statement.what, ResolvedStatementKind::Call(_))
+    found || matches!(statement.kind, ResolvedStatementKind::Call(_))
 }
 
 /// Returns both sides of an equality comparison or a unification.
 fn compared(statement: &ResolvedStatement) -> Option<(&ResolvedTerm, &ResolvedTerm)> {
-    match &statement.what {
+    match &statement.kind {
         _ if !is_plain(statement) => None,
         ResolvedStatementKind::Unify(left, right) => Some((left, right)),
         ResolvedStatementKind::Call(call) => match (&call.function, call.arguments.as_slice()) {

@@ -53,8 +53,8 @@ impl Resolver<'_> {
             }
             _ => ResolvedTerm::new(domain.at, ResolvedValue::Ref(vec![domain, key])),
         };
-        let what = ResolvedStatementKind::Unify(value, element);
-        Some(ResolvedStatement { with: self.withs(with), ..ResolvedStatement::new(at, what) })
+        let kind = ResolvedStatementKind::Unify(value, element);
+        Some(ResolvedStatement { with: self.withs(with), ..ResolvedStatement::new(at, kind) })
     }
 
     /// Resolves `every key, value in collection { body }`.
@@ -95,8 +95,8 @@ impl Resolver<'_> {
         // `with` sees the variables declared in the body.
         let with = self.withs(with);
         self.scopes.leave();
-        let what = ResolvedStatementKind::Every(Box::new(ResolvedEvery { key, value, domain, body: inner }));
-        Some(ResolvedStatement { with, ..ResolvedStatement::new(at, what) })
+        let kind = ResolvedStatementKind::Every(Box::new(ResolvedEvery { key, value, domain, body: inner }));
+        Some(ResolvedStatement { with, ..ResolvedStatement::new(at, kind) })
     }
 
     /// Declares a variable of the innermost scope; `None` if it is already known there.

@@ -20,7 +20,7 @@ use crate::{
 
 impl Resolver<'_> {
     /// Resolves an expression that is a statement.
-    pub(super) fn what(&mut self, expr: &Expr) -> ResolvedStatementKind {
+    pub(super) fn statement_kind(&mut self, expr: &Expr) -> ResolvedStatementKind {
         if let ExprKind::Binary("=", left, right) = &expr.kind {
             let left = self.term(left);
             return ResolvedStatementKind::Unify(left, self.term(right));

@@ -1,42 +1,44 @@
 //! Mutable traversal of the expressions and bodies of a tree.
 
-use super::{Comprehension, Expr, ExprKind, Key, Piece, Rule, Statement, StatementNode, SyntaxBody};
+use super::{Comprehension, Expr, ExprKind, Key, Piece, Statement, StatementNode, SyntaxBody, SyntaxRule};
 
 impl Expr {
-    /// Calls `look` for each part of this expression that has a value of its own in the same scope, which excludes the
+    /// Calls `visit` for each part of this expression that has a value of its own in the same scope, which excludes the
     /// parts of comprehensions.
-    pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
+    pub(crate) fn parts<'a>(&'a mut self, visit: &mut dyn FnMut(&'a mut Self)) {
         match &mut self.kind {
             ExprKind::Scalar(_) | ExprKind::Name(_) | ExprKind::Comprehension(_) => {}
             ExprKind::Ref(head, keys) => {
-                look(head);
+                visit(head);
                 for key in keys {
                     if let Key::Index(index) = key {
-                        look(index);
+                        visit(index);
                     }
                 }
             }
-            ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => items.iter_mut().for_each(look),
+            ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => {
+                items.iter_mut().for_each(visit)
+            }
             ExprKind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
-                look(key);
-                look(value);
+                visit(key);
+                visit(value);
             }),
             ExprKind::Binary(_, left, right) => {
-                look(left);
-                look(right);
+                visit(left);
+                visit(right);
             }
             ExprKind::In { key, value, collection } => {
                 if let Some(key) = key {
-                    look(key);
+                    visit(key);
                 }
-                look(value);
-                look(collection);
+                visit(value);
+                visit(collection);
             }
-            ExprKind::Minus(inner) => look(inner),
+            ExprKind::Minus(inner) => visit(inner),
             ExprKind::Template(pieces) => {
                 for piece in pieces {
                     if let Piece::Statement(statement) = piece {
-                        statement.exprs(look);
+                        statement.exprs(visit);
                     }
                 }
             }
@@ -45,68 +47,68 @@ impl Expr {
 }
 
 impl Statement {
-    /// Calls `look` for each expression of this statement in its own scope, which excludes the body of an `every`.
-    pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
-        match &mut self.what {
-            StatementNode::Expr(expr) | StatementNode::Not(expr) => look(expr),
+    /// Calls `visit` for each expression of this statement in its own scope, which excludes the body of an `every`.
+    pub(crate) fn exprs<'a>(&'a mut self, visit: &mut dyn FnMut(&'a mut Expr)) {
+        match &mut self.kind {
+            StatementNode::Expr(expr) | StatementNode::Not(expr) => visit(expr),
             StatementNode::Some(_) => {}
             StatementNode::SomeIn { key, value, collection } => {
                 if let Some(key) = key {
-                    look(key);
+                    visit(key);
                 }
-                look(value);
-                look(collection);
+                visit(value);
+                visit(collection);
             }
-            StatementNode::Every { collection, .. } => look(collection),
+            StatementNode::Every { collection, .. } => visit(collection),
         }
         for with in &mut self.with {
-            look(&mut with.target);
-            look(&mut with.value);
+            visit(&mut with.target);
+            visit(&mut with.value);
         }
     }
 }
 
-impl Rule {
-    /// Calls `look` for each expression of the heads.
-    fn head_exprs(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+impl SyntaxRule {
+    /// Calls `visit` for each expression of the heads.
+    fn head_exprs(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         if let ExprKind::Ref(_, keys) = &mut self.name.kind {
             for key in keys {
                 if let Key::Index(index) = key {
-                    look(index);
+                    visit(index);
                 }
             }
         }
-        self.parameters.iter_mut().flatten().chain(&mut self.contains).for_each(&mut *look);
+        self.parameters.iter_mut().flatten().chain(&mut self.contains).for_each(&mut *visit);
         for branch in self.branches() {
             if let Some((_, value)) = &mut branch.value {
-                look(value);
+                visit(value);
             }
         }
     }
 
-    /// Calls `look` for each body of this rule, including those of comprehensions and `every`, inner ones first.
-    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut SyntaxBody)) {
+    /// Calls `visit` for each body of this rule, including those of comprehensions and `every`, inner ones first.
+    pub(crate) fn each_body(&mut self, visit: &mut dyn FnMut(&mut SyntaxBody)) {
         self.walk(&mut |visited| {
             if let Visited::Body(body) = visited {
-                look(body);
+                visit(body);
             }
         });
     }
 
-    /// Calls `look` for each expression in all scopes, parts first.
-    pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+    /// Calls `visit` for each expression in all scopes, parts first.
+    pub(crate) fn each_expr(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         self.walk(&mut |visited| {
             if let Visited::Expr(expr) = visited {
-                look(expr);
+                visit(expr);
             }
         });
     }
 
-    fn walk(&mut self, look: &mut dyn FnMut(Visited<'_>)) {
-        self.head_exprs(&mut |expr| walk_expr(expr, look));
+    fn walk(&mut self, visit: &mut dyn FnMut(Visited<'_>)) {
+        self.head_exprs(&mut |expr| walk_expr(expr, visit));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {
-                walk_body(body, look);
+                walk_body(body, visit);
             }
         }
     }
@@ -118,23 +120,23 @@ enum Visited<'t> {
     Body(&'t mut SyntaxBody),
 }
 
-fn walk_expr(expr: &mut Expr, look: &mut dyn FnMut(Visited<'_>)) {
+fn walk_expr(expr: &mut Expr, visit: &mut dyn FnMut(Visited<'_>)) {
     if let ExprKind::Comprehension(comprehension) = &mut expr.kind {
         let Comprehension { key, term, body, .. } = &mut **comprehension;
-        key.iter_mut().chain([term]).for_each(|expr| walk_expr(expr, look));
-        walk_body(body, look);
+        key.iter_mut().chain([term]).for_each(|expr| walk_expr(expr, visit));
+        walk_body(body, visit);
     } else {
-        expr.parts(&mut |part| walk_expr(part, look));
+        expr.parts(&mut |part| walk_expr(part, visit));
     }
-    look(Visited::Expr(expr));
+    visit(Visited::Expr(expr));
 }
 
-fn walk_body(body: &mut SyntaxBody, look: &mut dyn FnMut(Visited<'_>)) {
+fn walk_body(body: &mut SyntaxBody, visit: &mut dyn FnMut(Visited<'_>)) {
     for statement in body.iter_mut() {
-        statement.exprs(&mut |expr| walk_expr(expr, look));
-        if let StatementNode::Every { body, .. } = &mut statement.what {
-            walk_body(body, look);
+        statement.exprs(&mut |expr| walk_expr(expr, visit));
+        if let StatementNode::Every { body, .. } = &mut statement.kind {
+            walk_body(body, visit);
         }
     }
-    look(Visited::Body(body));
+    visit(Visited::Body(body));
 }
