@@ -62,7 +62,7 @@ impl Failure {
     pub fn reason(&self) -> String {
         match self {
             Self::Error(error) => error.reason.clone(),
-            Self::Panicked => "the evaluator failed on this rule".to_owned(),
+            Self::Panicked => "the evaluator panicked on this rule; please report the policy as a bug".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
             Self::TooLarge(bytes) => format!("its value is larger than {} MiB", bytes >> 20),
             Self::OutOfMemory(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),

@@ -91,7 +91,7 @@ impl Deref for FileText {
 }
 
 impl File {
-    /// Returns a file with the name shown in problems, without directories and declared version.
+    /// Returns a file with the name shown in problems, without directories or a declared version.
     pub fn new(shown: Arc<str>, form: Form, text: String) -> Self {
         Self { shown, directories: Vec::new(), form, declared: None, text: text.into() }
     }

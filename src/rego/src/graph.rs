@@ -23,7 +23,7 @@ pub(crate) struct RuleDepth {
     pub stack: usize,
     /// Nesting levels of its value and of any intermediate value.
     pub levels: usize,
-    /// Nesting levels of its value in addition to those of its arguments.
+    /// The nesting levels of its value in addition to those of its arguments.
     grows: usize,
 }
 
@@ -85,30 +85,30 @@ impl<'a> Graph<'a> {
         let (mut depths, mut cycles) = (RuleDepths::new(), Vec::new());
         // The rules on the path to the current one with their positions on it; `None` if visited completely.
         let mut places: BTreeMap<&'a [String], Option<usize>> = BTreeMap::new();
-        let mut way: Vec<VisitedRule<'a, '_>> = Vec::new();
+        let mut visiting: Vec<VisitedRule<'a, '_>> = Vec::new();
         for (begin, targets) in &self.edges {
             if places.contains_key(begin) {
                 continue;
             }
             places.insert(begin, Some(0));
-            way.push(VisitedRule { path: begin, targets: targets.iter() });
-            while let Some(last) = way.last_mut() {
+            visiting.push(VisitedRule { path: begin, targets: targets.iter() });
+            while let Some(last) = visiting.last_mut() {
                 match last.targets.next().map(|target| (*target, places.get(target))) {
                     Some((_, Some(None))) => {}
                     Some((_, Some(Some(place)))) => {
-                        let cycle: Vec<_> = way.drain(*place..).map(|visited| visited.path).collect();
+                        let cycle: Vec<_> = visiting.drain(*place..).map(|visited| visited.path).collect();
                         places.extend(cycle.iter().map(|path| (*path, None)));
                         cycles.push(rotated(cycle));
                     }
                     Some((target, None)) => {
-                        places.insert(target, Some(way.len()));
-                        way.push(VisitedRule { path: target, targets: self.edges[target].iter() });
+                        places.insert(target, Some(visiting.len()));
+                        visiting.push(VisitedRule { path: target, targets: self.edges[target].iter() });
                     }
                     None => {
                         let path = last.path;
                         depths.insert(path, self.rule_depth(path, &depths));
                         places.insert(path, None);
-                        way.pop();
+                        visiting.pop();
                     }
                 }
             }

@@ -35,9 +35,9 @@ pub struct Limits {
     pub strict: bool,
     /// The largest policy or data file, in bytes.
     pub file_bytes: u64,
-    /// For the files of one source: local paths and the library.
+    /// The limits on the files of one source, for local paths and the library.
     pub source: SourceLimits,
-    /// For the files of one bundle or `ConfigMap`, or of Gatekeeper's objects.
+    /// The limits on the files of one source, for a bundle, a `ConfigMap`, and the Gatekeeper objects.
     pub foreign_source: SourceLimits,
     /// The estimated stack that evaluation may need, in bytes; threads that evaluate must have twice as much.
     pub stack: usize,

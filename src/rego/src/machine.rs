@@ -8,7 +8,7 @@
 //! - `steps`: conditions, lookups, builtins, new collections; `loops`: iteration; `functions`: calls of functions.
 //! - `filtering`: loops that skip elements which did not match before; `filters`: the remaining elements.
 //! - `sink`: where the results of a body go.
-//! - `trace`: steps that note values; `noted`: the noted values.
+//! - `trace`: steps that record values; `noted`: the recorded values.
 //! - `with`: evaluations with replaced documents and functions; `replaced`: the replacements.
 //! - `slot`: registers and lookups; `calls`: cached values of functions.
 //! - `limit`: time, stack and memory.

@@ -92,11 +92,11 @@ impl Policies {
     /// Returns the rules that cannot be evaluated, and the paths without a rule.
     pub fn prepare(&self, rules: &[Path]) -> Result<Evaluator, LoadError> {
         let packages: Vec<Path> = self.modules.iter().map(Module::package_path).collect();
-        let is_there = |path: &Path| {
+        let exists = |path: &Path| {
             packages.iter().any(|package| package.starts_with(path))
                 || self.nodes.iter().any(|node| node.path.starts_with(path) || path.starts_with(&node.path))
         };
-        let unknown = rules.iter().filter(|path| !is_there(path));
+        let unknown = rules.iter().filter(|path| !exists(path));
         let unknown: Vec<Problem> = unknown
             .map(|path| Problem::refused(&"query".into(), format!("unknown rule data.{}", path.join("."))))
             .collect();
@@ -140,7 +140,7 @@ impl Policies {
         let rule = match program.entries.get(&path) {
             Some(Ok(rule)) => *rule,
             Some(Err(why)) => return Err(one(in_query(&file, why.at.at, &why.reason))),
-            None => return Err(one(Problem::refused(&file.shown, "it has no solutions"))),
+            None => return Err(one(Problem::refused(&file.shown, "the query was not planned"))),
         };
         Ok(Query { evaluator: Evaluator::new(program, self.data.clone(), &self.limits), rule })
     }

@@ -35,7 +35,7 @@ pub struct Problem {
     pub column: u32,
     /// The effect on loading the file.
     pub severity: ProblemSeverity,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
     /// How to fix it; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -94,7 +94,7 @@ impl Problem {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
 
-    /// Adds how to fix it.
+    /// Adds a hint how to fix the problem.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
@@ -148,7 +148,7 @@ pub struct LoadError {
 /// The most problems in a summary.
 const NAMED: usize = 5;
 
-/// Returns the first problems of refused files on one line, where space is limited.
+/// Returns a summary on one line: the first problems of refused files, and the number of others.
 pub fn summary<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
     let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));

@@ -119,7 +119,7 @@ pub(crate) enum PathNode {
     Input,
     Data,
     Below(PathId, Value),
-    /// The same for a number as the key of an object in `data`, which OPA treats as a string.
+    /// As `Below`, for a number as the key of an object in `data`, which OPA treats as a string.
     BelowData(PathId, Value),
 }
 
@@ -269,7 +269,7 @@ pub(crate) enum ProgramStep {
         form: Collection,
         block: Block,
         at: SourceLocation,
-        /// For a comprehension that does not depend on anything that changes.
+        /// The index of its cached value, if it depends on nothing that changes.
         memo: Option<MemoId>,
     },
     /// Holds if the block yields nothing.
@@ -303,12 +303,12 @@ pub(crate) enum ProgramStep {
         block: Block,
         into: Option<Register>,
     },
-    /// Notes the values of collections: those of a `print`, or those at a point of a trace.
+    /// Records the values of collections: those of a `print`, or those at a point of a trace.
     Note {
         point: Option<usize>,
         arguments: Box<[Operand]>,
     },
-    /// Notes that a location was evaluated.
+    /// Records that a location was evaluated.
     Reached(SourceLocation),
     /// Ends a body with a result. An object has one key, a document the path of the entry.
     Yield {

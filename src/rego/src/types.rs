@@ -53,7 +53,7 @@ pub(crate) struct FunctionType {
     pub(crate) parameters: Vec<InferredType>,
     /// The type of all arguments after the parameters.
     pub(crate) variadic: InferredType,
-    /// `None` if there is no result.
+    /// The type of the result; `None` if the function has none.
     pub(crate) result: InferredType,
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn select(ty: &InferredType, key: &Constant) -> InferredType {
     }
 }
 
-/// Whether a type is unknown, or a part of it.
+/// Whether a type or a part of it is unknown.
 pub(crate) fn is_unknown(ty: &InferredType) -> bool {
     let Some(ty) = ty else { return true };
     match ty {

@@ -1,6 +1,6 @@
 //! Limits on what builtin calls produce: each call by itself, and all calls of one evaluation together.
 //!
-//! regorus checks its clock only between statements, so a few lines that double a string would use up all memory before
+//! The machine checks its limits only between steps, so a few lines that double a string would use up all memory before
 //! the next check. Every call that can produce something large is therefore measured here. An evaluation that reaches a
 //! limit ends with an error, never with an incomplete value. What a policy builds without calls, in comprehensions,
 //! grows by a few bytes per step, so that the time limit stops it.
@@ -24,7 +24,7 @@ pub(super) const MOST_ELEMENTS: usize = 1_000_000;
 /// The largest number, in bits: 20,000 digits. The time to write a number grows with the square of its length.
 const MOST_BITS: u64 = 1 << 16;
 
-/// The most that all calls of one evaluation may produce together, in bytes, as estimated.
+/// The most that all calls of one evaluation may produce together, as an estimate in bytes.
 const MOST_IN_ALL: usize = 128 << 20;
 
 /// Estimated size of an element of a collection, including its overhead.
@@ -41,7 +41,8 @@ pub(crate) fn renew() {
     decimals::renew();
 }
 
-/// Charges the result of a call. The contents of its elements are not charged: other calls produced them.
+/// Charges the result of a call: a string, or the elements of a collection. Collections inside it are charged as one
+/// element each, as other calls produced them.
 pub(super) fn charge(name: &str, made: &Value) -> Result<(), BuiltinFault> {
     let bytes = match made {
         Value::String(text) => {
@@ -112,7 +113,8 @@ fn check_bits(name: &str, bits: u64) -> Result<(), BuiltinFault> {
     refused(format!("{name}: the result is a number of more than {MOST_BITS} bits"))
 }
 
-/// Refuses an argument whose written form is too large, for calls that traverse it completely, shared parts repeatedly.
+/// Refuses an argument that is too large when written out, for calls that traverse it completely and visit shared parts
+/// repeatedly.
 pub(super) fn check_whole(name: &str, value: &Value) -> Result<(), BuiltinFault> {
     if value::fits(value, LONGEST_TEXT) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Builtins that a program can call, found once when policies are loaded.
+//! The builtins that a program can call, looked up once, when policies are loaded.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::{
 pub(crate) struct Callee {
     name: &'static str,
     kind: CalleeKind,
-    /// Whether its result depends on more than its arguments; it stays the same during one evaluation.
+    /// Whether its result depends on more than its arguments. The result stays the same during one evaluation.
     is_impure: bool,
 }
 

@@ -163,18 +163,18 @@ fn contains_matches(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(found))
 }
 
-/// A range of addresses, with the network as it was given unless ranges have been merged.
+/// A range of addresses, with the text of its network unless ranges have been merged.
 struct Range {
     first: u128,
     last: u128,
-    given: Option<String>,
+    written: Option<String>,
 }
 
 impl Range {
     /// Parses a network, or an address, for which the network of its class is used.
     fn parse(item: &Value) -> Result<Self, BuiltinFault> {
         let Value::String(text) = item else { return failed("element must be string") };
-        let (network, given) = match address(text) {
+        let (network, written) = match address(text) {
             Some((32, address)) => {
                 let prefix = match address >> 24 {
                     0..=127 => 8,
@@ -191,7 +191,7 @@ impl Range {
             }
         };
         let base = if network.width == 32 { MAPPED } else { 0 };
-        Ok(Self { first: base + network.first, last: base + network.last(), given: Some(given) })
+        Ok(Self { first: base + network.first, last: base + network.last(), written: Some(written) })
     }
 
     /// Returns the address before the range.
@@ -201,8 +201,8 @@ impl Range {
 
     /// Returns the smallest list of networks that cover exactly this range.
     fn networks(self) -> Vec<String> {
-        if let Some(given) = self.given {
-            return vec![given];
+        if let Some(written) = self.written {
+            return vec![written];
         }
         let four = (MAPPED..MAPPED + (1 << 32)).contains(&self.first);
         let (width, base) = if four { (32, MAPPED) } else { (128, 0) };
@@ -236,7 +236,7 @@ fn merge(arguments: &[Value]) -> BuiltinResult {
     // From the last range down, as each may absorb those before it.
     while let Some(mut range) = ranges.pop() {
         while let Some(previous) = ranges.last().filter(|previous| range.before() <= previous.last) {
-            range = Range { first: range.first.min(previous.first), last: range.last, given: None };
+            range = Range { first: range.first.min(previous.first), last: range.last, written: None };
             ranges.pop();
         }
         merged.push(range);

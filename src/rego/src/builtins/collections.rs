@@ -62,7 +62,7 @@ fn sort(arguments: &[Value]) -> BuiltinResult {
     Ok(Value::from(items.into_iter().cloned().collect::<Vec<_>>()))
 }
 
-/// Whether all items are true, or whether any of them is if not `all`.
+/// Whether all items are `true`, or, if not `all`, whether any item is.
 fn quantified(arguments: &[Value], all: bool) -> BuiltinResult {
     let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
     let holds = |item: &&Value| **item == Value::Bool(true);

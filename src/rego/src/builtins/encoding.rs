@@ -43,8 +43,7 @@ const LONGEST_READ: usize = 2 << 20;
 /// The deepest nesting of tokens in tokens.
 const DEEPEST_TOKEN: usize = 16;
 
-// regorus reads objects with a certain key as numbers of any size; see `value`.
-
+/// Parses JSON with [`value`], as regorus reads objects with a certain key as numbers of any size.
 fn json(arguments: &[Value]) -> BuiltinResult {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
     let tree = value::from_json(text.as_bytes()).or_else(|error| match error.to_string() {
@@ -134,7 +133,7 @@ fn go_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Escapes what is special in HTML, as Go does.
+/// Writes a value as JSON and escapes the characters that are special in HTML, as Go does.
 fn json_marshal(arguments: &[Value]) -> BuiltinResult {
     budget::check_whole("json.marshal", &arguments[0])?;
     let json = native("json.marshal", &[order::document(&arguments[0])])?;

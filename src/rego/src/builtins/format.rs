@@ -1,7 +1,7 @@
 //! `sprintf` by the rules of Go's `fmt`.
 //!
 //! As in OPA, an argument is a string, a 64-bit integer, a larger integer or a float; every other value is passed as
-//! the string that it is written as.
+//! its text in Rego's notation.
 
 use std::fmt::Write as _;
 

@@ -53,12 +53,12 @@ fn general(value: f64, verb: char, precision: Option<usize>) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let digits = mantissa.chars().filter(char::is_ascii_digit).count();
-    let there = without_zeros(mantissa).chars().filter(char::is_ascii_digit).count();
-    let there = i64::try_from(there).unwrap_or(i64::MAX);
+    let written = without_zeros(mantissa).chars().filter(char::is_ascii_digit).count();
+    let written = i64::try_from(written).unwrap_or(i64::MAX);
     let limit = match significant.map(|wanted| i64::try_from(wanted).unwrap_or(i64::MAX)) {
         None => 6,
         // The significant digits include all digits before the point: their number is the limit.
-        Some(wanted) if wanted > there && there > i64::from(exponent) => there,
+        Some(wanted) if wanted > written && written > i64::from(exponent) => written,
         Some(wanted) => wanted,
     };
     if exponent < -4 || i64::from(exponent) >= limit {

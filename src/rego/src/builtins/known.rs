@@ -27,7 +27,8 @@ const TABLES: &[&[Builtin]] = &[
     yaml_writer::TABLE,
 ];
 
-/// Builtins that regorus only pretends to have, and those that need access that a policy must not have.
+/// Builtins that regorus only pretends to implement, and those that need access that a policy must not have, each with
+/// a hint. A name that ends in a dot is a prefix.
 const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),

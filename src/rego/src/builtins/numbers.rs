@@ -43,7 +43,11 @@ fn format_int(arguments: &[Value]) -> BuiltinResult {
         (*number).clone()
     } else {
         let text = number.format_decimal();
-        text.split('.').next().unwrap_or_default().parse().or_else(|_| failed("format_int: no number"))?
+        text.split('.')
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .or_else(|_| failed("format_int: operand 1 is not a number"))?
     };
     Ok(Value::from(number.to_str_radix(base)))
 }

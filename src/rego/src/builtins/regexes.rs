@@ -26,8 +26,10 @@ pub(super) const TABLE: &[Builtin] = &[
     ("regex.template_match", 4, template_match),
 ];
 
-/// The number of compiled expressions that a thread caches, and the largest size of one in bytes.
+/// The number of compiled expressions that a thread caches.
 const KEPT: usize = 100;
+
+/// The largest size of a compiled expression, in bytes.
 const LARGEST: usize = 4 << 20;
 
 thread_local! {

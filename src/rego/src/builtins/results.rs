@@ -27,7 +27,7 @@ pub const COPIED: [(&str, &str); 12] = [
     ("parent", "parent"),
 ];
 
-/// Where a cause keeps these fields, if it has this one.
+/// The field in which a cause keeps these fields, if it has it.
 pub const METADATA: &str = "__defsec_metadata";
 
 /// The field with the name of a cause.

@@ -1,6 +1,6 @@
 //! Checks of calls: whether the function exists and the number of arguments fits; and of `print`, which has no value.
 //!
-//! OPA's stages `CheckVoidCalls`, `RewritePrintCalls` and `CheckUndefinedFuncs`.
+//! These are OPA's stages `CheckVoidCalls`, `RewritePrintCalls` and `CheckUndefinedFuncs`.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ pub(super) fn is_note(call: &ResolvedCall) -> bool {
     matches!(&call.function, Function::Builtin(name) if &**name == declarations::NOTE)
 }
 
-/// Whether a statement is a note.
+/// Whether a statement is a note inserted by a trace.
 pub(super) fn is_note_statement(statement: &ResolvedStatement) -> bool {
     matches!(&statement.kind, ResolvedStatementKind::Call(call) if is_note(call))
 }

@@ -248,7 +248,7 @@ impl Env {
     }
 }
 
-/// A reference leads out of a tree.
+/// The error of a reference that leads out of a tree.
 struct Elsewhere;
 
 fn in_tree(mut node: &TypeTree, mut keys: &[ResolvedTerm]) -> Result<InferredType, Elsewhere> {

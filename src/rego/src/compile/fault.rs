@@ -2,14 +2,14 @@
 
 use crate::{file::File, problem::Problem, syntax::Position};
 
-/// One error.
+/// An error of the compiler.
 #[derive(Debug, Clone)]
 pub struct Fault {
     /// Index of the module.
     pub module: usize,
-    /// Where it is.
+    /// The position of the error.
     pub at: Position,
-    /// Begins with the error code of OPA's documentation.
+    /// The message, which begins with an error code of OPA's documentation.
     pub message: String,
     /// How to fix it; may be empty.
     pub help: &'static str,

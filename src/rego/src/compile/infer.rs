@@ -1,5 +1,5 @@
-//! Type inference: the possible types of each expression, and whether it can ever have a value. OPA's stage
-//! `CheckTypes`.
+//! Type inference: the possible types of each expression, and whether it can ever have a value. This is
+//! OPA's stage `CheckTypes`.
 //!
 //! Types are inferred only as far as OPA does, so that the same modules are refused: in `every` and in negated bodies,
 //! references are checked and calls are not.
@@ -28,7 +28,7 @@ use crate::{
     types::{self, InferredType, Type, unifies},
 };
 
-/// The most statements that are checked before giving up: nested bodies are checked repeatedly.
+/// The most statements that are checked before types count as unknown: nested bodies are checked repeatedly.
 const MOST_STATEMENTS: usize = 500_000;
 
 /// One type error.

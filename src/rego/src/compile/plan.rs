@@ -85,7 +85,7 @@ enum PlanKind {
     Fast,
     /// All statements are evaluated in source order, and repeatedly.
     Traced,
-    /// As `Traced`, and the evaluated locations are noted.
+    /// As `Traced`, and the evaluated locations are recorded.
     Covered,
 }
 
@@ -96,9 +96,9 @@ struct ProgramPlanner<'a> {
     /// The builtins that some `with` replaces.
     replaced: &'a BTreeSet<Name>,
     program: Program,
-    /// By the index of the first definition.
+    /// The planned rules, by the index of their first definition.
     planned: BTreeMap<usize, Planned<RuleId>>,
-    /// By the path, and the pattern of the keys that are read below it.
+    /// The planned documents, by their path and the pattern of the keys that are read below it.
     documents: BTreeMap<(Vec<Constant>, Pattern), Planned<RuleId>>,
     /// The first key of a package that is not visible in `data`.
     hidden: Option<Constant>,

@@ -1,4 +1,4 @@
-//! `with`: checks of targets and replacements. OPA's stage `RewriteWithValues`.
+//! `with`: checks of targets and replacements. This is OPA's stage `RewriteWithValues`.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -97,7 +97,7 @@ impl Replacer<'_> {
         }
     }
 
-    /// Whether the value has to be evaluated beforehand.
+    /// Returns whether the value has to be evaluated before the statement, or why the `with` is refused.
     fn evaluated(&mut self, with: &ResolvedWith) -> Result<bool, (Code, String)> {
         match &with.target.value {
             WithTargetValue::Other | WithTargetValue::Variable(_) => {

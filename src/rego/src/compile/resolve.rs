@@ -23,7 +23,7 @@ use crate::{
     syntax::{self, Branch, Expr, ExprKind, Key, Module, Name, Position},
 };
 
-/// Meanings of names: a document, and keys below it.
+/// The meanings of names: for each, a document and the keys below it.
 pub(super) type Meanings = BTreeMap<Name, (Variable, Vec<Constant>)>;
 
 /// The meanings of rules and imports in a module.
@@ -63,7 +63,7 @@ struct Resolver<'a> {
     scopes: Scopes,
     faults: &'a mut Vec<Fault>,
     not_bodies: bool,
-    /// The reported position of the head if it is not its own: that of a further body.
+    /// The position that is reported for the head of a further body: that of the body.
     moved: Option<Position>,
 }
 
@@ -125,19 +125,10 @@ impl Resolver<'_> {
                 ..ResolvedStatement::new(at, ResolvedStatementKind::Term(ResolvedTerm::truth(at)))
             });
         }
-        ResolvedRule {
-            module: self.module,
-            at,
-            path,
-            parameters,
-            result: result,
-            default: rule.default,
-            body,
-            otherwise: None,
-        }
+        ResolvedRule { module: self.module, at, path, parameters, result, default: rule.default, body, otherwise: None }
     }
 
-    /// Returns the path of a rule and the outcome of a definition.
+    /// Returns the path of a rule and the result of a definition.
     fn head(
         &mut self,
         rule: &syntax::SyntaxRule,

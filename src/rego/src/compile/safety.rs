@@ -1,6 +1,6 @@
 //! Checks that each variable has a value where it is needed, in some order of the statements, and applies that order.
 //!
-//! OPA's stages `CheckSafetyRuleHeads` and `CheckSafetyRuleBodies`.
+//! These are OPA's stages `CheckSafetyRuleHeads` and `CheckSafetyRuleBodies`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,7 @@ type Unsafe = BTreeMap<(Position, usize), Needs>;
 
 #[derive(Debug, Clone, Default)]
 struct Needs {
+    /// The variables without a value that the statement needs.
     variables: VariableSet,
     /// The variables that the statement assigns itself.
     assigned: VariableSet,

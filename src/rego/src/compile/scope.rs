@@ -147,7 +147,7 @@ pub(super) fn all_names(expr: &Expr, names: &mut BTreeSet<Name>) {
     });
 }
 
-/// Calls `visit` for each name of an expression, and with whether it occurs in a nested body.
+/// Calls `visit` for each name of an expression; the second argument is whether it occurs in a nested body.
 pub(super) fn each_name(expr: &Expr, visit: &mut dyn FnMut(&Name, bool)) {
     names_in(expr, false, visit);
 }

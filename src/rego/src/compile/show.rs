@@ -3,7 +3,7 @@
 use super::term::{DATA, Function, INPUT, ResolvedTerm, ResolvedValue, Variables, push};
 use crate::types::{InferredType, Type};
 
-/// Longer types are truncated.
+/// The longest type that is shown completely, in bytes.
 const LONGEST: usize = 80;
 
 pub(super) fn known(ty: &InferredType) -> String {

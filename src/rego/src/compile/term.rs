@@ -243,7 +243,7 @@ pub struct ResolvedRule {
     pub path: Vec<ResolvedTerm>,
     /// The parameters of a function.
     pub parameters: Option<Vec<ResolvedTerm>>,
-    /// Its outcome.
+    /// The value or the element that it defines.
     pub result: ResolvedResult,
     /// Whether it is a `default`.
     pub default: bool,
@@ -253,7 +253,7 @@ pub struct ResolvedRule {
     pub otherwise: Option<Box<Self>>,
 }
 
-/// The outcome of a definition.
+/// The result of a definition.
 #[derive(Debug, Clone)]
 pub enum ResolvedResult {
     /// A value.

@@ -1,6 +1,6 @@
 //! Rules by their paths below `data`: which ones a reference may refer to, and which conflict.
 //!
-//! OPA's stages `SetRuleTree` and `CheckRuleConflicts`.
+//! These are OPA's stages `SetRuleTree` and `CheckRuleConflicts`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ pub(super) struct Packages<'a> {
 }
 
 impl<'a> Packages<'a> {
-    /// Builds it from the index, path and position of each module's package.
+    /// Returns the packages, given the index, path and position of each module's package.
     pub(super) fn new(packages: impl Iterator<Item = (usize, &'a [Constant], Position)>) -> Self {
         let mut modules: BTreeMap<&[Constant], Vec<(usize, Position)>> = BTreeMap::new();
         for (index, path, at) in packages {

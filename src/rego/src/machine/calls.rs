@@ -7,11 +7,11 @@ use regorus::Value;
 use super::slot::Slot;
 
 /// The most calls that are cached per function.
-const REMEMBERED: usize = 8;
+const MOST_CALLS: usize = 8;
 
 /// Cached calls of each function with their values; new ones replace the oldest.
 pub(super) struct Calls {
-    made: Vec<Vec<FunctionCall>>,
+    calls: Vec<Vec<FunctionCall>>,
     next: usize,
     /// The bytes that were needed to compute the cached values.
     pub(super) bytes: usize,
@@ -26,26 +26,26 @@ struct FunctionCall {
 
 impl Calls {
     pub(super) fn new(rules: usize) -> Self {
-        Self { made: vec![Vec::new(); rules], next: 0, bytes: 0 }
+        Self { calls: vec![Vec::new(); rules], next: 0, bytes: 0 }
     }
 
     pub(super) fn find(&self, function: usize, arguments: &[Slot<'_>]) -> Option<&Value> {
         let same = |known: &[Value]| {
             known.iter().zip(arguments).all(|(known, given)| given.value().is_some_and(|given| is_same(known, given)))
         };
-        self.made[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
+        self.calls[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
     }
 
     /// Adds a call, with the bytes that were needed to compute its value.
     pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value, bytes: usize) {
-        let made = &mut self.made[function];
+        let calls = &mut self.calls[function];
         let call = FunctionCall { arguments, value, bytes };
         self.bytes += bytes;
-        if made.len() < REMEMBERED {
-            made.push(call);
+        if calls.len() < MOST_CALLS {
+            calls.push(call);
         } else {
-            self.next = (self.next + 1) % REMEMBERED;
-            self.bytes -= std::mem::replace(&mut made[self.next], call).bytes;
+            self.next = (self.next + 1) % MOST_CALLS;
+            self.bytes -= std::mem::replace(&mut calls[self.next], call).bytes;
         }
     }
 }

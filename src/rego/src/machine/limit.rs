@@ -12,7 +12,7 @@ use crate::{
     program::SourceLocation,
 };
 
-/// The number of steps between checks of the clock, whose cost is then not measurable.
+/// The number of steps between checks of the clock: enough that their cost is not measurable.
 const INTERVAL: u32 = 64;
 
 /// The multiple of the time limit that may pass while an evaluation waits for the CPU.
@@ -26,7 +26,7 @@ const ELEMENT: usize = 48;
 pub(crate) enum Halt {
     Failed(RuntimeError),
     TimedOut,
-    /// It used more memory than [`memory::share`].
+    /// The evaluation used more memory than [`memory::share`].
     OutOfMemory,
 }
 
@@ -110,7 +110,7 @@ impl Gauge {
         if self.memory.used() > self.most { Err(Halt::OutOfMemory) } else { Ok(()) }
     }
 
-    /// Checks the stack, wherever evaluation may nest.
+    /// Checks the used stack, and counts a step. Called wherever evaluation may nest.
     pub(super) fn enter(&mut self) -> Result<(), Halt> {
         if self.stack.abs_diff(stack_pointer()) > self.bounds.stack {
             return Err(Halt::failed("needs too much stack"));
@@ -123,7 +123,7 @@ impl Gauge {
         self.left
     }
 
-    /// Gives back what was used since this amount was left.
+    /// Resets the remaining bytes to an earlier amount, for values that were dropped.
     pub(super) fn refund(&mut self, left: usize) {
         self.left = left;
     }

@@ -1,4 +1,4 @@
-//! Values noted while a program runs.
+//! Values recorded while a program runs.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use regorus::Value;
 
 use crate::{builtins, program::SourceLocation};
 
-/// The most values that are noted.
+/// The most notes that are kept.
 const MOST_NOTES: usize = 100_000;
 /// The most lines of `print` that are kept.
 const MOST_LINES: usize = 10_000;
 
-/// Everything noted during an evaluation.
+/// Everything that was recorded during an evaluation.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// In the order of evaluation.
+    /// The recorded values, in the order of evaluation.
     pub(crate) notes: Vec<TraceNote>,
     /// Whether notes beyond the limit were dropped.
     pub(crate) is_cut: bool,
     /// The lines printed by `print`.
     pub prints: Vec<String>,
-    /// The evaluated locations, if the program notes them.
+    /// The evaluated locations, if the program records them.
     pub reached: BTreeSet<SourceLocation>,
 }
 

@@ -9,7 +9,7 @@ use crate::program::{PlannedDefinition, SourceLocation};
 
 /// Where a block puts its results.
 pub(super) enum ResultSink<'s> {
-    /// Only notes whether there is a result.
+    /// Only records whether there is a result.
     Found(&'s mut bool),
     /// A single value, on which all results must agree; `once` if the first one is enough.
     One {
@@ -81,7 +81,7 @@ pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Val
     }
 }
 
-/// Returns OPA's message.
+/// Returns OPA's message for several different values.
 fn several_values(is_function: bool) -> &'static str {
     if is_function {
         "functions must not produce multiple outputs for same inputs"

@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-/// A register.
+/// The content of a register.
 #[derive(Debug, Clone)]
 pub(super) enum Slot<'v> {
     Empty,

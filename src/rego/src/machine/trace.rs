@@ -1,4 +1,4 @@
-//! Steps that note values: those that are printed, and those at the points of a trace.
+//! Steps that record values: those that are printed, and those at the points of a trace.
 
 use regorus::Value;
 
@@ -6,7 +6,7 @@ use super::{Machine, limit::Halt};
 use crate::program::Operand;
 
 impl Machine<'_, '_> {
-    /// Notes the values of collections at a point, or as a `print`.
+    /// Records the values of collections at a point, or as a `print`.
     pub(super) fn note(&mut self, point: Option<usize>, arguments: &[Operand], base: usize) -> Result<(), Halt> {
         self.shared.gauge.charge(1 + arguments.len())?;
         let value = |argument: &Operand| {

@@ -119,8 +119,8 @@ fn default(rule: &SyntaxRule) -> CheckResult {
             _ => Ok(()),
         };
     };
-    if let Some(what) = read_by(value) {
-        return refused(rule.at, format!("rego_parse_error: illegal default rule (value cannot contain {what})"), help);
+    if let Some(part) = evaluated_part(value) {
+        return refused(rule.at, format!("rego_parse_error: illegal default rule (value cannot contain {part})"), help);
     }
     let mut seen: Vec<&Name> = Vec::new();
     for parameter in rule.parameters.iter().flatten() {
@@ -140,8 +140,8 @@ fn default(rule: &SyntaxRule) -> CheckResult {
     Ok(())
 }
 
-/// Returns what in a value needs evaluation; `None` for a constant. Comprehensions are allowed as values.
-fn read_by(value: &Expr) -> Option<&'static str> {
+/// Returns the part of a value that needs evaluation; `None` for a constant. Comprehensions are allowed as values.
+fn evaluated_part(value: &Expr) -> Option<&'static str> {
     match &value.kind {
         ExprKind::Scalar(_) | ExprKind::Comprehension(_) => None,
         ExprKind::Template(pieces) => {
@@ -149,14 +149,18 @@ fn read_by(value: &Expr) -> Option<&'static str> {
                 Piece::Statement(statement) => Some(&statement.kind),
                 Piece::Text(_) => None,
             });
-            exprs.into_iter().find_map(|what| if let StatementNode::Expr(expr) = what { read_by(expr) } else { None })
+            exprs
+                .into_iter()
+                .find_map(|node| if let StatementNode::Expr(expr) = node { evaluated_part(expr) } else { None })
         }
         ExprKind::Name(name) if DOCUMENTS.contains(&&**name) => Some("ref"),
         ExprKind::Name(_) => Some("var"),
         ExprKind::Ref(..) => Some("ref"),
         ExprKind::Call(..) | ExprKind::Binary(..) | ExprKind::In { .. } | ExprKind::Minus(_) => Some("call"),
-        ExprKind::Array(items) | ExprKind::Set(items) => items.iter().find_map(read_by),
-        ExprKind::Object(fields) => fields.iter().find_map(|(key, value)| read_by(key).or_else(|| read_by(value))),
+        ExprKind::Array(items) | ExprKind::Set(items) => items.iter().find_map(evaluated_part),
+        ExprKind::Object(fields) => {
+            fields.iter().find_map(|(key, value)| evaluated_part(key).or_else(|| evaluated_part(value)))
+        }
     }
 }
 
@@ -187,7 +191,7 @@ fn statement(statement: &Statement) -> CheckResult {
 
 fn expression(expr: &Expr) -> CheckResult {
     let ExprKind::Ref(head, _) = &expr.kind else { return Ok(()) };
-    let what = match head.kind {
+    let head_kind = match head.kind {
         ExprKind::Scalar(_) => "a scalar",
         ExprKind::Ref(..) => "a reference in parentheses",
         ExprKind::Template(_) => "a string",
@@ -195,7 +199,7 @@ fn expression(expr: &Expr) -> CheckResult {
     };
     refused(
         expr.at,
-        format!("rego_parse_error: illegal ref (head cannot be {what})"),
+        format!("rego_parse_error: illegal ref (head cannot be {head_kind})"),
         "assign the value to a variable first",
     )
 }

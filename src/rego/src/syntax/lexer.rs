@@ -184,7 +184,7 @@ impl Lexer<'_> {
         if self.peek() == Some('.') {
             self.take();
             if self.digits() == 0 {
-                return error("a number without digits after its point");
+                return error("a number needs digits after its point");
             }
         }
         if matches!(self.peek(), Some('e' | 'E')) {
@@ -193,11 +193,11 @@ impl Lexer<'_> {
                 self.take();
             }
             if self.digits() == 0 {
-                return error("a number without digits in its exponent");
+                return error("a number needs digits in its exponent");
             }
         }
         if self.peek().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
-            return error("a number followed by letters");
+            return error("a number must not be followed by letters");
         }
         Ok(TokenKind::Number)
     }

@@ -270,7 +270,7 @@ impl Parser {
             // Without a body, a call is a function that returns true, and a name with one key is an element of a set.
             let set = self.version == Version::V0 && matches!(&name.kind, ExprKind::Ref(_, keys) if keys.len() == 1);
             if parameters.is_none() && !set {
-                return Err(SyntaxError::new(at, "a rule without a value and without a body"));
+                return Err(SyntaxError::new(at, "a rule needs a value or a body"));
             }
         }
         let mut others = Vec::new();

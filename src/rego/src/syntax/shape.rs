@@ -72,7 +72,7 @@ impl Shape {
         let why = if self.open.len() > NESTING {
             format!("brackets are nested too deeply: {} levels, but at most {NESTING} are allowed", self.open.len())
         } else if self.height > HEIGHT {
-            format!("an expression of more than {HEIGHT} operations in a row")
+            format!("an expression has more than {HEIGHT} operations in a row")
         } else {
             return Ok(());
         };

@@ -289,7 +289,7 @@ impl Expr {
     }
 
     /// Returns the parts of this expression that have a value of their own in the same scope, like
-    /// [`parts`](Self::parts), but none of template strings.
+    /// [`parts`](Self::parts), but without those of template strings.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             ExprKind::Scalar(_) | ExprKind::Name(_) | ExprKind::Comprehension(_) | ExprKind::Template(_) => Vec::new(),

@@ -66,6 +66,7 @@ pub(super) struct StatementPoints {
     pub(super) whole: ValuePoint,
     /// The values after it.
     pub(super) held: ValuePoint,
+    /// The values after it that are not shown.
     pub(super) hidden: ValuePoint,
     /// The variables of an `every`, and the points of its body.
     pub(super) inside: Option<(ValuePoint, BodyPoints)>,

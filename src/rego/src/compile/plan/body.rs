@@ -99,7 +99,7 @@ impl<'p, 'a> BodyPlanner<'p, 'a> {
         Ok(close(&mut own, last))
     }
 
-    /// Notes that a location is evaluated, if coverage is measured.
+    /// Adds a step that records that a location is evaluated, if coverage is measured.
     pub(super) fn reached(&mut self, at: Position) {
         if self.planner.kind == PlanKind::Covered {
             self.push(ProgramStep::Reached(self.location(at)));

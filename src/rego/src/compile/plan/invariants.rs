@@ -1,6 +1,6 @@
 //! Work that loops need not repeat: comprehensions whose value does not change, and elements that cannot match.
 //!
-//! Values and errors stay the same: a remembered value was evaluated at the same place before, and a lookup only moves
+//! Values and errors stay the same: a cached value was evaluated at the same place before, and a lookup only moves
 //! ahead of a loop if it passes no step that can fail.
 
 use std::collections::BTreeSet;
@@ -10,13 +10,14 @@ use crate::program::{
     Replacement, Substitute,
 };
 
-/// Marks what a rule may remember. The functions that it calls must be marked before.
+/// Marks the comprehensions of a rule whose values may be cached, and adds filters to its loops. The functions that it
+/// calls must be marked first.
 pub(super) fn mark(rule: &mut PlannedRule, program: &mut Program) {
     // A function may be called repeatedly.
     let repeated = rule.arity > 0;
     for definition in &mut rule.definitions {
         for branch in &mut definition.branches {
-            let mut marker = Marker { program: &mut *program, same: BTreeSet::new() };
+            let mut marker = Marker { program: &mut *program, invariant: BTreeSet::new() };
             *branch = marker.block(std::mem::take(branch), repeated);
         }
     }
@@ -27,7 +28,7 @@ pub(super) fn mark(rule: &mut PlannedRule, program: &mut Program) {
 struct Marker<'p> {
     program: &'p mut Program,
     /// Registers that keep their value during one evaluation.
-    same: BTreeSet<Register>,
+    invariant: BTreeSet<Register>,
 }
 
 impl Marker<'_> {
@@ -40,10 +41,10 @@ impl Marker<'_> {
     }
 
     fn step(&mut self, mut step: ProgramStep, repeated: bool, steps: &mut Vec<ProgramStep>) {
-        let is_same = uses_only(&step, &|register| self.same.contains(&register));
+        let is_invariant = uses_only(&step, &|register| self.invariant.contains(&register));
         match &mut step {
             ProgramStep::Each { operand, key, value, block, filter } => {
-                if repeated && self.is_same(operand) {
+                if repeated && self.is_invariant(operand) {
                     let (ahead, rest, found) = self.filter([*key, *value], std::mem::take(block));
                     steps.extend(ahead);
                     (*block, *filter) = (rest, found);
@@ -55,26 +56,26 @@ impl Marker<'_> {
             }
             ProgramStep::Not(block) => *block = self.block(std::mem::take(block), repeated),
             ProgramStep::Comprehension { block, memo, .. } => {
-                if is_same && repeated {
+                if is_invariant && repeated {
                     *memo = Some(MemoId(self.program.memos));
                     self.program.memos += 1;
                 }
-                *block = self.block(std::mem::take(block), repeated && !is_same);
+                *block = self.block(std::mem::take(block), repeated && !is_invariant);
             }
-            // Includes `with`: nothing remembered outside is valid inside.
+            // This includes `with`: values that were cached outside are not valid inside.
             _ => {}
         }
-        if is_same {
-            self.same.extend(output(&step));
+        if is_invariant {
+            self.invariant.extend(output(&step));
         }
         steps.push(step);
     }
 
-    fn is_same(&self, operand: &Operand) -> bool {
+    fn is_invariant(&self, operand: &Operand) -> bool {
         match operand {
             Operand::Constant(_) => false,
             Operand::Path(_) | Operand::Rule(_) => true,
-            Operand::Register(register) => self.same.contains(register),
+            Operand::Register(register) => self.invariant.contains(register),
         }
     }
 
@@ -87,7 +88,7 @@ impl Marker<'_> {
             let is_own = |register| own.contains(&register);
             let goes_ahead =
                 matches!(step, ProgramStep::Get { .. }) && none_fails && !read(step).into_iter().any(is_own);
-            if !goes_ahead && !uses_only(step, &|register| is_own(register) || self.same.contains(&register)) {
+            if !goes_ahead && !uses_only(step, &|register| is_own(register) || self.invariant.contains(&register)) {
                 break;
             }
             if !goes_ahead {

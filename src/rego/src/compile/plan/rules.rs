@@ -26,7 +26,7 @@ impl ProgramPlanner<'_> {
     pub(super) fn new_rule(&mut self, node: &RuleTree, place: SourceLocation) -> Planned<PlannedRule> {
         let all = self.rules;
         let definitions: Vec<&term::ResolvedRule> = node.rules.iter().map(|index| &all[*index]).collect();
-        let form = form(&definitions).ok_or_else(|| unsupported(place, "rules of several kinds"))?;
+        let form = form(&definitions).ok_or_else(|| unsupported(place, "a mix of several kinds of rules"))?;
         let path = definitions.first().map(|rule| rule.ground_path()).unwrap_or_default();
         let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
         let mut rule = PlannedRule::new(form, Some(keys(&path)), arity);

@@ -24,7 +24,7 @@ impl BodyPlanner<'_, '_> {
                 }
                 let name = self.planner.variables.name(*variable);
                 let name = name.map_or("a part of an expression", |name| name).to_owned();
-                Err(self.unsupported(format!("{name}, which has no value yet")))
+                Err(self.unsupported(format!("using {name} before it has a value")))
             }
             ResolvedValue::Ref(items) => self.reference(items),
             ResolvedValue::Array(items) => {
