@@ -18,12 +18,12 @@ impl ConstraintIndex {
     pub(crate) fn new(units: &[Unit]) -> Self {
         let mut index = Self::default();
         for (unit, constraints) in units.iter().map(Unit::constraints).enumerate() {
-            for (number, constraint) in constraints.iter().enumerate() {
+            for (constraint_index, constraint) in constraints.iter().enumerate() {
                 match constraint.matching.kind_names() {
                     Some(names) => names.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(|name| {
-                        index.by_kind.entry(name.to_owned()).or_default().push((unit, number));
+                        index.by_kind.entry(name.to_owned()).or_default().push((unit, constraint_index));
                     }),
-                    None => index.any.push((unit, number)),
+                    None => index.any.push((unit, constraint_index)),
                 }
             }
         }
@@ -33,8 +33,8 @@ impl ConstraintIndex {
     /// Returns the indexes of unit and Constraint for each Constraint that can match objects of a kind, in order.
     pub(crate) fn candidates(&self, units: &[Unit], kind: &Kind) -> Vec<(usize, usize)> {
         let bound = self.by_kind.get(&kind.kind).into_iter().flatten();
-        let allows = |(unit, number): &&(usize, usize)| {
-            units[*unit].constraints()[*number].matching.allows_kind(&kind.group, &kind.kind)
+        let allows = |(unit, constraint_index): &&(usize, usize)| {
+            units[*unit].constraints()[*constraint_index].matching.allows_kind(&kind.group, &kind.kind)
         };
         let mut found: Vec<_> = bound.chain(&self.any).filter(allows).copied().collect();
         found.sort_unstable();

@@ -66,13 +66,13 @@ pub(crate) struct ParsedModules<'a> {
 }
 
 /// Whether a package can have entrypoints; libraries and tests cannot.
-pub(crate) fn judges(package: &Path) -> bool {
+pub(crate) fn can_have_entrypoints(package: &Path) -> bool {
     !package.iter().any(|part| part == "lib") && !package.last().is_some_and(|name| name.ends_with("_test"))
 }
 
 /// Returns the rule that is evaluated together with an entrypoint: the exceptions of its package.
 pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
-    (judges(package) && conftest::outcome(rule).is_some()).then_some("exception")
+    (can_have_entrypoints(package) && conftest::outcome(rule).is_some()).then_some("exception")
 }
 
 impl<'a> ParsedModules<'a> {
@@ -88,7 +88,7 @@ impl<'a> ParsedModules<'a> {
             }
             let wanted = match self.purpose {
                 CompilePurpose::Directory(_) | CompilePurpose::Test => {
-                    judges(&package) && self.is_entrypoint(&package, name)
+                    can_have_entrypoints(&package) && self.is_entrypoint(&package, name)
                 }
                 CompilePurpose::Single(_) => {
                     single.as_ref().is_some_and(|single| package == single[..1] && *name == single[1])
@@ -161,7 +161,7 @@ impl<'a> ParsedModules<'a> {
                 Some(Entrypoint { transition: depends.transition, kinds: kinds.clone(), ..entrypoint })
             };
             let entrypoints = paths.iter().filter_map(entrypoint);
-            let entrypoints: Vec<Entrypoint> = entrypoints.filter(|entrypoint| self.is_on(entrypoint)).collect();
+            let entrypoints: Vec<Entrypoint> = entrypoints.filter(|entrypoint| self.is_enabled(entrypoint)).collect();
             let Some(first) = entrypoints.first() else { continue };
             policies.push(Policy {
                 name: Arc::clone(&policy_name),
@@ -183,7 +183,7 @@ impl<'a> ParsedModules<'a> {
     }
 
     /// Whether a rule is not switched off.
-    fn is_on(&self, Entrypoint { policy, rule, .. }: &Entrypoint) -> bool {
+    fn is_enabled(&self, Entrypoint { policy, rule, .. }: &Entrypoint) -> bool {
         match self.purpose {
             CompilePurpose::Directory(selection) => selection.takes(policy, &rule.name, &rule.metadata),
             _ => true,
@@ -213,7 +213,7 @@ impl<'a> ParsedModules<'a> {
         let mut nodes: Vec<&Node> =
             below.flat_map(|path| self.graph.at(path)).filter(|node| node.parameters.is_none()).collect();
         nodes.sort_by_key(|node| (node.module, node.rule));
-        let around = self.around(package, name);
+        let enclosing = self.enclosing(package, name);
         let definition = |node: &&&Node| node.form != DefinitionForm::Default;
         let definitions: Vec<RuleDefinition> = nodes
             .iter()
@@ -221,7 +221,7 @@ impl<'a> ParsedModules<'a> {
             .map(|node| RuleDefinition {
                 at: location(node),
                 source: self.source(node),
-                metadata: Arc::new(self.metadata(&[node], &around)),
+                metadata: Arc::new(self.metadata(&[node], &enclosing)),
             })
             .collect();
         let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
@@ -234,7 +234,7 @@ impl<'a> ParsedModules<'a> {
             name: name.as_str().into(),
             // The rule of a template, and a rule that Kubescape evaluates, may have any name.
             outcome: (dialect.outcome)(name).or(conftest::outcome(name)).unwrap_or(Outcome::Fail),
-            metadata: Arc::new(self.metadata(&nodes, &around)),
+            metadata: Arc::new(self.metadata(&nodes, &enclosing)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
             excusable: Excusability::default(),
@@ -261,21 +261,21 @@ impl<'a> ParsedModules<'a> {
     }
 
     /// Merges the annotations of definitions with those of the enclosing scopes, from the nearest to the widest.
-    fn metadata(&self, nodes: &[&Node], around: &RuleScopes) -> Metadata {
+    fn metadata(&self, nodes: &[&Node], enclosing: &RuleScopes) -> Metadata {
         let own = nodes.iter().find_map(|node| {
             let mine = |(scope, _): &&(AnnotationScope, Metadata)| *scope == AnnotationScope::Rule(node.rule);
             self.annotations[node.module].iter().find(mine).map(|(_, metadata)| metadata)
         });
-        let metadata = [own, around.document].into_iter().flatten();
+        let metadata = [own, enclosing.document].into_iter().flatten();
         let metadata = metadata.fold(Metadata::default(), |metadata, wider| Metadata {
             entrypoint: metadata.entrypoint || wider.entrypoint,
             ..metadata.or(wider)
         });
-        metadata.or(&around.package)
+        metadata.or(&enclosing.package)
     }
 
     /// Returns the annotations that enclose the definitions of a rule.
-    fn around(&self, package: &Path, name: &str) -> RuleScopes<'a> {
+    fn enclosing(&self, package: &Path, name: &str) -> RuleScopes<'a> {
         let of_name =
             |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
         let document = self.in_package(package).find(|(scope, _)| of_name(scope));
@@ -362,8 +362,14 @@ mod tests {
 
     #[test]
     fn libraries_and_tests_have_no_entrypoints() {
-        let judges = |package: &str| judges(&package.split('.').map(str::to_owned).collect());
-        assert!(judges("main") && judges("library.a") && judges("a_test.b"));
-        assert!(!judges("lib") && !judges("lib.a") && !judges("a.lib.b") && !judges("main_test"));
+        let can_have_entrypoints =
+            |package: &str| can_have_entrypoints(&package.split('.').map(str::to_owned).collect());
+        assert!(can_have_entrypoints("main") && can_have_entrypoints("library.a") && can_have_entrypoints("a_test.b"));
+        assert!(
+            !can_have_entrypoints("lib")
+                && !can_have_entrypoints("lib.a")
+                && !can_have_entrypoints("a.lib.b")
+                && !can_have_entrypoints("main_test")
+        );
     }
 }

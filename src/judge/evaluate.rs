@@ -10,7 +10,7 @@ mod bounds;
 mod constraints;
 mod input;
 mod job;
-mod judge;
+mod object;
 mod part;
 mod results;
 mod rule_input;
@@ -26,7 +26,7 @@ pub(crate) use self::{
 };
 use self::{
     input::{Extent, JobValues, Operation, Review},
-    judge::ObjectEvaluation,
+    object::ObjectEvaluation,
     part::{PartOfGroup, RulePart},
     results::ObjectFindings,
 };
@@ -53,7 +53,7 @@ pub fn evaluate(job: &Job) -> Verdict {
 pub fn evaluate_shared(job: &Job, verdicts: &SharedVerdicts) -> Verdict {
     let began = Instant::now();
     let mut differences = Vec::new();
-    match shared::judge(job, verdicts, &mut differences) {
+    match shared::evaluate(job, verdicts, &mut differences) {
         Some((current, shared)) => verdict(job, current, ObjectFindings::default(), (Some(shared), Vec::new()), began),
         None => evaluate_extent(job, Extent::Read, differences),
     }
@@ -85,7 +85,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     let mut current = ObjectFindings::default();
     let mut transitions = ObjectFindings::default();
     // An object to which no policy applies is not even parsed.
-    if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
+    if !constraints.is_empty() || set.units.iter().any(Unit::evaluates_every_object) {
         match JobValues::read(job, extent) {
             Err(why) => current.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
@@ -94,9 +94,9 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                 }
                 let run = |operation, transitions_only, results: &mut ObjectFindings| {
                     let namespace = job.object.key.namespace.as_deref();
-                    let judge = ObjectEvaluation { limits: &set.limits, namespace, spent, results };
+                    let evaluation = ObjectEvaluation { limits: &set.limits, namespace, spent, results };
                     let part = if transitions_only { RulePart::Transitions } else { RulePart::All };
-                    judge_all(judge, job, part, &constraints, &values, operation);
+                    evaluate_part(evaluation, job, part, &constraints, &values, operation);
                 };
                 // A deleted object has no open results; these only show which results its deletion did not add.
                 run(Operation::Audit, job.deleted, &mut current);
@@ -171,9 +171,9 @@ pub fn evaluate_review(
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = ObjectFindings::default();
     let spent = CpuTimer::start();
-    let mut judge = ObjectEvaluation { limits: &policies.limits, namespace: None, spent, results: &mut results };
+    let mut evaluation = ObjectEvaluation { limits: &policies.limits, namespace: None, spent, results: &mut results };
     for unit in &policies.units {
-        unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
+        unit.constraints().iter().for_each(|constraint| evaluation.constraint(unit, constraint, &review, None));
     }
     Ok(results.finish().0)
 }
@@ -208,8 +208,8 @@ fn too_deep() -> String {
 }
 
 /// Evaluates a part of the policies for an operation; `constraints` are those that can match the kind.
-fn judge_all(
-    mut judge: ObjectEvaluation<'_>,
+fn evaluate_part(
+    mut evaluation: ObjectEvaluation<'_>,
     job: &Job,
     part: RulePart<'_>,
     constraints: &[(usize, usize)],
@@ -219,42 +219,42 @@ fn judge_all(
     let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
     // If the results cannot be shared, the remaining rules need not be evaluated.
-    let in_vain = |results: &ObjectFindings| matches!(part, RulePart::Shared(_)) && !results.can_be_kept();
-    for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
-        for (number, group) in unit.groups.iter().enumerate() {
-            let part = part.of_group(index, number);
+    let cannot_be_shared = |results: &ObjectFindings| matches!(part, RulePart::Shared(_)) && !results.can_be_kept();
+    for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.evaluates_every_object()) {
+        for (group_index, group) in unit.groups.iter().enumerate() {
+            let part = part.of_group(index, group_index);
             if part.is_empty(group) {
                 continue;
             }
-            if in_vain(judge.results) {
+            if cannot_be_shared(evaluation.results) {
                 return;
             }
             match group.dialect.input {
-                InputForm::Object => judge.group(unit, group, part, kind, &values.object),
-                InputForm::Review(_) => judge.group(unit, group, part, kind, &values.admission(operation)),
+                InputForm::Object => evaluation.group(unit, group, part, kind, &values.object),
+                InputForm::Review(_) => evaluation.group(unit, group, part, kind, &values.admission(operation)),
                 InputForm::Array => {
                     // An array represents the present state only, without transitions.
                     let is_audit = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
                     if let Some(rule) = unit.kubescape().filter(|rule| is_audit && rule.matches(&job.object.key.kind)) {
-                        judge.array_rule((unit, group, rule), &job.object.key, &values.object);
+                        evaluation.array_rule((unit, group, rule), &job.object.key, &values.object);
                     }
                 }
             }
         }
     }
-    let concerned = |(unit, number): &&(usize, usize)| {
+    let concerned = |(unit, constraint): &&(usize, usize)| {
         let template = set.units[*unit].template();
-        part.has_constraint(*unit, *number, template.is_some_and(|template| template.depends.transition))
+        part.has_constraint(*unit, *constraint, template.is_some_and(|template| template.depends.transition))
     };
     let mut constraints = constraints.iter().filter(concerned).peekable();
     if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {
         let review = values.review(operation);
         for (unit, constraint) in constraints {
-            if in_vain(judge.results) {
+            if cannot_be_shared(evaluation.results) {
                 return;
             }
             let unit = &set.units[*unit];
-            judge.constraint(unit, &unit.constraints()[*constraint], &review, Some(kind));
+            evaluation.constraint(unit, &unit.constraints()[*constraint], &review, Some(kind));
         }
     }
 }

@@ -37,9 +37,9 @@ impl KindIndex {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
         let kubescape_kinds: Vec<_> =
             units.iter().map(|unit| unit.kubescape().and_then(KubescapeRule::kind_names)).collect();
-        for (number, unit) in units.iter().enumerate() {
+        for (index, unit) in units.iter().enumerate() {
             kinds.extend(unit.groups.iter().flat_map(|group| group.queries.kinds()).map(|kind| &**kind));
-            kinds.extend(kubescape_kinds[number].iter().flatten().map(|kind| &**kind));
+            kinds.extend(kubescape_kinds[index].iter().flatten().map(|kind| &**kind));
             kinds.extend(unit.constraints().iter().filter_map(|constraint| constraint.matching.kind_names()).flatten());
         }
         let mut index = Self::default();
@@ -62,7 +62,7 @@ impl KindIndex {
             let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
             let mut matching =
                 matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
-            if !unit.judges_everything() && matching.peek().is_none() || !unit.is_about(kind) {
+            if !unit.evaluates_every_object() && matching.peek().is_none() || !unit.is_about(kind) {
                 continue;
             }
             for path in matching.flat_map(ConstraintMatch::reads) {
@@ -76,7 +76,7 @@ impl KindIndex {
                         lookups.merge(&array);
                         dependencies.inventory = true;
                     }
-                    if unit.judges_everything() {
+                    if unit.evaluates_every_object() {
                         dependencies = dependencies | reads.dependencies(group.dialect);
                     }
                 }

@@ -92,15 +92,15 @@ impl LastGood {
                 let shown = tree.shown(file);
                 let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
                 let good = self.files.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
-                Some((number, problem, good))
+                Some((index, problem, good))
             };
             let repairs: Vec<_> = tree.files.iter().enumerate().filter_map(repair).collect();
             if repairs.is_empty() {
                 continue;
             }
             let mut files = tree.files.clone();
-            for (number, problem, good) in repairs {
-                files[number].content = Ok(good.to_vec());
+            for (index, problem, good) in repairs {
+                files[index].content = Ok(good.to_vec());
                 let message = format!("{}; its last valid version stays in force", problem.message);
                 replaced.push(Problem { message, ..problem.clone() });
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     dialects::{conftest::outcome, trivy},
-    entrypoints::judges,
+    entrypoints::can_have_entrypoints,
     policy::Policy,
     reads::Matches,
 };
@@ -73,9 +73,9 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
     if names.iter().any(|name| name.contains("test_")) {
         return None;
     }
-    let judge = names.into_iter().find(|name| outcome(name).is_some())?;
-    let line = file.text.lines().position(|line| line.strip_prefix("default ").unwrap_or(line).starts_with(judge))?;
-    let message = format!("{judge} is not evaluated: files named *_test.rego are for tests, and this one has none");
+    let name = names.into_iter().find(|name| outcome(name).is_some())?;
+    let line = file.text.lines().position(|line| line.strip_prefix("default ").unwrap_or(line).starts_with(name))?;
+    let message = format!("{name} is not evaluated: files named *_test.rego are for tests, and this one has none");
     let problem = Problem::warning(&file.shown, message).help("rename the file");
     Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
 }
@@ -116,11 +116,11 @@ fn names(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<P
 fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String)> {
     let shown = package.join(".");
     if outcome(name).is_none() {
-        let word = meant(name).filter(|_| judges(package))?;
+        let word = meant(name).filter(|_| can_have_entrypoints(package))?;
         let message = format!("{name} is not evaluated: rules with results are named {word} or {word}_x");
         return Some((message, format!("rename it to {}", renamed(name, word))));
     }
-    if !judges(package) {
+    if !can_have_entrypoints(package) {
         let message = format!("{name} is not evaluated: {shown} is a package of {}", kind(package));
         return Some((message, "move it to its own package".to_owned()));
     }
@@ -169,11 +169,12 @@ fn packages(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Ve
         let own = modules.iter().filter_map(|module| nodes.get(module)).flatten();
         let rules: Vec<&Node> = own.copied().filter(|node| !node.is_test()).collect();
         let below = checked.entries.range(package.clone()..).take_while(|path| path.starts_with(&package));
-        let judge = below.into_iter().any(|path| path.len() == package.len() + 1);
-        let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
-        let serves = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
-        if serves
-            || !judges(&package)
+        let has_entrypoint = below.into_iter().any(|path| path.len() == package.len() + 1);
+        let has_similar_name = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
+        let is_useful =
+            has_entrypoint || rules.is_empty() || rules.iter().any(has_similar_name) || checked.entries.is_empty();
+        if is_useful
+            || !can_have_entrypoints(&package)
             || is_used((checked, imported), &package, |other| !modules.contains(&other.module))
         {
             continue;

@@ -160,15 +160,19 @@ impl CommentBlock {
 fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
     let mut blocks = Vec::new();
     let mut open: Option<CommentBlock> = None;
-    for (number, line) in (1..).zip(text.lines()) {
+    for (line_number, line) in (1..).zip(text.lines()) {
         // Only at the beginning of a line, as in OPA: annotations inside a body do not apply to anything.
-        let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&number));
+        let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&line_number));
         match (comment, &mut open) {
             (Some(comment), _) if comment.trim() == "METADATA" => {
-                blocks.extend(open.replace(CommentBlock { first: number, last: number, yaml: String::new() }));
+                blocks.extend(open.replace(CommentBlock {
+                    first: line_number,
+                    last: line_number,
+                    yaml: String::new(),
+                }));
             }
             (Some(comment), Some(block)) => {
-                block.last = number;
+                block.last = line_number;
                 block.yaml.push_str(comment);
                 block.yaml.push('\n');
             }

@@ -171,11 +171,11 @@ impl OwnedFiles {
         });
         self.files = kept;
         for file in excess {
-            let (most, what) = match file.form {
+            let (most, noun) = match file.form {
                 Form::Rego => (most.tokens, "tokens in modules"),
                 _ => (most.values, "values in data"),
             };
-            let message = format!("with this file, {} exceeds the limit of {most} {what} for a source", self.name);
+            let message = format!("with this file, {} exceeds the limit of {most} {noun} for a source", self.name);
             problems
                 .push(Problem::refused(&file.shown, message).help("split the source, or remove what no policy needs"));
             self.missing.unparsed(&file);
@@ -233,27 +233,26 @@ pub(super) fn refuse_packages(
         return PackageOwners::new();
     }
     let mut owned = kept(owners, before);
-    for number in 0..owners.len() {
+    for source in 0..owners.len() {
         let packaged: BTreeSet<Arc<str>> =
-            packaged(&owners[number].files).map(|file| Arc::clone(&file.shown)).collect();
+            packaged(&owners[source].files).map(|file| Arc::clone(&file.shown)).collect();
         let mut index = 0;
-        while index < owners[number].files.len() {
-            let file = &owners[number].files[index];
+        while index < owners[source].files.len() {
+            let file = &owners[source].files[index];
             if !packaged.contains(&file.shown) {
                 index += 1;
                 continue;
             }
             let package = package(file);
-            let first =
-                owned.entry(package.clone()).or_insert_with(|| OwnedPackage { source: number, modules: vec![] });
-            if first.source == number {
+            let first = owned.entry(package.clone()).or_insert_with(|| OwnedPackage { source, modules: vec![] });
+            if first.source == source {
                 first.modules.push((Arc::clone(&file.shown), file.text.to_string()));
                 index += 1;
             } else if first.modules.iter().any(|(_, text)| *text == *file.text) {
-                owners[number].files.remove(index);
+                owners[source].files.remove(index);
             } else {
                 let problem = is_owned(file, &package, &owners[first.source].name, &first.modules[0].0);
-                owners[number].refuse(index, problem, problems);
+                owners[source].refuse(index, problem, problems);
             }
         }
     }
@@ -365,7 +364,7 @@ impl<'f> SourcePackages<'f> {
                 else {
                     continue;
                 };
-                for file in modules.into_iter().filter(|file| !self.is_in_the_way(reader, file)) {
+                for file in modules.into_iter().filter(|file| !self.conflicts_with_own(reader, file)) {
                     if names.insert(Arc::clone(&file.shown)) {
                         found.push(file);
                         open.push((owner, file));
@@ -384,7 +383,7 @@ impl<'f> SourcePackages<'f> {
         below.chain(above).flat_map(|(_, files)| files).copied().collect()
     }
 
-    fn is_in_the_way(&self, reader: usize, file: &File) -> bool {
+    fn conflicts_with_own(&self, reader: usize, file: &File) -> bool {
         self.packages.get(&*file.shown).is_some_and(|package| !self.at(reader, package).is_empty())
     }
 
@@ -422,16 +421,16 @@ impl<'f> SourcePackages<'f> {
             .flat_map(|owner| self.all[owner].files.iter().map(move |file| (owner, file)))
             .filter_map(|(owner, file)| Some((owner, self.packages.get(&*file.shown)?)))
             .collect();
-        for (number, files) in data.iter().enumerate() {
+        for (source, files) in data.iter().enumerate() {
             for (index, parsed) in files.iter().enumerate() {
                 let is_given = |package: &Path| gives(&parsed.file.directories, &parsed.value, package);
-                let others = packages.iter().filter(|(owner, _)| *owner != number);
+                let others = packages.iter().filter(|(owner, _)| *owner != source);
                 let Some((owner, package)) = others.copied().find(|(_, package)| is_given(package)) else { continue };
                 let (path, name) = (package.join("."), &self.all[owner].name);
                 let message = format!("data.{path} is a package of {name}, and only that source may have data there");
                 let problem =
-                    if owner < number { Problem::refused } else { Problem::warning }(&parsed.file.shown, message);
-                problems.push((number, index, problem.help("move the data to another key")));
+                    if owner < source { Problem::refused } else { Problem::warning }(&parsed.file.shown, message);
+                problems.push((source, index, problem.help("move the data to another key")));
             }
         }
         problems

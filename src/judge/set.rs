@@ -108,11 +108,11 @@ impl PolicySet {
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
         let plain = self.kinds.of(&kind.kind).dependencies;
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
-        let constraints = constraints.filter_map(|(unit, number)| {
+        let constraints = constraints.filter_map(|(unit, index)| {
             let unit = &self.units[unit];
             let template = unit.template()?;
             let depends = template.depends & unit.dependencies(&kind.kind);
-            let namespace = depends.namespace || template.constraints[number].matching.needs_namespace();
+            let namespace = depends.namespace || template.constraints[index].matching.needs_namespace();
             Some(Dependencies { namespace, ..depends })
         });
         constraints.fold(plain, BitOr::bitor)

@@ -145,7 +145,7 @@ impl SharedVerdicts {
             return None;
         }
         let siblings = self.siblings_of(sharing, object)?;
-        if self.hardly_finds() && !siblings.is_multiple_of(PROBED) {
+        if self.has_low_hit_rate() && !siblings.is_multiple_of(PROBED) {
             return None;
         }
         let [controllers, with_several] = &self.controllers;
@@ -178,7 +178,7 @@ impl SharedVerdicts {
     }
 
     /// Whether the hit rate of recent fingerprints is low.
-    fn hardly_finds(&self) -> bool {
+    fn has_low_hit_rate(&self) -> bool {
         let [made, hits] = self.fingerprints.each_ref().map(|count| count.load(Ordering::Relaxed));
         made >= ENOUGH && hits.saturating_mul(FOUND) < made
     }
@@ -189,7 +189,7 @@ impl SharedVerdicts {
     }
 
     /// Disables sharing for the siblings of an object.
-    pub(crate) fn part(&self, sharing: &Sharing, object: &Object) {
+    pub(crate) fn separate(&self, sharing: &Sharing, object: &Object) {
         if let Some(siblings) = self.siblings_of(sharing, object) {
             self.siblings.insert(siblings, Siblings::Apart);
         }
@@ -208,12 +208,12 @@ impl SharedVerdicts {
     }
 
     /// Counts a hit; returns whether it must be verified by evaluation.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn must_verify(&self) -> bool {
         self.hits.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
     /// Disables sharing for this policy set.
-    pub(crate) fn stop(&self, sharing: &Sharing) {
+    pub(crate) fn disable(&self, sharing: &Sharing) {
         self.wrong.store(sharing.salt, Ordering::Relaxed);
     }
 }

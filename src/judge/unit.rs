@@ -158,7 +158,7 @@ impl Unit {
     }
 
     /// Whether its rules are evaluated on every object, rather than on those that Constraints match.
-    pub(crate) fn judges_everything(&self) -> bool {
+    pub(crate) fn evaluates_every_object(&self) -> bool {
         self.template().is_none() && !self.groups.is_empty()
     }
 

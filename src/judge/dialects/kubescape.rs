@@ -45,7 +45,7 @@ const RULE: &str = "raw.rego";
 /// kaudit's implementation of the helper functions that the rules of a library may import.
 pub(crate) const CAUTILS: &str = include_str!("kubescape/cautils.rego");
 /// Directories of a library that contain neither policies nor data.
-const BESIDE: [&str; 8] = [
+const OTHER_DIRECTORIES: [&str; 8] = [
     "rules",
     "controls",
     "frameworks",
@@ -137,7 +137,7 @@ impl<'f> ControlLibrary<'f> {
             }
             match library.document(file, &mut inputs) {
                 Ok(true) => {}
-                Ok(false) if is_beside(path, &roots) => {}
+                Ok(false) if is_in_other_directory(path, &roots) => {}
                 Ok(false) => continue,
                 Err(problem) => problems.push(problem),
             }
@@ -281,10 +281,10 @@ impl<'f> ControlLibrary<'f> {
 }
 
 /// Whether a path is in a directory of a library that contains neither policies nor data.
-fn is_beside(path: &Path, roots: &BTreeSet<&Path>) -> bool {
+fn is_in_other_directory(path: &Path, roots: &BTreeSet<&Path>) -> bool {
     let below = path.ancestors().find(|above| roots.contains(above)).and_then(|root| path.strip_prefix(root).ok());
     let first = below.and_then(|below| below.components().next());
-    first.is_some_and(|first| BESIDE.iter().any(|name| first.as_os_str() == *name))
+    first.is_some_and(|first| OTHER_DIRECTORIES.iter().any(|name| first.as_os_str() == *name))
 }
 
 /// Whether the rules of a control are evaluated on all objects of a cluster at once, not namespace by namespace.

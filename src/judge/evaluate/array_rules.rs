@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use regorus::Value;
 
-use super::judge::{ObjectEvaluation, error};
+use super::object::{ObjectEvaluation, error};
 use crate::{
     judge::{
         dialects::kubescape::{
@@ -59,9 +59,9 @@ impl ObjectEvaluation<'_> {
             match results {
                 Ok(results) => {
                     let definitions = &control.descriptors.definitions;
-                    let results = results.iter().filter_map(|(number, response)| {
+                    let results = results.iter().filter_map(|(index, response)| {
                         let definition =
-                            if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
+                            if definitions.len() == 1 { definitions.first() } else { definitions.get(*index) };
                         finding(control, response, definition.unwrap_or(&control.descriptors.rule))
                     });
                     let results: Vec<Finding> = results.collect();
@@ -110,9 +110,9 @@ pub(super) fn array_results(unit: &Unit, group: &Group, array: &ObjectArray) -> 
     let objects = ObjectsByName::new(&input);
     let answer = unit.rule(group, 0, &Value::from(input))?;
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
-    for (number, response) in responses(&answer, group) {
+    for (index, response) in responses(&answer, group) {
         for identity in concerned(&response, &objects) {
-            all.entry(identity).or_default().push((number, response.clone()));
+            all.entry(identity).or_default().push((index, response.clone()));
         }
     }
     Ok(all)
@@ -125,5 +125,5 @@ fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
         return items(&answer.value).map(|response| (0, response.clone())).collect();
     }
     let each = answer.definitions.iter().enumerate();
-    each.flat_map(|(number, value)| items(value).map(move |response| (number, response.clone()))).collect()
+    each.flat_map(|(index, value)| items(value).map(move |response| (index, response.clone()))).collect()
 }

@@ -23,8 +23,8 @@ pub fn with_inventory(policies: &PolicySet, inventory: &Inventory) -> PolicySet 
 /// Provides the rules that relate objects with the arrays of an inventory. Results for arrays whose objects are the
 /// same as in `before` are kept.
 pub(crate) fn with_arrays(mut policies: PolicySet, inventory: &Inventory, before: Option<&PolicySet>) -> PolicySet {
-    for (number, unit) in policies.units.iter_mut().enumerate() {
-        let before = before.and_then(|before| before.units.get(number)?.arrays());
+    for (index, unit) in policies.units.iter_mut().enumerate() {
+        let before = before.and_then(|before| before.units.get(index)?.arrays());
         if let UnitForm::Kubescape { rule, arrays } = &mut unit.form
             && rule.input != RuleInput::One
         {

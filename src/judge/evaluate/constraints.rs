@@ -2,7 +2,7 @@
 
 use super::{
     input::{Review, fields},
-    judge::{ObjectEvaluation, error},
+    object::{ObjectEvaluation, error},
     results::attribute,
 };
 use crate::judge::{
@@ -41,8 +41,8 @@ impl ObjectEvaluation<'_> {
             Ok((findings, _)) if findings.is_empty() => self.results.pass(&constraint.rule),
             Ok((mut findings, answer)) => {
                 let nearer = constraint.rule.metadata.severity;
-                attribute(&mut findings, entrypoint, (&constraint.descriptors, nearer), |number| {
-                    violations(constraint, answer.definition(number)?).ok()
+                attribute(&mut findings, entrypoint, (&constraint.descriptors, nearer), |index| {
+                    violations(constraint, answer.definition(index)?).ok()
                 });
                 self.results.extend(findings);
             }

@@ -26,12 +26,12 @@ impl<'p> RulePart<'p> {
     }
 
     /// Whether a Constraint is selected; `transition` is whether its template reads transitions.
-    pub(super) fn has_constraint(self, unit: usize, number: usize, transition: bool) -> bool {
+    pub(super) fn has_constraint(self, unit: usize, index: usize, transition: bool) -> bool {
         match self {
             Self::All => true,
             Self::Transitions => transition,
-            Self::Shared(plan) => plan.unit(unit).constraints[number],
-            Self::Rest(plan) => !plan.unit(unit).constraints[number],
+            Self::Shared(plan) => plan.unit(unit).constraints[index],
+            Self::Rest(plan) => !plan.unit(unit).constraints[index],
         }
     }
 }

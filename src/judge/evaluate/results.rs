@@ -114,15 +114,15 @@ pub(super) fn attribute(
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
     // A set is the union of its definitions: results of no other definition belong to the last one.
     let mut sure = entrypoint.shape == ResultShape::Set;
-    for (number, (definition, descriptor)) in entrypoint.definitions.iter().zip(&descriptors.definitions).enumerate() {
+    for (index, (definition, descriptor)) in entrypoint.definitions.iter().zip(&descriptors.definitions).enumerate() {
         let severity = nearer.or(definition.metadata.severity);
         if open.is_empty() {
             return;
         }
-        if sure && number + 1 == entrypoint.definitions.len() {
+        if sure && index + 1 == entrypoint.definitions.len() {
             return open.into_iter().for_each(|finding| stamp(finding, descriptor, severity));
         }
-        let Some(own) = evaluate(number) else {
+        let Some(own) = evaluate(index) else {
             sure = false;
             continue;
         };

@@ -40,7 +40,7 @@ pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<O
         return Ok(Some(RuleApplicability::NotEvaluated("the rule settings limit it to other namespaces".to_owned())));
     }
     for unit in &job.policies.units {
-        for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
+        for group in unit.groups.iter().filter(|_| unit.evaluates_every_object()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
             let Some(entrypoint) = named else { continue };
             if !entrypoint.kinds.contain(&job.object.key.kind.kind) {

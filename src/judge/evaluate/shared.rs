@@ -9,10 +9,10 @@ use std::{
 use regorus::Value;
 
 use super::{
+    evaluate_part,
     input::{JobValues, Operation},
     job::Job,
-    judge::ObjectEvaluation,
-    judge_all,
+    object::ObjectEvaluation,
     part::RulePart,
     results::ObjectFindings,
 };
@@ -36,7 +36,7 @@ use crate::{
 
 /// Evaluates an object; shareable rules are evaluated only if no result is cached for its sharing key. Returns `None`
 /// if nothing can be shared; `differences` then contains the policies for which sharing produced different results.
-pub(super) fn judge(
+pub(super) fn evaluate(
     job: &Job,
     verdicts: &SharedVerdicts,
     differences: &mut Vec<Arc<str>>,
@@ -61,7 +61,7 @@ pub(super) fn judge(
     verdicts.count(kept.is_some());
     let shared = if let Some(kept) = kept {
         let findings = kept.of(&sharing.placeholders, names)?;
-        if verdicts.is_due() {
+        if verdicts.must_verify() {
             parts.check(&findings, &kept.passed, differences)?;
         }
         results.share(findings, &kept.passed);
@@ -69,7 +69,7 @@ pub(super) fn judge(
     } else {
         let Some(kept) = parts.evaluate_shareable().map(Arc::new) else {
             // A rule that takes too long would otherwise be evaluated twice for each of these objects.
-            verdicts.part(sharing, &job.object);
+            verdicts.separate(sharing, &job.object);
             return None;
         };
         verdicts.keep(sharing, fingerprint, Arc::clone(&kept));
@@ -98,8 +98,8 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn part(&self, part: RulePart<'_>, values: &JobValues<'_>, results: &mut ObjectFindings) {
         let namespace = self.job.object.key.namespace.as_deref();
-        let judge = ObjectEvaluation { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
-        judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
+        let evaluation = ObjectEvaluation { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
+        evaluate_part(evaluation, self.job, part, self.constraints, values, Operation::Audit);
     }
 
     /// Evaluates the shareable rules; `None` if their results cannot be cached.
@@ -133,7 +133,7 @@ impl Parts<'_> {
         if own == shared {
             return Some(());
         }
-        self.verdicts.stop(self.sharing);
+        self.verdicts.disable(self.sharing);
         let one_sided = |(these, those): (&[Finding], &[Finding])| {
             let missing = these.iter().filter(|finding| !those.contains(finding));
             missing.map(|finding| Arc::clone(&finding.rule.policy)).collect::<BTreeSet<_>>()

@@ -93,7 +93,7 @@ impl<'a> Walker<'a> {
             ("object.get", [object, key, default]) => self.object_get(object, key, default),
             ("count", [collection]) => {
                 let value = self.term(collection);
-                self.frame.risk |= !value.is_nothing();
+                self.frame.may_fail |= !value.is_nothing();
                 // The length of a string.
                 value.places.iter().for_each(|place| self.frame.reads.insert(place, false));
                 self.elements(&value);
@@ -101,7 +101,7 @@ impl<'a> Walker<'a> {
             }
             ("object.keys", [object]) => {
                 let value = self.term(object);
-                self.frame.risk |= !value.is_nothing();
+                self.frame.may_fail |= !value.is_nothing();
                 let (keys, _) = self.elements(&value);
                 if value.is_nothing() { value } else { Possible::set(self.whole(keys), false) }
             }
@@ -190,7 +190,7 @@ impl<'a> Walker<'a> {
         let array = |value: &&Possible| {
             value.items.is_some() && value.fields.is_none() && value.places.is_empty() && value.names.is_empty()
         };
-        self.frame.risk |= !from.iter().all(|value| array(value) && !value.other && value.members.is_none());
+        self.frame.may_fail |= !from.iter().all(|value| array(value) && !value.other && value.members.is_none());
         Possible::array(elements, false)
     }
 
@@ -205,7 +205,7 @@ impl<'a> Walker<'a> {
             return Possible::default();
         }
         // May fail in strict evaluation.
-        self.frame.risk = true;
+        self.frame.may_fail = true;
         Possible::other()
     }
 
@@ -257,7 +257,7 @@ impl<'a> Walker<'a> {
             patched.join(Possible { fields, ..Possible::default() });
         }
         // May fail in strict evaluation.
-        self.frame.risk = true;
+        self.frame.may_fail = true;
         if nothing { Possible::default() } else { patched }
     }
 
@@ -273,7 +273,7 @@ impl<'a> Walker<'a> {
             _ => vec![self.term(key)],
         };
         // An error in strict evaluation unless it is an object.
-        self.frame.risk = true;
+        self.frame.may_fail = true;
         let one = |key: &Possible| {
             key.is_scalar()
                 && key.scalars.iter().all(|key| matches!(key, PossibleScalar::Value(_) | PossibleScalar::OtherKind))

@@ -27,8 +27,8 @@ pub(super) struct WalkFrame<'a> {
     pub(super) reads: Reads,
     /// The addresses of the summaries whose reads have been merged.
     pub(super) merged: BTreeSet<usize>,
-    pub(super) risk: bool,
-    pub(super) sensitive: bool,
+    pub(super) may_fail: bool,
+    pub(super) depends_on_kind: bool,
     /// Strings that the kind was compared with, if no policy mentions the kind.
     pub(super) compared: BTreeSet<Arc<str>>,
     /// Whether each solution adds an element to a set, so that evaluation does not stop at the first one.

@@ -152,7 +152,7 @@ impl<'a> Walker<'a> {
             return Possible::default();
         }
         // May fail in strict evaluation.
-        self.frame.risk = true;
+        self.frame.may_fail = true;
         Possible::printed(names)
     }
 }

@@ -61,7 +61,7 @@ impl KindQuery {
     }
 
     /// Replaces each read set by that of the last other query with the rule, if they are equal, to save memory.
-    fn keep_once(&mut self, others: &[Self]) {
+    fn deduplicate(&mut self, others: &[Self]) {
         for (rule, reads) in self.rules.iter().zip(&mut self.reads) {
             let same = others.iter().rev().find_map(|other| other.of_rule(*rule));
             if let Some(same) = same.filter(|same| !Arc::ptr_eq(same, reads) && same == reads) {
@@ -119,7 +119,7 @@ impl Queries {
             walker.set_kind(kind.assumed());
             let each = walk_each(&mut walker, kind, &shapes, entrypoints, &other);
             let mut query = KindQuery::new(each.iter().map(Option::as_deref));
-            query.keep_once(&found.all);
+            query.deduplicate(&found.all);
             if let WalkedKind::Named(kind) = kind {
                 found.named.insert(Arc::clone(kind), found.all.len());
             }
@@ -266,9 +266,9 @@ struct WalkedRule {
 impl WalkedRule {
     /// Walks a rule for the walker's kind; a rule without a shape is an exception.
     fn walk(walker: &mut Walker<'_>, (path, shape): (&Path, Option<ResultShape>)) -> Self {
-        let RuleSummary { value, reads, risk, compared, .. } = walker.entrypoint(path, shape.is_some());
+        let RuleSummary { value, reads, may_fail, compared, .. } = walker.entrypoint(path, shape.is_some());
         let may_have_results = if walker.dialect.any_value_is_result { may_have_any } else { may_have_results };
-        Self { may_have_results: risk || may_have_results(&value, shape), reads: Arc::new(reads), compared }
+        Self { may_have_results: may_fail || may_have_results(&value, shape), reads: Arc::new(reads), compared }
     }
 
     /// Whether the walk for kinds that no policy mentions is also valid for this kind.

@@ -137,7 +137,7 @@ impl<'a> Walker<'a> {
                 // Two values for one key are an error.
                 let is_one = values.is_scalar() && values.scalars.len() < 2;
                 if solutions.outcome != Certainty::No && !is_one && !is_key {
-                    self.frame.risk = true;
+                    self.frame.may_fail = true;
                     self.frame.conflicts.insert(std::ptr::from_ref(comprehension).addr());
                 }
                 let items = (!values.is_nothing()).then(|| Box::new(values));
@@ -208,7 +208,7 @@ impl<'a> Walker<'a> {
             && let Some(sure) = self.names_kind(&place)
         {
             self.frame.reads.insert(&place, true);
-            self.frame.sensitive = true;
+            self.frame.depends_on_kind = true;
             let kind = match &self.kind {
                 KindIs::Named(kind) => PossibleScalar::text(kind),
                 KindIs::Other | KindIs::Unknown => PossibleScalar::OtherKind,

@@ -48,9 +48,9 @@ pub(super) struct RuleSummary {
     pub(super) value: Possible,
     pub(super) reads: Reads,
     /// Whether it may fail with an error.
-    pub(super) risk: bool,
+    pub(super) may_fail: bool,
     /// Whether it depends on the kind.
-    pub(super) sensitive: bool,
+    pub(super) depends_on_kind: bool,
     /// Strings that the kind was compared with, for kinds that no policy mentions: it depends on nothing else of the
     /// kind.
     pub(super) compared: BTreeSet<Arc<str>>,
@@ -94,7 +94,7 @@ impl<'a> Walker<'a> {
     /// Continues with another kind; summaries that do not depend on the kind are kept.
     pub(super) fn set_kind(&mut self, kind: KindIs) {
         self.kind = kind;
-        self.memo.retain(|_, summary| !summary.sensitive);
+        self.memo.retain(|_, summary| !summary.depends_on_kind);
         self.contexts.clear();
     }
 
@@ -109,14 +109,14 @@ impl<'a> Walker<'a> {
         } else {
             self.whole(value)
         };
-        let WalkFrame { reads, risk, sensitive, compared, .. } = std::mem::take(&mut self.frame);
-        RuleSummary { value, reads, risk, sensitive, compared, ..RuleSummary::default() }
+        let WalkFrame { reads, may_fail, depends_on_kind, compared, .. } = std::mem::take(&mut self.frame);
+        RuleSummary { value, reads, may_fail, depends_on_kind, compared, ..RuleSummary::default() }
     }
 
     /// Marks everything as read, for constructs that the analysis does not understand.
     pub(super) fn unsure(&mut self) -> Possible {
         self.frame.reads.unsure();
-        self.frame.risk = true;
+        self.frame.may_fail = true;
         Possible::other()
     }
 
@@ -169,8 +169,8 @@ impl<'a> Walker<'a> {
             self.frame.conflicts.extend(&summary.conflicts);
             self.frame.compared.extend(summary.compared.iter().cloned());
         }
-        self.frame.risk |= summary.risk;
-        self.frame.sensitive |= summary.sensitive;
+        self.frame.may_fail |= summary.may_fail;
+        self.frame.depends_on_kind |= summary.depends_on_kind;
         if summary.conflict {
             // A rule may have references at several positions.
             let sites = site.map_or([0, 1], |site| [site, site]);
@@ -189,8 +189,8 @@ impl<'a> Walker<'a> {
             self.definition(rule, path.len(), arguments, &mut found);
             let frame = std::mem::take(&mut self.frame);
             summary.reads.merge(&frame.reads);
-            summary.risk |= frame.risk;
-            summary.sensitive |= frame.sensitive;
+            summary.may_fail |= frame.may_fail;
+            summary.depends_on_kind |= frame.depends_on_kind;
             summary.compared.extend(frame.compared);
             summary.conflicts.extend(frame.conflicts);
         }
@@ -206,7 +206,7 @@ impl<'a> Walker<'a> {
             value = value.without_places();
         }
         summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
-        summary.risk |= conflict;
+        summary.may_fail |= conflict;
         summary.conflict = conflict;
         summary
     }
@@ -320,14 +320,14 @@ impl<'a> Walker<'a> {
     /// Walks a body, then the term for each of its solutions.
     fn solve(&mut self, body: &'a [ResolvedStatement], term: impl FnOnce(&mut Self) -> Possible) -> Solutions {
         let count = self.frame.count();
-        let risk = std::mem::take(&mut self.frame.risk);
+        let may_fail = std::mem::take(&mut self.frame.may_fail);
         if !self.enter() {
             self.unsure();
         }
         let outcome = self.statements(body);
         let value = if outcome == Certainty::No { Possible::default() } else { term(self) };
         self.leave();
-        self.frame.risk |= risk;
+        self.frame.may_fail |= may_fail;
         self.frame.truncate(count);
         Solutions { outcome, value, loops: std::mem::take(&mut self.frame.loops) }
     }
@@ -338,7 +338,7 @@ impl<'a> Walker<'a> {
         let mut outcome = Certainty::Yes;
         for statement in body.iter().filter(|statement| !statement.erased) {
             outcome = outcome.min(self.statement(statement));
-            if outcome == Certainty::No && !self.frame.risk {
+            if outcome == Certainty::No && !self.frame.may_fail {
                 return Certainty::No;
             }
         }

@@ -42,7 +42,7 @@ impl KeptFindings {
             if let Some(details) = &mut finding.details
                 && details.values().any(|value| holds(value, placeholders))
             {
-                Arc::make_mut(details).values_mut().for_each(|value| put_in(value, placeholders, names));
+                Arc::make_mut(details).values_mut().for_each(|value| insert_names(value, placeholders, names));
                 printed = true;
             }
         }
@@ -74,15 +74,15 @@ fn holds(value: &Value, placeholders: &Placeholders) -> bool {
 }
 
 /// Replaces the placeholders in a value by the names of an object.
-fn put_in(value: &mut Value, placeholders: &Placeholders, names: ObjectNames<'_>) {
+fn insert_names(value: &mut Value, placeholders: &Placeholders, names: ObjectNames<'_>) {
     match value {
         Value::String(text) => {
             if let Some(own) = placeholders.replace(text, names) {
                 *text = own;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| put_in(item, placeholders, names)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| put_in(field, placeholders, names)),
+        Value::Array(items) => items.iter_mut().for_each(|item| insert_names(item, placeholders, names)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| insert_names(field, placeholders, names)),
         _ => {}
     }
 }
@@ -96,6 +96,6 @@ fn are_distinct(findings: &[Finding]) -> bool {
     sorted.sort_by_cached_key(|finding| message(finding));
     let mut alike = sorted.chunk_by(|a, b| message(a) == message(b));
     alike.all(|alike| {
-        alike.iter().enumerate().all(|(number, one)| !alike[..number].iter().any(|other| one.is_same_result(other)))
+        alike.iter().enumerate().all(|(index, one)| !alike[..index].iter().any(|other| one.is_same_result(other)))
     })
 }

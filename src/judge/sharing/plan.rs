@@ -98,7 +98,7 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Shar
     let units: Vec<Shareable> = units
         .iter()
         .map(|unit| {
-            if unit.judges_everything() {
+            if unit.evaluates_every_object() {
                 let applies = unit.is_about(kind);
                 let groups = unit.groups.iter();
                 let groups = groups.map(|group| if applies { planner.group(group) } else { vec![true; group.len()] });

@@ -32,7 +32,7 @@ fn object(name: &str) -> Object {
     Object { controller: Some(Arc::new(controller)), ..Object::sample(key, body.as_bytes()) }
 }
 
-fn judge(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, object: Object) -> Verdict {
+fn evaluate_object(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, object: Object) -> Verdict {
     let policies = Arc::clone(set);
     evaluate_shared(&Job { object, previous: None, deleted: false, namespace: None, policies }, verdicts)
 }
@@ -45,8 +45,8 @@ fn messages(verdict: &Verdict) -> Vec<&str> {
 fn a_wrong_shared_verdict_is_reported_and_disables_sharing() {
     let verdicts = SharedVerdicts::default();
     let set = load("deny contains sprintf(\"%s is bad\", [input.metadata.name])");
-    assert_eq!(judge(&set, &verdicts, object("a")).shared, None);
-    assert_eq!(judge(&set, &verdicts, object("a")).shared, Some(Shared::Miss));
+    assert_eq!(evaluate_object(&set, &verdicts, object("a")).shared, None);
+    assert_eq!(evaluate_object(&set, &verdicts, object("a")).shared, Some(Shared::Miss));
     // Caches the results of another policy under this fingerprint.
     let wrong = load("deny contains sprintf(\"%s is good\", [input.metadata.name])");
     let plan = set.sharing.plan("Pod").unwrap();
@@ -56,10 +56,10 @@ fn a_wrong_shared_verdict_is_reported_and_disables_sharing() {
         plan.fields.sharing_key(&object.key, &value).unwrap().fingerprint
     };
     assert_eq!(fingerprint("a"), fingerprint("b"));
-    let mut findings = judge(&wrong, &verdicts, object("a")).results;
+    let mut findings = evaluate_object(&wrong, &verdicts, object("a")).results;
     findings[0].message = format!("{} is good", set.sharing.placeholders.name).into();
     verdicts.keep(&set.sharing, fingerprint("a"), Arc::new(KeptFindings::new((findings, RuleNumbers::default()))));
-    let evaluated = |number| judge(&set, &verdicts, object(&format!("web-{number}")));
+    let evaluated = |number| evaluate_object(&set, &verdicts, object(&format!("web-{number}")));
     let all: Vec<Verdict> = (0..600).map(evaluated).collect();
     let first = all.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
     assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
@@ -69,8 +69,8 @@ fn a_wrong_shared_verdict_is_reported_and_disables_sharing() {
         assert_eq!((messages(verdict), verdict.shared), (vec![&*format!("web-{number} is {what}")], shared));
     }
     // Other policies are not affected.
-    judge(&wrong, &verdicts, object("b"));
-    assert!(judge(&wrong, &verdicts, object("c")).shared.is_some());
+    evaluate_object(&wrong, &verdicts, object("b"));
+    assert!(evaluate_object(&wrong, &verdicts, object("c")).shared.is_some());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_rule_that_times_out_disables_sharing_for_its_siblings() {
     let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits.into()).unwrap());
     let (verdicts, a) = (SharedVerdicts::default(), object("a"));
     assert!(verdicts.plan(&set.sharing, &a).is_none() && verdicts.plan(&set.sharing, &a).is_some());
-    let verdict = judge(&set, &verdicts, object("a"));
+    let verdict = evaluate_object(&set, &verdicts, object("a"));
     assert!(verdict.unfinished && verdict.shared.is_none(), "{verdict:?}");
     assert!(verdicts.plan(&set.sharing, &a).is_none());
 }
@@ -92,7 +92,7 @@ fn a_rule_that_times_out_disables_sharing_for_its_siblings() {
 #[test]
 fn objects_that_are_likely_to_have_siblings_share_verdicts() {
     let (verdicts, set) = (SharedVerdicts::default(), load("deny contains \"bad\""));
-    let shared = |object| judge(&set, &verdicts, object).shared;
+    let shared = |object| evaluate_object(&set, &verdicts, object).shared;
     let of = |name: &str, uid: &str| {
         let controller = Controller { group: "".into(), kind: "Job".into(), name: "a".into(), uid: uid.into() };
         Object { controller: Some(Arc::new(controller)), ..object(name) }
@@ -122,7 +122,7 @@ fn the_json_of_an_object_is_parsed_twice() {
     for (name, shared) in [("x", None), ("y", Some(Shared::Miss)), ("z", Some(Shared::Hit))] {
         let (object, before) = (on_node(name), VISITS.get());
         assert!(set.projected(&object).is_some());
-        let verdict = judge(&set, &verdicts, object);
+        let verdict = evaluate_object(&set, &verdicts, object);
         assert_eq!((messages(&verdict), verdict.shared), (vec!["a", "b", &*format!("on {name}")], shared));
         assert_eq!(VISITS.get() - before, 2);
     }
@@ -140,7 +140,7 @@ fn few_fingerprints_are_computed_if_they_have_no_hits() {
         let controller = Controller { group: "".into(), kind: "Job".into(), name: "a".into(), uid };
         Object { controller: Some(Arc::new(controller)), body: Body::plain(json.as_bytes()), ..object("a") }
     };
-    let shared = |object| judge(&set, &verdicts, object).shared;
+    let shared = |object| evaluate_object(&set, &verdicts, object).shared;
     let made = (0..4_000).filter(|number| shared(of(*number, &number.to_string())).is_some()).count();
     assert!((256..700).contains(&made), "{made}");
     // Once the objects are equal, the hit rate recovers.

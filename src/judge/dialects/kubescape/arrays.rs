@@ -333,10 +333,10 @@ impl<'a> ArraySource<'a> {
                 let known = self.kinds.get(&(version.to_string(), kind.to_string()));
                 known.is_some_and(|kind| one.matches(kind))
             };
-            for (number, document) in documents.iter().enumerate() {
+            for (index, document) in documents.iter().enumerate() {
                 for (version, kinds) in fields(document) {
                     for (kind, objects) in fields(&kinds).filter(|(kind, _)| is_about(&version, kind)) {
-                        let wanted = fields(&objects).filter(|(name, _)| wanted(number, [&version, &kind], name));
+                        let wanted = fields(&objects).filter(|(name, _)| wanted(index, [&version, &kind], name));
                         found.extend(wanted.map(|(_, object)| object));
                     }
                 }

@@ -20,12 +20,12 @@ pub(super) struct CheckScope {
     selectors: Vec<InputSelector>,
     deprecated: bool,
     /// Whether it belongs only to frameworks other than the default.
-    apart: bool,
+    not_in_default_framework: bool,
 }
 
 #[derive(Debug)]
 struct InputSelector {
-    of: String,
+    input_type: String,
     /// Groups, versions and kinds: Trivy compares each of them with the kind.
     subtypes: Vec<Vec<String>>,
 }
@@ -73,7 +73,7 @@ impl CheckScope {
                     .map(InputSelector::read)
                     .collect(),
                 deprecated: custom.get("deprecated") == Some(&Value::Bool(true)),
-                apart: frameworks.is_some_and(|names| {
+                not_in_default_framework: frameworks.is_some_and(|names| {
                     // Trivy ignores a framework without entries.
                     let default = names.get(DEFAULT).and_then(Value::as_array);
                     !names.is_empty() && default.is_none_or(Vec::is_empty)
@@ -85,13 +85,13 @@ impl CheckScope {
     /// Returns the kinds that the check applies to, or why it is not evaluated.
     pub(super) fn kinds(&self) -> Result<RuleKinds, Reason> {
         // One selector of another type is enough: Trivy evaluates the list as a whole.
-        if self.selectors.iter().any(|selector| selector.of != KUBERNETES) {
-            return Err(Reason::Types(self.selectors.iter().map(|selector| selector.of.clone()).collect()));
+        if self.selectors.iter().any(|selector| selector.input_type != KUBERNETES) {
+            return Err(Reason::Types(self.selectors.iter().map(|selector| selector.input_type.clone()).collect()));
         }
         if self.deprecated {
             return Err(Reason::Deprecated);
         }
-        if self.apart {
+        if self.not_in_default_framework {
             return Err(Reason::Framework);
         }
         if self.selectors.iter().any(|selector| selector.subtypes.is_empty()) || self.selectors.is_empty() {
@@ -113,8 +113,8 @@ impl InputSelector {
             let names = ["group", "version", "kind"].into_iter();
             names.filter_map(|name| text(subtype.get(name)?)).collect()
         });
-        let of = selector.get("type").and_then(text).unwrap_or_default();
-        Self { of, subtypes: subtypes.collect() }
+        let input_type = selector.get("type").and_then(text).unwrap_or_default();
+        Self { input_type, subtypes: subtypes.collect() }
     }
 }
 

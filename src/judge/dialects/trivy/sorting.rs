@@ -87,7 +87,7 @@ fn root(file: &File) -> String {
 /// How a file is used.
 enum Role {
     /// Not a Trivy check, or a check that is evaluated.
-    Judging,
+    Evaluated,
     /// Compiled if others use it.
     Library,
     /// Tests, which are kept together with the module that they test.
@@ -114,12 +114,12 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     let clones = clones(&files);
     for file in files {
         let Some(package) = package_of(&file.text) else {
-            modules.push(CheckModule { file, package: Path::new(), role: Role::Judging, uses: BTreeSet::new() });
+            modules.push(CheckModule { file, package: Path::new(), role: Role::Evaluated, uses: BTreeSet::new() });
             continue;
         };
         let about = about(file);
         let role = match role(file, about.as_ref(), tests) {
-            Role::Judging
+            Role::Evaluated
                 if !tests && is_example(file, &clones) && about.as_ref().and_then(CheckScope::of).is_some() =>
             {
                 Role::LeftOut(Reason::Example)
@@ -178,11 +178,11 @@ fn role(file: &File, about: Option<&Metadata>, tests: bool) -> Role {
         return Role::Test;
     }
     match about.and_then(CheckScope::of) {
-        None => Role::Judging,
+        None => Role::Evaluated,
         Some(scope) if scope.library => Role::Library,
         Some(scope) => match scope.kinds() {
             Err(reason) if !tests || matches!(reason, Reason::Types(_)) => Role::LeftOut(reason),
-            _ => Role::Judging,
+            _ => Role::Evaluated,
         },
     }
 }
@@ -207,7 +207,7 @@ fn kept(modules: &[CheckModule<'_>]) -> Vec<bool> {
     let mut kept: Vec<bool> = modules
         .iter()
         .map(|module| match module.role {
-            Role::Judging => true,
+            Role::Evaluated => true,
             Role::Test => !is_about_foreign(module),
             Role::Library | Role::LeftOut(_) => false,
         })

@@ -117,8 +117,8 @@ impl ObjectEvaluation<'_> {
         if findings.is_empty() {
             return self.results.pass(&entrypoint.rule);
         }
-        results::attribute(&mut findings, entrypoint, (&entrypoint.descriptors, None), |number| {
-            Some((dialect.findings)(entrypoint, answer.definition(number)?))
+        results::attribute(&mut findings, entrypoint, (&entrypoint.descriptors, None), |index| {
+            Some((dialect.findings)(entrypoint, answer.definition(index)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions
