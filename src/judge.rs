@@ -1,11 +1,10 @@
-//! Policies: loads the files of a directory into a [`set::PolicySet`], which [`evaluate::evaluate`] evaluates on
-//! objects.
+//! Policies: loads sources of policies into a [`set::PolicySet`], with which [`evaluate::evaluate`] evaluates objects.
 //!
 //! Loading parses and checks the modules and refuses those that must not run, with their location and a way to fix
-//! them; then it compiles the modules of a unit into one program. A set is immutable: a changed directory is loaded
-//! again, and the old set stays in use if that fails.
+//! them; then it compiles the modules of a unit into one program. A set is immutable: changed sources are
+//! loaded again, and the old set stays in use if that fails.
 //!
-//! Each dialect is described in its own folder below [`dialects`]. Nothing here depends on clusters.
+//! Each dialect is defined in its own folder below [`dialects`]. Nothing here depends on clusters.
 
 pub(crate) mod builtin;
 pub mod bundle;

@@ -15,7 +15,7 @@ const SHARED: &str = "lib";
 /// One file of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BuiltinFile {
-    /// Relative to the library's folder, with `/` on every system.
+    /// The path relative to the library's folder, with `/` on every system.
     pub(crate) path: &'static str,
     pub(crate) text: &'static str,
 }

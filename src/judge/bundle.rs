@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::tree::FileTree;
 use crate::rego::{Problem, Version};
 
-/// Where a bundle is published.
+/// The place where a bundle is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleReference {
     /// In a registry: the text after `oci://`.
@@ -217,7 +217,7 @@ mod tests {
         older.tree.files.push(TreeFile { path: vec!["a.rego".to_owned()], content });
         for (problem, partial) in [
             (Problem::warning(&"one".into(), "cannot be reached"), false),
-            (Problem::refused(&"one".into(), "is no archive"), true),
+            (Problem::refused(&"one".into(), "is not an archive"), true),
         ] {
             older.problem = Some(problem.clone());
             let source = FileSource::Bundle(Arc::new(older.clone()));

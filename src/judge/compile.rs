@@ -1,4 +1,4 @@
-//! From files to a unit: parses, checks and prepares modules together, and leaves out those that are refused.
+//! Compiles files into a unit: parses, checks and prepares modules together, and leaves out those that are refused.
 //!
 //! Modules that use a refused module are refused as well. The remaining modules are compiled again, until all are valid
 //! or none is left.

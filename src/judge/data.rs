@@ -45,7 +45,7 @@ pub(crate) fn read(file: &File, example: bool, problems: &mut Vec<Problem>) -> O
         0 => Some(Value::Object(Map::new())),
         1 => Some(documents.remove(0)),
         more => {
-            let message = format!("{more} documents in one data file");
+            let message = format!("has {more} documents; a data file must have one");
             problems.push(Problem::refused(&file.shown, message).help("give each a file of its own"));
             None
         }

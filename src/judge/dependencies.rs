@@ -1,4 +1,4 @@
-//! What a verdict depends on besides the object: a change of one of these requires another evaluation.
+//! The inputs that a verdict depends on besides the object: a change of one of them requires another evaluation.
 
 use std::{
     collections::BTreeSet,

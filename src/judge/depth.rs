@@ -7,7 +7,7 @@ pub(crate) const DEEPEST: usize = 127;
 /// whether any were removed.
 ///
 /// # Errors
-/// Returns the error of `read` if the JSON has no such values, or another fault as well.
+/// Returns the error of `read` if the JSON has no such values, or also fails without them.
 pub(crate) fn shallow<T, E>(json: &[u8], read: impl Fn(&[u8]) -> Result<T, E>) -> Result<(T, bool), E> {
     match read(json) {
         Ok(value) => Ok((value, false)),

@@ -50,8 +50,8 @@ pub(crate) fn metadata_in_rules(module: &Module) -> Option<Metadata> {
     ALL.iter().find_map(|dialect| (dialect.metadata_in_rules)(module))
 }
 
-/// Returns the dialect of a package. The keys that its own rules read decide; if these are not conclusive, so do those
-/// of the rules that they use.
+/// Returns the dialect of a package, by the keys of the input that its own rules read; if these are not conclusive,
+/// also by those that the rules used by them read.
 pub(crate) fn find(package: &Path, nodes: &[Node], graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Dialect {
     let decide = |keys: &InputKeys<'_>| ALL.iter().find(|dialect| (dialect.is_read_as)(keys)).copied();
     let own = nodes.iter().filter(|node| node.path.starts_with(package) && node.path.len() > package.len());

@@ -19,12 +19,13 @@ const NO_RULE: &str = "none";
 /// Whether a namespace may excuse violations of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Excusability {
-    /// No: only the operator of kaudit may excuse them, with files.
+    /// No violation may be excused by a namespace, only by the operator of kaudit, with files.
     #[default]
     Never,
-    /// Violations of this severity and less severe ones: the severity of a result may differ from that of its rule.
+    /// Violations of this severity and less severe ones may be excused. The severity of a result may differ from that
+    /// of its rule.
     From(Severity),
-    /// Yes.
+    /// Every violation may be excused.
     Always,
 }
 
@@ -43,7 +44,7 @@ impl Excusability {
         }
     }
 
-    /// Returns what both allow.
+    /// Returns the excusability that allows what both allow.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -54,7 +55,7 @@ impl Excusability {
         }
     }
 
-    /// Returns what at least one of them allows.
+    /// Returns the excusability that allows what at least one of them allows.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, other) | (other, Self::Never) => other,
@@ -137,7 +138,8 @@ pub(super) fn excusability(
     }
 }
 
-/// Returns what a threshold allows. A rule without a severity may have any impact, so no threshold includes it.
+/// Returns the excusability of a rule for a threshold. A rule without a severity may have any impact, so no threshold
+/// includes it.
 fn from(threshold: Severity, metadata: &Metadata) -> Excusability {
     let is_included = metadata.severity.is_some_and(|severity| severity >= threshold);
     if is_included { Excusability::From(threshold) } else { Excusability::Never }

@@ -224,7 +224,7 @@ struct Walk<'l> {
     /// The directories already visited: a few links to a directory that contains links itself can lead to any number of
     /// files.
     visited: HashSet<PathBuf>,
-    /// How many files and directories were visited repeatedly.
+    /// The number of files and directories that were visited repeatedly.
     repeated: usize,
 }
 

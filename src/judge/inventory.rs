@@ -26,7 +26,7 @@ pub struct Inventory {
     kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
     /// Hashes of the fields that policies read, by object.
     seen: HashMap<ObjectKey, u64>,
-    /// The kinds whose objects it contains.
+    /// The kinds whose objects it contains, and which of them have been read.
     lookups: Arc<LookupState>,
 }
 

@@ -15,8 +15,10 @@ use super::{
 /// The dependencies of verdicts on objects of one kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindDependencies {
+    /// The fields of the objects that are read.
     pub(crate) projection: Projection,
-    /// Of the rules that are evaluated on every object; Constraints, which also select by group, are not included.
+    /// The dependencies of the rules that are evaluated on every object, without those of Constraints, which also
+    /// select by group.
     pub(crate) dependencies: Dependencies,
     /// The lookups of rules and Constraints.
     pub(crate) lookups: InventoryReads,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::rego::{LoadError, Problem};
 
-/// How often loading is tried with older files: an older file may conflict with new ones and be refused as well.
+/// The number of attempts to load with older files: an older file may conflict with new ones and be refused as well.
 const ATTEMPTS: usize = 4;
 
 /// The last valid version of each file and bundle.

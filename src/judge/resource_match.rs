@@ -1,4 +1,4 @@
-//! Which objects a rule applies to, by `match` of its metadata.
+//! The objects that a rule in Kubescape's layout applies to, by `match` of its metadata.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use crate::{
 pub struct Rule {
     /// The name of the rule's head, e.g. `deny_latest`, or of the Constraint.
     pub name: Arc<str>,
-    /// Identifies the policy and the rule.
+    /// The number that identifies the policy and the rule.
     pub number: RuleNumber,
     /// The outcome of its results.
     pub outcome: Outcome,

@@ -169,9 +169,9 @@ impl fmt::Display for RuleSettings {
 /// A rule that is switched off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SkippedRule {
-    /// Package without `data.`, or a Constraint's kind.
+    /// The package without `data.`, or the kind of a Constraint.
     pub policy: Arc<str>,
-    /// Name of the rule's head, or of the Constraint.
+    /// The name of the rule's head, or of the Constraint.
     pub rule: Arc<str>,
     /// `custom.id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ impl RuleSelection {
         Self { settings, skipped: RefCell::default() }
     }
 
-    /// Whether a rule is active; switched-off rules are recorded.
+    /// Whether a rule is not switched off. Rules that are switched off are recorded.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
         let is_off = self.settings.of(policy, rule, metadata).off == Some(true);
         if is_off {
@@ -247,7 +247,7 @@ impl RuleSelection {
 /// The rule settings of a [`PolicySet`](super::set::PolicySet).
 #[derive(Debug, Clone, Default)]
 pub struct RuleChanges {
-    /// By policy and rule.
+    /// The changes, by policy and rule.
     changes: HashMap<(Arc<str>, Arc<str>), RuleChange>,
     /// The lowest severity that is reported; violations without a severity are reported as well.
     pub min_severity: Option<Severity>,

@@ -31,7 +31,7 @@ use crate::{
     rego::{Limits, LoadError, Problem},
 };
 
-/// All loaded policies, ready for evaluation. Only results of arrays are added later, once for each array.
+/// All loaded policies, ready for evaluation. They do not change, except that results of arrays are cached.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
     /// The digest of its sources.
@@ -161,8 +161,8 @@ impl PolicySet {
         &self.kinds.inventory
     }
 
-    /// Returns the widest scope in which policies look up objects of `kind` when evaluating objects of `judged`; `None`
-    /// if they do not.
+    /// Returns the widest scope in which policies look up objects of `kind` when evaluating objects of `evaluated`;
+    /// `None` if they do not.
     pub(crate) fn widest_reach(&self, evaluated: &Kind, kind: &Kind) -> Option<LookupReach> {
         self.kinds.of(&evaluated.kind).lookups.widest_reach(kind)
     }

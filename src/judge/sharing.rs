@@ -89,14 +89,14 @@ impl Sharing {
     }
 }
 
-/// What is known about the objects of one controller.
+/// The objects of one controller that were evaluated so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Siblings {
     /// One object was evaluated.
     One,
     /// Several objects were evaluated.
     Several,
-    /// Their results cannot be cached: each object is evaluated separately.
+    /// Their results cannot be cached, so each object is evaluated separately.
     Apart,
 }
 

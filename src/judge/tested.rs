@@ -43,7 +43,7 @@ pub(crate) struct Tested {
     pub(crate) others: Vec<File>,
     /// Evaluates each test separately.
     pub(crate) evaluator: Evaluator,
-    /// Warnings.
+    /// The warnings about the files.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct PlannedTest {
     /// Index of its module.
     pub(crate) module: usize,
     pub(crate) rule: TestRule,
-    /// `None` if the test cannot be evaluated separately.
+    /// The rule of the program; `None` if the test cannot be evaluated separately.
     pub(crate) planned: Option<RuleId>,
 }
 

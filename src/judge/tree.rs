@@ -12,7 +12,7 @@ const GATEKEEPER: &str = "cluster:gatekeeper";
 pub struct FileTree {
     /// The name in messages.
     pub name: Arc<str>,
-    /// In the order of their names.
+    /// The files, in the order of their names.
     pub files: Vec<TreeFile>,
 }
 

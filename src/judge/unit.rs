@@ -50,7 +50,7 @@ impl Group {
     }
 }
 
-/// What selects the objects that the rules of a unit are evaluated on, and the form of their input.
+/// The kind of a unit, which determines the objects that its rules are evaluated on, and the form of their input.
 #[derive(Debug, Clone)]
 pub(crate) enum UnitForm {
     /// Plain modules: the rules are evaluated on every object.
@@ -69,7 +69,7 @@ pub(crate) struct Unit {
     pub(crate) files: Arc<[File]>,
     pub(crate) evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
-    /// What selects the objects that its rules are evaluated on.
+    /// The kind of the unit.
     pub(crate) form: UnitForm,
     /// Whether its rules have lookups.
     looks_up: bool,

@@ -12,7 +12,7 @@ pub struct Unjudged {
     pub name: String,
     /// Why it is not evaluated; the same text for all policies with this reason.
     pub reason: String,
-    /// Its position.
+    /// The position where the policy is defined.
     pub source: Source,
     /// The controls of Kubescape's library that use it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -22,9 +22,9 @@ pub struct Unjudged {
 /// A control of Kubescape's library.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ControlName {
-    /// For example `C-0069`.
+    /// The id, for example `C-0069`.
     pub id: String,
-    /// Empty if the library does not define the control.
+    /// The title; empty if the library does not define the control.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub title: String,
 }

@@ -32,8 +32,8 @@ use crate::{
     rego::{File, Form, Problem, analysis::data::Data},
 };
 
-/// The input is an array of the objects that `rule.metadata.json` selects. Any rule is accepted whose value looks like
-/// results.
+/// The input is an array of the objects that `rule.metadata.json` selects. Any rule whose value has the form of
+/// results is accepted.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     single: Some(SingleRule { package: PACKAGE, name: ENTRY, or_only_set: true }),
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
@@ -252,7 +252,8 @@ impl<'f> ControlLibrary<'f> {
         self.rules.iter().map(|rule| rule.metadata.name.as_str()).collect()
     }
 
-    /// Warns of controls that refer to an unknown rule; otherwise it would go unnoticed that the rule is not evaluated.
+    /// Warns of controls that refer to an unknown rule; otherwise users would not notice that the rule is not
+    /// evaluated.
     pub(crate) fn unknown_rules(&self, problems: &mut Vec<Problem>) {
         let known = self.rule_names();
         let first = self.rules.first().map(|rule| &rule.file.shown);

@@ -16,7 +16,7 @@ pub(super) const MOST_OF_OBJECT: usize = 500;
 const OUTCOMES: usize = 4;
 
 /// Limits the results of each rule, of each file that defines it; they are sorted by policy, rule and outcome.
-/// Idempotent.
+/// Limiting the results again changes nothing.
 pub(super) fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
     if findings.len() <= MOST_OF_RULE {
         return findings;
@@ -125,7 +125,7 @@ mod tests {
         let last = &short[MOST_OF_RULE - 1];
         assert_eq!(&*last.message, "9951 more results of this rule for this object are not listed");
         assert_eq!((&*last.rule.name, last.outcome), ("deny_000", Outcome::Fail));
-        assert_eq!(by_rule(short.clone()), short, "once is as good as twice");
+        assert_eq!(by_rule(short.clone()), short, "limiting twice changes nothing");
     }
 
     #[test]

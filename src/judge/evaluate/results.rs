@@ -24,7 +24,7 @@ pub(super) struct ObjectFindings {
     pub(super) incomplete: bool,
     /// The CPU time of evaluations that also cover other objects.
     pub(super) shared_time: Duration,
-    /// See [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
+    /// The rules without a decision; see [`undecided`](crate::model::verdict::Verdict::undecided).
     pub(super) undecided: Vec<[Arc<str>; 2]>,
 }
 

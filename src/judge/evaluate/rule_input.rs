@@ -1,4 +1,5 @@
-//! The input that a rule gets for an object, and the definitions that are evaluated; for `explain`.
+//! Builds the input that a rule gets for an object, and returns the definitions that are evaluated with it, for
+//! `kaudit explain`.
 
 use regorus::Value;
 
@@ -88,7 +89,7 @@ pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<O
     Ok(None)
 }
 
-/// The object is an element of the input without a fixed path.
+/// The path of an object that is an element of the input at an unknown index.
 const SOMEWHERE: &[&str] = &["*"];
 
 /// Returns the input of a rule in Kubescape's layout for an object; `None` if the unit has no such rule.

@@ -18,7 +18,7 @@ pub(super) const DETAILS_BYTES: usize = 16 * 1024;
 /// The part of that limit reserved for the entry with the count of omitted entries.
 const COUNT_BYTES: usize = 128;
 
-/// Shortens the texts of a result; returns whether they were too long. Idempotent.
+/// Shortens the texts of a result; returns whether they were too long. Shortening them again changes nothing.
 pub(super) fn shorten(finding: &mut Finding) -> bool {
     let is_long = finding.message.len() > MESSAGE_BYTES;
     if is_long {

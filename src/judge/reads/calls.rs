@@ -135,7 +135,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Array builtins: the elements of the result are those of the arguments.
+    /// Walks a call of an array builtin: the elements of the result are those of the arguments.
     fn array_builtin(&mut self, name: &str, arguments: &'a [ResolvedTerm]) -> Possible {
         match (name, arguments) {
             ("array.concat", [left, right]) => {
@@ -159,7 +159,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The result of `result.new`: the message and the name of the cause are only passed on.
+    /// Returns the result of `result.new`: the message and the name of the cause are only passed on.
     fn new_result(&mut self, message: &'a ResolvedTerm, cause: &'a ResolvedTerm) -> Possible {
         let (message, cause) = (self.term(message), self.term(cause));
         if message.is_nothing() || cause.is_nothing() {
@@ -209,7 +209,7 @@ impl<'a> Walker<'a> {
         Possible::other()
     }
 
-    /// `value in collection` and `key, value in collection`.
+    /// Walks `value in collection` or `key, value in collection`.
     fn membership(
         &mut self,
         key: Option<&'a ResolvedTerm>,
@@ -243,7 +243,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// `json.patch` that adds fields: the object is only passed on, possibly with some fields replaced.
+    /// Walks a `json.patch` that adds fields: the object is only passed on, possibly with some fields replaced.
     fn with_fields(&mut self, object: &'a ResolvedTerm, added: &[(&'a str, &'a ResolvedTerm)]) -> Possible {
         let mut patched = self.term(object);
         // The patch of anything but an object is undefined.
@@ -261,7 +261,7 @@ impl<'a> Walker<'a> {
         if nothing { Possible::default() } else { patched }
     }
 
-    /// `object.get` with a key or an array of keys reads only the value that it finds.
+    /// Walks `object.get` with a key or an array of keys, which reads only the value that it finds.
     fn object_get(&mut self, object: &'a ResolvedTerm, key: &'a ResolvedTerm, default: &'a ResolvedTerm) -> Possible {
         let (object, default) = (self.term(object), self.term(default));
         if object.is_nothing() || default.is_nothing() {

@@ -14,7 +14,7 @@ use crate::judge::{
 pub(crate) struct Reads {
     /// Paths starting at `input` and `data`; below `data`, only the documents with other objects.
     documents: ReadTree,
-    /// The subset of these that is inspected. All other fields are only passed on, compared with their like in sets,
+    /// The subset of these that is inspected. All other fields are only passed on, compared as elements of sets,
     /// and printed: a string that differs from all others can be replaced in the object and in its results.
     inspected: ReadTree,
     /// Paths of the object's name and namespace that are only printed, not even compared.

@@ -167,8 +167,7 @@ impl DefinitionAnalysis<'_, '_> {
         found
     }
 
-    /// Whether a statement is `list = [x
-    /// … origin[_] …]`, and the others iterate over the list one element at a time.
+    /// Whether a statement is `list = [x | … origin[_] …]`, and the others iterate over the list one element at a time.
     fn is_listed(&self, origin: &ElementOrigin, terms: &[&ResolvedTerm], others: &[&ResolvedStatement]) -> bool {
         let [
             ResolvedTerm { value: ResolvedValue::Variable(list), .. },

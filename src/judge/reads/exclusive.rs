@@ -1,5 +1,5 @@
-//! Finds rules of which at most one definition has a value, whatever the input: one definition has the statement `x`
-//! and the other has `not x`, for the same rule; or the two require different strings at the same path.
+//! Finds rules of which at most one definition has a value for any input: of two definitions, one has the statement `x`
+//! and the other has `not x`, for the same rule; or they require different strings at the same path.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -40,7 +40,8 @@ pub(crate) struct SharingKey {
 }
 
 impl SharingFields {
-    /// Creates it from a tree that must not contain the name, nor the name of the token volume if `token` is set.
+    /// Returns the fields of a tree, which must not contain the name, nor the name of the token volume if `token` is
+    /// set.
     pub(crate) fn new(mut tree: ReadTree, token: bool) -> Self {
         for field in ["apiVersion", "kind"] {
             tree.insert(&[Segment::from(field)], true);
@@ -186,7 +187,8 @@ impl FingerprintWriter<'_> {
             }
             Value::Null => self.tag(FingerprintTag::Null),
             Value::Bool(is_true) => self.tag(if *is_true { FingerprintTag::True } else { FingerprintTag::False }),
-            // A policy can distinguish `1e25` from a one with 25 zeros, although both are written the same way here.
+            // A policy can distinguish `1e25` from a 1 followed by 25 zeros, although both are written the same way
+            // here.
             Value::Number(number) => {
                 let is_float = number.as_i64().is_none() && number.as_big().is_none();
                 let tag = if is_float { FingerprintTag::Float } else { FingerprintTag::Number };

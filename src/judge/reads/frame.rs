@@ -24,10 +24,13 @@ pub(super) struct WalkFrame<'a> {
     bound: Vec<Variable>,
     /// The loops in the current body: for each, the variable bound to the keys, if any.
     pub(super) loops: Vec<Option<Variable>>,
+    /// The documents that were read.
     pub(super) reads: Reads,
     /// The addresses of the summaries whose reads have been merged.
     pub(super) merged: BTreeSet<usize>,
+    /// Whether evaluation may fail with an error.
     pub(super) may_fail: bool,
+    /// Whether the result depends on the kind.
     pub(super) depends_on_kind: bool,
     /// Strings that the kind was compared with, if no policy mentions the kind.
     pub(super) compared: BTreeSet<Arc<str>>,

@@ -2,7 +2,7 @@
 //! `error` that says which and why; while a kind is still being read, the rule waits.
 //!
 //! Input: per kind, where its objects have been read, and the lookups of rules. Output: for a rule, why its lookups are
-//! not available. This is the only place that decides about it, whatever the reason for missing objects is.
+//! not available. No other code decides about this, whatever the reason for missing objects is.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -8,11 +8,11 @@ use crate::rego::analysis::resolved::{ResolvedResult, ResolvedRule, Variable};
 /// The outcome of a statement or body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Certainty {
-    /// It fails, whatever the object.
+    /// It fails for every object.
     #[default]
     No,
     Maybe,
-    /// It succeeds, whatever the object.
+    /// It succeeds for every object.
     Yes,
 }
 

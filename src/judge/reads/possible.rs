@@ -40,17 +40,17 @@ impl PossibleScalar {
 /// other fields contain nothing unread, except in their parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible {
-    /// One of these.
+    /// It may be one of these scalars.
     pub(super) scalars: BTreeSet<PossibleScalar>,
-    /// The value at one of these paths.
+    /// It may be the value at one of these paths.
     pub(super) places: BTreeSet<ReadPath>,
-    /// The object's name or namespace at one of these paths, or a string in which they were printed.
+    /// It may be the object's name or namespace at one of these paths, or a string in which they were printed.
     pub(super) names: BTreeSet<ReadPath>,
-    /// An object with some of these fields, and those of `items`.
+    /// It may be an object with some of these fields, and those of `items`.
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
-    /// An array, or an object with unknown keys, with these elements.
+    /// It may be an array, or an object with unknown keys, with these elements.
     pub(super) items: Option<Box<Self>>,
-    /// A set of these elements. They contain unread paths only if there are no two elements to compare.
+    /// It may be a set of these elements. They contain unread paths only if there are no two elements to compare.
     pub(super) members: Option<Box<Self>>,
     /// Whether the set may have two elements.
     pub(super) several: bool,
@@ -73,12 +73,12 @@ impl Possible {
         Self { places: BTreeSet::from([place]), ..Self::default() }
     }
 
-    /// The object's name or namespace, by its path.
+    /// Returns the value that is the object's name or namespace, by its path.
     pub(super) fn name(place: ReadPath) -> Self {
         Self { names: BTreeSet::from([place]), ..Self::default() }
     }
 
-    /// A string in which the values at these paths were printed.
+    /// Returns a string in which the values at these paths were printed.
     pub(super) fn printed(names: BTreeSet<ReadPath>) -> Self {
         Self { names, other: true, ..Self::default() }
     }
@@ -91,7 +91,7 @@ impl Possible {
         Self { members: Some(Box::new(members)), several: true, sure, ..Self::default() }
     }
 
-    /// One of these truth values.
+    /// Returns a value that is one of these truth values.
     pub(super) fn truth(may: &BTreeSet<bool>, sure: bool) -> Self {
         let scalars = may.iter().map(|truth| PossibleScalar::Value(Value::from(*truth))).collect();
         Self { scalars, sure, ..Self::default() }

@@ -34,7 +34,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// One result: a message, or an object with it. A `severity` is compared with the known ones.
+    /// Treats a value as one result: a message, or an object with it. A `severity` is compared with the known ones.
     fn result(&mut self, value: &Possible) {
         self.printed(value);
         let severity = value.fields.as_ref().and_then(|fields| fields.get("severity"));
@@ -44,8 +44,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A result in Kubescape's dialect: of the objects that it is about or relates, only the identifying fields are
-    /// read.
+    /// Treats a value as a result in Kubescape's dialect: of the objects that it is about or relates, only the
+    /// identifying fields are read.
     pub(super) fn response(&mut self, mut response: Possible) -> Possible {
         let Some(fields) = &mut response.fields else { return response };
         let mut objects: Vec<Possible> = fields.remove("alertObject").into_iter().collect();
@@ -71,7 +71,7 @@ impl<'a> Walker<'a> {
         fields.chain(value.items.as_deref()).for_each(|part| self.printed(part));
     }
 
-    /// `sprintf` with a known format and literal arguments.
+    /// Walks `sprintf` with a known format and literal arguments.
     pub(super) fn sprintf(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([format], items)) = self.listed_last(arguments) else {
             return self.any_builtin("sprintf", arguments);
@@ -90,7 +90,7 @@ impl<'a> Walker<'a> {
         self.text(nothing, names)
     }
 
-    /// `concat` of literal lists of strings.
+    /// Walks `concat` with literal lists of strings.
     pub(super) fn concat(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([delimiter], items)) = self.listed_last(arguments) else {
             return self.any_builtin("concat", arguments);
@@ -107,7 +107,7 @@ impl<'a> Walker<'a> {
         self.text(nothing, names)
     }
 
-    /// A template string: a list of strings and of sets with at most one value.
+    /// Walks a template string: a list of strings and of sets with at most one value.
     pub(super) fn template_string(&mut self, arguments: &'a [ResolvedTerm]) -> Possible {
         let Some(([], items)) = self.listed_last(arguments) else {
             return self.any_builtin("internal.template_string", arguments);
@@ -158,7 +158,7 @@ impl<'a> Walker<'a> {
 }
 
 /// Returns for each argument of a format whether it is printed unchanged: by `%s` or `%v` without flags, width and
-/// precision. Returns `None` if that is not obvious.
+/// precision. Returns `None` if this cannot be determined.
 fn plain_verbs(format: &str) -> Option<Vec<bool>> {
     let mut verbs = Vec::new();
     let mut rest = format.chars();

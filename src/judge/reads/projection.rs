@@ -15,9 +15,9 @@ use crate::rego::value::{self, JsonFold, JsonScalar, Selection};
 /// The fields of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Projection {
-    /// In the form that is displayed.
+    /// The tree that is displayed.
     tree: ReadTree,
-    /// With the reads of any field merged into the named fields, see [`ReadTree::settle`].
+    /// The tree with the reads of any field merged into the named fields, see [`ReadTree::settle`].
     settled: ReadTree,
     /// `settled` with the identifying fields, which are the same in all states of an object.
     named: ReadTree,
@@ -39,7 +39,7 @@ static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has parsed the JSON of objects.
+    /// The number of times that this thread has parsed the JSON of objects.
     pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

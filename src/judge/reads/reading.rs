@@ -1,4 +1,4 @@
-//! The reads that the use of a value causes.
+//! Marks as read what the use of a value reads.
 
 use super::{
     possible::{Possible, ReadPath},
@@ -39,7 +39,7 @@ impl Walker<'_> {
         value.without_places()
     }
 
-    /// Marks all of a value as compared with its like, as an element of a set; its strings are not inspected yet.
+    /// Marks all of a value as compared with the other elements of a set; its strings are not inspected yet.
     pub(super) fn alike(&mut self, value: &Possible) {
         value.all_places().into_iter().for_each(|place| self.see(place, true));
     }

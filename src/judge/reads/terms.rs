@@ -129,8 +129,7 @@ impl<'a> Walker<'a> {
                     let value = walker.term(term);
                     walker.whole(value)
                 });
-                // `{key: …
-                // some key, value in collection}` has each key once.
+                // `{key: … | some key, value in collection}` has each key once.
                 let only = key.as_ref().and_then(ResolvedTerm::as_variable).map(Some);
                 let is_key = only.is_some_and(|key| solutions.loops == [key]);
                 let values = solutions.value;
@@ -359,7 +358,8 @@ impl<'a> Walker<'a> {
         left.intersection(right).cloned().collect()
     }
 
-    /// `==` and `!=`. In comparisons with a scalar, only scalars matter; a comparison with null only reads existence.
+    /// Walks `==` or `!=`. In comparisons with a scalar, only scalars matter; a comparison with null only reads
+    /// existence.
     pub(super) fn compare(&mut self, left: Possible, right: Possible, negated: bool) -> Possible {
         if left.is_nothing() || right.is_nothing() {
             return Possible::default();

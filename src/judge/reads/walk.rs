@@ -291,7 +291,7 @@ impl<'a> Walker<'a> {
             return given;
         }
         let element = if self.is_response() { self.response(given) } else { given };
-        // The comparison of its elements with each other is accounted for by [`Walker::looked_at`] for readers of the
+        // The comparison of its elements with each other is accounted for by [`Walker::as_used`] for readers of the
         // set, and by [`Walker::results`] for results.
         Possible::set(element, true)
     }
@@ -332,8 +332,9 @@ impl<'a> Walker<'a> {
         Solutions { outcome, value, loops: std::mem::take(&mut self.frame.loops) }
     }
 
-    /// Stops at the first statement that certainly fails, if no earlier statement can be an error: later statements do
-    /// not matter then. Otherwise they do, as comparisons of the input with constants are evaluated first.
+    /// Walks statements. Stops at the first one that certainly fails, if no earlier statement can be an error: later
+    /// statements do not matter then. Otherwise they do, as comparisons of the input with constants are evaluated
+    /// first.
     fn statements(&mut self, body: &'a [ResolvedStatement]) -> Certainty {
         let mut outcome = Certainty::Yes;
         for statement in body.iter().filter(|statement| !statement.erased) {
@@ -388,7 +389,7 @@ impl<'a> Walker<'a> {
         Certainty::Maybe
     }
 
-    /// A statement with replaced documents (`with`), of which nothing is known.
+    /// Walks a statement with replaced documents (`with`), of which nothing is known.
     fn with(&mut self, statement: &'a ResolvedStatement) -> Certainty {
         self.unsure();
         if !statement.negated {

@@ -16,7 +16,7 @@ pub(crate) struct KeptFindings {
 }
 
 impl KeptFindings {
-    /// Creates it from results and the rules that passed.
+    /// Returns an entry of the cache for results and the rules that passed.
     pub(crate) fn new((findings, passed): (Vec<Finding>, RuleNumbers)) -> Self {
         let details = |finding: &Finding| finding.details.as_deref().map_or(0, |details| size(details.values()));
         let bytes = findings.iter().map(|finding| size_of::<Finding>() + finding.message.len() + details(finding));

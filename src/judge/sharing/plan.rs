@@ -23,7 +23,7 @@ const SCALARS: [&[&str]; 6] = [
 ];
 /// Fields with parts that differ between replicas.
 const PARTS: [&[&str]; 2] = [&["metadata", "managedFields"], &["status"]];
-/// Each Pod has its own name for the token volume, which rules may read but not inspect.
+/// The names of token volumes, which differ from Pod to Pod: rules may read them, but not inspect them.
 const OF_PODS: [&[&str]; 4] = [
     &["spec", "volumes", "*", "name"],
     &["spec", "containers", "*", "volumeMounts", "*", "name"],
@@ -202,7 +202,7 @@ impl SharingPlanner<'_> {
         self.parts.merge(&reads.object(dialect));
     }
 
-    /// Whether replicas of the kind are likely to be equal to a rule, and the rule depends only on the object.
+    /// Whether a rule probably reads the same values in all replicas of the kind, and depends only on the object.
     /// Transitions are not shared, and without one the operation is constant.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
         // Values of elements that are printed are not traced back to their object.
