@@ -76,7 +76,7 @@ struct WantVerdict {
 }
 
 /// Evaluates a change of an object, in its Namespace if that is given.
-fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
+fn evaluate_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
     let name = change.object.pointer("/metadata/namespace");
     let namespace = namespaces.iter().find(|namespace| name.is_some() && namespace.pointer("/metadata/name") == name);
     evaluate(&Job {
@@ -142,10 +142,10 @@ fn run(case: &Case) -> Vec<String> {
         let unjudged = policies.unjudged.iter().map(|unjudged| format!("{}: {}", unjudged.name, unjudged.reason));
         compare("unjudged", unjudged.collect::<Vec<_>>().join("\n"), &want.join("\n"));
     }
-    let standing = case.objects.iter().map(|object| Change { object: object.clone(), ..Change::default() });
-    let changes: Vec<Change> = standing.chain(case.changes.iter().map(Change::clone)).collect();
+    let unchanged = case.objects.iter().map(|object| Change { object: object.clone(), ..Change::default() });
+    let changes: Vec<Change> = unchanged.chain(case.changes.iter().map(Change::clone)).collect();
     for (index, change) in changes.iter().enumerate() {
-        let verdict = judge_change(&policies, change, &case.namespaces);
+        let verdict = evaluate_change(&policies, change, &case.namespaces);
         let default = WantVerdict::default();
         let want = case.want.verdicts.get(index).unwrap_or(&default);
         let results: Vec<String> = verdict.results.iter().map(|finding| here(shown(finding))).collect();

@@ -16,7 +16,7 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{judge, object};
+use crate::{evaluate_object, object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,7 +110,7 @@ fn by_kaudit(case: &Case, index: usize, version: Version) -> Vec<CaseResults> {
 }
 
 fn found(policies: &Arc<PolicySet>, input: &Value) -> CaseResults {
-    let verdict = judge(policies, object(input));
+    let verdict = evaluate_object(policies, object(input));
     match verdict.results.iter().find(|finding| finding.outcome == Outcome::Error) {
         Some(failed) => Err(failed.message.to_string()),
         None => Ok(verdict.results.iter().map(|finding| finding.message.to_string()).collect()),

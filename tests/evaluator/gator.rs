@@ -52,7 +52,7 @@ fn write(root: &Path, name: &str, value: &Value) -> PathBuf {
     path
 }
 
-fn judge(policies: &Arc<PolicySet>, value: &Value, namespaces: &[Value]) -> Vec<Finding> {
+fn evaluate_object(policies: &Arc<PolicySet>, value: &Value, namespaces: &[Value]) -> Vec<Finding> {
     let pointer = if value["kind"] == "AdmissionReview" { "/request/namespace" } else { "/metadata/namespace" };
     let name = text(value, pointer);
     let namespace: Option<Object> =
@@ -97,7 +97,7 @@ fn gator_verifies_the_results() {
             .iter()
             .enumerate()
             .map(|(index, value)| {
-                let findings = judge(&policies, value, &namespaces);
+                let findings = evaluate_object(&policies, value, &namespaces);
                 violations += findings.len();
                 json!({"name": format!("object-{index}"), "object": format!("object-{index}.yaml"),
                     "inventory": ["namespaces.yaml"], "assertions": assertions(&findings)})
@@ -141,7 +141,7 @@ fn gator_tests_give_the_same_messages_details_and_actions() {
     let policies = Arc::new(PolicySet::load(&[root.path().to_owned()]).unwrap());
     let mut kaudit = GatorViolations::new();
     for object in &objects {
-        for finding in judge(&policies, object, &namespaces) {
+        for finding in evaluate_object(&policies, object, &namespaces) {
             let name = object["metadata"].to_string();
             let details = finding
                 .details

@@ -13,7 +13,7 @@ use kaudit::{
     rego::Limits,
 };
 
-use crate::{judge, object, shown};
+use crate::{evaluate_object, object, shown};
 
 fn load_with(text: &str, limits: &Limits) -> Result<Arc<PolicySet>, String> {
     let root = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ fn an_endless_rule_is_an_error_and_others_are_evaluated() {
         &limits,
     )
     .unwrap();
-    let verdict = judge(&set, pod());
+    let verdict = evaluate_object(&set, pod());
     let results: Vec<String> = verdict.results.iter().map(shown).collect();
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(results[0].starts_with("fail main/deny_fine") && results[0].ends_with(": fine"), "{results:?}");
@@ -67,7 +67,7 @@ fn an_object_that_exceeds_its_time_has_errors() {
         let slow = "some a in numbers.range(1, 5000); some b in numbers.range(1, 5000); a + b < 0";
         write!(text, "\ndeny_{index} contains \"x\" if {{ {slow} }}\n").unwrap();
     }
-    let verdict = judge(&load_with(&text, &limits).unwrap(), pod());
+    let verdict = evaluate_object(&load_with(&text, &limits).unwrap(), pod());
     assert_eq!(verdict.results.len(), 20);
     assert!(verdict.results.iter().all(|finding| finding.outcome == Outcome::Error));
     let skipped = verdict.results.iter().filter(|finding| finding.message.starts_with("not evaluated"));
@@ -100,7 +100,7 @@ fn builtins_that_panic_or_hang_survive() {
         ("sprintf(\"%d%%\", [100000])", "100000%"),
     ] {
         let set = load(&format!("package main\n\ndeny contains {{\"msg\": x}} if x := {call}\n")).unwrap();
-        let verdict = judge(&set, pod());
+        let verdict = evaluate_object(&set, pod());
         let message = verdict.results.first().map_or("undefined", |finding| &finding.message);
         let message = message.rsplit_once("main.rego:").map_or(message, |(_, message)| message);
         assert!(message.contains(want), "{call}: {message}, not {want}");
@@ -164,7 +164,8 @@ fn loaded_policies_do_not_overflow_the_stack() {
         }
         let most = most.unwrap();
         let limit = 2 * most.limits.stack;
-        let thread = std::thread::Builder::new().stack_size(limit).spawn(move || judge(&most, pod())).unwrap();
+        let thread =
+            std::thread::Builder::new().stack_size(limit).spawn(move || evaluate_object(&most, pod())).unwrap();
         assert_eq!(thread.join().unwrap().results.len(), 1, "{}", make(2));
     }
 }
@@ -175,14 +176,14 @@ fn invalid_json_objects_are_one_error() {
     let mut object = pod();
     for json in ["{".to_owned(), "[".repeat(200), "{\"a\": 1e999}".to_owned()] {
         object.body = Body::plain(json.as_bytes());
-        let verdict = judge(&set, object.clone());
+        let verdict = evaluate_object(&set, object.clone());
         let [finding] = verdict.results.as_slice() else { panic!("{:?}", verdict.results) };
         assert_eq!(finding.outcome, Outcome::Error);
         assert!(finding.message.starts_with("the object cannot be read: "), "{}", finding.message);
         assert_eq!(verdict.passed.iter().count(), 0);
     }
     object.body = Body::plain(br#"{"kind": "Pod", "spec": {"$serde_json::private::Number": "1e999999999"}}"#);
-    assert_eq!(judge(&set, object).results[0].outcome, Outcome::Fail);
+    assert_eq!(evaluate_object(&set, object).results[0].outcome, Outcome::Fail);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn an_object_nested_too_deep_keeps_its_violations_and_has_an_error() {
         let mut object = pod();
         let deep = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
         object.body = Body::plain(format!(r#"{{"kind":"Pod","spec":{{"bad":true,"deep":{deep}}}}}"#).as_bytes());
-        let verdict = judge(&set, object.clone());
+        let verdict = evaluate_object(&set, object.clone());
         let found: Vec<_> = verdict.results.iter().map(|finding| (finding.outcome, &*finding.message)).collect();
         let why = "the object is nested deeper than 127 levels: values below that were evaluated as null";
         assert!(found.len() == 2 && found.contains(&(Outcome::Fail, "bad")), "{found:?}");
@@ -205,17 +206,17 @@ fn print_and_unused_imports_have_no_effect() {
     let set =
         load("package main\nimport input\nimport data.nothing\n\ndeny contains \"x\" if print(input, \"loud\")\n")
             .unwrap();
-    assert_eq!(judge(&set, pod()).results.len(), 1);
+    assert_eq!(evaluate_object(&set, pod()).results.len(), 1);
 }
 
 #[test]
 fn verdicts_are_the_same_from_many_threads() {
     let text = "package main\n\ndeny contains x if some x in [\"b\", \"a\", \"c\"]\n\nwarn contains sprintf(\"%v\", [input.metadata])\n";
     let set = load(text).unwrap();
-    let want = judge(&set, pod()).results;
+    let want = evaluate_object(&set, pod()).results;
     let threads = (0..4).map(|_| {
         let (set, want) = (Arc::clone(&set), want.clone());
-        std::thread::spawn(move || (0..50).for_each(|_| assert_eq!(judge(&set, pod()).results, want)))
+        std::thread::spawn(move || (0..50).for_each(|_| assert_eq!(evaluate_object(&set, pod()).results, want)))
     });
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
 }
@@ -227,7 +228,7 @@ fn a_rule_with_too_large_results_is_an_error_and_others_are_evaluated() {
     let text = format!(
         "package a\n\nf(x) := [x, x]\n\ndeny_much contains {{\"msg\": \"much\", \"details\": {doubled}}}\n\ndeny contains \"little\"\n"
     );
-    let verdict = judge(&load(&text).unwrap(), pod());
+    let verdict = evaluate_object(&load(&text).unwrap(), pod());
     let results: Vec<String> = verdict.results.iter().map(shown).collect();
     let file = &verdict.results[0].rule.source.file;
     assert_eq!(

@@ -60,7 +60,7 @@ fn object(value: &Value) -> Object {
     }
 }
 
-fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
+fn evaluate_object(policies: &Arc<PolicySet>, object: Object) -> Verdict {
     evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(policies) })
 }
 

@@ -30,7 +30,7 @@ fn missing_paths_and_unknown_files_are_errors() {
     assert!(why.contains("nope: no such file or directory") && why.contains("help: use a directory"), "{why}");
     let why = rules(&[&root.path().join("a.txt")]).unwrap_err();
     assert!(why.contains("the file name has no extension of a policy or data file"), "{why}");
-    assert_eq!(rules(&[root.path()]), Ok(1), "other files in a directory are no concern of ours");
+    assert_eq!(rules(&[root.path()]), Ok(1), "other files in a directory are ignored");
 }
 
 #[test]

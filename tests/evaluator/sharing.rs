@@ -39,7 +39,7 @@ const ODD: &[(&str, &str)] = &[
     ("joined", "deny contains concat(\"/\", [\"a\", input.metadata.namespace, input.metadata.name])"),
     (
         "handed",
-        "deny contains says(input)\nsays(o) := sprintf(\"%s\", [sprintf(\"<%s>\", [called(o)])])\ncalled(o) := o.metadata.name",
+        "deny contains message(input)\nmessage(o) := sprintf(\"%s\", [sprintf(\"<%s>\", [called(o)])])\ncalled(o) := o.metadata.name",
     ),
     ("template", "deny contains $\"{input.metadata.name} in {input.metadata.namespace}\""),
     ("templates", "deny contains $\"{concat(\"-\", [input.metadata.name, \"web\"])}\""),
@@ -112,15 +112,15 @@ const ODD: &[(&str, &str)] = &[
     ),
     (
         "taken",
-        "deny contains \"taken\" if { some m in said; m == \"web is bad\" }\n\nsaid contains sprintf(\"%s is bad\", [input.metadata.name])",
+        "deny contains \"taken\" if { some m in messages; m == \"web is bad\" }\n\nmessages contains sprintf(\"%s is bad\", [input.metadata.name])",
     ),
     (
         "taken_again",
-        "deny contains m if some m in said\n\nsaid contains \"web is bad\"\n\nsaid contains sprintf(\"%s is bad\", [input.metadata.name])",
+        "deny contains m if some m in messages\n\nmessages contains \"web is bad\"\n\nmessages contains sprintf(\"%s is bad\", [input.metadata.name])",
     ),
     (
         "number",
-        "deny contains sprintf(\"%d\", [count(said)])\n\nsaid contains \"web is bad\"\n\nsaid contains sprintf(\"%s is bad\", [input.metadata.name])",
+        "deny contains sprintf(\"%d\", [count(messages)])\n\nmessages contains \"web is bad\"\n\nmessages contains sprintf(\"%s is bad\", [input.metadata.name])",
     ),
     (
         "of_another",
@@ -248,7 +248,7 @@ const TOKENS: &[(&str, &str)] = &[
     ),
     (
         "pattern_conflict",
-        "deny contains said\n\nsaid := m if general[{\"msg\": m}]\n\n\
+        "deny contains message\n\nmessage := m if general[{\"msg\": m}]\n\n\
          general contains {\"msg\": input.metadata.name}\n\ngeneral contains {\"msg\": \"web\"}",
     ),
     (
@@ -313,7 +313,7 @@ fn both(path: &Path) -> Option<[Arc<PolicySet>; 2]> {
 }
 
 /// Evaluates an object as a dependent of a common controller.
-fn judge(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, value: &Value) -> Verdict {
+fn evaluate_object(set: &Arc<PolicySet>, verdicts: &SharedVerdicts, value: &Value) -> Verdict {
     let controller =
         Controller { group: "apps".into(), kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() };
     let object = Object { controller: Some(Arc::new(controller)), ..object(value) };
@@ -364,17 +364,17 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], rounds: usize) -> (usi
     let mut random = fastrand::Rng::with_seed(7);
     let shared = SharedVerdicts::default();
     for original in objects {
-        let mut look = original.clone();
+        let mut replica = original.clone();
         for round in 0..rounds {
             if round % 10 == 9 {
-                look = original.clone();
+                replica = original.clone();
                 for part in ["metadata", "spec"] {
-                    look.get_mut(part).into_iter().for_each(|part| alter(part, &mut random));
+                    replica.get_mut(part).into_iter().for_each(|part| alter(part, &mut random));
                 }
             }
-            let mut one = look.clone();
+            let mut one = replica.clone();
             rename(&mut one, &mut random);
-            let verdicts = sets.each_ref().map(|set| judge(set, &shared, &one));
+            let verdicts = sets.each_ref().map(|set| evaluate_object(set, &shared, &one));
             let [by_others, own] = verdicts.each_ref().map(|verdict| {
                 (verdict.results.iter().map(shown).collect::<Vec<_>>(), verdict.passed.clone(), verdict.unfinished)
             });
@@ -428,7 +428,7 @@ fn shared_verdicts_are_right_for_any_use_of_names() {
         let one = folder(&[(name, text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
         let (shared, results) = compare(&sets, &objects, 60);
-        assert!(results > 0, "{name} says nothing");
+        assert!(results > 0, "{name} has no results");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
     }
@@ -457,7 +457,7 @@ fn shared_verdicts_are_right_for_any_use_of_token_volumes() {
         let one = folder(&[("p.rego", &text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
         let (shared, results) = compare(&sets, &objects, 60);
-        assert!(results > 0, "{name} says nothing");
+        assert!(results > 0, "{name} has no results");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
     }
@@ -481,7 +481,7 @@ fn replicas_are_evaluated_once() {
             replica["status"] = json!({"podIP": suffix});
             let token = json!({"name": format!("kube-api-access-{suffix}"), "projected": {"sources": []}});
             replica["spec"]["volumes"].as_array_mut().unwrap().push(token);
-            judge(&set, &verdicts, &replica).shared
+            evaluate_object(&set, &verdicts, &replica).shared
         });
         let shared: Vec<_> = shared.collect();
         assert_eq!(shared[..2], [None, Some(Shared::Miss)], "{path}");

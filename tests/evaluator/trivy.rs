@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    judge, object,
+    evaluate_object, object,
     objects::{alter, objects},
 };
 
@@ -63,10 +63,10 @@ fn by_trivy(checks: &Path, data: &[&str], objects: &[Value]) -> Vec<Failures> {
 /// Returns kaudit's results for each object, including errors.
 fn by_kaudit(policies: &Arc<PolicySet>, objects: &[Value]) -> Vec<Failures> {
     let failure = |Finding { rule, message, outcome, .. }: &Finding| {
-        let prefix = if *outcome == Outcome::Fail { "" } else { "cannot be judged: " };
+        let prefix = if *outcome == Outcome::Fail { "" } else { "not evaluated: " };
         [rule.policy.to_string(), rule.name.to_string(), format!("{prefix}{message}")]
     };
-    objects.iter().map(|value| judge(policies, object(value)).results.iter().map(failure).collect()).collect()
+    objects.iter().map(|value| evaluate_object(policies, object(value)).results.iter().map(failure).collect()).collect()
 }
 
 /// Removes the messages of rules whose messages contain fields that Trivy adds to each object, locations, or a number
@@ -100,7 +100,7 @@ fn differences(checks: &Path, data: &[&str], objects: &[Value]) -> (BTreeMap<Str
         let (trivy, kaudit) = (comparable(trivy, trivy), comparable(kaudit, trivy));
         for (one, by) in [(trivy.difference(&kaudit), "Trivy"), (kaudit.difference(&trivy), "kaudit")] {
             for [package, rule, message] in one {
-                let text = || format!("only {by} says {rule}: {message}\n  of {object}");
+                let text = || format!("only {by} reports {rule}: {message}\n  of {object}");
                 differences.entry(package.clone()).or_insert_with(text);
             }
         }

@@ -33,7 +33,7 @@ impl ControlPlane {
         self.wait_ready(own.start_timeout).await
     }
 
-    /// Freezes the API server: connections stay open, nothing is answered.
+    /// Freezes the API server: connections stay open, and requests get no response.
     pub fn pause_apiserver(&self) -> Result<()> {
         self.own()?.apiserver.signal("STOP")
     }
@@ -48,7 +48,7 @@ impl ControlPlane {
         self.own()?.etcd.kill()
     }
 
-    /// Starts etcd again, with the same data, and waits until it answers.
+    /// Starts etcd again, with the same data, and waits until it responds.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl ControlPlane {
         let deadline = Instant::now() + own.start_timeout;
         while let Err(error) = self.etcd_revision().await {
             if !own.etcd.is_running() || Instant::now() > deadline {
-                bail!("etcd does not get ready: {error:#}\n{}", own.etcd.log_tail());
+                bail!("etcd does not become ready: {error:#}\n{}", own.etcd.log_tail());
             }
             sleep(POLL).await;
         }
@@ -86,7 +86,7 @@ impl ControlPlane {
     pub async fn compact_etcd(&self) -> Result<i64> {
         let revision = self.etcd_revision().await?;
         let request = json!({"revision": revision.to_string(), "physical": true});
-        match self.ask_etcd("/v3/kv/compaction", request).await {
+        match self.request_etcd("/v3/kv/compaction", request).await {
             // Nothing was written since the last compaction.
             Err(error) if error.to_string().contains("required revision has been compacted") => Ok(revision),
             answer => answer.map(|_| revision),
@@ -94,13 +94,13 @@ impl ControlPlane {
     }
 
     async fn etcd_revision(&self) -> Result<i64> {
-        let status = self.ask_etcd("/v3/maintenance/status", json!({})).await?;
+        let status = self.request_etcd("/v3/maintenance/status", json!({})).await?;
         let revision = &status["header"]["revision"];
-        revision.as_str().and_then(|text| text.parse().ok()).context("etcd tells no revision")
+        revision.as_str().and_then(|text| text.parse().ok()).context("the status of etcd has no revision")
     }
 
     /// Sends a request to etcd's JSON gateway.
-    async fn ask_etcd(&self, path: &'static str, request: Value) -> Result<Value> {
+    async fn request_etcd(&self, path: &'static str, request: Value) -> Result<Value> {
         let address = self.own()?.etcd_address.clone();
         spawn_blocking(move || post(&address, path, &request.to_string())).await?
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::tools::say;
+use crate::tools::print_uncaptured;
 
 /// A Go module of `tests/tools`.
 pub(crate) struct Module {
@@ -133,7 +133,7 @@ pub(crate) const SIGSTORE: Module = Module {
     ..PLAIN
 };
 
-/// Prometheus and promtool, without most of their size: service discovery in clouds.
+/// Prometheus and promtool, without the service discovery in clouds, which is most of their size.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
     main: "github.com/prometheus/prometheus",
@@ -177,9 +177,9 @@ impl Module {
     }
 
     fn go_build(&self, recipe: &Recipe) -> Result<()> {
-        let go = go().context("no go on PATH")?;
+        let go = go().context("the command go is not on the PATH")?;
         let begin = Instant::now();
-        say(&format!(
+        print_uncaptured(&format!(
             "Building {} {} with Go into {}, which takes minutes",
             self.folder,
             recipe.version,
@@ -205,7 +205,7 @@ impl Module {
             fs::rename(built, recipe.output.join(package.binary))?;
         }
         fs::write(&stamp, &recipe.stamp)?;
-        say(&format!("Built {} in {:.0?}", self.folder, begin.elapsed()));
+        print_uncaptured(&format!("Built {} in {:.0?}", self.folder, begin.elapsed()));
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Module {
         let go_sum = fs::read_to_string(source.join("go.sum"))?;
         // Most modules only reference the packages of others.
         let version = required_version(&go_mod, self.main)
-            .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
+            .with_context(|| format!("{}/go.mod does not require {}", source.display(), self.main))?;
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
         let packages = self.packages.iter().map(|package| package.path).collect::<Vec<_>>().join(" ");
         Ok(Recipe {

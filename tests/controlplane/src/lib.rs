@@ -12,9 +12,8 @@
 //! shared                    one plane for a whole test process
 //! ```
 //!
-//! A test begins with [`require`], which skips it loudly when there is neither a control plane nor
-//! Go to build one with, and goes on with [`shared`] or, if it breaks things, with a
-//! [`ControlPlane`] of its own.
+//! A test first calls [`require`], which prints that the test is skipped if there is neither a control plane nor Go to
+//! build one. Then it uses [`shared`], or a [`ControlPlane`] of its own if it kills or freezes servers.
 
 mod audit;
 mod certificates;

@@ -153,7 +153,7 @@ impl ControlPlane {
         let deadline = Instant::now() + timeout;
         while !controllers.log().contains(CONTROLLERS_READY) {
             if !controllers.is_running() || Instant::now() > deadline {
-                bail!("the controllers do not get ready\n{}", controllers.log_tail());
+                bail!("the controllers do not become ready\n{}", controllers.log_tail());
             }
             sleep(POLL).await;
         }
@@ -252,7 +252,9 @@ impl ControlPlane {
 
     /// Returns the parts that an existing cluster does not have.
     pub(crate) fn own(&self) -> Result<&Own> {
-        self.own.as_ref().context("an existing cluster has no audit log, and nobody breaks it")
+        self.own
+            .as_ref()
+            .context("an existing cluster has no audit log, and its servers cannot be killed, paused or compacted")
     }
 }
 

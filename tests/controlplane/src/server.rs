@@ -68,7 +68,7 @@ impl Server {
 
     /// Starts the process; fails if it is running.
     pub(crate) fn start(&self) -> Result<()> {
-        ensure!(!self.is_running(), "{} runs already", self.name);
+        ensure!(!self.is_running(), "{} is already running", self.name);
         let mut supervisor = script(include_str!("supervise.sh"))
             .arg(self.log_path())
             .arg(self.folder.join(format!("{}.running", self.name)))
@@ -92,7 +92,7 @@ impl Server {
 
     /// Sends a signal, named without `SIG`, to the server itself.
     pub(crate) fn signal(&self, signal: &str) -> Result<()> {
-        let pid = self.pid().with_context(|| format!("{} does not run", self.name))?;
+        let pid = self.pid().with_context(|| format!("{} is not running", self.name))?;
         let status = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status()?;
         ensure!(status.success(), "kill -{signal} of {} failed", self.name);
         Ok(())

@@ -109,7 +109,7 @@ impl Tool {
         let variable = format!("TEST_ASSET_{}", self.name().to_uppercase().replace('-', "_"));
         if let Some(path) = env::var_os(&variable).filter(|value| !value.is_empty()) {
             let path = PathBuf::from(path);
-            ensure!(path.is_file(), "{variable} names {}, which is no file", path.display());
+            ensure!(path.is_file(), "{variable} is {}, which is not a file", path.display());
             return Ok(Some(path));
         }
         // Such a folder only contains some of the tools; the others are built.
@@ -201,7 +201,7 @@ pub fn require_tool(tool: Tool) -> bool {
 fn decide(available: Result<(), String>) -> bool {
     let Err(reason) = available else { return true };
     assert!(!in_ci(), "{reason}");
-    say(&format!("SKIPPED {}: {reason}", std::thread::current().name().unwrap_or("a test")));
+    print_uncaptured(&format!("SKIPPED {}: {reason}", std::thread::current().name().unwrap_or("a test")));
     false
 }
 
@@ -210,7 +210,7 @@ fn in_ci() -> bool {
 }
 
 /// Writes a line to the real standard error, which the test harness does not capture.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_uncaptured(line: &str) {
     // If standard error is closed, there is nowhere to report the failure.
     drop(writeln!(stderr(), "{line}"));
 }

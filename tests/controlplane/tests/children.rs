@@ -19,7 +19,7 @@ struct Plane {
 }
 
 /// Not a test: the body of the processes that the tests start.
-#[expect(clippy::exit, reason = "to leave without dropping anything is what is tested")]
+#[expect(clippy::exit, reason = "the test is about a process that exits without dropping anything")]
 #[tokio::test]
 async fn child() {
     let Ok(ending) = env::var(ENDING) else { return };
@@ -31,7 +31,7 @@ async fn child() {
     println!("plane {}\nplane {folder}", pids.join(","));
     match ending.as_str() {
         "exit" => exit(3),
-        "panic" => panic!("as asked"),
+        "panic" => panic!("as requested"),
         _ => loop {
             thread::park();
         },

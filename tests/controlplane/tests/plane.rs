@@ -58,7 +58,7 @@ async fn audit_log_contains_answered_requests_once() {
         return; // an existing cluster
     };
     let namespace = plane.temp_namespace("audited").await.expect("a namespace");
-    let user = plane.service_account(&namespace, "nobody").await.expect("a user");
+    let user = plane.service_account(&namespace, "unbound").await.expect("a user");
     let uri = format!("/api/v1/namespaces/{namespace}/pods/absent");
     let request = Request::get(&uri).body(Vec::new()).expect("a request");
     user.client().expect("a client").request_text(request).await.expect_err("forbidden");

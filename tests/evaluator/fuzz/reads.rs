@@ -149,13 +149,13 @@ fn run(first: u64, modules: u64) -> (Counts, Option<String>) {
                 let mut after = value.clone();
                 change(&mut after, &mut || generator.odd(), &mut random, 0);
                 let (hash_after, results) = (hash(&after), rule.results(&after));
-                let is_asked = policy.matches.matches(&kind.kind);
+                let applies = policy.matches.matches(&kind.kind);
                 let is_silent = matches!(&results, Ok(regorus::Value::Set(all)) if all.is_empty());
-                counts.silent += usize::from(!is_asked);
+                counts.silent += usize::from(!applies);
                 counts.different += usize::from(results != before);
                 let same_hash = hash_after.is_some() && hash_after == hash_before;
                 counts.unread += usize::from(same_hash && after != value);
-                if !is_asked && !is_silent || same_hash && results != before {
+                if !applies && !is_silent || same_hash && results != before {
                     let what = format!(
                         "seed {seed}: reads {} of {}\n{}\nbefore {value}\n{before:?}\nafter {after}\n{results:?}",
                         policy.reads,

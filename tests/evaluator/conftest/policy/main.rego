@@ -21,7 +21,7 @@ violation_image contains {"msg": msg, "details": {"image": image, "tag": images.
 	msg := sprintf("image %s", [image])
 }
 
-# Several definitions of one rule, and what is said twice.
+# Several definitions of one rule, of which two have the same message.
 warn contains msg if {
 	not input.metadata.labels.team
 	msg := "no team"

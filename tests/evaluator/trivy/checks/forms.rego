@@ -42,9 +42,9 @@ deny_default if input.kind == "LimitRange"
 
 default deny_empty := ""
 
-denying contains "not asked for"
+denying contains "not evaluated"
 
-warn contains "not asked for, either"
+warn contains "not evaluated either"
 
 violation contains "nor this"
 

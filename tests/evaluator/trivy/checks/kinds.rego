@@ -17,4 +17,4 @@ package builtin.kinds
 
 import rego.v1
 
-deny contains result.new(sprintf("%s is asked", [input.kind]), input.metadata)
+deny contains result.new(sprintf("%s is evaluated", [input.kind]), input.metadata)
